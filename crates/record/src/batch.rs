@@ -1,0 +1,459 @@
+//! A batch of messages.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    Array, ArrayRef, BinaryViewArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions,
+    StringViewArray, TimestampMicrosecondArray, UInt64Array, builder::StringViewBuilder, cast::AsArray,
+};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_select::{concat::concat, filter::FilterBuilder, take::take};
+
+use crate::{Ack, Budget, Outcome, PayloadWriter};
+
+/// The name by which expressions and templates speak of the payload.
+pub const PAYLOAD: &str = "payload";
+/// The field of a rejected message that says why it was rejected.
+pub const ERROR_REASON: &str = "error_reason";
+/// The field of a rejected message that says which component rejected it.
+pub const ERROR_COMPONENT: &str = "error_component";
+
+/// What is known of a batch's origin, the same for all its messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// The name of the source in the configuration.
+    pub source: Arc<str>,
+    /// The file, address or subject that it was read from, where there is one.
+    pub path: Option<Arc<str>>,
+    /// When it was read, in microseconds since 1970 (UTC).
+    pub time_us: i64,
+}
+
+/// Messages: their payloads, the fields found in them, where they came from, and the duty to acknowledge.
+///
+/// The memory is paid for by the buffers themselves, see [`claim`](Self::claim).
+///
+/// Field names are unique. Reading a batch costs nothing for each message until a column is looked into;
+/// [`filter`](Self::filter) and its like copy views (sixteen bytes), and the bytes only where few are left.
+#[derive(Debug)]
+pub struct Batch {
+    payload: BinaryViewArray,
+    fields: RecordBatch,
+    positions: Option<UInt64Array>,
+    meta: Arc<Meta>,
+    ack: Ack,
+}
+
+impl Batch {
+    /// A batch of payloads without fields.
+    pub fn new(payload: BinaryViewArray, meta: Arc<Meta>, ack: Ack) -> Self {
+        let fields = no_fields(payload.len());
+        Self { payload, fields, positions: None, meta, ack }
+    }
+
+    /// Notes where in its origin each message began: a byte offset or a sequence number.
+    ///
+    /// # Errors
+    /// If there is not one position for each message.
+    pub fn with_positions(mut self, positions: UInt64Array) -> Result<Self, ArrowError> {
+        same_rows(self.rows(), positions.len())?;
+        self.positions = Some(positions);
+        Ok(self)
+    }
+
+    /// How many messages it has.
+    pub fn rows(&self) -> usize {
+        self.payload.len()
+    }
+
+    /// The bytes of all payloads together.
+    pub fn payload_bytes(&self) -> usize {
+        self.payload.views().iter().map(|&view| view as u32 as usize).sum()
+    }
+
+    /// The payloads. There are no NULLs in it.
+    pub fn payload(&self) -> &BinaryViewArray {
+        &self.payload
+    }
+
+    /// The fields that were parsed or set.
+    pub fn fields(&self) -> &RecordBatch {
+        &self.fields
+    }
+
+    /// Where in its origin each message began, if the source says so.
+    pub fn positions(&self) -> Option<&UInt64Array> {
+        self.positions.as_ref()
+    }
+
+    /// Where it came from.
+    pub fn meta(&self) -> &Arc<Meta> {
+        &self.meta
+    }
+
+    /// The duty to acknowledge.
+    pub fn ack_mut(&mut self) -> &mut Ack {
+        &mut self.ack
+    }
+
+    /// Settles it.
+    pub fn settle(self, outcome: Outcome) {
+        self.ack.settle(outcome);
+    }
+
+    /// Parts the duty to acknowledge from the data.
+    pub fn take_ack(&mut self) -> Ack {
+        std::mem::replace(&mut self.ack, Ack::unobserved())
+    }
+
+    /// A second batch over the same memory, with a part of the acknowledgement: both must be settled.
+    pub fn share(&self) -> Self {
+        Self {
+            payload: self.payload.clone(),
+            fields: self.fields.clone(),
+            positions: self.positions.clone(),
+            meta: self.meta.clone(),
+            ack: self.ack.split(),
+        }
+    }
+
+    /// A column by the name that expressions and templates use: a field, `payload` (as text; what is not
+    /// UTF-8 in it is replaced by U+FFFD), or `meta.source`, `meta.path`, `meta.time`, `meta.position`.
+    /// A field called `payload` hides the payload.
+    pub fn column(&self, name: &str) -> Option<ArrayRef> {
+        if let Some(column) = self.fields.column_by_name(name) {
+            return Some(column.clone());
+        }
+        let rows = self.rows();
+        let constant = |value: &str| -> ArrayRef {
+            let mut builder = StringViewBuilder::with_capacity(rows);
+            let block = builder.append_block(value.as_bytes().to_vec().into());
+            for _ in 0..rows {
+                // In bounds by construction: the block is the value.
+                if builder.try_append_view(block, 0, value.len() as u32).is_err() {
+                    builder.append_null();
+                }
+            }
+            Arc::new(builder.finish())
+        };
+        match name {
+            PAYLOAD => Some(Arc::new(text_of(&self.payload))),
+            "meta.source" => Some(constant(&self.meta.source)),
+            "meta.path" => self.meta.path.as_deref().map(constant),
+            "meta.time" => Some(Arc::new(
+                TimestampMicrosecondArray::from_value(self.meta.time_us, rows).with_timezone("UTC"),
+            )),
+            "meta.position" => {
+                let positions = self.positions.as_ref()?;
+                Some(Arc::new(Int64Array::from_iter_values(positions.values().iter().map(|&p| p as i64))))
+            }
+            _ => None,
+        }
+    }
+
+    /// Replaces the payloads.
+    ///
+    /// # Errors
+    /// If there is not one for each message.
+    pub fn with_payload(mut self, payload: BinaryViewArray) -> Result<Self, ArrowError> {
+        same_rows(self.rows(), payload.len())?;
+        self.payload = payload;
+        Ok(self)
+    }
+
+    /// Replaces all fields.
+    ///
+    /// # Errors
+    /// If a column's length is not the number of messages.
+    pub fn with_fields(mut self, fields: RecordBatch) -> Result<Self, ArrowError> {
+        same_rows(self.rows(), fields.num_rows())?;
+        self.fields = fields;
+        Ok(self)
+    }
+
+    /// Adds fields, each in the place of one of the same name if there is one, else at the end.
+    ///
+    /// # Errors
+    /// If a column's length is not the number of messages.
+    pub fn set_fields(self, new: impl IntoIterator<Item = (Field, ArrayRef)>) -> Result<Self, ArrowError> {
+        let schema = self.fields.schema();
+        let mut fields = schema.fields().to_vec();
+        let mut columns = self.fields.columns().to_vec();
+        for (field, column) in new {
+            match fields.iter().position(|existing| existing.name() == field.name()) {
+                Some(at) => {
+                    fields[at] = Arc::new(field);
+                    columns[at] = column;
+                }
+                None => {
+                    fields.push(Arc::new(field));
+                    columns.push(column);
+                }
+            }
+        }
+        let rows = self.rows();
+        self.with_fields(record_batch(Arc::new(Schema::new(fields)), columns, rows)?)
+    }
+
+    /// Only the messages where `keep` is true; those where it is false or NULL are gone, and so is the whole
+    /// batch, settled as filtered, if none is left.
+    ///
+    /// # Errors
+    /// If there is not one value for each message.
+    pub fn filter(self, keep: &BooleanArray) -> Result<Option<Self>, ArrowError> {
+        same_rows(self.rows(), keep.len())?;
+        let kept = keep.true_count();
+        if kept == self.rows() {
+            return Ok(Some(self));
+        }
+        if kept == 0 {
+            self.settle(Outcome::Filtered);
+            return Ok(None);
+        }
+        let mut builder = FilterBuilder::new(keep);
+        if self.fields.num_columns() > 1 {
+            builder = builder.optimize();
+        }
+        let predicate = builder.build();
+        let fields = self
+            .fields
+            .columns()
+            .iter()
+            .map(|column| predicate.filter(column))
+            .collect::<Result<Vec<_>, _>>()?;
+        let payload = predicate.filter(&self.payload)?.as_binary_view().clone();
+        let positions = match &self.positions {
+            Some(positions) => Some(predicate.filter(positions)?.as_primitive().clone()),
+            None => None,
+        };
+        let fields = record_batch(self.fields.schema(), fields, kept)?;
+        Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
+    }
+
+    /// Parts it in the messages where `condition` is true and the others (false or NULL).
+    ///
+    /// # Errors
+    /// If there is not one value for each message.
+    pub fn partition(self, condition: &BooleanArray) -> Result<(Option<Self>, Option<Self>), ArrowError> {
+        same_rows(self.rows(), condition.len())?;
+        match condition.true_count() {
+            0 => Ok((None, Some(self))),
+            all if all == self.rows() => Ok((Some(self), None)),
+            _ => {
+                let others: BooleanArray = condition.iter().map(|value| Some(value != Some(true))).collect();
+                let matching = self.share().filter(condition)?;
+                Ok((matching, self.filter(&others)?))
+            }
+        }
+    }
+
+    /// The messages at `rows`, in that order; the whole batch is settled as filtered if there are none.
+    ///
+    /// # Errors
+    /// If an index is out of range.
+    pub fn select(self, rows: &[u32]) -> Result<Option<Self>, ArrowError> {
+        if rows.is_empty() {
+            self.settle(Outcome::Filtered);
+            return Ok(None);
+        }
+        let indices = arrow_array::UInt32Array::from(rows.to_vec());
+        let fields = self
+            .fields
+            .columns()
+            .iter()
+            .map(|column| take(column, &indices, None))
+            .collect::<Result<Vec<_>, _>>()?;
+        let payload = take(&self.payload, &indices, None)?.as_binary_view().clone();
+        let positions = match &self.positions {
+            Some(positions) => Some(take(positions, &indices, None)?.as_primitive().clone()),
+            None => None,
+        };
+        let fields = record_batch(self.fields.schema(), fields, rows.len())?;
+        Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
+    }
+
+    /// Joins batches of the same fields; `None` if there are none.
+    ///
+    /// # Errors
+    /// If their fields differ.
+    pub fn merge(batches: Vec<Batch>) -> Result<Option<Self>, ArrowError> {
+        let mut batches = batches;
+        if batches.len() < 2 {
+            return Ok(batches.pop());
+        }
+        let payloads: Vec<&dyn Array> = batches.iter().map(|b| &b.payload as &dyn Array).collect();
+        let payload = concat(&payloads)?.as_binary_view().clone();
+        let schema = batches[0].fields.schema();
+        let fields = if schema.fields().is_empty() {
+            no_fields(payload.len())
+        } else {
+            arrow_select::concat::concat_batches(&schema, batches.iter().map(|b| &b.fields))?
+        };
+        let positions: Option<Vec<&dyn Array>> =
+            batches.iter().map(|b| b.positions.as_ref().map(|p| p as &dyn Array)).collect();
+        let positions = match positions {
+            Some(positions) => Some(concat(&positions)?.as_primitive().clone()),
+            None => None,
+        };
+        let mut rest = batches.into_iter();
+        let Some(first) = rest.next() else { return Ok(None) };
+        let mut merged = Self { payload, fields, positions, meta: first.meta, ack: first.ack };
+        rest.for_each(|batch| merged.ack.merge(batch.ack));
+        Ok(Some(merged))
+    }
+
+    /// Copies what is left of a batch of which little is left, so that a few bytes do not keep a large buffer.
+    fn compact(self) -> Self {
+        let held: usize = self.payload.data_buffers().iter().map(|buffer| buffer.capacity()).sum();
+        let used = self.payload_bytes();
+        if used.saturating_mul(4) > held {
+            return self;
+        }
+        let mut writer = PayloadWriter::with_capacity(used, self.rows());
+        (0..self.rows()).for_each(|row| writer.push(self.payload.value(row)));
+        let columns = self
+            .fields
+            .columns()
+            .iter()
+            .map(|column| match column.data_type() {
+                DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
+                DataType::BinaryView => Arc::new(column.as_binary_view().gc()) as ArrayRef,
+                _ => column.clone(),
+            })
+            .collect();
+        // Same lengths and types as before, so this is `Ok`; if it were not, keeping the large buffer is right.
+        match record_batch(self.fields.schema(), columns, self.rows()) {
+            Ok(fields) => Self { payload: writer.finish(), fields, ..self },
+            Err(_) => self,
+        }
+    }
+
+    /// Counts the memory that it stands on against the budget, until the last holder of each buffer lets go:
+    /// each buffer once, whole, however many batches share it. What is counted already stays counted once.
+    /// The engine calls this for every batch that a component hands over.
+    pub fn claim(&self, budget: &Budget) {
+        let payload = std::iter::once(&self.payload as &dyn Array);
+        let positions = self.positions.iter().map(|positions| positions as &dyn Array);
+        let fields = self.fields.columns().iter().map(|column| column.as_ref() as &dyn Array);
+        budget.claim_buffers(payload.chain(positions).chain(fields));
+    }
+}
+
+/// The payloads as text; bytes that are not UTF-8 are replaced by U+FFFD.
+fn text_of(payload: &BinaryViewArray) -> StringViewArray {
+    let mut builder = crate::TextBuilder::over(payload.data_buffers(), payload.len());
+    for row in 0..payload.len() {
+        let value = payload.value(row);
+        match simdutf8::basic::from_utf8(value) {
+            Ok(text) => builder.push(text),
+            Err(_) => builder.push(&String::from_utf8_lossy(value)),
+        }
+    }
+    builder.finish()
+}
+
+fn no_fields(rows: usize) -> RecordBatch {
+    thread_local! { static EMPTY: SchemaRef = Arc::new(Schema::empty()); }
+    let schema = EMPTY.with(Clone::clone);
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    match RecordBatch::try_new_with_options(schema.clone(), Vec::new(), &options) {
+        Ok(fields) => fields,
+        Err(_) => RecordBatch::new_empty(schema),
+    }
+}
+
+fn record_batch(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
+    RecordBatch::try_new_with_options(schema, columns, &RecordBatchOptions::new().with_row_count(Some(rows)))
+}
+
+fn same_rows(expected: usize, found: usize) -> Result<(), ArrowError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(ArrowError::InvalidArgumentError(format!("{found} values for {expected} messages")))
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+    use arrow_array::StringArray;
+
+    fn meta() -> Arc<Meta> {
+        Arc::new(Meta { source: "test".into(), path: Some("a/path/to/a/file.log".into()), time_us: 1 })
+    }
+
+    fn batch(lines: &[&str]) -> Batch {
+        let mut writer = PayloadWriter::default();
+        lines.iter().for_each(|line| writer.push(line.as_bytes()));
+        Batch::new(writer.finish(), meta(), Ack::unobserved())
+    }
+
+    fn lines(batch: &Batch) -> Vec<String> {
+        batch.payload().iter().map(|v| String::from_utf8_lossy(v.unwrap_or_default()).into_owned()).collect()
+    }
+
+    #[test]
+    fn a_partition_holds_every_message_once_and_null_counts_as_no() {
+        let condition = BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]);
+        let (yes, no) = batch(&["a", "b", "c", "d"]).partition(&condition).unwrap();
+        assert_eq!(lines(&yes.unwrap()), ["a", "d"]);
+        assert_eq!(lines(&no.unwrap()), ["b", "c"]);
+    }
+
+    #[test]
+    fn the_bytes_are_counted_once_however_many_share_them_and_all_come_back() {
+        let budget = Budget::new(1 << 20);
+        let line = "x".repeat(1000);
+        let whole = batch(&[line.as_str(); 100]);
+        whole.claim(&budget);
+        let counted = budget.used();
+        assert!(counted >= 100_000, "{counted}");
+        let second = whole.share();
+        second.claim(&budget);
+        whole.claim(&budget);
+        assert_eq!(budget.used(), counted);
+        drop(whole);
+        assert_eq!(budget.used(), counted);
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_few_messages_do_not_keep_the_buffer_of_many() {
+        let budget = Budget::new(1 << 20);
+        let line = "x".repeat(1000);
+        let keep: BooleanArray = (0..100).map(|row| Some(row % 50 == 0)).collect();
+        let few = batch(&[line.as_str(); 100]).filter(&keep).unwrap().unwrap();
+        few.claim(&budget);
+        assert!(budget.used() < 5000, "{}", budget.used());
+        assert_eq!(lines(&few), [line.clone(), line]);
+    }
+
+    #[test]
+    fn names_reach_fields_payload_and_meta() {
+        let field: ArrayRef = Arc::new(StringArray::from(vec!["x", "y"]));
+        let batch = batch(&["a", "b"]).set_fields([(Field::new("f", DataType::Utf8, true), field)]).unwrap();
+        assert_eq!(batch.column("f").unwrap().as_string::<i32>().value(1), "y");
+        assert_eq!(batch.column("payload").unwrap().as_string_view().value(0), "a");
+        assert_eq!(batch.column("meta.source").unwrap().as_string_view().value(1), "test");
+        assert_eq!(batch.column("meta.path").unwrap().as_string_view().value(1), "a/path/to/a/file.log");
+        assert!(batch.column("meta.position").is_none());
+        assert!(batch.column("nothing").is_none());
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_shown_replaced_and_kept_as_it_was() {
+        let mut writer = PayloadWriter::default();
+        writer.push(b"ok");
+        writer.push(b"\xff\xfe");
+        let batch = Batch::new(writer.finish(), meta(), Ack::unobserved());
+        assert_eq!(batch.column("payload").unwrap().as_string_view().value(1), "\u{fffd}\u{fffd}");
+        assert_eq!(batch.payload().value(1), b"\xff\xfe");
+    }
+
+    #[test]
+    fn merged_batches_have_all_messages_in_order() {
+        let merged = Batch::merge(vec![batch(&["a", "b"]), batch(&["c"])]).unwrap().unwrap();
+        assert_eq!(lines(&merged), ["a", "b", "c"]);
+    }
+}

@@ -1,0 +1,364 @@
+//! Columns of byte views: many short slices of a few large buffers.
+//!
+//! A view is sixteen bytes: a length, and either the bytes themselves (up to twelve) or their first four,
+//! a buffer and an offset (the Arrow format's *Variable-size Binary View Layout*). Cutting a buffer into
+//! lines, or a line into fields, therefore copies nothing, and a value that had to be changed (an escape
+//! decoded, say) goes to a side buffer of the same column.
+//!
+//! The builders here take slices and find out by address whether they lie in a base buffer. So a parser
+//! needs no arithmetic on offsets, and cannot get it wrong.
+
+use std::sync::Arc;
+
+use arrow_array::{BinaryViewArray, StringViewArray, builder::make_view};
+use arrow_buffer::{Buffer, NullBufferBuilder, ScalarBuffer};
+
+/// Values up to this long live in the view itself.
+const INLINE: usize = 12;
+
+/// The most bytes in one buffer that is written here: offsets in views have 32 bits.
+const BLOCK: usize = 1 << 30;
+
+/// Builds a column of bytes over base buffers.
+#[derive(Debug)]
+pub struct ViewBuilder {
+    base: Vec<Buffer>,
+    side: Vec<u8>,
+    views: Vec<u128>,
+    nulls: NullBufferBuilder,
+}
+
+impl ViewBuilder {
+    /// A column of about `rows` values, most of which are slices of `base`.
+    pub fn over(base: &[Buffer], rows: usize) -> Self {
+        Self {
+            base: base.to_vec(),
+            side: Vec::new(),
+            views: Vec::with_capacity(rows),
+            nulls: NullBufferBuilder::new(rows),
+        }
+    }
+
+    /// How many values it has.
+    pub fn len(&self) -> usize {
+        self.views.len()
+    }
+
+    /// Whether it has no values yet.
+    pub fn is_empty(&self) -> bool {
+        self.views.is_empty()
+    }
+
+    /// Adds a value: without a copy where it lies in a base buffer.
+    #[inline]
+    pub fn push(&mut self, value: &[u8]) {
+        let view = if value.len() <= INLINE {
+            make_view(value, 0, 0)
+        } else {
+            match self.locate(value) {
+                Some((block, offset)) => make_view(value, block, offset),
+                None => self.push_aside(value),
+            }
+        };
+        self.views.push(view);
+        self.nulls.append_non_null();
+    }
+
+    /// Adds a NULL.
+    #[inline]
+    pub fn push_null(&mut self) {
+        self.views.push(0);
+        self.nulls.append_null();
+    }
+
+    /// Copies a value to the side buffer; one that is full becomes a base buffer, in its place.
+    fn push_aside(&mut self, value: &[u8]) -> u128 {
+        assert!(value.len() <= BLOCK, "a value is far smaller than a batch may be");
+        if self.side.len() + value.len() > BLOCK {
+            self.base.push(Buffer::from_vec(std::mem::take(&mut self.side)));
+        }
+        let offset = self.side.len() as u32;
+        self.side.extend_from_slice(value);
+        make_view(value, self.base.len() as u32, offset)
+    }
+
+    #[inline]
+    fn locate(&self, value: &[u8]) -> Option<(u32, u32)> {
+        let start = value.as_ptr() as usize;
+        self.base.iter().enumerate().find_map(|(block, buffer)| {
+            let offset = start.checked_sub(buffer.as_ptr() as usize)?;
+            let end = offset + value.len();
+            (end <= buffer.len() && end <= u32::MAX as usize).then_some((block as u32, offset as u32))
+        })
+    }
+
+    /// The column.
+    pub fn finish(self) -> BinaryViewArray {
+        let (views, buffers, nulls) = self.into_parts();
+        trusted::binary(views, buffers, nulls)
+    }
+
+    fn into_parts(self) -> (ScalarBuffer<u128>, Arc<[Buffer]>, Option<arrow_buffer::NullBuffer>) {
+        let Self { mut base, side, views, mut nulls } = self;
+        base.push(Buffer::from_vec(side));
+        (ScalarBuffer::from(views), base.into(), nulls.finish())
+    }
+}
+
+/// Builds a column of text over base buffers. That every value was a `str` when it was added is what
+/// makes the column valid UTF-8; nothing needs to be checked again.
+#[derive(Debug)]
+pub struct TextBuilder(ViewBuilder);
+
+impl TextBuilder {
+    /// A column of about `rows` values, most of which are slices of `base`.
+    pub fn over(base: &[Buffer], rows: usize) -> Self {
+        Self(ViewBuilder::over(base, rows))
+    }
+
+    /// How many values it has.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether it has no values yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds a value: without a copy where it lies in a base buffer.
+    #[inline]
+    pub fn push(&mut self, value: &str) {
+        self.0.push(value.as_bytes());
+    }
+
+    /// Adds a NULL.
+    #[inline]
+    pub fn push_null(&mut self) {
+        self.0.push_null();
+    }
+
+    /// The column.
+    pub fn finish(self) -> StringViewArray {
+        let (views, buffers, nulls) = self.0.into_parts();
+        trusted::text(views, buffers, nulls)
+    }
+}
+
+/// Writes new payloads one after the other into one buffer, each followed by a line feed that is not part
+/// of it. A sink that writes lines then finds them ready in memory: see [`payload_runs`].
+#[derive(Debug, Default)]
+pub struct PayloadWriter {
+    full: Vec<Buffer>,
+    bytes: Vec<u8>,
+    start: usize,
+    views: Vec<u128>,
+}
+
+impl PayloadWriter {
+    /// Room for `rows` payloads of `bytes` in all.
+    pub fn with_capacity(bytes: usize, rows: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes + rows), views: Vec::with_capacity(rows), ..Self::default() }
+    }
+
+    /// Where the bytes of the payload now being written are appended; [`end`](Self::end) finishes it.
+    #[inline]
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Finishes a payload: all that was written to the buffer since the last.
+    #[inline]
+    pub fn end(&mut self) {
+        let payload = self.bytes.get(self.start..).unwrap_or_default();
+        assert!(
+            self.start + payload.len() <= u32::MAX as usize,
+            "a payload is far smaller than a batch may be"
+        );
+        self.views.push(make_view(payload, self.full.len() as u32, self.start as u32));
+        self.bytes.push(b'\n');
+        self.start = self.bytes.len();
+        if self.start > BLOCK {
+            self.full.push(Buffer::from_vec(std::mem::take(&mut self.bytes)));
+            self.start = 0;
+        }
+    }
+
+    /// Drops what was written of the payload that is not finished.
+    pub fn abandon(&mut self) {
+        self.bytes.truncate(self.start);
+    }
+
+    /// Writes a whole payload.
+    pub fn push(&mut self, payload: &[u8]) {
+        self.bytes.extend_from_slice(payload);
+        self.end();
+    }
+
+    /// How many payloads are finished.
+    pub fn len(&self) -> usize {
+        self.views.len()
+    }
+
+    /// Whether none is finished.
+    pub fn is_empty(&self) -> bool {
+        self.views.is_empty()
+    }
+
+    /// The column.
+    pub fn finish(mut self) -> BinaryViewArray {
+        self.abandon();
+        self.full.push(Buffer::from_vec(self.bytes));
+        trusted::binary(ScalarBuffer::from(self.views), self.full.into(), None)
+    }
+}
+
+/// The payloads as they stand in memory, in as few pieces as possible: where payloads follow one another
+/// in a buffer with exactly one `delimiter` between them (and after the last), they come as one piece that
+/// has its delimiters already. `Err` gives a single payload that stands alone and has no delimiter.
+pub fn payload_runs(payload: &BinaryViewArray, delimiter: u8) -> impl Iterator<Item = Result<&[u8], &[u8]>> {
+    let (views, buffers) = (payload.views(), payload.data_buffers());
+    let mut row = 0;
+    std::iter::from_fn(move || {
+        let view = arrow_data::ByteView::from(*views.get(row)?);
+        let first = payload.value(row);
+        row += 1;
+        if first.len() <= INLINE {
+            return Some(Err(first));
+        }
+        let block = &buffers[view.buffer_index as usize];
+        let start = view.offset as usize;
+        let mut end = start + first.len();
+        if block.get(end) != Some(&delimiter) {
+            return Some(Err(first));
+        }
+        while let Some(&next) = views.get(row) {
+            let length = next as u32 as usize;
+            if length <= INLINE {
+                // A short value is kept in its view: it continues the run if the same bytes stand in the block.
+                let value = payload.value(row);
+                let found = block.get(end + 1..end + 1 + length);
+                if found != Some(value) || block.get(end + 1 + length) != Some(&delimiter) {
+                    break;
+                }
+            } else {
+                let next = arrow_data::ByteView::from(next);
+                if next.buffer_index != view.buffer_index
+                    || next.offset as usize != end + 1
+                    || block.get(end + 1 + length) != Some(&delimiter)
+                {
+                    break;
+                }
+            }
+            end += 1 + length;
+            row += 1;
+        }
+        Some(Ok(&block[start..=end]))
+    })
+}
+
+/// The one place where Arrow is told to believe us.
+#[allow(unsafe_code)]
+mod trusted {
+    use super::*;
+    use arrow_buffer::NullBuffer;
+
+    /// Views that [`make_view`] made of slices of `buffers`.
+    pub fn binary(
+        views: ScalarBuffer<u128>,
+        buffers: Arc<[Buffer]>,
+        nulls: Option<NullBuffer>,
+    ) -> BinaryViewArray {
+        // SAFETY: every view comes from `make_view` over bytes that were, at that time, at the given offset of
+        // the given buffer: `locate` checks that the range lies inside it, and the side buffer (like the
+        // writer's) only grows after that and stays below `BLOCK` and one value. NULLs are the view 0, the empty inline value.
+        // `nulls` was appended to once for each view.
+        unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) }
+    }
+
+    /// As [`binary`], of values that were each a `str` when added: the only caller takes `&str`.
+    pub fn text(
+        views: ScalarBuffer<u128>,
+        buffers: Arc<[Buffer]>,
+        nulls: Option<NullBuffer>,
+    ) -> StringViewArray {
+        // SAFETY: as above; and since buffers are immutable, bytes that were UTF-8 when added still are.
+        unsafe { StringViewArray::new_unchecked(views, buffers, nulls) }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+    use arrow_array::Array;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_pushed_comes_back_and_arrow_finds_it_valid(
+            base in "[a-zé\\n]{0,200}",
+            cuts in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..20),
+            others in prop::collection::vec(prop::option::of("[a-zé]{0,30}"), 0..20),
+        ) {
+            let buffer = Buffer::from_vec(base.clone().into_bytes());
+            let held = std::str::from_utf8(buffer.as_slice()).unwrap();
+            let boundaries: Vec<usize> =
+                (0..=held.len()).filter(|&at| held.is_char_boundary(at)).collect();
+            let mut builder = TextBuilder::over(std::slice::from_ref(&buffer), 8);
+            let mut expected = Vec::new();
+            for (a, b) in cuts {
+                let (a, b) = (boundaries[a.index(boundaries.len())], boundaries[b.index(boundaries.len())]);
+                let value = &held[a.min(b)..a.max(b)];
+                builder.push(value);
+                expected.push(Some(value.to_owned()));
+            }
+            for value in others {
+                match &value {
+                    Some(value) => builder.push(value),
+                    None => builder.push_null(),
+                }
+                expected.push(value);
+            }
+            let array = builder.finish();
+            array.to_data().validate_full().unwrap();
+            let found: Vec<_> = array.iter().map(|v| v.map(str::to_owned)).collect();
+            prop_assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn runs_hold_every_payload_once_in_order(
+            lines in prop::collection::vec("[a-z]{0,30}", 0..30),
+            keep in prop::collection::vec(any::<bool>(), 30),
+        ) {
+            let mut writer = PayloadWriter::default();
+            lines.iter().for_each(|line| writer.push(line.as_bytes()));
+            let array = writer.finish();
+            array.to_data().validate_full().unwrap();
+            let keep: arrow_array::BooleanArray = keep[..lines.len()].to_vec().into();
+            let kept = arrow_select::filter::filter(&array, &keep).unwrap();
+            let kept = kept.as_any().downcast_ref::<BinaryViewArray>().unwrap();
+            let mut joined = Vec::new();
+            for run in payload_runs(kept, b'\n') {
+                match run {
+                    Ok(run) => joined.extend_from_slice(run),
+                    Err(single) => {
+                        joined.extend_from_slice(single);
+                        joined.push(b'\n');
+                    }
+                }
+            }
+            let expected: Vec<u8> =
+                kept.iter().flat_map(|v| [v.unwrap(), b"\n"].concat()).collect();
+            prop_assert_eq!(joined, expected);
+        }
+    }
+
+    #[test]
+    fn lines_of_one_buffer_are_one_run() {
+        let text = Buffer::from_vec(b"a first line here\nb\na third line here\n".to_vec());
+        let mut builder = ViewBuilder::over(std::slice::from_ref(&text), 3);
+        text.split(|&b| b == b'\n').take(3).for_each(|line| builder.push(line));
+        let array = builder.finish();
+        assert_eq!(payload_runs(&array, b'\n').collect::<Vec<_>>(), [Ok(text.as_slice())]);
+    }
+}
