@@ -1,0 +1,1 @@
+//! The sinks: a file each.

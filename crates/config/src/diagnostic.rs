@@ -1,0 +1,251 @@
+//! What is wrong with a document, all of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::ser::{Serialize, SerializeSeq, SerializeStruct, Serializer};
+
+use crate::{Span, render};
+
+/// One mistake and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Where it is.
+    pub span: Span,
+    /// What is wrong: a sentence, with the names of things in backticks.
+    pub message: String,
+    /// A few words to stand right at the place, under its underline.
+    pub label: Option<String>,
+    /// What to do about it: a sentence.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A mistake at a place. The message is a sentence.
+    pub fn new(span: Span, message: impl Into<String>) -> Self {
+        Self { span, message: message.into(), label: None, help: None }
+    }
+
+    /// Adds a few words to stand right at the place.
+    pub fn label(&mut self, label: impl Into<String>) -> &mut Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Adds what to do about it.
+    pub fn help(&mut self, help: impl Into<String>) -> &mut Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// A mistake, and other places that have to do with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) diagnostic: Diagnostic,
+    pub(crate) also: Vec<(Span, String)>,
+}
+
+/// All mistakes found so far in one document, in the order of their places.
+///
+/// It knows the document's name and text, so that it can show them: [`render`](Self::render) is for a
+/// person, `Display` gives one plain line a mistake, and `Serialize` a list of objects with `file`,
+/// `line`, `column`, `message` and `help`. The same mistake at the same place is kept once.
+#[derive(Debug, Clone)]
+pub struct Diagnostics {
+    name: String,
+    text: Arc<str>,
+    entries: Vec<Entry>,
+}
+
+impl Diagnostics {
+    /// No mistakes yet.
+    pub fn new(document_name: &str, text: &str) -> Self {
+        Self::shared(document_name, text.into())
+    }
+
+    pub(crate) fn shared(document_name: &str, text: Arc<str>) -> Self {
+        Self { name: document_name.to_owned(), text, entries: Vec::new() }
+    }
+
+    /// Adds a mistake.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.insert(diagnostic);
+    }
+
+    /// Adds a mistake, to which [`Diagnostic::label`] and [`Diagnostic::help`] can add.
+    pub fn error(&mut self, span: Span, message: impl Into<String>) -> &mut Diagnostic {
+        &mut self.insert(Diagnostic::new(span, message)).diagnostic
+    }
+
+    /// Adds a mistake that has to do with other places too, each with a few words to stand there.
+    pub fn push_with(&mut self, diagnostic: Diagnostic, also: impl IntoIterator<Item = (Span, String)>) {
+        self.insert(diagnostic).also.extend(also);
+    }
+
+    fn insert(&mut self, diagnostic: Diagnostic) -> &mut Entry {
+        // A node that aliases repeat is wrong once.
+        let same = |entry: &Entry| {
+            entry.diagnostic.span == diagnostic.span && entry.diagnostic.message == diagnostic.message
+        };
+        let after = self.entries.partition_point(|entry| entry.diagnostic.span <= diagnostic.span);
+        let first = self.entries.partition_point(|entry| entry.diagnostic.span < diagnostic.span);
+        let index = match self.entries[first..after].iter().position(same) {
+            Some(offset) => first + offset,
+            None => {
+                self.entries.insert(after, Entry { diagnostic, also: Vec::new() });
+                after
+            }
+        };
+        &mut self.entries[index]
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many mistakes there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The mistakes, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.entries.iter().map(|entry| &entry.diagnostic)
+    }
+
+    /// The name of the document.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text of the document.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The line and the column of a byte of the text, both counted from 1, the column in characters.
+    pub fn position(&self, byte: usize) -> (usize, usize) {
+        render::position(&self.text, byte)
+    }
+
+    /// Adds the mistakes of `other`, which is about the same document.
+    pub fn extend(&mut self, other: Diagnostics) {
+        for entry in other.entries {
+            self.insert(entry.diagnostic).also.extend(entry.also);
+        }
+    }
+
+    /// `Ok` if nothing is wrong, otherwise itself as the error.
+    ///
+    /// # Errors
+    /// When there is at least one mistake.
+    pub fn into_result<T>(self, value: T) -> Result<T, Diagnostics> {
+        if self.is_empty() { Ok(value) } else { Err(self) }
+    }
+
+    /// What a person reads: each mistake with its file, line and column, the line itself, an underline, what is
+    /// wrong and what to do; at last their number.
+    pub fn render(&self, colour: bool) -> String {
+        render::render(&self.name, &self.text, &self.entries, colour)
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, diagnostic) in self.iter().enumerate() {
+            if index > 0 {
+                writeln!(formatter)?;
+            }
+            let (line, column) = self.position(diagnostic.span.start);
+            write!(formatter, "{}:{line}:{column}: {}", self.name, diagnostic.message)?;
+            if let Some(help) = &diagnostic.help {
+                write!(formatter, " ({help})")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+impl Serialize for Diagnostics {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.len()))?;
+        for diagnostic in self.iter() {
+            list.serialize_element(&Placed { diagnostics: self, diagnostic })?;
+        }
+        list.end()
+    }
+}
+
+/// A mistake with what is needed to tell its line.
+struct Placed<'a> {
+    diagnostics: &'a Diagnostics,
+    diagnostic: &'a Diagnostic,
+}
+
+impl Serialize for Placed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (line, column) = self.diagnostics.position(self.diagnostic.span.start);
+        let mut object = serializer.serialize_struct("Diagnostic", 5)?;
+        object.serialize_field("file", &self.diagnostics.name)?;
+        object.serialize_field("line", &line)?;
+        object.serialize_field("column", &column)?;
+        object.serialize_field("message", &self.diagnostic.message)?;
+        object.serialize_field("help", &self.diagnostic.help)?;
+        object.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> Diagnostics {
+        let mut diagnostics = Diagnostics::new("x.yaml", "first\nsecønd line\n");
+        diagnostics.error(Span::new(14, 18), "The `line` is wrong.").help("Write `row`.");
+        diagnostics.error(Span::new(0, 5), "The first is wrong.").label("this");
+        diagnostics.push(Diagnostic::new(Span::new(14, 18), "It is late."));
+        diagnostics.error(Span::new(0, 5), "The first is wrong.");
+        diagnostics
+    }
+
+    #[test]
+    fn mistakes_are_in_the_order_of_their_places_and_each_is_kept_once() {
+        let lines = three().to_string();
+        assert_eq!(
+            lines,
+            "x.yaml:1:1: The first is wrong.\n\
+             x.yaml:2:8: The `line` is wrong. (Write `row`.)\n\
+             x.yaml:2:8: It is late."
+        );
+    }
+
+    #[test]
+    fn a_program_reads_them_as_a_list_of_objects() {
+        let json = serde_json::to_value(three()).unwrap();
+        assert_eq!(
+            json[1],
+            serde_json::json!({
+                "file": "x.yaml", "line": 2, "column": 8,
+                "message": "The `line` is wrong.", "help": "Write `row`."
+            })
+        );
+    }
+
+    #[test]
+    fn a_place_outside_of_the_text_is_shown_without_panic() {
+        for text in ["", "x", "ø", "\n\n", "a\r\nb"] {
+            let mut diagnostics = Diagnostics::new("x", text);
+            for (start, end) in [(0, 0), (0, 1), (1, 1), (1, 2), (0, 99), (98, 99), (usize::MAX, usize::MAX)]
+            {
+                diagnostics.error(Span { start, end }, "Wrong.").label("here");
+            }
+            diagnostics.error(Span { start: 5, end: 1 }, "Backwards.");
+            assert!(diagnostics.render(true).contains("Backwards."));
+            assert!(diagnostics.to_string().contains("Backwards."));
+        }
+    }
+}

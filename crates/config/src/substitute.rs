@@ -1,0 +1,168 @@
+//! Putting variables and secrets into scalars.
+//!
+//! This is done on the tree, not on the text: whatever a variable contains, it stays one scalar.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{Diagnostics, FormatError, Node, Value, nearest, place, scalar};
+
+/// A secret or a certificate is small; something larger is another file than was meant.
+const LARGEST_FILE: u64 = 1 << 20;
+
+/// A function that gives the value of a variable.
+type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+pub(crate) fn substitute(
+    node: &mut Node,
+    source: &str,
+    directory: &Path,
+    variables: Variables<'_>,
+    diagnostics: &mut Diagnostics,
+) {
+    match &mut node.value {
+        Value::Sequence(items) => {
+            for item in items {
+                substitute(item, source, directory, variables, diagnostics);
+            }
+        }
+        Value::Mapping(entries) => {
+            for (_, value) in entries {
+                substitute(value, source, directory, variables, diagnostics);
+            }
+        }
+        Value::String(text) if text.contains('$') => {
+            let mut mistakes = Vec::new();
+            let replaced = expand(text, directory, variables, &mut mistakes);
+            for mistake in mistakes {
+                let span = place::within(source, node.span, text, mistake.range.unwrap_or(0..text.len()));
+                let diagnostic = diagnostics.error(span, mistake.message);
+                if let Some(help) = mistake.help {
+                    diagnostic.help(help);
+                }
+            }
+            let Some(expanded) = replaced else { return };
+            node.substituted = expanded.secret;
+            if node.raw.is_some() {
+                // Not quoted, so it means what it would have meant had it been written out.
+                node.value = if expanded.secret {
+                    scalar::typed(&expanded.text)
+                } else {
+                    Value::String(expanded.text.clone())
+                };
+                node.raw = Some(expanded.text.into());
+            } else {
+                *text = expanded.text;
+            }
+        }
+        _ => {}
+    }
+}
+
+struct Expanded {
+    text: String,
+    /// Whether anything but `$$` was replaced.
+    secret: bool,
+}
+
+/// The text with everything put in; none, if there was nothing to put in or something was wrong.
+fn expand(
+    text: &str,
+    directory: &Path,
+    variables: Variables<'_>,
+    mistakes: &mut Vec<FormatError>,
+) -> Option<Expanded> {
+    let mut expanded = Expanded { text: String::with_capacity(text.len()), secret: false };
+    let mut at = 0;
+    while let Some(rest) = text.get(at..) {
+        let Some(dollar) = rest.find('$') else {
+            expanded.text.push_str(rest);
+            break;
+        };
+        let (before, from) = rest.split_at(dollar);
+        expanded.text.push_str(before);
+        at += dollar;
+        if from.starts_with("$$") {
+            expanded.text.push('$');
+            at += 2;
+        } else if let Some(inside) = from.strip_prefix("${") {
+            let Some(length) = inside.find('}') else {
+                let error = FormatError::new("A `${` is never closed.").at(at..at + 2);
+                mistakes.push(error.help("Close it with `}`, or write `$${` if it is no variable."));
+                break;
+            };
+            let (inside, _) = inside.split_at(length);
+            let range = at..at + length + 3;
+            match value(inside, directory, variables) {
+                Ok(value) => expanded.text.push_str(&value),
+                Err(error) => mistakes.push(error.at(range)),
+            }
+            expanded.secret = true;
+            at += length + 3;
+        } else {
+            expanded.text.push('$');
+            at += 1;
+        }
+    }
+    (mistakes.is_empty() && expanded.text != text || expanded.secret && mistakes.is_empty())
+        .then_some(expanded)
+}
+
+/// What `${inside}` stands for.
+fn value(inside: &str, directory: &Path, variables: Variables<'_>) -> Result<String, FormatError> {
+    if let Some(path) = inside.strip_prefix("file:") {
+        return file(path.trim(), directory);
+    }
+    let (name, default) = match inside.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inside, None),
+    };
+    let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    if !starts_well || !name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_') {
+        let error = FormatError::new(format!("`{name}` is not the name of a variable."));
+        return Err(match name.split_once(':') {
+            Some((scheme, rest)) if nearest(scheme, ["file"]).is_some() => {
+                error.help(format!("Did you mean `${{file:{rest}}}`?"))
+            }
+            Some((name, default)) => error.help(format!("A default is written `${{{name}:-{default}}}`.")),
+            None => error.help("For the characters themselves write `$${`."),
+        });
+    }
+    if default.is_some_and(|default| default.contains("${")) {
+        return Err(FormatError::new("A default cannot contain another variable."));
+    }
+    match (variables(name), default) {
+        (Some(value), Some(default)) if value.is_empty() => Ok(default.to_owned()),
+        (Some(value), _) => Ok(value),
+        (None, Some(default)) => Ok(default.to_owned()),
+        (None, None) => Err(FormatError::new(format!("The variable `{name}` is not set."))
+            .help(format!("Set it, or give it a default: `${{{name}:-default}}`."))),
+    }
+}
+
+/// The content of a file, without its last newline.
+fn file(path: &str, directory: &Path) -> Result<String, FormatError> {
+    let full = directory.join(path);
+    let shown = full.display();
+    let failed = |error: std::io::Error| {
+        FormatError::new(format!("The file `{path}` cannot be read: {error}."))
+            .help(format!("It was looked for at `{shown}`; paths are relative to this document."))
+    };
+    let metadata = fs::metadata(&full).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(FormatError::new(format!("`{path}` is not a file.")));
+    }
+    if metadata.len() > LARGEST_FILE {
+        return Err(FormatError::new(format!(
+            "The file `{path}` is larger than 1 MiB, the most that is put in."
+        )));
+    }
+    let mut content = fs::read_to_string(&full).map_err(failed)?;
+    if content.ends_with('\n') {
+        content.pop();
+        if content.ends_with('\r') {
+            content.pop();
+        }
+    }
+    Ok(content)
+}

@@ -1,0 +1,313 @@
+//! What the YAML parser says, in words for a person.
+
+use granit_parser::{ErrorKind, ScanError};
+
+use crate::{Diagnostic, Span};
+
+pub(crate) fn too_deep(span: Span) -> Diagnostic {
+    let mut diagnostic = Diagnostic::new(span, "Mappings and lists are nested too deep.");
+    diagnostic.help("The limit is 64 levels.");
+    diagnostic
+}
+
+/// A mistake of syntax, its place and, where the parser's words are those of a parser, what to do.
+pub(crate) fn explain(text: &str, error: &ScanError) -> Diagnostic {
+    use ErrorKind as Kind;
+    let at = error.marker().byte_offset().unwrap_or(0).min(text.len());
+    let span = match error.kind() {
+        ErrorKind::UnknownQuotedScalarEscape => escape(text, at).unwrap_or_else(|| place(text, at)),
+        _ => place(text, at),
+    };
+    let at_end = text.get(at..).is_some_and(|rest| rest.trim().is_empty());
+    let line_start = text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |index| index + 1);
+    let before = text.get(line_start..at).unwrap_or("");
+
+    if let Some(diagnostic) = farther_back(text, at, line_start, error.kind()) {
+        return diagnostic;
+    }
+    let (message, help): (String, &str) = match error.kind() {
+        Kind::RecursionLimitExceeded => return too_deep(span),
+        Kind::UnexpectedEofFlowSequence | Kind::UnclosedFlowCollection { open: '[' } => {
+            ("A `[` is never closed.".into(), "Close the list with `]`.")
+        }
+        Kind::UnexpectedEofFlowMapping
+        | Kind::UnexpectedEofImplicitFlowMapping
+        | Kind::UnclosedFlowCollection { .. } => {
+            ("A `{` is never closed.".into(), "Close the mapping with `}`.")
+        }
+        Kind::ExpectedFlowMappingSeparator if at_end => {
+            ("The file ends inside a `{`.".into(), "Close the mapping with `}`.")
+        }
+        Kind::ExpectedFlowSequenceSeparator if at_end => {
+            ("The file ends inside a `[`.".into(), "Close the list with `]`.")
+        }
+        Kind::ExpectedFlowMappingSeparator => (
+            "Expected `,` or `}` in this mapping.".into(),
+            "Is a comma or a closing brace missing before this?",
+        ),
+        Kind::ExpectedFlowSequenceSeparator => (
+            "Expected `,` or `]` in this list.".into(),
+            "Is a comma or a closing bracket missing before this?",
+        ),
+        Kind::MismatchedFlowCollectionEnd { open, close } => (
+            format!("`{open}` is closed by `{close}`."),
+            "Brackets are closed in the order they were opened.",
+        ),
+        Kind::MisplacedFlowCollectionEnd => {
+            ("This closes a bracket that was not opened.".into(), "Remove it, or put quotes around the text.")
+        }
+        Kind::MappingValueNotAllowed | Kind::InvalidColonPlacement if before.contains(": ") => (
+            "A second `:` on one line makes no sense here.".into(),
+            "Put quotes around a text that contains `: `. A mapping inside goes on a line of its own, indented.",
+        ),
+        Kind::MappingValueNotAllowed | Kind::MappingKeyNotAllowed | Kind::InvalidColonPlacement => (
+            "A key is not expected here.".into(),
+            "Is the line before it, or this one, indented wrongly? Keys of one mapping start in the same column.",
+        ),
+        Kind::ExpectedBlockMappingKey => (
+            "This does not fit the mapping around it.".into(),
+            "Keys of one mapping start in the same column. Is the indentation right, and does each key have its `:`?",
+        ),
+        Kind::ExpectedBlockSequenceEntry => (
+            "This does not fit the list around it.".into(),
+            "Each element starts with `- `, in the same column as the others.",
+        ),
+        Kind::BlockSequenceEntryNotAllowed | Kind::BlockEntryInFlowCollection => (
+            "A list element `- ` is not expected here.".into(),
+            "Start the list on a line of its own, or write it as `[a, b]`.",
+        ),
+        Kind::InvalidIndentation | Kind::InvalidQuotedScalarIndent | Kind::InvalidFlowScalarIndent => (
+            "The indentation does not fit what is around it.".into(),
+            "What belongs together starts in the same column; what belongs inside is indented further.",
+        ),
+        Kind::InvalidBlockScalarIndent => (
+            "A line of this text is indented less than its first.".into(),
+            "Indent all lines after `|` or `>` alike.",
+        ),
+        Kind::SimpleKeyExpected | Kind::InvalidSimpleKey => (
+            "This should be a key, but no `:` follows it.".into(),
+            "Write `key: value`, or indent the line if it continues the text before it.",
+        ),
+        Kind::UnclosedQuotedScalar => {
+            ("A quote is opened and never closed.".into(), "Close it with the same quote.")
+        }
+        Kind::InvalidTrailingSingleQuotedScalar => {
+            ("Something follows a closed quote.".into(), "Inside of `'...'`, a quote is written twice: `''`.")
+        }
+        Kind::InvalidTrailingDoubleQuotedScalar => {
+            ("Something follows a closed quote.".into(), "Inside of `\"...\"`, a quote is written `\\\"`.")
+        }
+        Kind::UnknownQuotedScalarEscape => (
+            "This is not an escape sequence.".into(),
+            "Inside of `\"...\"`, a backslash is written `\\\\`. In `'...'` it stands for itself, which suits patterns.",
+        ),
+        Kind::UnexpectedCharacter { character: '`' | '@' } => {
+            ("A text cannot start with this character.".into(), "Put quotes around it.")
+        }
+        Kind::UnexpectedCharacter { character: '%' } => {
+            ("A text cannot start with `%`.".into(), "Put quotes around it.")
+        }
+        Kind::MissingAnchorOrAliasName => (
+            "The name of an anchor is missing.".into(),
+            "Put quotes around a text that starts with `*` or `&`.",
+        ),
+        Kind::CommentNotSeparated | Kind::CommentInterceptedScalar => (
+            "A comment starts where it cannot.".into(),
+            "Put a space before the `#`, or quotes around a text that contains one.",
+        ),
+        Kind::UnexpectedEof | Kind::UnexpectedEofBlockSequence | Kind::UnexpectedEofBlockMapping => {
+            ("The file ends in the middle of something.".into(), "Was it cut off?")
+        }
+        kind => {
+            (format!("This is not YAML: {kind}."), "A text with special characters needs quotes around it.")
+        }
+    };
+    let mut diagnostic = Diagnostic::new(span, message);
+    diagnostic.help(help);
+    diagnostic
+}
+
+/// A parser stops where it can go no further, which is often well after the mistake. What caused it is looked
+/// for here: a tab, a variable between braces, a bracket or a quote that is still open, a line without its colon.
+fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> Option<Diagnostic> {
+    use ErrorKind as Kind;
+    let line = text.get(line_start..)?.lines().next()?;
+    let before = text.get(line_start..at)?;
+    let told = |span: Span, message: &str, help: &str| {
+        let mut diagnostic = Diagnostic::new(span, message);
+        diagnostic.help(help);
+        Some(diagnostic)
+    };
+
+    let blank = line.len() - line.trim_start_matches([' ', '\t']).len();
+    let tab = line.get(..blank)?.find('\t').map(|tab| line_start + tab);
+    let of_tabs = matches!(
+        kind,
+        Kind::TabNotAllowed
+            | Kind::TabInBlockIndentation
+            | Kind::TabInIndentation
+            | Kind::TabAtBlockScalarStart
+            | Kind::TabInPlainScalar
+    );
+    if of_tabs || tab.is_some() && before.len() <= blank {
+        // A text that goes on in the next line is blamed at its start.
+        let below = || {
+            let next = text.get(at..)?.find('\n')? + at + 1;
+            let line = text.get(next..)?;
+            let blank = line.get(..line.len() - line.trim_start_matches([' ', '\t']).len())?;
+            Some(next + blank.find('\t')?)
+        };
+        let tab = tab.or_else(|| Some(line_start + before.rfind('\t')?)).or_else(below).unwrap_or(at);
+        return told(Span::new(tab, tab + 1), "A tab stands where only spaces may.", "Indent with spaces.");
+    }
+
+    let open = still_open(text.get(..at)?);
+    match (kind, open) {
+        (
+            Kind::ExpectedFlowMappingSeparator
+            | Kind::ExpectedFlowSequenceSeparator
+            | Kind::FlowMappingValueAdjacentCollection
+            | Kind::MismatchedFlowCollectionEnd { .. }
+            | Kind::MappingValueNotAllowed
+            | Kind::InvalidColonPlacement,
+            Some((_, '{' | '[')),
+        ) if line.contains("${") => {
+            let reach = (before.len() + 2).min(line.len());
+            let start = line.get(..reach).unwrap_or(before).rfind("${").or_else(|| line.find("${"))?;
+            let length = line.get(start..)?.find('}').map_or(2, |end| end + 1);
+            let variable = line.get(start..start + length)?;
+            told(
+                Span::new(line_start + start, line_start + start + length),
+                "Within `{ }` or `[ ]`, the `{` of a variable is taken for the start of a mapping.",
+                &format!("Put quotes around it: `\"{variable}\"`."),
+            )
+        }
+        (
+            Kind::UnclosedQuotedScalar
+            | Kind::InvalidQuotedScalarIndent
+            | Kind::DocumentIndicatorInQuotedScalar,
+            Some((quote, '"' | '\'')),
+        ) => told(
+            Span::new(quote, quote + 1),
+            "A quote is opened here and not closed.",
+            "Close it with the same quote. If the text is meant to go on, indent its other lines.",
+        ),
+        (
+            Kind::MappingValueNotAllowed
+            | Kind::ExpectedFlowMappingSeparator
+            | Kind::ExpectedFlowSequenceSeparator
+            | Kind::InvalidColonPlacement
+            | Kind::InvalidIndentation
+            | Kind::InvalidFlowScalarIndent
+            | Kind::UnclosedFlowCollection { .. }
+            | Kind::UnexpectedEofFlowMapping
+            | Kind::UnexpectedEofImplicitFlowMapping
+            | Kind::UnexpectedEofFlowSequence,
+            Some((bracket, character @ ('[' | '{'))),
+        ) if bracket < line_start || text.get(at..)?.trim().is_empty() => {
+            let span = Span::new(bracket, bracket + 1);
+            match character {
+                '[' => told(span, "A `[` is not closed.", "Close the list with `]`."),
+                _ => told(span, "A `{` is not closed.", "Close the mapping with `}`."),
+            }
+        }
+        (Kind::MappingValueNotAllowed | Kind::SimpleKeyExpected | Kind::InvalidSimpleKey, None) => {
+            // The line before, or this one, should have been `key: value`.
+            let above = text.get(..line_start)?.trim_end();
+            let above_start = above.rfind('\n').map_or(0, |index| index + 1);
+            for (start, candidate) in [(line_start, line), (above_start, above.get(above_start..)?)] {
+                let content = candidate.trim();
+                let first = content.chars().next().unwrap_or('#');
+                if let Some(colon) = content.find(':')
+                    && !content.contains(": ")
+                    && !content.ends_with(':')
+                    && !content.starts_with('#')
+                {
+                    let colon = start + (candidate.len() - candidate.trim_start().len()) + colon;
+                    let help = "Write `key: value`.";
+                    return told(Span::new(colon, colon + 1), "A space is missing after this colon.", help);
+                }
+                if !content.contains(':') && !matches!(first, '#' | '-' | '"' | '\'' | '|' | '>' | '[' | '{')
+                {
+                    let start = start + (candidate.len() - candidate.trim_start().len());
+                    return told(
+                        Span::new(start, start + content.len()),
+                        "This line is neither a `key: value` nor a part of one.",
+                        "Put a `:` and a space after the key. A text that goes on is indented further than its key.",
+                    );
+                }
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+/// The innermost bracket or quote that is open at the end of `text`, about as YAML sees it.
+fn still_open(text: &str) -> Option<(usize, char)> {
+    let mut open: Vec<(usize, char)> = Vec::new();
+    let mut previous = '\n';
+    let mut characters = text.char_indices().peekable();
+    while let Some((index, character)) = characters.next() {
+        let starts = matches!(previous, ' ' | '\t' | '\n' | '[' | '{' | ',' | '(');
+        match character {
+            '#' if matches!(previous, ' ' | '\t' | '\n') => {
+                while characters.next_if(|(_, next)| *next != '\n').is_some() {}
+            }
+            '"' | '\'' if starts => {
+                let mut closed = false;
+                while let Some((_, next)) = characters.next() {
+                    if next == '\\' && character == '"' {
+                        characters.next();
+                    } else if next == character {
+                        closed = true;
+                        break;
+                    }
+                }
+                if !closed {
+                    return Some((index, character));
+                }
+            }
+            '[' | '{' if !open.is_empty() || starts => open.push((index, character)),
+            ']' | '}' => {
+                open.pop();
+            }
+            _ => {}
+        }
+        previous = character;
+    }
+    open.pop()
+}
+
+/// The first escape sequence after the start of a quoted text that is none.
+fn escape(text: &str, at: usize) -> Option<Span> {
+    let mut characters = text.get(at..)?.char_indices();
+    while let Some((index, character)) = characters.next() {
+        if character == '\\' {
+            let (_, kind) = characters.next()?;
+            if !"0abtnvfre \"/\\N_LPxuU\n\r\t".contains(kind) {
+                return Some(Span::new(at + index, at + index + 1 + kind.len_utf8()));
+            }
+        }
+    }
+    None
+}
+
+/// What to underline for a mistake at a byte: the word there. At the end of the file, the last of what there is.
+fn place(text: &str, at: usize) -> Span {
+    let rest = text.get(at..).unwrap_or("");
+    if rest.trim().is_empty() {
+        let end = text.trim_end().len();
+        let last = text.get(..end).and_then(|text| text.chars().next_back()).map_or(0, char::len_utf8);
+        return Span::new(end - last, end);
+    }
+    let skipped = if rest.starts_with('\t') { 0 } else { rest.len() - rest.trim_start().len() };
+    let word = rest.get(skipped..).unwrap_or("");
+    let alphanumeric = |character: char| character.is_alphanumeric() || character == '_';
+    let length = match word.find(|character| !alphanumeric(character)) {
+        Some(0) => word.chars().next().map_or(0, char::len_utf8),
+        Some(length) => length,
+        None => word.len(),
+    };
+    Span::new(at + skipped, at + skipped + length)
+}

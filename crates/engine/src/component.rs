@@ -1,0 +1,277 @@
+//! What a component is: a configuration struct, and what it builds.
+//!
+//! A component is one file. Its configuration struct derives `Deserialize` and `JsonSchema`, with
+//! `#[serde(deny_unknown_fields)]` and defaults; the doc comments of the struct and its fields are what
+//! `thalweg components NAME` and editors show. It implements one of [`SourceConfig`], [`TransformConfig`],
+//! [`SinkConfig`], which build the thing that runs.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use thalweg_record::Batch;
+
+use crate::{Error, Outlet, Outlets, Rejects};
+
+/// Reads from somewhere. One runs as one task.
+#[async_trait]
+pub trait Source: Send {
+    /// Reads until the end, or until `out` says to stop, and sends what it reads to `out`.
+    ///
+    /// It asks `out` for memory before it reads ([`Outlet::arena`], [`Outlet::reserve`]), and begins where
+    /// [`Outlet::saved`] says that a former run got to. Code that may block a thread goes into
+    /// [`thalweg_runtime::blocking`].
+    ///
+    /// # Errors
+    /// After a temporary error the engine calls this again, after a pause; so what was sent before must not be
+    /// sent twice.
+    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error>;
+}
+
+/// Changes batches, in memory, without waiting. It is built once for each copy of the segment it is part of.
+pub trait Transform: Send {
+    /// Takes a batch and gives any number to `out`. Every message must go somewhere: on (to an output), to
+    /// `errors`, or be settled as filtered; a batch that is simply dropped is a failure of the run.
+    ///
+    /// # Errors
+    /// Only where the transform itself is broken: this stops the run.
+    fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error>;
+
+    /// All input has come: gives what was held back.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    fn finish(&mut self, out: &mut Outlets) -> Result<(), Error> {
+        let _ = out;
+        Ok(())
+    }
+}
+
+/// What became of what was given to a sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// It is in safety: it can be acknowledged.
+    Safe,
+    /// It will be in safety after the next [`Sink::flush`].
+    Pending,
+}
+
+/// Writes to somewhere. One runs as one task.
+///
+/// Acknowledgements are the engine's business: it settles a batch when the sink says that it is safe.
+#[async_trait]
+pub trait Sink: Send {
+    /// Opens what it writes to. `saved` is what [`state`](Self::state) gave when positions were last saved, if
+    /// this run continues a former one: everything after that will be sent again.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    async fn open(&mut self, saved: Option<serde_json::Value>) -> Result<(), Error> {
+        let _ = saved;
+        Ok(())
+    }
+
+    /// Writes a batch. Messages that cannot be written, ever, are given to `rejects`; the others are written.
+    ///
+    /// # Errors
+    /// If the batch as a whole could not be written. Nothing of it may then have been written: after a
+    /// temporary error the engine calls this again with the same batch.
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error>;
+
+    /// Brings everything that was written into safety. The engine calls this when nothing more is waiting to
+    /// be written, when memory is short, and at least once a second while something is pending.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    async fn flush(&mut self) -> Result<(), Error>;
+
+    /// All input has come (or the run was told to stop, and has drained): flushes and closes.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    async fn finish(&mut self) -> Result<(), Error> {
+        self.flush().await
+    }
+
+    /// What a later run must know to continue: saved together with the positions of the sources, always after
+    /// what the positions cover was written.
+    fn state(&self) -> Option<serde_json::Value> {
+        None
+    }
+}
+
+/// What a component may know of its surroundings when it is built.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The component's name in the configuration (of a transform: `pipeline.transform`).
+    pub name: String,
+    /// Whether the run keeps positions (`--state`): it then continues where the last one ended.
+    pub resumes: bool,
+    /// About how many bytes of payload a batch should have.
+    pub batch_bytes: usize,
+}
+
+/// Something about a configured component that its schema could not say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// The option it is about, or `""` for the component as a whole.
+    pub option: &'static str,
+    /// What is wrong, as a sentence.
+    pub message: String,
+    /// What would be right.
+    pub help: Option<String>,
+}
+
+/// A configured source.
+pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
+    /// Its key in configurations.
+    const NAME: &'static str;
+    /// A whole configuration that shows it, runnable in an empty folder where that is possible.
+    const EXAMPLE: &'static str;
+
+    /// What is wrong with it beyond its schema.
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    /// If its surroundings do not allow it. Opening files and the like belongs into [`Source::run`].
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error>;
+}
+
+/// A configured transform.
+pub trait TransformConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
+    /// Its key in configurations.
+    const NAME: &'static str;
+    /// A whole configuration that shows it, runnable in an empty folder where that is possible.
+    const EXAMPLE: &'static str;
+
+    /// What is wrong with it beyond its schema.
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    /// The names of its outputs beside the one that leads on and `errors`. [`Outlets::send_to`] counts in this
+    /// order.
+    fn outputs(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether what it does to a batch depends on the batches before. If so it runs as one copy and sees the
+    /// batches in order; if not it is copied to all cores.
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
+    /// Builds one copy.
+    ///
+    /// # Errors
+    /// If its surroundings do not allow it.
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error>;
+}
+
+/// A configured sink.
+pub trait SinkConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
+    /// Its key in configurations.
+    const NAME: &'static str;
+    /// A whole configuration that shows it, runnable in an empty folder where that is possible.
+    const EXAMPLE: &'static str;
+
+    /// What is wrong with it beyond its schema.
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    /// The transform that gives payloads the form in which this sink writes them (its `encode` option), if any.
+    /// The plan puts it at the end of each pipeline that leads here, where it is copied to all cores.
+    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        None
+    }
+
+    /// Builds it.
+    ///
+    /// # Errors
+    /// If its surroundings do not allow it. Opening files and the like belongs into [`Sink::open`].
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error>;
+}
+
+/// A configured source of any type.
+pub trait BuildSource: Send + Sync {
+    /// See [`SourceConfig::check`].
+    fn check(&self) -> Vec<Mistake>;
+    /// See [`SourceConfig::build`].
+    ///
+    /// # Errors
+    /// As there.
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error>;
+}
+
+/// A configured transform of any type.
+pub trait BuildTransform: Send + Sync {
+    /// Its key in configurations.
+    fn kind(&self) -> &'static str;
+    /// See [`TransformConfig::check`].
+    fn check(&self) -> Vec<Mistake>;
+    /// See [`TransformConfig::outputs`].
+    fn outputs(&self) -> Vec<String>;
+    /// See [`TransformConfig::is_sequential`].
+    fn is_sequential(&self) -> bool;
+    /// See [`TransformConfig::build`].
+    ///
+    /// # Errors
+    /// As there.
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error>;
+}
+
+/// A configured sink of any type.
+pub trait BuildSink: Send + Sync {
+    /// See [`SinkConfig::check`].
+    fn check(&self) -> Vec<Mistake>;
+    /// See [`SinkConfig::encoder`].
+    fn encoder(&self) -> Option<Box<dyn BuildTransform>>;
+    /// See [`SinkConfig::build`].
+    ///
+    /// # Errors
+    /// As there.
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error>;
+}
+
+impl<C: SourceConfig> BuildSource for C {
+    fn check(&self) -> Vec<Mistake> {
+        SourceConfig::check(self)
+    }
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        SourceConfig::build(self, context)
+    }
+}
+
+impl<C: TransformConfig> BuildTransform for C {
+    fn kind(&self) -> &'static str {
+        C::NAME
+    }
+    fn check(&self) -> Vec<Mistake> {
+        TransformConfig::check(self)
+    }
+    fn outputs(&self) -> Vec<String> {
+        TransformConfig::outputs(self)
+    }
+    fn is_sequential(&self) -> bool {
+        TransformConfig::is_sequential(self)
+    }
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
+        TransformConfig::build(self, context)
+    }
+}
+
+impl<C: SinkConfig> BuildSink for C {
+    fn check(&self) -> Vec<Mistake> {
+        SinkConfig::check(self)
+    }
+    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        SinkConfig::encoder(self)
+    }
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        SinkConfig::build(self, context)
+    }
+}

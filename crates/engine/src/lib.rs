@@ -1,0 +1,28 @@
+//! From a configuration to a graph, from the graph to a plan, and from the plan to a run.
+//!
+//! A configuration is read into a [`Graph`]: which components there are and which feeds which, all of it
+//! checked. The graph becomes a [`Plan`]: neighbouring transforms fused into segments, a channel
+//! only where rates must differ, and how many copies of each. The plan is carried out as a [`run`].
+//! Graph and plan are values that can be printed.
+//!
+//! This crate knows what a component is ([`component`]) but none in particular: they come in a [`Registry`].
+
+pub mod component;
+mod error;
+mod metrics;
+mod outlet;
+mod outlets;
+mod positions;
+mod registry;
+pub mod testing;
+
+pub use component::{
+    BuildSink, BuildSource, BuildTransform, Context, Mistake, Sink, SinkConfig, Source, SourceConfig,
+    Transform, TransformConfig, Written,
+};
+pub use error::{Error, ErrorKind};
+pub use metrics::{ComponentCounts, ComponentMetrics};
+pub use outlet::{Outlet, Reading};
+pub use outlets::{Outlets, Output, Rejects};
+pub use positions::{Mark, Positions};
+pub use registry::{Built, Definition, Registry, Role};

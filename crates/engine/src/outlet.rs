@@ -1,0 +1,190 @@
+//! Where a source puts what it reads, and where it learns what it must know.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arrow_array::{BinaryViewArray, UInt64Array};
+use serde_json::Value;
+use thalweg_record::{Arena, Batch, Lease, Meta, Outcome, Parcel, Share};
+use thalweg_runtime::{Sender, Stop};
+
+use crate::metrics::ComponentMetrics;
+use crate::outlets::part_rejected;
+use crate::positions::{Mark, Positions};
+use crate::{Error, Role};
+
+/// Messages that a source read.
+#[derive(Debug)]
+pub struct Reading {
+    /// Their payloads.
+    pub payload: BinaryViewArray,
+    /// The file or address that they come from.
+    pub path: Option<Arc<str>>,
+    /// Where in it each begins.
+    pub positions: Option<UInt64Array>,
+    /// Where to go on once they are safe; a reading without a mark is lost if the run is killed.
+    pub mark: Option<Mark>,
+}
+
+/// Where a source puts what it reads.
+pub struct Outlet {
+    pub(crate) share: Share,
+    pub(crate) batch_bytes: usize,
+    pub(crate) positions: Arc<Positions>,
+    pub(crate) stop: Stop,
+    pub(crate) metrics: Arc<ComponentMetrics>,
+    pub(crate) main: Vec<Sender<Parcel>>,
+    pub(crate) errors: Vec<Sender<Parcel>>,
+}
+
+impl Outlet {
+    /// The source's name in the configuration.
+    pub fn name(&self) -> &Arc<str> {
+        &self.metrics.name
+    }
+
+    /// About how many bytes a batch should have.
+    pub fn batch_bytes(&self) -> usize {
+        self.batch_bytes
+    }
+
+    /// Waits until the budget has room, and gives memory to read into. Ask before reading.
+    pub async fn arena(&self, capacity: usize) -> Arena {
+        self.share.arena(capacity).await
+    }
+
+    /// Waits until the budget has room for memory that the source holds in another form.
+    pub async fn reserve(&self, bytes: usize) -> Lease {
+        self.share.reserve(bytes).await
+    }
+
+    /// Where a former run got to in a lane.
+    pub fn saved(&self, lane: &str) -> Option<Value> {
+        self.positions.saved(lane)
+    }
+
+    /// The lanes that former runs, or this one, got somewhere in.
+    pub fn lanes(&self) -> Vec<Arc<str>> {
+        self.positions.lanes()
+    }
+
+    /// Forgets a lane that will never be read again: its file is gone, say.
+    pub fn forget(&self, lane: &str) {
+        self.positions.forget(lane);
+    }
+
+    /// Whether the run was told to stop: the source then returns, having sent what it has read so far.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_requested()
+    }
+
+    /// Waits until the run is told to stop: for `select!` beside a wait for input.
+    pub async fn stopping(&self) {
+        self.stop.requested().await;
+    }
+
+    /// Waits; says whether the run was told to stop meanwhile.
+    pub async fn sleep(&self, duration: Duration) -> bool {
+        self.stop.sleep(duration).await
+    }
+
+    /// Notes that there are so many more bytes to read, so that the time left can be shown.
+    pub fn add_expected(&self, bytes: u64) {
+        self.metrics.add_expected(bytes);
+    }
+
+    /// Notes that so many of the expected bytes were read.
+    pub fn add_progress(&self, bytes: u64) {
+        self.metrics.add_progress(bytes);
+    }
+
+    /// Sends messages on. Waits until there is room for them.
+    ///
+    /// # Errors
+    /// If the run is ending and nobody takes them; the source should pass the error on.
+    pub async fn send(&mut self, reading: Reading) -> Result<(), Error> {
+        let batch = self.batch(reading)?;
+        self.metrics.add_out(batch.rows(), batch.payload_bytes());
+        self.give(batch, false).await
+    }
+
+    /// Sends messages to the `errors` output: they could be read but not be used.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn reject(&mut self, reading: Reading, reason: &str) -> Result<(), Error> {
+        let batch = self.batch(reading)?;
+        self.metrics.add_errors(batch.rows());
+        let failed = (0..batch.rows() as u32).map(|row| (row, reason.to_owned())).collect();
+        let (rejected, rest) = part_rejected(batch, failed, &self.metrics.name)?;
+        for batch in rejected.into_iter().chain(rest) {
+            self.give(batch, true).await?;
+        }
+        Ok(())
+    }
+
+    fn batch(&self, reading: Reading) -> Result<Batch, Error> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let meta = Meta {
+            source: self.metrics.name.clone(),
+            path: reading.path,
+            time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
+        };
+        let ack = self.positions.expect(reading.mark);
+        let batch = Batch::new(reading.payload, Arc::new(meta), ack);
+        self.metrics.add_in(batch.rows(), batch.payload_bytes());
+        match reading.positions {
+            Some(positions) => Ok(batch.with_positions(positions)?),
+            None => Ok(batch),
+        }
+    }
+
+    async fn give(&mut self, batch: Batch, to_errors: bool) -> Result<(), Error> {
+        let targets = if to_errors { &self.errors } else { &self.main };
+        batch.claim(self.share.budget());
+        if batch.rows() == 0 {
+            // Nothing to deliver, but its mark must move the lane.
+            batch.settle(Outcome::Filtered);
+            return Ok(());
+        }
+        for target in targets {
+            target.room().await;
+        }
+        let Some((last, others)) = targets.split_last() else {
+            batch.settle(Outcome::Filtered);
+            return Ok(());
+        };
+        let closed = || Error::permanent(format!("what `{}` leads to has ended", self.metrics.name));
+        for target in others {
+            let parcel = Parcel::from(batch.share());
+            let bytes = parcel.bytes();
+            target.push(parcel, bytes).map_err(|_| closed())?;
+        }
+        let parcel = Parcel::from(batch);
+        let bytes = parcel.bytes();
+        last.push(parcel, bytes).map_err(|_| closed())
+    }
+}
+
+/// An outlet of its own, for testing a source: what it sends comes out of the two receivers.
+pub(crate) fn loose_outlet(
+    stop: Stop,
+    budget: &thalweg_record::Budget,
+    batch_bytes: usize,
+    saved: std::collections::BTreeMap<String, Value>,
+) -> (Outlet, thalweg_runtime::Receiver<Parcel>, thalweg_runtime::Receiver<Parcel>) {
+    let (failures, _) = tokio::sync::mpsc::unbounded_channel();
+    let (main, main_out) = thalweg_runtime::channel(usize::MAX);
+    let (errors, errors_out) = thalweg_runtime::channel(usize::MAX);
+    let name: Arc<str> = "source".into();
+    let outlet = Outlet {
+        share: budget.share(),
+        batch_bytes,
+        positions: Positions::new(name.clone(), saved, failures),
+        stop,
+        metrics: ComponentMetrics::new(name, Role::Source, "test"),
+        main: vec![main],
+        errors: vec![errors],
+    };
+    (outlet, main_out, errors_out)
+}

@@ -1,0 +1,172 @@
+//! How far a source has got, counted from what is safe.
+//!
+//! A source puts a mark on each batch that it sends: "once this and all before it in its lane are safe, begin
+//! here". A lane is a sequence that is read in order, such as one file. Batches are settled in any order; a
+//! lane's position moves only when all batches up to a mark are settled, and never past one that failed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use thalweg_record::{Ack, Outcome, Settlement};
+use tokio::sync::mpsc;
+
+/// A message of a source that must be answered: where it leaves off.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    /// What is read in order: a file's identity, say.
+    pub lane: Arc<str>,
+    /// What the source needs to know to go on after this batch.
+    pub position: Value,
+}
+
+/// The positions of one source.
+#[derive(Debug)]
+pub struct Positions {
+    source: Arc<str>,
+    lanes: Mutex<BTreeMap<Arc<str>, Lane>>,
+    failures: mpsc::UnboundedSender<String>,
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    /// The number of the first batch in `sent`.
+    first: u64,
+    /// Batches sent whose turn has not come: their marks, and how they were settled.
+    sent: VecDeque<(Option<Value>, Option<Outcome>)>,
+    /// Where all before is safe.
+    safe: Option<Value>,
+    /// A batch failed: the lane stays where it is.
+    stuck: bool,
+    changed: bool,
+}
+
+impl Positions {
+    /// For a source, beginning with what a former run saved. What fails is told to `failures`.
+    pub fn new(
+        source: Arc<str>,
+        saved: BTreeMap<String, Value>,
+        failures: mpsc::UnboundedSender<String>,
+    ) -> Arc<Self> {
+        let lanes = saved
+            .into_iter()
+            .map(|(lane, value)| (lane.into(), Lane { safe: Some(value), ..Lane::default() }))
+            .collect();
+        Arc::new(Self { source, lanes: Mutex::new(lanes), failures })
+    }
+
+    /// Where to begin in a lane, if a former run was there.
+    pub fn saved(&self, lane: &str) -> Option<Value> {
+        self.lanes.lock().get(lane).and_then(|lane| lane.safe.clone())
+    }
+
+    /// The lanes that are known.
+    pub fn lanes(&self) -> Vec<Arc<str>> {
+        self.lanes.lock().keys().cloned().collect()
+    }
+
+    /// The acknowledgement of the next batch of a lane; of a batch without a mark, just failure is noted.
+    pub fn expect(self: &Arc<Self>, mark: Option<Mark>) -> Ack {
+        let this = self.clone();
+        let Some(Mark { lane, position }) = mark else {
+            return Ack::new(self.source.clone(), move |settlement| this.note_failure(&settlement));
+        };
+        let number = {
+            let mut lanes = self.lanes.lock();
+            let lane = lanes.entry(lane.clone()).or_default();
+            lane.sent.push_back((Some(position), None));
+            lane.first + lane.sent.len() as u64 - 1
+        };
+        Ack::new(self.source.clone(), move |settlement| {
+            this.settle(&lane, number, settlement.outcome);
+            this.note_failure(&settlement);
+        })
+    }
+
+    fn note_failure(&self, settlement: &Settlement) {
+        if settlement.outcome == Outcome::Failed {
+            let reason = settlement.reason.as_deref().unwrap_or("for a reason that was not given");
+            // Nobody listens any more when the run is over.
+            let _ = self.failures.send(format!("messages of `{}` failed: {reason}", self.source));
+        }
+    }
+
+    fn settle(&self, lane: &str, number: u64, outcome: Outcome) {
+        let mut lanes = self.lanes.lock();
+        let Some(lane) = lanes.get_mut(lane) else { return };
+        let at = number.checked_sub(lane.first).and_then(|at| usize::try_from(at).ok());
+        if let Some(sent) = at.and_then(|at| lane.sent.get_mut(at)) {
+            sent.1 = Some(outcome);
+        }
+        while let Some((_, Some(outcome))) = lane.sent.front() {
+            lane.stuck |= !outcome.is_safe();
+            let Some((position, _)) = lane.sent.pop_front() else { break };
+            lane.first += 1;
+            if !lane.stuck {
+                lane.safe = position;
+                lane.changed = true;
+            }
+        }
+    }
+
+    /// Forgets a lane that will never be read again.
+    pub fn forget(&self, lane: &str) {
+        let mut lanes = self.lanes.lock();
+        if let Some(lane) = lanes.get_mut(lane) {
+            lane.safe = None;
+            lane.changed = true;
+        }
+    }
+
+    /// The lanes whose position moved since the last call: where to begin there, or nothing if it was forgotten.
+    pub fn take_changes(&self) -> Vec<(Arc<str>, Option<Value>)> {
+        let mut lanes = self.lanes.lock();
+        let mut changed = Vec::new();
+        for (name, lane) in lanes.iter_mut() {
+            if std::mem::take(&mut lane.changed) {
+                changed.push((name.clone(), lane.safe.clone()));
+            }
+        }
+        lanes.retain(|_, lane| lane.safe.is_some() || !lane.sent.is_empty());
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_lane_moves_to_the_last_mark_before_which_all_is_safe(
+            outcomes in prop::collection::vec(0..8u8, 1..40),
+            order in any::<u64>(),
+        ) {
+            let (failures, mut failed) = mpsc::unbounded_channel();
+            let positions = Positions::new("s".into(), BTreeMap::new(), failures);
+            let mut acks: Vec<_> = (0..outcomes.len())
+                .map(|n| (n, positions.expect(Some(Mark { lane: "l".into(), position: n.into() }))))
+                .collect();
+            let mut settled = vec![false; outcomes.len()];
+            let mut seed = order;
+            while !acks.is_empty() {
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let (n, ack) = acks.remove((seed >> 33) as usize % acks.len());
+                match outcomes[n] {
+                    0 => drop(ack),
+                    1 => ack.settle(Outcome::Filtered),
+                    2 => ack.settle(Outcome::Rejected),
+                    _ => ack.settle(Outcome::Delivered),
+                }
+                settled[n] = true;
+                let safe = settled.iter().zip(&outcomes).take_while(|(s, o)| **s && **o != 0).count();
+                let expected = safe.checked_sub(1).map(Value::from);
+                prop_assert_eq!(positions.saved("l"), expected);
+            }
+            let failures = std::iter::from_fn(|| failed.try_recv().ok()).count();
+            prop_assert_eq!(failures, outcomes.iter().filter(|o| **o == 0).count());
+        }
+    }
+}

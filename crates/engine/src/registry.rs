@@ -1,0 +1,144 @@
+//! What components there are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+use thalweg_config::{Diagnostics, Node};
+
+use crate::component::{BuildSink, BuildSource, BuildTransform, SinkConfig, SourceConfig, TransformConfig};
+
+/// The role of a component in the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Reads.
+    Source,
+    /// Changes.
+    Transform,
+    /// Writes.
+    Sink,
+}
+
+impl Role {
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Source => "source",
+            Role::Transform => "transform",
+            Role::Sink => "sink",
+        }
+    }
+}
+
+/// A configured component.
+pub enum Built {
+    /// A source.
+    Source(Arc<dyn BuildSource>),
+    /// A transform.
+    Transform(Arc<dyn BuildTransform>),
+    /// A sink.
+    Sink(Arc<dyn BuildSink>),
+}
+
+/// One kind of component: what its configuration looks like and how it is read.
+pub struct Definition {
+    /// Its role.
+    pub role: Role,
+    /// Its key in configurations.
+    pub name: &'static str,
+    /// A whole configuration that shows it.
+    pub example: &'static str,
+    /// The JSON schema of its options, subschemas inlined.
+    pub schema: fn() -> Schema,
+    decode: fn(&Node, &mut Diagnostics) -> Option<Built>,
+}
+
+impl Definition {
+    /// Reads its options; mistakes go to `diagnostics`.
+    pub fn decode(&self, options: &Node, diagnostics: &mut Diagnostics) -> Option<Built> {
+        (self.decode)(options, diagnostics)
+    }
+
+    /// What it does: the doc comment of its configuration struct.
+    pub fn description(&self) -> String {
+        let schema = (self.schema)();
+        let text = schema.get("description").and_then(|text| text.as_str()).unwrap_or_default();
+        text.to_owned()
+    }
+
+    /// The first sentence of [`description`](Self::description).
+    pub fn summary(&self) -> String {
+        let description = self.description();
+        let first = description.split("\n\n").next().unwrap_or_default().replace('\n', " ");
+        match first.find(". ") {
+            Some(end) => first[..=end].to_owned(),
+            None => first,
+        }
+    }
+}
+
+/// The components that configurations may name. A name is unique within its role.
+#[derive(Default)]
+pub struct Registry {
+    definitions: BTreeMap<(Role, &'static str), Definition>,
+}
+
+impl Registry {
+    /// Without any components.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a source.
+    pub fn source<C: SourceConfig>(self) -> Self {
+        self.add(Role::Source, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
+            let config = thalweg_config::decode::<C>(node, diagnostics)?;
+            Some(Built::Source(Arc::new(config)))
+        })
+    }
+
+    /// Adds a transform.
+    pub fn transform<C: TransformConfig>(self) -> Self {
+        self.add(Role::Transform, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
+            let config = thalweg_config::decode::<C>(node, diagnostics)?;
+            Some(Built::Transform(Arc::new(config)))
+        })
+    }
+
+    /// Adds a sink.
+    pub fn sink<C: SinkConfig>(self) -> Self {
+        self.add(Role::Sink, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
+            let config = thalweg_config::decode::<C>(node, diagnostics)?;
+            Some(Built::Sink(Arc::new(config)))
+        })
+    }
+
+    fn add(
+        mut self,
+        role: Role,
+        name: &'static str,
+        example: &'static str,
+        schema: fn() -> Schema,
+        decode: fn(&Node, &mut Diagnostics) -> Option<Built>,
+    ) -> Self {
+        let definition = Definition { role, name, example, schema, decode };
+        self.definitions.insert((role, name), definition);
+        self
+    }
+
+    /// The component of this role and name.
+    pub fn get(&self, role: Role, name: &str) -> Option<&Definition> {
+        self.definitions.iter().find(|((r, n), _)| *r == role && *n == name).map(|(_, found)| found)
+    }
+
+    /// All of them, by role and name.
+    pub fn iter(&self) -> impl Iterator<Item = &Definition> {
+        self.definitions.values()
+    }
+}
+
+fn inlined_schema<C: JsonSchema>() -> Schema {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.into_generator().into_root_schema_for::<C>()
+}

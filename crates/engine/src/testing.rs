@@ -1,0 +1,312 @@
+//! For testing components alone, and the conformance that every component of a role must show.
+//!
+//! A test gives a component's options as a user would write them and looks at what comes out. The
+//! `conforms` functions try what every component owes, whatever it does: no message vanishes, and
+//! acknowledgements tell what became of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::{Array, RecordBatch, cast::AsArray};
+use parking_lot::Mutex;
+use serde_json::Value;
+use thalweg_record::{Ack, Batch, Budget, ERROR_REASON, Meta, Parcel, PayloadWriter, Settlement};
+use thalweg_runtime::{Receiver, Stop};
+
+use crate::component::{SinkConfig, SourceConfig, TransformConfig};
+use crate::{Context, Error, Outlets, Output, Rejects, Sink, Written, outlet::loose_outlet};
+
+/// Reads a component's options as they stand in a configuration (the part after `name:`), in YAML.
+///
+/// # Panics
+/// With the rendered mistakes, if there are any.
+pub fn options<C: serde::de::DeserializeOwned + schemars::JsonSchema>(yaml: &str) -> C {
+    match try_options(yaml) {
+        Ok(config) => config,
+        Err(mistakes) => panic!("{mistakes}"),
+    }
+}
+
+/// As [`options`], for testing what is refused: gives the mistakes as a person would see them.
+///
+/// # Errors
+/// The mistakes.
+pub fn try_options<C: serde::de::DeserializeOwned + schemars::JsonSchema>(yaml: &str) -> Result<C, String> {
+    let document = thalweg_config::Document::parse("test.yaml", yaml).map_err(|d| d.render(false))?;
+    let mut diagnostics = thalweg_config::Diagnostics::new("test.yaml", yaml);
+    thalweg_config::decode(document.root(), &mut diagnostics).ok_or_else(|| diagnostics.render(false))
+}
+
+/// The surroundings that test components are built in.
+pub fn context() -> Context {
+    Context { name: "test".to_owned(), resumes: false, batch_bytes: 1 << 20 }
+}
+
+/// A batch of these payloads whose acknowledgement nobody waits for.
+pub fn batch<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>) -> Batch {
+    batch_with(payloads, Ack::unobserved())
+}
+
+fn batch_with<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>, ack: Ack) -> Batch {
+    let mut writer = PayloadWriter::default();
+    payloads.into_iter().for_each(|payload| writer.push(payload.as_ref()));
+    let meta = Meta { source: "test".into(), path: None, time_us: 1_700_000_000_000_000 };
+    Batch::new(writer.finish(), Arc::new(meta), ack)
+}
+
+/// What a transform gave.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// By output, in order.
+    pub outputs: BTreeMap<Output, Vec<Batch>>,
+}
+
+impl Given {
+    fn batches(&self, output: Output) -> &[Batch] {
+        self.outputs.get(&output).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The payloads of an output, as text.
+    pub fn payloads(&self, output: Output) -> Vec<String> {
+        self.batches(output).iter().flat_map(payloads).collect()
+    }
+
+    /// The fields of an output's messages, as JSON objects; NULLs are left out.
+    pub fn rows(&self, output: Output) -> Vec<Value> {
+        self.batches(output).iter().flat_map(|batch| rows(batch.fields())).collect()
+    }
+
+    /// The fields of the messages that went on.
+    pub fn main(&self) -> Vec<Value> {
+        self.rows(Output::Main)
+    }
+
+    /// The rejected messages: payload and reason.
+    pub fn errors(&self) -> Vec<(String, String)> {
+        let reasons = self.rows(Output::Errors).into_iter().map(|row| match row.get(ERROR_REASON) {
+            Some(Value::String(reason)) => reason.clone(),
+            _ => String::new(),
+        });
+        self.payloads(Output::Errors).into_iter().zip(reasons).collect()
+    }
+}
+
+/// The payloads of a batch, as text.
+pub fn payloads(batch: &Batch) -> Vec<String> {
+    batch.payload().iter().map(|v| String::from_utf8_lossy(v.unwrap_or_default()).into_owned()).collect()
+}
+
+/// Columns as JSON objects, a message each; NULLs are left out. Timestamps are text as RFC 3339.
+pub fn rows(fields: &RecordBatch) -> Vec<Value> {
+    use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
+    use arrow_schema::DataType;
+    let value = |column: &dyn Array, row: usize| match column.data_type() {
+        DataType::Utf8View => Value::from(column.as_string_view().value(row)),
+        DataType::Utf8 => Value::from(column.as_string::<i32>().value(row)),
+        DataType::Int64 => Value::from(column.as_primitive::<Int64Type>().value(row)),
+        DataType::Float64 => Value::from(column.as_primitive::<Float64Type>().value(row)),
+        DataType::Boolean => Value::from(column.as_boolean().value(row)),
+        DataType::Timestamp(arrow_schema::TimeUnit::Microsecond, _) => {
+            Value::from(column.as_primitive::<TimestampMicrosecondType>().value(row))
+        }
+        other => Value::from(format!("<{other}>")),
+    };
+    (0..fields.num_rows())
+        .map(|row| {
+            let schema = fields.schema();
+            let columns = schema.fields().iter().zip(fields.columns());
+            let present = columns.filter(|(_, column)| !column.is_null(row));
+            Value::Object(present.map(|(f, column)| (f.name().clone(), value(column, row))).collect())
+        })
+        .collect()
+}
+
+/// Builds one copy of a transform and gives it the batches one after the other, then finishes it.
+///
+/// # Panics
+/// If it cannot be built or fails as a whole.
+pub fn apply<C: TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = Batch>) -> Given {
+    let config = options::<C>(yaml);
+    let mut transform = config.build(&context()).expect("it can be built");
+    let mut out = Outlets::new("test".into());
+    let mut given = Given::default();
+    let mut note = |out: &mut Outlets| {
+        for (output, batch) in out.take() {
+            given.outputs.entry(output).or_default().push(batch);
+        }
+    };
+    for batch in batches {
+        transform.apply(batch, &mut out).expect("it does not fail as a whole");
+        note(&mut out);
+    }
+    transform.finish(&mut out).expect("it does not fail as a whole");
+    note(&mut out);
+    given
+}
+
+/// What a source sent.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// The batches that it sent.
+    pub main: Vec<Batch>,
+    /// The batches that it rejected.
+    pub errors: Vec<Batch>,
+    /// How it ended.
+    pub result: Option<Error>,
+}
+
+impl Sent {
+    /// The payloads that were sent, as text.
+    pub fn payloads(&self) -> Vec<String> {
+        self.main.iter().flat_map(payloads).collect()
+    }
+}
+
+/// A source that runs in the background of a test, with the budget and positions it would have.
+pub struct RunningSource {
+    /// What it sends.
+    pub main: Receiver<Parcel>,
+    /// What it rejects.
+    pub errors: Receiver<Parcel>,
+    /// Tells it to stop.
+    pub stop: Stop,
+    /// Its result.
+    pub task: tokio::task::JoinHandle<Result<(), Error>>,
+    /// The positions that it is to save: only those of batches that were settled.
+    pub positions: Arc<crate::Positions>,
+}
+
+/// Starts a source as a run would, beginning with `saved` positions. Must be called within a tokio runtime.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn start<C: SourceConfig>(
+    yaml: &str,
+    batch_bytes: usize,
+    saved: BTreeMap<String, Value>,
+) -> RunningSource {
+    let mut context = context();
+    context.resumes = !saved.is_empty();
+    context.batch_bytes = batch_bytes;
+    let mut source = options::<C>(yaml).build(&context).expect("it can be built");
+    let stop = Stop::default();
+    let budget = Budget::new(64 << 20);
+    let (mut outlet, main, errors) = loose_outlet(stop.clone(), &budget, batch_bytes, saved);
+    let positions = outlet.positions.clone();
+    let task = tokio::spawn(async move { source.run(&mut outlet).await });
+    RunningSource { main, errors, stop, task, positions }
+}
+
+/// Runs a source that ends to its end and gives what it sent, everything acknowledged.
+pub async fn read_all<C: SourceConfig>(yaml: &str, batch_bytes: usize) -> Sent {
+    let running = start::<C>(yaml, batch_bytes, BTreeMap::new());
+    let mut sent = Sent::default();
+    let main = async {
+        let mut all = Vec::new();
+        while let Some((_, Parcel::Messages(mut batch))) = running.main.take().await {
+            batch.take_ack().settle(thalweg_record::Outcome::Delivered);
+            all.push(batch);
+        }
+        all
+    };
+    let errors = async {
+        let mut all = Vec::new();
+        while let Some((_, Parcel::Messages(mut batch))) = running.errors.take().await {
+            batch.take_ack().settle(thalweg_record::Outcome::Rejected);
+            all.push(batch);
+        }
+        all
+    };
+    (sent.main, sent.errors) = tokio::join!(main, errors);
+    sent.result = match running.task.await {
+        Ok(result) => result.err(),
+        Err(error) => Some(Error::permanent(error.to_string())),
+    };
+    sent
+}
+
+/// Writes batches to a sink and finishes it; gives what was rejected, as (batch, row, reason).
+///
+/// # Errors
+/// The first error of the sink.
+pub async fn write_all<C: SinkConfig>(
+    yaml: &str,
+    batches: impl IntoIterator<Item = Batch>,
+) -> Result<Vec<(usize, u32, String)>, Error> {
+    let config = options::<C>(yaml);
+    let mut encoder = config.encoder().map(|encoder| encoder.build(&context())).transpose()?;
+    let mut sink = config.build(&context())?;
+    let mut rejected = Vec::new();
+    sink.open(None).await?;
+    for (number, batch) in batches.into_iter().enumerate() {
+        let batches = match &mut encoder {
+            Some(encoder) => {
+                let mut out = Outlets::new("test".into());
+                encoder.apply(batch, &mut out)?;
+                out.take().into_iter().filter(|(output, _)| *output == Output::Main).map(|(_, b)| b).collect()
+            }
+            None => vec![batch],
+        };
+        for batch in batches {
+            let mut rejects = Rejects::default();
+            sink.write(&batch, &mut rejects).await?;
+            rejected.extend(rejects.take().into_iter().map(|(row, reason)| (number, row, reason)));
+            batch.settle(thalweg_record::Outcome::Delivered);
+        }
+    }
+    sink.finish().await?;
+    Ok(rejected)
+}
+
+/// What every transform owes: each message of `payloads` goes to some output, to `errors`, or is settled as
+/// filtered; none is dropped. Tried with one batch, with a batch for each message, and with none.
+///
+/// # Panics
+/// If it is not so.
+pub fn transform_conforms<C: TransformConfig>(yaml: &str, payloads: &[&str]) {
+    for chunk in [payloads.len().max(1), 1] {
+        let settlements: Arc<Mutex<Vec<Settlement>>> = Arc::default();
+        let batches: Vec<Batch> = payloads
+            .chunks(chunk)
+            .map(|chunk| {
+                let settlements = settlements.clone();
+                let ack = Ack::new("test".into(), move |settlement| settlements.lock().push(settlement));
+                batch_with(chunk, ack)
+            })
+            .collect();
+        let count = batches.len();
+        let given = apply::<C>(yaml, batches);
+        for batch in given.outputs.into_values().flatten() {
+            assert!(batch.rows() > 0, "an empty batch was given");
+            assert_eq!(batch.fields().num_rows(), batch.rows());
+            batch.settle(thalweg_record::Outcome::Delivered);
+        }
+        let settlements = settlements.lock();
+        assert_eq!(settlements.len(), count, "an acknowledgement was kept back");
+        for settlement in settlements.iter() {
+            assert!(settlement.outcome.is_safe(), "a message was dropped: {settlement:?}");
+        }
+    }
+}
+
+/// What every sink owes: it opens, writes, flushes with nothing pending, writes on, and finishes; and what it
+/// says is pending is safe after a flush.
+///
+/// # Panics
+/// If it is not so.
+pub async fn sink_conforms<C: SinkConfig>(yaml: &str) {
+    let config = options::<C>(yaml);
+    let mut sink: Box<dyn Sink> = config.build(&context()).expect("it can be built");
+    sink.open(None).await.expect("it opens");
+    sink.flush().await.expect("it flushes when nothing was written");
+    for _ in 0..2 {
+        let batch = batch(["a message", "another message that is longer"]);
+        let mut rejects = Rejects::default();
+        let written = sink.write(&batch, &mut rejects).await.expect("it writes");
+        assert!(rejects.take().is_empty(), "it rejected a plain message");
+        if written == Written::Pending {
+            sink.flush().await.expect("it flushes");
+        }
+    }
+    sink.finish().await.expect("it finishes");
+}

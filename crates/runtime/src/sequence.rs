@@ -1,0 +1,69 @@
+//! Putting back in order what several copies of a stage worked on at once.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+use crate::Ticket;
+
+/// Takes results in any order of their tickets, and gives them on in the order of their tickets.
+///
+/// Every ticket must be given exactly once, also when its item came to nothing (an empty result), or those
+/// after it wait for ever. What waits is bounded by what the copies have in hand and, beyond that, by
+/// the budget.
+pub struct Sequencer<R> {
+    state: Mutex<State<R>>,
+}
+
+struct State<R> {
+    next: Ticket,
+    early: BTreeMap<Ticket, R>,
+}
+
+impl<R> Default for Sequencer<R> {
+    fn default() -> Self {
+        Self { state: Mutex::new(State { next: 0, early: BTreeMap::new() }) }
+    }
+}
+
+impl<R> Sequencer<R> {
+    /// Takes the result of `ticket`; calls `deliver` for each that is now in turn. Deliveries of different
+    /// threads do not overlap, so `deliver` must be quick and must not wait.
+    pub fn submit(&self, ticket: Ticket, result: R, mut deliver: impl FnMut(R)) {
+        let mut state = self.state.lock();
+        if ticket != state.next {
+            state.early.insert(ticket, result);
+            return;
+        }
+        deliver(result);
+        state.next += 1;
+        loop {
+            let next = state.next;
+            let Some(result) = state.early.remove(&next) else { return };
+            deliver(result);
+            state.next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_order_of_arrival_leaves_in_the_order_of_tickets(
+            order in (1..200u64).prop_flat_map(|n| Just((0..n).collect::<Vec<_>>()).prop_shuffle()),
+        ) {
+            let sequencer = Sequencer::default();
+            let mut out = Vec::new();
+            for (arrived, &ticket) in order.iter().enumerate() {
+                sequencer.submit(ticket, ticket, |result| out.push(result));
+                let in_turn = (0..).find(|t| !order[..=arrived].contains(t)).unwrap();
+                prop_assert_eq!(out.len() as u64, in_turn);
+            }
+            prop_assert_eq!(out, (0..order.len() as u64).collect::<Vec<_>>());
+        }
+    }
+}
