@@ -9,11 +9,17 @@
 
 pub mod component;
 mod error;
+mod graph;
 mod metrics;
 mod outlet;
 mod outlets;
+mod plan;
 mod positions;
+mod read;
 mod registry;
+mod router;
+mod run;
+mod store;
 pub mod testing;
 
 pub use component::{
@@ -21,8 +27,13 @@ pub use component::{
     Transform, TransformConfig, Written,
 };
 pub use error::{Error, ErrorKind};
+pub use graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode};
 pub use metrics::{ComponentCounts, ComponentMetrics};
 pub use outlet::{Outlet, Reading};
 pub use outlets::{Outlets, Output, Rejects};
+pub use plan::{Destination, Operator, Plan, Segment, SinkStage, SourceStage, Target};
 pub use positions::{Mark, Positions};
+pub use read::{ByKey, DEFAULT_MEMORY, PipelineSettings, Settings, read};
 pub use registry::{Built, Definition, Registry, Role};
+pub use run::{Handle, Keeping, Run, Summary};
+pub use store::{DeadLetter, LetterId, Store};

@@ -1,0 +1,240 @@
+//! Which components there are, and which feeds which.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thalweg_config::ByteSize;
+
+use crate::component::{BuildSink, BuildSource, BuildTransform};
+
+/// A checked configuration. Printed, it shows what leads where.
+pub struct Graph {
+    /// Bytes for data in flight, for the whole process.
+    pub memory: ByteSize,
+    /// Where positions are kept, if they are.
+    pub state: Option<PathBuf>,
+    /// Sources by name, in the order of the configuration.
+    pub sources: Vec<SourceNode>,
+    /// Pipelines by name, in the order of the configuration.
+    pub pipelines: Vec<Pipeline>,
+    /// Sinks by name, in the order of the configuration.
+    pub sinks: Vec<SinkNode>,
+}
+
+/// A source of the graph.
+#[derive(Clone)]
+pub struct SourceNode {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its key in configurations.
+    pub kind: &'static str,
+    /// Its options.
+    pub config: Arc<dyn BuildSource>,
+}
+
+/// A transform of a pipeline.
+#[derive(Clone)]
+pub struct TransformNode {
+    /// `pipeline.kind`, with a number where a kind comes again: `main.filter`, `main.filter-2`.
+    pub name: Arc<str>,
+    /// Its key in configurations.
+    pub kind: &'static str,
+    /// Its options.
+    pub config: Arc<dyn BuildTransform>,
+}
+
+/// A sink of the graph.
+#[derive(Clone)]
+pub struct SinkNode {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its key in configurations.
+    pub kind: &'static str,
+    /// Its options.
+    pub config: Arc<dyn BuildSink>,
+}
+
+/// What feeds a pipeline: an output of something.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Feed {
+    /// What a source reads.
+    Source(Arc<str>),
+    /// What comes out at the end of a pipeline.
+    Pipeline(Arc<str>),
+    /// A named output of a pipeline, such as a label of `route`.
+    Named(Arc<str>, String),
+    /// What a source, a pipeline's transforms or a sink could not process.
+    Errors(Arc<str>),
+}
+
+impl fmt::Display for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Feed::Source(name) | Feed::Pipeline(name) => f.write_str(name),
+            Feed::Named(name, output) => write!(f, "{name}.{output}"),
+            Feed::Errors(name) => write!(f, "{name}.errors"),
+        }
+    }
+}
+
+/// Where a pipeline leads.
+#[derive(Debug, Clone, PartialEq)]
+pub enum To {
+    /// To each of these sinks, a copy each; to none if other pipelines take it.
+    All(Vec<Arc<str>>),
+    /// Each message to the next of them in turn.
+    RoundRobin(Vec<Arc<str>>),
+    /// Each message to one of them at random.
+    Random(Vec<Arc<str>>),
+    /// Messages of equal key to the same of them.
+    ByKey(String, Vec<Arc<str>>),
+    /// To the first; when that fails for good, to the next.
+    Failover(Vec<Arc<str>>),
+}
+
+impl To {
+    /// The sinks, in order.
+    pub fn sinks(&self) -> &[Arc<str>] {
+        match self {
+            To::All(sinks)
+            | To::RoundRobin(sinks)
+            | To::Random(sinks)
+            | To::ByKey(_, sinks)
+            | To::Failover(sinks) => sinks,
+        }
+    }
+}
+
+impl fmt::Display for To {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sinks = self.sinks().join(", ");
+        match self {
+            To::All(_) => f.write_str(&sinks),
+            To::RoundRobin(_) => write!(f, "round_robin({sinks})"),
+            To::Random(_) => write!(f, "random({sinks})"),
+            To::ByKey(key, _) => write!(f, "by_key({key}: {sinks})"),
+            To::Failover(_) => write!(f, "failover({sinks})"),
+        }
+    }
+}
+
+/// A pipeline: what feeds it, what it does, where it leads.
+#[derive(Clone)]
+pub struct Pipeline {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What feeds it.
+    pub from: Vec<Feed>,
+    /// What it does, in order.
+    pub transforms: Vec<TransformNode>,
+    /// Where it leads.
+    pub to: To,
+    /// Whether the order within a source is kept.
+    pub ordered: bool,
+    /// How many copies to run, where the user says so.
+    pub concurrency: Option<usize>,
+}
+
+impl Pipeline {
+    /// The named outputs of its transforms, with the transform and its number there.
+    pub fn outputs(&self) -> impl Iterator<Item = (usize, usize, String)> + '_ {
+        self.transforms.iter().enumerate().flat_map(|(at, transform)| {
+            let outputs = transform.config.outputs().into_iter().enumerate();
+            outputs.map(move |(number, label)| (at, number, label))
+        })
+    }
+}
+
+impl Graph {
+    /// The pipeline of this name.
+    pub fn pipeline(&self, name: &str) -> Option<&Pipeline> {
+        self.pipelines.iter().find(|pipeline| &*pipeline.name == name)
+    }
+
+    /// The pipelines that a feed leads to.
+    pub fn fed_by(&self, feed: &Feed) -> Vec<usize> {
+        let pipelines = self.pipelines.iter().enumerate();
+        pipelines.filter(|(_, pipeline)| pipeline.from.contains(feed)).map(|(at, _)| at).collect()
+    }
+
+    /// Keeps only these pipelines, what feeds them, and where they lead.
+    pub fn restrict(&mut self, names: &[String]) {
+        let mut wanted: Vec<Arc<str>> = Vec::new();
+        let mut open: Vec<Arc<str>> = names.iter().map(|name| Arc::from(name.as_str())).collect();
+        while let Some(name) = open.pop() {
+            let Some(pipeline) = self.pipeline(&name) else { continue };
+            if wanted.contains(&name) {
+                continue;
+            }
+            wanted.push(name);
+            open.extend(pipeline.from.iter().filter_map(|feed| match feed {
+                Feed::Pipeline(name) | Feed::Named(name, _) | Feed::Errors(name) => Some(name.clone()),
+                Feed::Source(_) => None,
+            }));
+        }
+        self.pipelines.retain(|pipeline| wanted.contains(&pipeline.name));
+        let feeds: Vec<Arc<str>> = self
+            .pipelines
+            .iter()
+            .flat_map(|pipeline| &pipeline.from)
+            .filter_map(|feed| match feed {
+                Feed::Source(name) | Feed::Errors(name) => Some(name.clone()),
+                _ => None,
+            })
+            .collect();
+        self.sources.retain(|source| feeds.contains(&source.name));
+        let led: Vec<Arc<str>> =
+            self.pipelines.iter().flat_map(|pipeline| pipeline.to.sinks().to_vec()).collect();
+        self.sinks.retain(|sink| led.contains(&sink.name));
+    }
+}
+
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines: Vec<(String, String)> = Vec::new();
+        let fed = |feed: &Feed| {
+            let names: Vec<&str> = self.fed_by(feed).iter().map(|&at| &*self.pipelines[at].name).collect();
+            if names.is_empty() { "dead letters".to_owned() } else { names.join(", ") }
+        };
+        for source in &self.sources {
+            let to = fed(&Feed::Source(source.name.clone()));
+            lines.push((source.name.to_string(), format!("{} → {to}", source.kind)));
+        }
+        for pipeline in &self.pipelines {
+            let mut steps: Vec<String> =
+                pipeline.transforms.iter().map(|transform| transform.kind.to_owned()).collect();
+            let mut to = Vec::new();
+            if !pipeline.to.sinks().is_empty() {
+                to.push(pipeline.to.to_string());
+            }
+            let onward = Feed::Pipeline(pipeline.name.clone());
+            if !self.fed_by(&onward).is_empty() {
+                to.push(fed(&onward));
+            }
+            steps.push(to.join(" and "));
+            lines.push((pipeline.name.to_string(), steps.join(" → ")));
+            for (_, _, label) in pipeline.outputs() {
+                let to = fed(&Feed::Named(pipeline.name.clone(), label.clone()));
+                lines.push((format!("{}.{label}", pipeline.name), format!("→ {to}")));
+            }
+            if !pipeline.transforms.is_empty() {
+                let errors = Feed::Errors(pipeline.name.clone());
+                lines.push((errors.to_string(), format!("→ {}", fed(&errors))));
+            }
+        }
+        for sink in &self.sinks {
+            lines.push((sink.name.to_string(), sink.kind.to_owned()));
+        }
+        let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        lines.iter().try_for_each(|(name, what)| writeln!(f, "  {name:width$}  {what}"))
+    }
+}
+
+/// Numbers names that come again: `filter`, `filter-2`.
+pub(crate) fn numbered(kind: &str, seen: &mut BTreeMap<String, usize>) -> String {
+    let count = seen.entry(kind.to_owned()).or_default();
+    *count += 1;
+    if *count == 1 { kind.to_owned() } else { format!("{kind}-{count}") }
+}

@@ -1,0 +1,566 @@
+//! A configuration document, read into a [`Graph`].
+//!
+//! The document is walked by hand rather than decoded as one struct: which options are right depends on the
+//! registry, every mistake is to be found in one go, and a mistake in one component must not hide those in
+//! the next. The options of each component are decoded by their own struct.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, Diagnostic, Diagnostics, Document, Key, Node, Span, decode, nearest};
+
+use crate::component::Mistake;
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode, numbered};
+use crate::registry::{Built, Registry, Role};
+
+/// The budget where the configuration names none.
+pub const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
+
+/// The options of a configuration as a whole, beside its components.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// The memory for data in flight, for the whole process.
+    #[schemars(example = "256MiB")]
+    pub memory: ByteSize,
+    /// A folder in which positions and dead letters are kept, so that a run continues where the last one ended.
+    /// `--state` on the command line goes before it.
+    pub state: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { memory: DEFAULT_MEMORY, state: None }
+    }
+}
+
+/// The options of a pipeline beside what it is made of.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PipelineSettings {
+    /// Whether the order of messages within one source is kept. `false` may be faster where nobody needs it.
+    pub ordered: bool,
+    /// How many copies of its transforms run at once. Without it, one a core.
+    #[schemars(range(min = 1, max = 1024))]
+    pub concurrency: Option<usize>,
+}
+
+impl Default for PipelineSettings {
+    fn default() -> Self {
+        Self { ordered: true, concurrency: None }
+    }
+}
+
+/// Names a sink by the key column's value.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByKey {
+    /// The column by whose value a sink is chosen.
+    pub key: String,
+    /// The sinks to choose from.
+    pub sinks: Vec<String>,
+}
+
+const SECTIONS: [&str; 5] = ["memory", "state", "sources", "pipelines", "sinks"];
+const PIPELINE_KEYS: [&str; 5] = ["from", "transforms", "to", "ordered", "concurrency"];
+
+/// Reads a document.
+///
+/// # Errors
+/// Every mistake in it.
+pub fn read(document: &Document, registry: &Registry) -> Result<Graph, Diagnostics> {
+    let mut reader = Reader { registry, diagnostics: document.diagnostics(), names: BTreeMap::new() };
+    let graph = reader.graph(document.root());
+    reader.diagnostics.into_result(graph)
+}
+
+struct Reader<'a> {
+    registry: &'a Registry,
+    diagnostics: Diagnostics,
+    /// Every name of a source, pipeline or sink, with its place.
+    names: BTreeMap<String, Span>,
+}
+
+impl Reader<'_> {
+    fn graph(&mut self, root: &Node) -> Graph {
+        if root.as_mapping().is_none() {
+            let message = format!("A configuration is a mapping, but this is {}.", root.kind());
+            self.diagnostics
+                .error(root.span, message)
+                .help("Begin with `sources:`, `pipelines:` and `sinks:`.");
+        }
+        self.unknown_keys(root, &SECTIONS, "a configuration");
+        let settings: Settings = self.settings(root, &["memory", "state"]);
+        let sources = self.section(root, "sources", Role::Source);
+        let sinks = self.section(root, "sinks", Role::Sink);
+        let mut graph = Graph {
+            memory: settings.memory,
+            state: settings.state,
+            sources: Vec::new(),
+            pipelines: Vec::new(),
+            sinks: Vec::new(),
+        };
+        for (key, kind, built) in sources {
+            if let Some(Built::Source(config)) = built {
+                graph.sources.push(SourceNode { name: key.name.as_str().into(), kind, config });
+            }
+        }
+        for (key, kind, built) in sinks {
+            if let Some(Built::Sink(config)) = built {
+                graph.sinks.push(SinkNode { name: key.name.as_str().into(), kind, config });
+            }
+        }
+        let pipelines = self.entries(root, "pipelines");
+        for (key, _) in pipelines {
+            self.name(key);
+        }
+        for (key, node) in pipelines {
+            let pipeline = self.pipeline(key, node);
+            graph.pipelines.push(pipeline);
+        }
+        self.connections(root, &mut graph);
+        graph
+    }
+
+    /// Decodes the settings among the keys of a mapping that holds other things as well.
+    fn settings<T: serde::de::DeserializeOwned + JsonSchema + Default>(
+        &mut self,
+        node: &Node,
+        keys: &[&str],
+    ) -> T {
+        let entries = node.entries().iter().filter(|(key, _)| keys.contains(&key.name.as_str()));
+        let part = Node::new(node.span, thalweg_config::Value::Mapping(entries.cloned().collect()));
+        decode(&part, &mut self.diagnostics).unwrap_or_default()
+    }
+
+    fn unknown_keys(&mut self, node: &Node, known: &[&str], what: &str) {
+        for (key, _) in node.entries() {
+            if known.contains(&key.name.as_str()) {
+                continue;
+            }
+            let help = match nearest(&key.name, known.iter().copied()) {
+                Some(near) => format!("Did you mean `{near}`?"),
+                None => format!("{} has: {}.", capitalised(what), list(known)),
+            };
+            let message = format!("`{}` is not a key of {what}.", key.name);
+            self.diagnostics.error(key.span, message).help(help);
+        }
+    }
+
+    fn entries<'n>(&mut self, root: &'n Node, section: &str) -> &'n [(Key, Node)] {
+        let Some(node) = root.get(section) else {
+            if root.as_mapping().is_some() {
+                let message = format!("There are no `{section}`.");
+                let help = format!(
+                    "Add `{section}:` with at least one. `thalweg new` writes a configuration to begin with."
+                );
+                self.diagnostics.error(Span::new(root.span.start, root.span.start), message).help(help);
+            }
+            return &[];
+        };
+        if node.as_mapping().is_none() {
+            let message = format!("`{section}` is a mapping of names, but this is {}.", node.kind());
+            self.diagnostics.error(node.span, message).help(format!("Write `{section}: {{ a_name: … }}`."));
+        } else if node.entries().is_empty() {
+            self.diagnostics.error(node.span, format!("`{section}` is empty.")).help("Add at least one.");
+        }
+        node.entries()
+    }
+
+    fn name(&mut self, key: &Key) {
+        let right = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        if key.name.is_empty() || !key.name.chars().all(right) {
+            let message = format!("`{}` cannot be a name.", key.name);
+            self.diagnostics.error(key.span, message).help("Names have letters, digits, `_` and `-`.");
+        }
+        if let Some(former) = self.names.insert(key.name.clone(), key.span) {
+            let mut mistake =
+                Diagnostic::new(key.span, format!("There are two components called `{}`.", key.name));
+            mistake.help("Sources, pipelines and sinks share one set of names: rename one of them.");
+            self.diagnostics.push_with(mistake, [(former, "the other one".to_owned())]);
+        }
+    }
+
+    fn section<'n>(
+        &mut self,
+        root: &'n Node,
+        section: &str,
+        role: Role,
+    ) -> Vec<(&'n Key, &'static str, Option<Built>)> {
+        let mut found = Vec::new();
+        for (key, node) in self.entries(root, section) {
+            self.name(key);
+            if let Some((kind, built)) = self.component(node, role) {
+                found.push((key, kind, built));
+            }
+        }
+        found
+    }
+
+    /// A component is its kind alone, or a mapping of one key, its kind, to its options.
+    fn component(&mut self, node: &Node, role: Role) -> Option<(&'static str, Option<Built>)> {
+        let nothing = Node::new(node.span, thalweg_config::Value::Mapping(Vec::new()));
+        let (name, span, options) = match (node.as_str(), node.entries()) {
+            (Some(name), _) => (name, node.span, &nothing),
+            (None, [(key, options)]) => (key.name.as_str(), key.span, options),
+            (None, entries) => {
+                let (message, help) = match entries.get(1) {
+                    Some((second, _)) => (
+                        format!("This {} has more than one key.", role.name()),
+                        format!("Its options belong under its kind: indent `{}` further.", second.name),
+                    ),
+                    None => (
+                        format!("This {} should be its kind with its options.", role.name()),
+                        format!("Write for example `{}`.", example_of(role)),
+                    ),
+                };
+                self.diagnostics.error(node.span, message).help(help);
+                return None;
+            }
+        };
+        let Some(definition) = self.registry.get(role, name) else {
+            let names = || self.registry.iter().filter(|known| known.role == role).map(|known| known.name);
+            let elsewhere =
+                self.registry.iter().find(|known| known.name == name).map(|known| known.role.name());
+            let help = match (nearest(name, names()), elsewhere) {
+                (_, Some(other)) => format!("It is a {other}. `thalweg components` lists all."),
+                (Some(near), None) => format!("Did you mean `{near}`?"),
+                (None, None) => format!("There are: {}.", list(&names().collect::<Vec<_>>())),
+            };
+            let message = format!("There is no {} called `{name}`.", role.name());
+            self.diagnostics.error(span, message).help(help);
+            return None;
+        };
+        let built = definition.decode(options, &mut self.diagnostics);
+        let mistakes = match &built {
+            Some(Built::Source(config)) => config.check(),
+            Some(Built::Transform(config)) => config.check(),
+            Some(Built::Sink(config)) => config.check(),
+            None => Vec::new(),
+        };
+        for Mistake { option, message, help } in mistakes {
+            let at = options.get(option).map_or(span, |node| node.span);
+            let mistake = self.diagnostics.error(at, message);
+            if let Some(help) = help {
+                mistake.help(help);
+            }
+        }
+        Some((definition.name, built))
+    }
+
+    fn pipeline(&mut self, key: &Key, node: &Node) -> Pipeline {
+        let name: Arc<str> = key.name.as_str().into();
+        if node.as_mapping().is_none() {
+            let message = format!("A pipeline is a mapping, but this is {}.", node.kind());
+            self.diagnostics.error(node.span, message).help("Give it `from`, `transforms` and `to`.");
+        }
+        self.unknown_keys(node, &PIPELINE_KEYS, "a pipeline");
+        let settings: PipelineSettings = self.settings(node, &["ordered", "concurrency"]);
+        let mut transforms = Vec::new();
+        let mut seen = BTreeMap::new();
+        if let Some(list) = node.get("transforms") {
+            if list.as_sequence().is_none() && !list.is_null() {
+                let message = format!("`transforms` is a list, but this is {}.", list.kind());
+                self.diagnostics.error(list.span, message).help("Begin each transform with `- `.");
+            }
+            for item in list.items() {
+                if let Some((kind, built)) = self.component(item, Role::Transform) {
+                    let numbered = numbered(kind, &mut seen);
+                    if let Some(Built::Transform(config)) = built {
+                        transforms.push(TransformNode {
+                            name: format!("{name}.{numbered}").into(),
+                            kind,
+                            config,
+                        });
+                    }
+                }
+            }
+        }
+        let to = node.get("to").map_or(To::All(Vec::new()), |to| self.to(to));
+        Pipeline {
+            name,
+            from: Vec::new(),
+            transforms,
+            to,
+            ordered: settings.ordered,
+            concurrency: settings.concurrency,
+        }
+    }
+
+    fn names_of(&mut self, node: &Node, what: &str) -> Vec<Arc<str>> {
+        let one = |reader: &mut Self, node: &Node| match node.as_str() {
+            Some(name) => Some(Arc::from(name)),
+            None => {
+                let message = format!("{} is a name, but this is {}.", capitalised(what), node.kind());
+                reader.diagnostics.error(node.span, message);
+                None
+            }
+        };
+        match node.as_sequence() {
+            Some(items) => items.iter().filter_map(|item| one(self, item)).collect(),
+            None => one(self, node).into_iter().collect(),
+        }
+    }
+
+    fn to(&mut self, node: &Node) -> To {
+        const WAYS: [&str; 4] = ["round_robin", "random", "by_key", "failover"];
+        match node.entries() {
+            [] => To::All(self.names_of(node, "a sink")),
+            [(key, value)] => match key.name.as_str() {
+                "round_robin" => To::RoundRobin(self.names_of(value, "a sink")),
+                "random" => To::Random(self.names_of(value, "a sink")),
+                "failover" => To::Failover(self.names_of(value, "a sink")),
+                "by_key" => match decode::<ByKey>(value, &mut self.diagnostics) {
+                    Some(ByKey { key, sinks }) => To::ByKey(key, sinks.into_iter().map(Arc::from).collect()),
+                    None => To::All(Vec::new()),
+                },
+                other => {
+                    let help = match nearest(other, WAYS) {
+                        Some(near) => format!("Did you mean `{near}`?"),
+                        None => format!("A sink, a list of sinks, or one of: {}.", list(&WAYS)),
+                    };
+                    let message = format!("`{other}` is not a way to choose among sinks.");
+                    self.diagnostics.error(key.span, message).help(help);
+                    To::All(Vec::new())
+                }
+            },
+            [_, (second, _), ..] => {
+                self.diagnostics
+                    .error(second.span, "`to` takes one way to choose among sinks.")
+                    .help("To feed sinks in two ways, add a pipeline with `from:` this one.");
+                To::All(Vec::new())
+            }
+        }
+    }
+
+    /// What the parts say of each other: names exist, nothing is left over, nothing goes in a circle.
+    fn connections(&mut self, root: &Node, graph: &mut Graph) {
+        let pipelines = root.get("pipelines").map(Node::entries).unwrap_or_default();
+        let has = |section: &str, name: &str| root.get(section).is_some_and(|node| node.get(name).is_some());
+        for (at, (key, node)) in pipelines.iter().enumerate() {
+            let Some(from) = node.get("from") else {
+                if node.as_mapping().is_some() {
+                    self.diagnostics
+                        .error(key.span, format!("The pipeline `{}` says not what feeds it.", key.name))
+                        .help("Add `from:` with a source, or an output of another pipeline.");
+                }
+                continue;
+            };
+            let feeds: Vec<&Node> =
+                from.as_sequence().map_or_else(|| vec![from], |items| items.iter().collect());
+            if feeds.is_empty() {
+                self.diagnostics.error(from.span, "`from` is empty.").help("Name at least one source.");
+            }
+            for feed in feeds {
+                let found = self.feed(feed, graph, &has);
+                graph.pipelines[at].from.extend(found);
+            }
+            let to_span = node.get("to").map_or(key.span, |to| to.span);
+            let sinks = graph.pipelines[at].to.sinks().to_vec();
+            for sink in &sinks {
+                if !has("sinks", sink) {
+                    let known = root.get("sinks").map(Node::entries).unwrap_or_default();
+                    let help = match nearest(sink, known.iter().map(|(key, _)| key.name.as_str())) {
+                        Some(near) => format!("Did you mean `{near}`?"),
+                        None => "Add it under `sinks:`.".to_owned(),
+                    };
+                    let span = place_of(node.get("to"), sink).unwrap_or(to_span);
+                    self.diagnostics.error(span, format!("There is no sink called `{sink}`.")).help(help);
+                }
+            }
+        }
+        if !self.diagnostics.is_empty() {
+            // What is left over and what goes in a circle can only be told when the names are right.
+            return;
+        }
+        self.leftovers(root, graph);
+        self.circles(root, graph);
+    }
+
+    fn feed(&mut self, node: &Node, graph: &Graph, has: &dyn Fn(&str, &str) -> bool) -> Option<Feed> {
+        let Some(text) = node.as_str() else {
+            let message = format!("`from` names a source or an output, but this is {}.", node.kind());
+            self.diagnostics.error(node.span, message);
+            return None;
+        };
+        let (name, output) = match text.split_once('.') {
+            Some((name, output)) => (name, Some(output)),
+            None => (text, None),
+        };
+        let pipeline = graph.pipeline(name);
+        let known = has("sources", name) || has("sinks", name) || has("pipelines", name);
+        if !known {
+            let names = self.names.keys().map(String::as_str);
+            let help = match nearest(name, names) {
+                Some(near) => format!("Did you mean `{near}`?"),
+                None => "Add it under `sources:`.".to_owned(),
+            };
+            let message = format!("There is no source or pipeline called `{name}`.");
+            self.diagnostics.error(node.span, message).help(help);
+            return None;
+        }
+        match output {
+            Some("errors") => Some(Feed::Errors(name.into())),
+            None if pipeline.is_some() => Some(Feed::Pipeline(name.into())),
+            None if has("sources", name) => Some(Feed::Source(name.into())),
+            None => {
+                let message = format!("`{name}` is a sink: nothing comes out of it but `{name}.errors`.");
+                self.diagnostics.error(node.span, message);
+                None
+            }
+            Some(output) => {
+                let outputs: Vec<String> =
+                    pipeline.map(|p| p.outputs().map(|(_, _, label)| label).collect()).unwrap_or_default();
+                if outputs.iter().any(|label| label == output) {
+                    return Some(Feed::Named(name.into(), output.to_owned()));
+                }
+                let mut all: Vec<&str> = outputs.iter().map(String::as_str).collect();
+                all.push("errors");
+                let help = match nearest(output, all.iter().copied()) {
+                    Some(near) => format!("Did you mean `{name}.{near}`?"),
+                    None => format!("It has: {}.", list(&all)),
+                };
+                let message = format!("`{name}` has no output called `{output}`.");
+                self.diagnostics.error(node.span, message).help(help);
+                None
+            }
+        }
+    }
+
+    fn leftovers(&mut self, root: &Node, graph: &Graph) {
+        let span = |section: &str, name: &str| {
+            root.get(section).and_then(|node| node.key(name)).map_or(root.span, |key| key.span)
+        };
+        for source in &graph.sources {
+            if graph.fed_by(&Feed::Source(source.name.clone())).is_empty() {
+                let message = format!("No pipeline reads the source `{}`.", source.name);
+                let help = format!("Add a pipeline with `from: {}`, or remove it.", source.name);
+                self.diagnostics.error(span("sources", &source.name), message).help(help);
+            }
+        }
+        for sink in &graph.sinks {
+            let feeds = graph.pipelines.iter().filter(|pipeline| pipeline.to.sinks().contains(&sink.name));
+            let failover = feeds.clone().any(|pipeline| matches!(pipeline.to, To::Failover(_)));
+            match feeds.count() {
+                0 => {
+                    let message = format!("No pipeline feeds the sink `{}`.", sink.name);
+                    let help = format!("Add a pipeline with `to: {}`, or remove it.", sink.name);
+                    self.diagnostics.error(span("sinks", &sink.name), message).help(help);
+                }
+                1 => {}
+                _ if failover => {
+                    let message =
+                        format!("The sink `{}` is in a `failover` and fed by another pipeline.", sink.name);
+                    let help = "Give each of the two a sink of its own.";
+                    self.diagnostics.error(span("sinks", &sink.name), message).help(help);
+                }
+                _ => {}
+            }
+        }
+        for pipeline in &graph.pipelines {
+            let at = span("pipelines", &pipeline.name);
+            let onward = graph.fed_by(&Feed::Pipeline(pipeline.name.clone()));
+            if pipeline.to.sinks().is_empty() && onward.is_empty() {
+                let message = format!("What the pipeline `{}` gives goes nowhere.", pipeline.name);
+                self.diagnostics.error(at, message).help("Add `to:` with a sink (`discard` throws it away).");
+            }
+            let mut labels = BTreeMap::new();
+            for (_, _, label) in pipeline.outputs() {
+                if labels.insert(label.clone(), ()).is_some() {
+                    let message =
+                        format!("The pipeline `{}` has two outputs called `{label}`.", pipeline.name);
+                    self.diagnostics.error(at, message).help("Rename one of them.");
+                } else if graph.fed_by(&Feed::Named(pipeline.name.clone(), label.clone())).is_empty() {
+                    let message = format!("Nothing takes what goes to `{}.{label}`.", pipeline.name);
+                    let help = format!("Add a pipeline with `from: {}.{label}`.", pipeline.name);
+                    self.diagnostics.error(at, message).help(help);
+                }
+            }
+            let mut sinks = pipeline.to.sinks().to_vec();
+            sinks.sort();
+            if let Some(twice) = sinks.windows(2).find(|pair| pair[0] == pair[1]) {
+                let message = format!("The pipeline `{}` leads to `{}` twice.", pipeline.name, twice[0]);
+                self.diagnostics.error(at, message).help("Name it once.");
+            }
+        }
+    }
+
+    /// A pipeline, directly or through others, must not feed itself; also not by the errors of its sinks.
+    fn circles(&mut self, root: &Node, graph: &Graph) {
+        let feeds_of = |name: &str| -> Vec<Arc<str>> {
+            let Some(pipeline) = graph.pipeline(name) else { return Vec::new() };
+            let mut before: Vec<Arc<str>> = Vec::new();
+            for feed in &pipeline.from {
+                match feed {
+                    Feed::Source(_) => {}
+                    Feed::Pipeline(name) | Feed::Named(name, _) => before.push(name.clone()),
+                    Feed::Errors(name) if graph.pipeline(name).is_some() => before.push(name.clone()),
+                    Feed::Errors(sink) => before.extend(
+                        graph
+                            .pipelines
+                            .iter()
+                            .filter(|pipeline| pipeline.to.sinks().contains(sink))
+                            .map(|pipeline| pipeline.name.clone()),
+                    ),
+                }
+            }
+            before
+        };
+        let mut done: Vec<Arc<str>> = Vec::new();
+        for start in &graph.pipelines {
+            let mut trail: Vec<(Arc<str>, Vec<Arc<str>>)> = vec![(start.name.clone(), feeds_of(&start.name))];
+            while let Some((name, open)) = trail.last_mut() {
+                let Some(next) = open.pop() else {
+                    done.push(name.clone());
+                    trail.pop();
+                    continue;
+                };
+                if let Some(at) = trail.iter().position(|(name, _)| *name == next) {
+                    let mut circle: Vec<&str> = trail[at..].iter().map(|(name, _)| &**name).collect();
+                    circle.reverse();
+                    circle.push(circle[0]);
+                    let message =
+                        format!("These pipelines feed each other in a circle: {}.", circle.join(" → "));
+                    let span =
+                        root.get("pipelines").and_then(|node| node.key(&next)).map_or(root.span, |k| k.span);
+                    self.diagnostics.error(span, message).help("Messages must come to an end somewhere.");
+                    return;
+                }
+                if !done.contains(&next) {
+                    let feeds = feeds_of(&next);
+                    trail.push((next, feeds));
+                }
+            }
+        }
+    }
+}
+
+/// The place of a name within `to`, at whatever depth it is written.
+fn place_of(node: Option<&Node>, name: &str) -> Option<Span> {
+    let node = node?;
+    if node.as_str() == Some(name) {
+        return Some(node.span);
+    }
+    let below = node.items().iter().chain(node.entries().iter().map(|(_, value)| value));
+    below.into_iter().find_map(|child| place_of(Some(child), name))
+}
+
+fn example_of(role: Role) -> &'static str {
+    match role {
+        Role::Source => "file: { path: input.log }",
+        Role::Transform => "filter: \"status >= 500\"",
+        Role::Sink => "file: { path: output.log }",
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}

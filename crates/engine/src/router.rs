@@ -1,0 +1,195 @@
+//! Choosing one of several sinks for each message: `round_robin`, `random`, `by_key`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow_array::{Array, cast::AsArray, types::Int64Type};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::DataType;
+use thalweg_record::Batch;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::component::{BuildTransform, Mistake, Transform};
+use crate::{Context, Error, Outlets};
+
+/// How to choose.
+#[derive(Debug, Clone)]
+pub enum Way {
+    /// The next in turn, a message each. Copies of a segment share the turn.
+    RoundRobin,
+    /// Any.
+    Random,
+    /// The same for equal values of this column.
+    ByKey(String),
+}
+
+/// Parts batches among so many outputs. The planner makes it; it is not named in configurations.
+#[derive(Debug)]
+pub struct Router {
+    way: Way,
+    outputs: usize,
+    turn: Arc<AtomicUsize>,
+}
+
+impl Router {
+    /// Chooses among `outputs`, of which there is at least one.
+    pub fn new(way: Way, outputs: usize) -> Self {
+        Self { way, outputs: outputs.max(1), turn: Arc::default() }
+    }
+}
+
+impl BuildTransform for Router {
+    fn kind(&self) -> &'static str {
+        match self.way {
+            Way::RoundRobin => "round_robin",
+            Way::Random => "random",
+            Way::ByKey(_) => "by_key",
+        }
+    }
+
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    fn outputs(&self) -> Vec<String> {
+        (0..self.outputs).map(|number| number.to_string()).collect()
+    }
+
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        let rows = vec![Vec::new(); self.outputs];
+        Ok(Box::new(Running { way: self.way.clone(), turn: self.turn.clone(), rows }))
+    }
+}
+
+struct Running {
+    way: Way,
+    turn: Arc<AtomicUsize>,
+    /// For each output, the rows bound for it; kept between batches for its memory.
+    rows: Vec<Vec<u32>>,
+}
+
+impl Transform for Running {
+    fn apply(&mut self, mut batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+        let outputs = self.rows.len();
+        let rows = batch.rows();
+        self.rows.iter_mut().for_each(Vec::clear);
+        match &self.way {
+            Way::RoundRobin => {
+                let turn = self.turn.fetch_add(rows, Ordering::Relaxed);
+                (0..rows).for_each(|row| self.rows[turn.wrapping_add(row) % outputs].push(row as u32));
+            }
+            Way::Random => {
+                (0..rows).for_each(|row| self.rows[fastrand::usize(..outputs)].push(row as u32));
+            }
+            Way::ByKey(key) => {
+                let column = batch.column(key);
+                for row in 0..rows {
+                    let hash = column.as_ref().map_or(Ok(0), |column| hash(column, row))?;
+                    self.rows[(hash % outputs as u64) as usize].push(row as u32);
+                }
+            }
+        }
+        let last = self.rows.iter().rposition(|rows| !rows.is_empty());
+        for (output, rows) in self.rows.iter().enumerate() {
+            if rows.is_empty() {
+                continue;
+            }
+            let part = if Some(output) == last {
+                let ack = batch.take_ack();
+                let mut part = batch.share();
+                *part.ack_mut() = ack;
+                part
+            } else {
+                batch.share()
+            };
+            if let Some(part) = part.select(rows)? {
+                out.send_to(output, part);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Equal values of any type have equal hashes; NULL is a value of its own.
+fn hash(column: &dyn Array, row: usize) -> Result<u64, Error> {
+    if column.is_null(row) {
+        return Ok(0);
+    }
+    Ok(match column.data_type() {
+        DataType::Utf8View => xxh3_64(column.as_string_view().value(row).as_bytes()),
+        DataType::Utf8 => xxh3_64(column.as_string::<i32>().value(row).as_bytes()),
+        DataType::Int64 => {
+            let mut text = [0; 20];
+            let mut at = text.len();
+            let value = column.as_primitive::<Int64Type>().value(row);
+            let mut rest = value.unsigned_abs();
+            // As text, so that the number 7 and the text `7` go the same way.
+            while at > 1 {
+                at -= 1;
+                text[at] = b'0' + (rest % 10) as u8;
+                rest /= 10;
+                if rest == 0 {
+                    break;
+                }
+            }
+            if value < 0 {
+                at -= 1;
+                text[at] = b'-';
+            }
+            xxh3_64(&text[at..])
+        }
+        _ => {
+            let options = FormatOptions::default();
+            let formatter = ArrayFormatter::try_new(column, &options)?;
+            xxh3_64(formatter.value(row).to_string().as_bytes())
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Output, testing};
+    use thalweg_record::Outcome;
+
+    fn route(way: Way, payloads: &[&str]) -> Vec<Vec<String>> {
+        let mut router = Router::new(way, 2).build(&testing::context()).unwrap();
+        let mut out = Outlets::new("test".into());
+        router.apply(testing::batch(payloads), &mut out).unwrap();
+        let mut parts = vec![Vec::new(), Vec::new()];
+        for (output, batch) in out.take() {
+            if let Output::Named(number) = output {
+                parts[number].extend(testing::payloads(&batch));
+            }
+            batch.settle(Outcome::Delivered);
+        }
+        parts
+    }
+
+    #[test]
+    fn round_robin_gives_each_message_to_the_next() {
+        assert_eq!(route(Way::RoundRobin, &["a", "b", "c"]), [vec!["a", "c"], vec!["b"]]);
+    }
+
+    #[test]
+    fn equal_keys_go_the_same_way() {
+        let parts = route(Way::ByKey("payload".into()), &["x", "y", "z", "x", "y", "z", "w", "v", "u"]);
+        for value in ["x", "y", "z"] {
+            assert_eq!(parts.iter().filter(|part| part.iter().any(|p| p == value)).count(), 1);
+        }
+        assert_eq!(parts.iter().map(Vec::len).sum::<usize>(), 9);
+    }
+
+    #[test]
+    fn a_number_and_its_text_go_the_same_way() {
+        for value in [0, 7, -7, 1234567890, i64::MAX, i64::MIN] {
+            let number = arrow_array::Int64Array::from(vec![value]);
+            let text = arrow_array::StringArray::from(vec![value.to_string()]);
+            assert_eq!(hash(&number, 0).unwrap(), hash(&text, 0).unwrap(), "{value}");
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! Carrying out a plan.
+//!
+//! Each source, each copy of a segment, each sink is a task. The way of a batch: the source reserves memory,
+//! reads, and pushes the batch into a channel; a copy of a segment takes it, with a ticket, and calls its
+//! transforms one after the other; the results are put in the order of the tickets and pushed on; a sink
+//! writes them and settles them; the settlement moves the source's position, and the positions are saved
+//! twice a second. A stage asks for room downstream before it takes a batch, never while it holds one.
+//!
+//! The run ends when the sources have ended and everything drained, or was told to stop and drained. If a
+//! component fails for good, the sources are stopped, what can still be delivered is, and the run has failed.
+
+mod letters;
+mod segment;
+mod sink;
+mod source;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use thalweg_record::{Budget, Parcel};
+use thalweg_runtime::{Receiver, Sender, Sequencer, Stop, channel};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::metrics::{ComponentCounts, ComponentMetrics};
+use crate::outlet::Outlet;
+use crate::plan::{Destination, Plan};
+use crate::positions::Positions;
+use crate::store::Store;
+use crate::{Context, Error, Role};
+
+/// How often positions are saved.
+const SAVE_EVERY: Duration = Duration::from_millis(500);
+
+/// Where a run keeps what outlives it.
+#[derive(Debug, Clone)]
+pub struct Keeping {
+    /// The folder of the store. It is only made when there is something to keep.
+    pub folder: PathBuf,
+    /// Whether positions are kept, so that the run continues where the last one ended.
+    pub positions: bool,
+}
+
+/// A run that has been prepared and can be started.
+pub struct Run {
+    plan: Plan,
+    keeping: Keeping,
+    store: Arc<LazyStore>,
+    handle: Handle,
+}
+
+/// A view of a run, and the way to end it. Clones are of the same run.
+#[derive(Clone)]
+pub struct Handle {
+    budget: Budget,
+    stop: Stop,
+    abort: Stop,
+    metrics: Arc<Vec<Arc<ComponentMetrics>>>,
+    letters: Arc<ComponentMetrics>,
+    retries: Arc<Mutex<Vec<String>>>,
+}
+
+impl Handle {
+    /// Asks the sources to stop; the rest drains, then the run ends.
+    pub fn stop(&self) {
+        self.stop.request();
+    }
+
+    /// Ends the run at once. What is in flight is not acknowledged.
+    pub fn abort(&self) {
+        self.stop.request();
+        self.abort.request();
+    }
+
+    /// Whether it was asked to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_requested()
+    }
+
+    /// The budget.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// The counters of all components now: sources, transforms, sinks.
+    pub fn counts(&self) -> Vec<ComponentCounts> {
+        self.metrics.iter().map(|metrics| metrics.counts()).collect()
+    }
+
+    /// How many messages were kept as dead letters.
+    pub fn dead_letters(&self) -> u64 {
+        self.letters.counts().rows_in
+    }
+
+    /// What was tried again since the last call, for people.
+    pub fn take_retries(&self) -> Vec<String> {
+        std::mem::take(&mut self.retries.lock())
+    }
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Summary {
+    /// The counters of all components.
+    pub components: Vec<ComponentCounts>,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// The budget, in bytes.
+    pub budget_limit: usize,
+    /// The most of it that was in use, in bytes.
+    pub budget_peak: usize,
+    /// Messages kept as dead letters.
+    pub dead_letters: u64,
+    /// Where the dead letters are.
+    pub state_folder: PathBuf,
+    /// Whether it was told to stop before its sources ended.
+    pub stopped: bool,
+    /// Where each source got to, by lane.
+    pub positions: BTreeMap<String, BTreeMap<String, Value>>,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+}
+
+impl Run {
+    /// Prepares a run of a plan. A state folder that continues is opened here, so that one in use is told early.
+    ///
+    /// # Errors
+    /// If the store cannot be opened.
+    pub fn new(plan: Plan, keeping: Keeping) -> Result<Self, Error> {
+        let store = Arc::new(LazyStore::new(keeping.folder.clone()));
+        if keeping.positions {
+            store.get()?;
+        }
+        let sources = plan.sources.iter().map(|source| (&source.node.name, Role::Source, source.node.kind));
+        let operators = plan.segments.iter().flat_map(|segment| &segment.operators);
+        let operators = operators.map(|operator| (&operator.node.name, Role::Transform, operator.node.kind));
+        let sinks = plan.sinks.iter().map(|sink| (&sink.node.name, Role::Sink, sink.node.kind));
+        let metrics = sources
+            .chain(operators)
+            .chain(sinks)
+            .map(|(name, role, kind)| ComponentMetrics::new(name.clone(), role, kind))
+            .collect();
+        let handle = Handle {
+            budget: Budget::new(plan.memory.as_usize()),
+            stop: Stop::default(),
+            abort: Stop::default(),
+            metrics: Arc::new(metrics),
+            letters: ComponentMetrics::new("dead letters".into(), Role::Sink, "dead_letters"),
+            retries: Arc::default(),
+        };
+        Ok(Self { plan, keeping, store, handle })
+    }
+
+    /// For watching and ending it.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Runs to the end. Must be called within a tokio runtime of several threads.
+    pub async fn wait(self) -> Summary {
+        let start = Instant::now();
+        let folder = self.keeping.folder.clone();
+        let handle = self.handle.clone();
+        let mut positions = Vec::new();
+        let failure = match self.carry_out(&mut positions).await {
+            Ok(failure) => failure,
+            Err(error) => Some(error.full()),
+        };
+        let reached = positions.iter().map(|(source, positions)| {
+            let lanes = positions.lanes().into_iter();
+            let lanes = lanes.filter_map(|lane| Some((lane.to_string(), positions.saved(&lane)?)));
+            (source.to_string(), lanes.collect())
+        });
+        Summary {
+            components: handle.counts(),
+            elapsed: start.elapsed(),
+            budget_limit: handle.budget.limit(),
+            budget_peak: handle.budget.peak(),
+            dead_letters: handle.dead_letters(),
+            state_folder: folder,
+            stopped: handle.is_stopping() && failure.is_none(),
+            positions: reached.collect(),
+            failure,
+        }
+    }
+
+    async fn carry_out(self, reached: &mut Vec<(Arc<str>, Arc<Positions>)>) -> Result<Option<String>, Error> {
+        let Run { plan, keeping, store, handle } = self;
+        let context = |name: &str| Context {
+            name: name.to_owned(),
+            resumes: keeping.positions,
+            batch_bytes: plan.batch_bytes,
+        };
+        let metrics = |name: &Arc<str>| -> Arc<ComponentMetrics> {
+            let found = handle.metrics.iter().find(|metrics| metrics.name == *name);
+            found.cloned().unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
+        };
+        let mut channels = Channels::new(plan.batch_bytes.saturating_mul(4));
+        let (failures, mut failed) = mpsc::unbounded_channel();
+        let mut tasks: JoinSet<Result<(), Error>> = JoinSet::new();
+        let retries = Retries { stop: handle.stop.clone(), log: handle.retries.clone() };
+
+        // Everything is built before anything starts, so that what cannot be built leaves nothing half done.
+        let mut sources = Vec::new();
+        let mut all_positions = Vec::new();
+        for stage in &plan.sources {
+            let name = &stage.node.name;
+            let saved = match keeping.positions {
+                true => store.get()?.positions(name)?,
+                false => BTreeMap::new(),
+            };
+            let positions = Positions::new(name.clone(), saved, failures.clone());
+            all_positions.push((name.clone(), positions.clone()));
+            let outlet = Outlet {
+                share: handle.budget.share(),
+                batch_bytes: plan.batch_bytes,
+                positions,
+                stop: handle.stop.clone(),
+                metrics: metrics(name),
+                main: stage.main.iter().map(|&to| channels.sender(to)).collect(),
+                errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
+            };
+            sources.push((stage.node.config.build(&context(name))?, outlet));
+        }
+        reached.clone_from(&all_positions);
+        let mut copies = Vec::new();
+        for (number, segment) in plan.segments.iter().enumerate() {
+            let input = channels.receiver(Destination::Segment(number));
+            let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
+            for _ in 0..segment.copies {
+                let mut built = Vec::new();
+                for operator in &segment.operators {
+                    let name = &operator.node.name;
+                    let transform = operator.node.config.build(&context(name))?;
+                    built.push(segment::Operator::new(transform, metrics(name), operator.outputs.clone()));
+                }
+                copies.push(segment::Copy {
+                    operators: built,
+                    input: input.clone(),
+                    exits: channels.exits(segment),
+                    sequencer: sequencer.clone(),
+                    budget: handle.budget.clone(),
+                    stop: handle.stop.clone(),
+                });
+            }
+        }
+        let mut sink_states = Vec::new();
+        let mut sinks = Vec::new();
+        for (number, stage) in plan.sinks.iter().enumerate() {
+            let name = &stage.node.name;
+            let state: Arc<Mutex<Option<Value>>> = Arc::default();
+            sink_states.push((name.clone(), state.clone()));
+            let encoder = match &stage.encoder {
+                Some(node) => Some(node.config.build(&context(&node.name))?),
+                None => None,
+            };
+            sinks.push(sink::Task {
+                sink: stage.node.config.build(&context(name))?,
+                encoder,
+                input: channels.receiver(Destination::Sink(number)),
+                fallback: stage.fallback.map(|next| channels.sender(Destination::Sink(next))),
+                errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
+                metrics: metrics(name),
+                budget: handle.budget.clone(),
+                retries: retries.clone(),
+                saved: if keeping.positions { store.get()?.sink_state(name)? } else { None },
+                state: keeping.positions.then_some(state),
+            });
+        }
+        let letters = letters::Task {
+            input: channels.receiver(Destination::DeadLetters),
+            store: store.clone(),
+            metrics: handle.letters.clone(),
+        };
+        drop(channels);
+        drop(failures);
+
+        for (source, outlet) in sources {
+            tasks.spawn(source::run(source, outlet, retries.clone()));
+        }
+        for copy in copies {
+            tasks.spawn(copy.run());
+        }
+        for sink in sinks {
+            tasks.spawn(sink.run());
+        }
+        tasks.spawn(letters.run());
+
+        let mut broken = None;
+        let mut unsettled = None;
+        let save = |store: &LazyStore| save(store, &all_positions, &sink_states);
+        let mut timer = tokio::time::interval(SAVE_EVERY);
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                ended = tasks.join_next() => match ended {
+                    None => break,
+                    Some(Ok(Ok(()))) => {}
+                    Some(Ok(Err(error))) => {
+                        handle.stop.request();
+                        broken.get_or_insert_with(|| error.full());
+                    }
+                    Some(Err(error)) if error.is_panic() => {
+                        handle.stop.request();
+                        broken.get_or_insert_with(|| "a component panicked; this is a bug of thalweg".to_owned());
+                    }
+                    Some(Err(_)) => {}
+                },
+                Some(reason) = failed.recv() => {
+                    handle.stop.request();
+                    unsettled.get_or_insert(reason);
+                }
+                () = handle.abort.requested() => {
+                    tasks.shutdown().await;
+                    broken.get_or_insert_with(|| "stopped at once; what was in flight is not acknowledged".to_owned());
+                    break;
+                }
+                _ = timer.tick(), if keeping.positions => {
+                    if let Err(error) = thalweg_runtime::blocking(|| save(&store)) {
+                        handle.stop.request();
+                        broken.get_or_insert_with(|| error.full());
+                    }
+                }
+            }
+        }
+        while let Ok(reason) = failed.try_recv() {
+            unsettled.get_or_insert(reason);
+        }
+        if keeping.positions {
+            thalweg_runtime::blocking(|| save(&store))?;
+        }
+        Ok(broken.or(unsettled))
+    }
+}
+
+/// Saves what moved. The positions are taken before the sinks' states: what a position covers was written
+/// before it was settled, so the states are of the same moment or a later one, never of an earlier.
+fn save(
+    store: &LazyStore,
+    positions: &[(Arc<str>, Arc<Positions>)],
+    states: &[(Arc<str>, Arc<Mutex<Option<Value>>>)],
+) -> Result<(), Error> {
+    let mut moved = Vec::new();
+    for (source, positions) in positions {
+        let changes = positions.take_changes().into_iter();
+        moved.extend(changes.map(|(lane, position)| (source.clone(), lane, position)));
+    }
+    let states: Vec<(Arc<str>, Value)> =
+        states.iter().filter_map(|(sink, state)| Some((sink.clone(), state.lock().take()?))).collect();
+    if moved.is_empty() && states.is_empty() {
+        return Ok(());
+    }
+    store.get()?.save(&moved, &states)
+}
+
+/// The store, opened when it is first needed: a run that has nothing to keep leaves no folder behind.
+struct LazyStore {
+    folder: PathBuf,
+    open: Mutex<Option<Arc<Store>>>,
+}
+
+impl LazyStore {
+    fn new(folder: PathBuf) -> Self {
+        Self { folder, open: Mutex::default() }
+    }
+
+    fn get(&self) -> Result<Arc<Store>, Error> {
+        let mut open = self.open.lock();
+        if let Some(store) = &*open {
+            return Ok(store.clone());
+        }
+        let store = Arc::new(Store::open(&self.folder)?);
+        *open = Some(store.clone());
+        Ok(store)
+    }
+}
+
+/// The channels between stages, made as they are asked for.
+struct Channels {
+    limit: usize,
+    made: BTreeMap<Destination, (Sender<Parcel>, Receiver<Parcel>)>,
+}
+
+impl Channels {
+    fn new(limit: usize) -> Self {
+        Self { limit, made: BTreeMap::new() }
+    }
+
+    fn get(&mut self, to: Destination) -> &(Sender<Parcel>, Receiver<Parcel>) {
+        self.made.entry(to).or_insert_with(|| channel(self.limit))
+    }
+
+    fn sender(&mut self, to: Destination) -> Sender<Parcel> {
+        self.get(to).0.clone()
+    }
+
+    fn receiver(&mut self, to: Destination) -> Receiver<Parcel> {
+        self.get(to).1.clone()
+    }
+
+    fn exits(&mut self, segment: &crate::plan::Segment) -> BTreeMap<Destination, Sender<Parcel>> {
+        let outputs = segment.operators.iter().flat_map(|operator| operator.outputs.values());
+        let stages = outputs.flat_map(|targets| targets.iter()).filter_map(|target| match target {
+            crate::plan::Target::Stage(stage) => Some(*stage),
+            crate::plan::Target::Operator(_) => None,
+        });
+        stages.collect::<Vec<_>>().into_iter().map(|stage| (stage, self.sender(stage))).collect()
+    }
+}
+
+/// Trying again after temporary errors: later and later, from a tenth of a second to ten.
+#[derive(Clone)]
+struct Retries {
+    stop: Stop,
+    log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Retries {
+    const FIRST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(10);
+
+    /// Notes the error and waits before the next attempt. `Err` if the run was told to stop meanwhile: a
+    /// component that still fails then has failed for good.
+    async fn pause(&self, name: &str, error: Error, attempt: u32) -> Result<(), Error> {
+        let longest = Self::FIRST.saturating_mul(2u32.saturating_pow(attempt)).min(Self::LONGEST);
+        let pause = longest.mul_f64(0.75 + fastrand::f64() / 4.0);
+        let text = format!("`{name}`: {}; trying again in {:.1} s", error.full(), pause.as_secs_f64());
+        tracing::warn!("{text}");
+        self.log.lock().push(text);
+        if self.stop.sleep(pause).await { Err(error) } else { Ok(()) }
+    }
+}

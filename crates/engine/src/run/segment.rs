@@ -1,0 +1,138 @@
+//! One copy of a segment: its transforms, called one after the other on each batch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thalweg_record::{Batch, Budget, Outcome, Parcel};
+use thalweg_runtime::{Receiver, Sender, Sequencer, Stop};
+
+use crate::Error;
+use crate::component::Transform;
+use crate::metrics::ComponentMetrics;
+use crate::outlets::{Outlets, Output};
+use crate::plan::{Destination, Target};
+
+/// What a batch came to: what leaves the segment, in order.
+pub(super) type Results = Vec<(Destination, Parcel)>;
+
+/// A transform that runs.
+pub(super) struct Operator {
+    transform: Box<dyn Transform>,
+    metrics: Arc<ComponentMetrics>,
+    outlets: Outlets,
+    outputs: BTreeMap<Output, Arc<[Target]>>,
+}
+
+impl Operator {
+    pub(super) fn new(
+        transform: Box<dyn Transform>,
+        metrics: Arc<ComponentMetrics>,
+        outputs: BTreeMap<Output, Arc<[Target]>>,
+    ) -> Self {
+        let outlets = Outlets::new(metrics.name.clone());
+        Self { transform, metrics, outlets, outputs }
+    }
+}
+
+/// One copy of a segment.
+pub(super) struct Copy {
+    pub(super) operators: Vec<Operator>,
+    pub(super) input: Receiver<Parcel>,
+    pub(super) exits: BTreeMap<Destination, Sender<Parcel>>,
+    /// Shared by the copies; none if the order need not be kept.
+    pub(super) sequencer: Option<Arc<Sequencer<Results>>>,
+    pub(super) budget: Budget,
+    pub(super) stop: Stop,
+}
+
+impl Copy {
+    /// Takes batches until there are no more, then finishes the transforms.
+    pub(super) async fn run(mut self) -> Result<(), Error> {
+        loop {
+            for exit in self.exits.values() {
+                exit.room().await;
+            }
+            let Some((ticket, Parcel::Messages(batch))) = self.input.take().await else { break };
+            let mut results = Vec::new();
+            self.apply(0, batch, &mut results)?;
+            match &self.sequencer {
+                Some(sequencer) => sequencer.submit(ticket, results, |results| self.deliver(results)),
+                None => self.deliver(results),
+            }
+            let pause = self.operators.iter_mut().map(|operator| operator.outlets.take_pause()).max();
+            if let Some(pause) = pause.filter(|pause| *pause > Duration::ZERO) {
+                // A run that was told to stop drains without pausing.
+                self.stop.sleep(pause).await;
+            }
+            tokio::task::coop::consume_budget().await;
+        }
+        let mut results = Vec::new();
+        for at in 0..self.operators.len() {
+            let operator = &mut self.operators[at];
+            let start = Instant::now();
+            operator.transform.finish(&mut operator.outlets)?;
+            operator.metrics.add_busy(start);
+            self.pass_on(at, &mut results)?;
+        }
+        self.deliver(results);
+        Ok(())
+    }
+
+    fn apply(&mut self, at: usize, mut batch: Batch, results: &mut Results) -> Result<(), Error> {
+        let operator = &mut self.operators[at];
+        batch.ack_mut().enter(&operator.metrics.name);
+        operator.metrics.add_in(batch.rows(), batch.payload_bytes());
+        let start = Instant::now();
+        let applied = operator.transform.apply(batch, &mut operator.outlets);
+        operator.metrics.add_busy(start);
+        applied.map_err(|error| {
+            Error::permanent(format!("the transform `{}` failed", operator.metrics.name)).caused_by(error)
+        })?;
+        self.pass_on(at, results)
+    }
+
+    /// Calls what follows for all that an operator gave.
+    fn pass_on(&mut self, at: usize, results: &mut Results) -> Result<(), Error> {
+        for (output, batch) in self.operators[at].outlets.take() {
+            let operator = &self.operators[at];
+            if output == Output::Errors {
+                operator.metrics.add_errors(batch.rows());
+            } else {
+                operator.metrics.add_out(batch.rows(), batch.payload_bytes());
+            }
+            let targets = operator.outputs.get(&output).cloned().unwrap_or_default();
+            let Some((&last, others)) = targets.split_last() else {
+                batch.settle(Outcome::Filtered);
+                continue;
+            };
+            for &target in others {
+                self.give(target, batch.share(), results)?;
+            }
+            self.give(last, batch, results)?;
+        }
+        Ok(())
+    }
+
+    fn give(&mut self, target: Target, batch: Batch, results: &mut Results) -> Result<(), Error> {
+        match target {
+            Target::Operator(next) => self.apply(next, batch, results),
+            Target::Stage(stage) => {
+                batch.claim(&self.budget);
+                results.push((stage, batch.into()));
+                Ok(())
+            }
+        }
+    }
+
+    fn deliver(&self, results: Results) {
+        for (stage, parcel) in results {
+            let bytes = parcel.bytes();
+            if let Some(exit) = self.exits.get(&stage) {
+                // Nobody is left to take it only after the stage there failed, which ends the run: the parcel's
+                // acknowledgement then fails by being dropped, and its source sends it again next time.
+                drop(exit.push(parcel, bytes));
+            }
+        }
+    }
+}

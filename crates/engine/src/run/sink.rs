@@ -1,0 +1,212 @@
+//! The task of a sink: writes, acknowledges, tries again, hands over when all else fails.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use thalweg_record::{Ack, Batch, Budget, Outcome, Parcel};
+use thalweg_runtime::{Receiver, Sender};
+
+use crate::component::{Sink, Transform, Written};
+use crate::metrics::ComponentMetrics;
+use crate::outlets::{Outlets, Output, Rejects, part_rejected};
+use crate::{Error, ErrorKind};
+
+use super::Retries;
+
+/// What was written is brought into safety at least this often.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// How often a sink that has a fallback is tried before that takes over.
+const ATTEMPTS_BEFORE_FALLBACK: u32 = 5;
+
+pub(super) struct Task {
+    pub(super) sink: Box<dyn Sink>,
+    pub(super) encoder: Option<Box<dyn Transform>>,
+    pub(super) input: Receiver<Parcel>,
+    pub(super) fallback: Option<Sender<Parcel>>,
+    pub(super) errors: Vec<Sender<Parcel>>,
+    pub(super) metrics: Arc<ComponentMetrics>,
+    pub(super) budget: Budget,
+    pub(super) retries: Retries,
+    pub(super) saved: Option<Value>,
+    /// Where to put the sink's state for the next save, if positions are kept.
+    pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
+}
+
+impl Task {
+    pub(super) async fn run(mut self) -> Result<(), Error> {
+        let name = self.metrics.name.clone();
+        let failed = |error| Error::permanent(format!("the sink `{name}` failed")).caused_by(error);
+        let mut pending: Vec<Ack> = Vec::new();
+        let saved = self.saved.take();
+        if let Err(error) = self.sink.open(saved).await {
+            return self.hand_over(error, None).await.map_err(failed);
+        }
+        let mut flushed = Instant::now();
+        loop {
+            let parcel = match self.input.try_take() {
+                Some(taken) => Some(taken),
+                None if pending.is_empty() => self.input.take().await,
+                None => {
+                    // Nothing waits. What is pending is flushed at the latest after a while, and at once when it
+                    // keeps the memory that a source is waiting for.
+                    let wait = FLUSH_EVERY.saturating_sub(flushed.elapsed());
+                    let wait = if self.budget.is_short() { Duration::ZERO } else { wait };
+                    match tokio::time::timeout(wait, self.input.take()).await {
+                        Ok(taken) => taken,
+                        Err(_) => {
+                            self.flush(&mut pending).await.map_err(failed)?;
+                            flushed = Instant::now();
+                            continue;
+                        }
+                    }
+                }
+            };
+            let Some((_, Parcel::Messages(mut batch))) = parcel else { break };
+            batch.ack_mut().enter(&self.metrics.name);
+            match self.write(&batch).await {
+                Ok((written, rejected)) => {
+                    let batch = self.part(batch, rejected).map_err(failed)?;
+                    if let Some(mut batch) = batch {
+                        self.metrics.add_out(batch.rows(), batch.payload_bytes());
+                        match written {
+                            Written::Safe => batch.settle(Outcome::Delivered),
+                            Written::Pending => pending.push(batch.take_ack()),
+                        }
+                    }
+                }
+                Err(error) => return self.hand_over(error, Some(batch)).await.map_err(failed),
+            }
+            if !pending.is_empty() && flushed.elapsed() >= FLUSH_EVERY {
+                self.flush(&mut pending).await.map_err(failed)?;
+                flushed = Instant::now();
+            }
+            self.note_state();
+            tokio::task::coop::consume_budget().await;
+        }
+        let mut attempt = 0;
+        while let Err(error) = self.sink.finish().await {
+            self.retry(error, &mut attempt).await.map_err(failed)?;
+        }
+        self.note_state();
+        pending.into_iter().for_each(|ack| ack.settle(Outcome::Delivered));
+        Ok(())
+    }
+
+    /// Writes a batch, again and again after temporary errors; gives what was rejected.
+    async fn write(&mut self, batch: &Batch) -> Result<(Written, Vec<(u32, String)>), Error> {
+        self.metrics.add_in(batch.rows(), batch.payload_bytes());
+        let encoded = match &mut self.encoder {
+            Some(encoder) => encode(encoder.as_mut(), batch)?,
+            None => None,
+        };
+        let mut rejects = Rejects::default();
+        let mut attempt = 0;
+        loop {
+            let start = Instant::now();
+            let written = self.sink.write(encoded.as_ref().unwrap_or(batch), &mut rejects).await;
+            self.metrics.add_busy(start);
+            let rejected = rejects.take();
+            match written {
+                Ok(written) => {
+                    if let Some(encoded) = encoded {
+                        encoded.settle(Outcome::Delivered);
+                    }
+                    return Ok((written, rejected));
+                }
+                Err(error) => self.retry(error, &mut attempt).await?,
+            }
+        }
+    }
+
+    async fn flush(&mut self, pending: &mut Vec<Ack>) -> Result<(), Error> {
+        let mut attempt = 0;
+        loop {
+            let start = Instant::now();
+            let flushed = self.sink.flush().await;
+            self.metrics.add_busy(start);
+            match flushed {
+                Ok(()) => break,
+                Err(error) => self.retry(error, &mut attempt).await?,
+            }
+        }
+        self.note_state();
+        pending.drain(..).for_each(|ack| ack.settle(Outcome::Delivered));
+        Ok(())
+    }
+
+    /// Pauses after a temporary error; gives back one that trying again cannot mend.
+    fn retry(&self, error: Error, attempt: &mut u32) -> impl Future<Output = Result<(), Error>> + use<> {
+        // Only what is needed is moved into the future: a sink is not `Sync`, so `self` cannot be held over a wait.
+        let given_up = self.fallback.is_some() && *attempt >= ATTEMPTS_BEFORE_FALLBACK;
+        let (retries, name, tried) = (self.retries.clone(), self.metrics.name.clone(), *attempt);
+        *attempt += 1;
+        async move {
+            if error.kind() == ErrorKind::Permanent || given_up {
+                return Err(error);
+            }
+            retries.pause(&name, error, tried).await
+        }
+    }
+
+    /// Parts with the rejected messages of a batch: they leave by `errors`. Gives back the others.
+    fn part(&self, batch: Batch, rejected: Vec<(u32, String)>) -> Result<Option<Batch>, Error> {
+        let (rejected, rest) = part_rejected(batch, rejected, &self.metrics.name)?;
+        if let Some(batch) = rejected {
+            self.metrics.add_errors(batch.rows());
+            batch.claim(&self.budget);
+            let Some((last, others)) = self.errors.split_last() else {
+                batch.settle(Outcome::Filtered);
+                return Ok(rest);
+            };
+            for target in others {
+                let parcel = Parcel::from(batch.share());
+                let bytes = parcel.bytes();
+                drop(target.push(parcel, bytes));
+            }
+            let parcel = Parcel::from(batch);
+            let bytes = parcel.bytes();
+            drop(last.push(parcel, bytes));
+        }
+        Ok(rest)
+    }
+
+    /// This sink failed for good. With a fallback, that gets the batch in hand and all that are still to come.
+    async fn hand_over(self, error: Error, batch: Option<Batch>) -> Result<(), Error> {
+        let Some(fallback) = &self.fallback else { return Err(error) };
+        tracing::warn!("`{}` failed ({}); the next sink takes over", self.metrics.name, error.full());
+        let mut next = batch.map(Parcel::from);
+        loop {
+            let parcel = match next.take() {
+                Some(parcel) => parcel,
+                None => match self.input.take().await {
+                    Some((_, parcel)) => parcel,
+                    None => return Ok(()),
+                },
+            };
+            fallback.room().await;
+            let bytes = parcel.bytes();
+            if fallback.push(parcel, bytes).is_err() {
+                return Err(error);
+            }
+        }
+    }
+
+    fn note_state(&self) {
+        if let (Some(slot), Some(state)) = (&self.state, self.sink.state()) {
+            *slot.lock() = Some(state);
+        }
+    }
+}
+
+/// Encodes a batch for this sink alone, leaving the batch as it is: another sink may have to encode it anew.
+fn encode(encoder: &mut dyn Transform, batch: &Batch) -> Result<Option<Batch>, Error> {
+    let mut copy = batch.share();
+    copy.take_ack().settle(Outcome::Filtered);
+    let mut out = Outlets::new("encode".into());
+    encoder.apply(copy, &mut out)?;
+    let main = out.take().into_iter().filter(|(output, _)| *output == Output::Main).map(|(_, batch)| batch);
+    let encoded = Batch::merge(main.collect())?;
+    Ok(encoded.filter(|encoded| encoded.rows() == batch.rows()))
+}

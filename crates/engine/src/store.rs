@@ -1,0 +1,271 @@
+//! What outlives a run: positions of sources, states of sinks, and what could not be processed.
+//!
+//! One embedded store in one folder holds all three, so that positions and sink states are saved in one
+//! atomic write: a restart finds both as of one moment.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Error;
+
+/// The store of one state folder. One process at a time may have it open.
+pub struct Store {
+    database: Database,
+    positions: Keyspace,
+    sinks: Keyspace,
+    letters: Keyspace,
+}
+
+/// What could not be processed, with all that is needed to look into it and to try again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// When it was rejected, in microseconds since 1970 (UTC).
+    pub time_us: i64,
+    /// The component that rejected it.
+    pub component: String,
+    /// Why.
+    pub reason: String,
+    /// The source that it came from.
+    pub source: String,
+    /// The file or address it came from, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Where in that it began, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// Its payload, where that is text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<String>,
+    /// Its payload in hexadecimal digits, where it is not text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_hex: Option<String>,
+}
+
+impl DeadLetter {
+    /// Its payload.
+    pub fn payload_bytes(&self) -> Vec<u8> {
+        match (&self.payload, &self.payload_hex) {
+            (Some(text), _) => text.clone().into_bytes(),
+            (None, Some(hex)) => {
+                let digits: Vec<u8> =
+                    hex.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+                digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+            }
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// Sets its payload.
+    pub fn set_payload(&mut self, payload: &[u8]) {
+        match std::str::from_utf8(payload) {
+            Ok(text) => self.payload = Some(text.to_owned()),
+            Err(_) => {
+                let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+                let hex = payload.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+                self.payload_hex = Some(hex.collect());
+            }
+        }
+    }
+}
+
+/// The number of a dead letter, as people name it.
+pub type LetterId = u64;
+
+impl Store {
+    /// Opens the store in a folder, which is made if need be.
+    ///
+    /// # Errors
+    /// If the folder cannot be used, or another process uses it.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        let failed = |error: fjall::Error| {
+            let why = match &error {
+                fjall::Error::Locked => {
+                    "another run is using it: stop that, or name another folder".to_owned()
+                }
+                other => other.to_string(),
+            };
+            Error::permanent(format!("the state in `{}` cannot be opened: {why}", folder.display()))
+        };
+        std::fs::create_dir_all(folder).map_err(|error| {
+            Error::permanent(format!("the state folder `{}` cannot be made: {error}", folder.display()))
+        })?;
+        // Small: positions are a few kilobytes, and the run's memory belongs to its budget.
+        let database = Database::builder(folder)
+            .cache_size(1 << 20)
+            .worker_threads(1)
+            .max_journaling_size(64 << 20)
+            .open()
+            .map_err(failed)?;
+        let keyspace = |name| {
+            database
+                .keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(4 << 20))
+                .map_err(failed)
+        };
+        let (positions, sinks, letters) =
+            (keyspace("positions")?, keyspace("sinks")?, keyspace("dead_letters")?);
+        Ok(Self { database, positions, sinks, letters })
+    }
+
+    /// The positions of a source, by lane.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn positions(&self, source: &str) -> Result<BTreeMap<String, Value>, Error> {
+        let prefix = format!("{source}\0");
+        let mut found = BTreeMap::new();
+        for entry in self.positions.prefix(&prefix) {
+            let (key, value) = entry.into_inner().map_err(unreadable)?;
+            let lane = String::from_utf8_lossy(key.get(prefix.len()..).unwrap_or_default()).into_owned();
+            found.insert(lane, parse(&value)?);
+        }
+        Ok(found)
+    }
+
+    /// The state of a sink.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn sink_state(&self, sink: &str) -> Result<Option<Value>, Error> {
+        let found = self.sinks.get(sink).map_err(unreadable)?;
+        found.map(|value| parse(&value)).transpose()
+    }
+
+    /// Saves positions (by source and lane; none: forgotten) and states of sinks, all or nothing, and brings them to
+    /// the disk.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn save(
+        &self,
+        positions: &[(Arc<str>, Arc<str>, Option<Value>)],
+        sinks: &[(Arc<str>, Value)],
+    ) -> Result<(), Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        for (source, lane, position) in positions {
+            let key = format!("{source}\0{lane}");
+            match position {
+                Some(position) => batch.insert(&self.positions, key, position.to_string()),
+                None => batch.remove(&self.positions, key),
+            }
+        }
+        for (sink, state) in sinks {
+            batch.insert(&self.sinks, &**sink, state.to_string());
+        }
+        batch.commit().map_err(unwritable)
+    }
+
+    /// Adds dead letters, and brings them to the disk.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn add_letters(&self, letters: &[DeadLetter]) -> Result<(), Error> {
+        let last = self.letters.last_key_value().map(|entry| entry.key()).transpose().map_err(unreadable)?;
+        let mut id = last.map_or(0, |key| letter_id(&key));
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        for letter in letters {
+            id += 1;
+            let text = serde_json::to_string(letter)
+                .map_err(|error| Error::permanent("a dead letter cannot be written").caused_by(error))?;
+            batch.insert(&self.letters, id.to_be_bytes(), text);
+        }
+        batch.commit().map_err(unwritable)
+    }
+
+    /// The dead letters, oldest first.
+    pub fn letters(&self) -> impl Iterator<Item = Result<(LetterId, DeadLetter), Error>> {
+        self.letters.iter().map(|entry| {
+            let (key, value) = entry.into_inner().map_err(unreadable)?;
+            let letter = serde_json::from_slice(&value)
+                .map_err(|error| Error::permanent("a dead letter cannot be understood").caused_by(error))?;
+            Ok((letter_id(&key), letter))
+        })
+    }
+
+    /// Removes dead letters.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    pub fn remove_letters(&self, ids: &[LetterId]) -> Result<(), Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        ids.iter().for_each(|id| batch.remove(&self.letters, id.to_be_bytes()));
+        batch.commit().map_err(unwritable)
+    }
+}
+
+fn letter_id(key: &[u8]) -> LetterId {
+    key.try_into().map_or(0, u64::from_be_bytes)
+}
+
+fn parse(text: &[u8]) -> Result<Value, Error> {
+    serde_json::from_slice(text)
+        .map_err(|error| Error::permanent("the state cannot be understood").caused_by(error))
+}
+
+fn unreadable(error: fjall::Error) -> Error {
+    Error::permanent("the state cannot be read").caused_by(error)
+}
+
+fn unwritable(error: fjall::Error) -> Error {
+    Error::permanent("the state cannot be written").caused_by(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn letter(payload: &[u8]) -> DeadLetter {
+        let mut letter = DeadLetter {
+            time_us: 1,
+            component: "main.parse_json".into(),
+            reason: "is not JSON".into(),
+            source: "in".into(),
+            path: None,
+            position: Some(7),
+            payload: None,
+            payload_hex: None,
+        };
+        letter.set_payload(payload);
+        letter
+    }
+
+    #[test]
+    fn positions_and_states_are_there_after_reopening() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let position = |lane: &str, value| ("in".into(), Arc::from(lane), value);
+        store.save(&[position("a", Some(json!(1))), position("b", Some(json!(2)))], &[]).unwrap();
+        store.save(&[position("a", None)], &[("out".into(), json!({"length": 5}))]).unwrap();
+        drop(store);
+        let store = Store::open(folder.path()).unwrap();
+        assert_eq!(store.positions("in").unwrap(), BTreeMap::from([("b".to_owned(), json!(2))]));
+        assert_eq!(store.positions("i").unwrap(), BTreeMap::new());
+        assert_eq!(store.sink_state("out").unwrap(), Some(json!({"length": 5})));
+    }
+
+    #[test]
+    fn letters_keep_bytes_that_are_not_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        store.add_letters(&[letter(b"text"), letter(b"\xff\x00")]).unwrap();
+        store.add_letters(&[letter(b"")]).unwrap();
+        let found: Vec<_> = store.letters().collect::<Result<_, _>>().unwrap();
+        assert_eq!(found.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(found[1].1.payload_bytes(), b"\xff\x00");
+        store.remove_letters(&[1, 3]).unwrap();
+        assert_eq!(store.letters().count(), 1);
+    }
+
+    #[test]
+    fn a_second_run_on_the_same_state_is_told_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let _store = Store::open(folder.path()).unwrap();
+        let error = Store::open(folder.path()).err().unwrap().full();
+        assert!(error.contains("another run is using it"), "{error}");
+    }
+}
