@@ -15,5 +15,6 @@ pub fn registry() -> Registry {
     Registry::new()
         .sink::<sinks::discard::DiscardConfig>()
         .source::<sources::generate::GenerateConfig>()
+        .transform::<transforms::encode::EncodeConfig>()
         .transform::<transforms::parse_json::ParseJsonConfig>()
 }

@@ -1,5 +1,5 @@
 //! What several components need: a file for each idea.
 
 pub(crate) mod json;
-
+pub mod template;
 pub(crate) mod values;
