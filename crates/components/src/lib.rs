@@ -3,6 +3,7 @@
 //! A component depends on the engine's traits, on what flows, and on libraries; never on another component.
 //! What several need is in `shared`.
 
+pub mod shared;
 pub mod sinks;
 pub mod sources;
 pub mod transforms;
@@ -11,5 +12,5 @@ use thalweg_engine::Registry;
 
 /// All components: a line each.
 pub fn registry() -> Registry {
-    Registry::new()
+    Registry::new().sink::<sinks::file::FileConfig>().sink::<sinks::stdout::StdoutConfig>()
 }

@@ -1,1 +1,4 @@
 //! The sinks: a file each.
+
+pub mod file;
+pub mod stdout;
