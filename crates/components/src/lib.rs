@@ -3,6 +3,7 @@
 //! A component depends on the engine's traits, on what flows, and on libraries; never on another component.
 //! What several need is in `shared`.
 
+mod shared;
 pub mod sinks;
 pub mod sources;
 pub mod transforms;
@@ -12,4 +13,18 @@ use thalweg_engine::Registry;
 /// All components: a line each.
 pub fn registry() -> Registry {
     Registry::new()
+        .transform::<transforms::dedupe::Dedupe>()
+        .transform::<transforms::drop::Drop>()
+        .transform::<transforms::filter::Filter>()
+        .transform::<transforms::keep::Keep>()
+        .transform::<transforms::limit::Limit>()
+        .transform::<transforms::parse_csv::ParseCsv>()
+        .transform::<transforms::parse_logfmt::ParseLogfmt>()
+        .transform::<transforms::parse_regex::ParseRegex>()
+        .transform::<transforms::parse_timestamp::ParseTimestamp>()
+        .transform::<transforms::rename::Rename>()
+        .transform::<transforms::route::Route>()
+        .transform::<transforms::sample::Sample>()
+        .transform::<transforms::set::Set>()
+        .transform::<transforms::split::Split>()
 }
