@@ -1,0 +1,96 @@
+//! `now()` and its like.
+//!
+//! DataFusion replaces these by constants when a query is planned. An expression here is planned once and
+//! evaluated for days, so these take the time when a batch is evaluated: all its messages see the same.
+
+use arrow_schema::{DataType, TimeUnit};
+use chrono::{DateTime, Utc};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+/// What of the present time a function gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Part {
+    Instant,
+    Date,
+    TimeOfDay,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Present {
+    name: &'static str,
+    aliases: Vec<String>,
+    part: Part,
+    signature: Signature,
+}
+
+/// The functions of this file.
+pub(crate) fn functions() -> Vec<ScalarUDF> {
+    let make = |name, aliases: &[&str], part| {
+        ScalarUDF::from(Present {
+            name,
+            aliases: aliases.iter().map(ToString::to_string).collect(),
+            part,
+            signature: Signature::nullary(Volatility::Volatile),
+        })
+    };
+    vec![
+        make("now", &["current_timestamp"], Part::Instant),
+        make("current_date", &["today"], Part::Date),
+        make("current_time", &[], Part::TimeOfDay),
+    ]
+}
+
+impl Present {
+    fn at(&self, now: DateTime<Utc>) -> ScalarValue {
+        const DAY_US: i64 = 86_400_000_000;
+        let us = now.timestamp_micros();
+        match self.part {
+            Part::Instant => ScalarValue::TimestampMicrosecond(Some(us), Some("UTC".into())),
+            Part::Date => ScalarValue::Date32(i32::try_from(us.div_euclid(DAY_US)).ok()),
+            Part::TimeOfDay => ScalarValue::Time64Microsecond(Some(us.rem_euclid(DAY_US))),
+        }
+    }
+}
+
+impl ScalarUDFImpl for Present {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match self.part {
+            Part::Instant => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Part::Date => DataType::Date32,
+            Part::TimeOfDay => DataType::Time64(TimeUnit::Microsecond),
+        })
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        Ok(ColumnarValue::Scalar(self.at(Utc::now())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_1970_the_date_and_the_time_of_day_still_fit_together() {
+        let minute_before = DateTime::from_timestamp(-60, 0).unwrap();
+        let of = |part| {
+            Present { name: "", aliases: vec![], part, signature: Signature::nullary(Volatility::Volatile) }
+                .at(minute_before)
+        };
+        assert_eq!(of(Part::Date), ScalarValue::Date32(Some(-1)));
+        assert_eq!(of(Part::TimeOfDay), ScalarValue::Time64Microsecond(Some(86_340_000_000)));
+    }
+}

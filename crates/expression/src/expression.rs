@@ -1,0 +1,184 @@
+//! The text of an expression, known to be sound.
+
+use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::{
+    error::ExpressionError,
+    isolate::isolated,
+    names,
+    plan::{self, Purpose},
+    syntax,
+};
+
+/// A SQL expression over the columns of a batch. A clone is as cheap as a pointer.
+///
+/// ```
+/// use thalweg_expression::Expression;
+///
+/// let expression = Expression::parse("status >= 500 AND request.host = 'a.example'")?;
+/// assert_eq!(expression.columns(), ["status", "request.host"]);
+///
+/// let mistake = Expression::parse("status >= >= 500").unwrap_err();
+/// assert_eq!(mistake.range, Some(10..12));
+/// # Ok::<(), thalweg_expression::ExpressionError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Expression(Arc<Parsed>);
+
+#[derive(Debug)]
+struct Parsed {
+    sql: String,
+    written: Vec<String>,
+    possible: Vec<String>,
+}
+
+impl Expression {
+    /// Reads an expression. That its functions exist and have their arguments is known here; whether types fit
+    /// is seen in [`check`], or with the first batch.
+    ///
+    /// # Errors
+    /// If it is no SQL expression, or has parts that an expression over one message cannot have.
+    pub fn parse(sql: &str) -> Result<Expression, ExpressionError> {
+        let names = isolated(|| syntax::parse(sql).map(|tree| names::collect(&tree)))?;
+        Ok(Expression(Arc::new(Parsed {
+            sql: sql.to_owned(),
+            written: names.written,
+            possible: names.possible,
+        })))
+    }
+
+    /// The text as it was written.
+    pub fn sql(&self) -> &str {
+        &self.0.sql
+    }
+
+    /// The names that it refers to, each once: for `request.items[0].id` that is `request.items`. Such a name
+    /// may turn out to be a column, or a part of the JSON in a column `request`.
+    pub fn columns(&self) -> &[String] {
+        &self.0.written
+    }
+
+    /// The names of all columns that could matter to it.
+    pub(crate) fn possible_columns(&self) -> &[String] {
+        &self.0.possible
+    }
+}
+
+/// Checks an expression before there is any data: that it can be read, and that its operators and functions have
+/// a meaning for some types of columns.
+///
+/// # Errors
+/// What is wrong, with its place.
+pub fn check(sql: &str) -> Result<(), ExpressionError> {
+    Expression::parse(sql)?;
+    plan::plan(sql, &HashMap::new(), Purpose::Value).map(drop)
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.sql())
+    }
+}
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.sql() == other.sql()
+    }
+}
+
+impl Eq for Expression {}
+
+impl Serialize for Expression {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.sql())
+    }
+}
+
+impl<'de> Deserialize<'de> for Expression {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Expression;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a SQL expression")
+            }
+
+            fn visit_str<E: de::Error>(self, sql: &str) -> Result<Expression, E> {
+                Expression::parse(sql).map_err(E::custom)
+            }
+
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<Expression, E> {
+                self.visit_str(if value { "true" } else { "false" })
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Expression, E> {
+                self.visit_str(&value.to_string())
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Expression, E> {
+                self.visit_str(&value.to_string())
+            }
+
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Expression, E> {
+                if value.is_finite() {
+                    self.visit_str(&format!("{value:?}"))
+                } else {
+                    Err(E::custom("The number is not finite, and SQL has no literal for it."))
+                }
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for Expression {
+    fn schema_name() -> Cow<'static, str> {
+        "Expression".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "format": "sql",
+            "description": "A SQL expression over the columns of a message, such as `status >= 500 AND path NOT LIKE '/health%'`. Text is in single quotes; double quotes are for names.",
+            "examples": ["status >= 500"],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_as_written() {
+        let names = |sql: &str| Expression::parse(sql).unwrap().columns().to_vec();
+        assert_eq!(
+            names("requestId = 1 AND \"quoted name\" = requestid"),
+            ["requestId", "quoted name", "requestid"]
+        );
+        assert_eq!(
+            names("meta.source = 'a' AND meta.position > 5 AND meta.time < now()"),
+            ["meta.source", "meta.position", "meta.time"]
+        );
+        assert_eq!(names("a.b[0].c['x y'] = 1 AND a IS NULL"), ["a.b", "a"]);
+        assert_eq!(names("user = 'x' AND level IN ('a') AND upper(upper) = 'Y'"), ["user", "level", "upper"]);
+        assert_eq!(names("current_date > x"), ["x"]);
+        assert_eq!(names("time > 5 AND date = 'x' AND timestamp IS NULL"), ["time", "date", "timestamp"]);
+    }
+
+    #[test]
+    fn scalars_of_a_configuration_are_expressions() {
+        let read = |json: &str| serde_json::from_str::<Expression>(json).unwrap().sql().to_owned();
+        assert_eq!(read("true"), "true");
+        assert_eq!(read("-1"), "-1");
+        assert_eq!(read("1.5"), "1.5");
+        assert_eq!(read("\"a > 1\""), "a > 1");
+        assert_eq!(serde_json::to_string(&Expression::parse("a > 1").unwrap()).unwrap(), "\"a > 1\"");
+        assert!(serde_json::from_str::<Expression>("\"a >\"").is_err());
+    }
+}

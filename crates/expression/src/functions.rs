@@ -1,0 +1,310 @@
+//! Which functions there are.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
+
+use datafusion_expr::{ScalarUDF, Signature, TypeSignature};
+use datafusion_expr_common::signature::Arity;
+
+use crate::{ExpressionError, clock, json};
+
+/// Functions of DataFusion that speak of its own tables, files and type system, and would mean nothing here.
+const NOT_HERE: [&str; 15] = [
+    "arrow_cast",
+    "arrow_field",
+    "arrow_metadata",
+    "arrow_try_cast",
+    "cast_to_type",
+    "file_row_index",
+    "get_field",
+    "input_file_name",
+    "try_cast_to_type",
+    "union_extract",
+    "union_tag",
+    "version",
+    "with_metadata",
+    "named_struct",
+    "struct",
+];
+
+/// What people try, coming from databases.
+const AGGREGATES: [&str; 24] = [
+    "approx_distinct",
+    "array_agg",
+    "avg",
+    "bool_and",
+    "bool_or",
+    "count",
+    "dense_rank",
+    "first_value",
+    "group_concat",
+    "lag",
+    "last_value",
+    "lead",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "percentile_cont",
+    "rank",
+    "row_number",
+    "stddev",
+    "string_agg",
+    "sum",
+    "var",
+    "variance",
+];
+
+/// Names of other systems, and what does the same here.
+const ELSEWHERE: [(&str, &str); 9] = [
+    ("isnull", "coalesce"),
+    ("json_extract_scalar", "json_get"),
+    ("json_value", "json_get"),
+    ("len", "length"),
+    ("parse_json", "json_get"),
+    ("regexp_matches", "regexp_like"),
+    ("regexp_extract", "regexp_replace"),
+    ("strftime", "to_char"),
+    ("ucase", "upper"),
+];
+
+/// Every function by every of its names, in lower case.
+static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
+    let theirs = datafusion_functions::all_default_functions()
+        .into_iter()
+        .filter(|function| !NOT_HERE.contains(&function.name()));
+    let ours = clock::functions().into_iter().chain(json::functions()).map(Arc::new);
+    let mut functions = HashMap::new();
+    // Ours come last, so that they replace those of the same name.
+    for function in theirs.chain(ours) {
+        for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
+            functions.insert(name.to_lowercase(), function.clone());
+        }
+    }
+    functions
+});
+
+/// The function of that name, however it is capitalised.
+pub(crate) fn find(name: &str) -> Option<&'static Arc<ScalarUDF>> {
+    FUNCTIONS.get(name).or_else(|| FUNCTIONS.get(&name.to_lowercase()))
+}
+
+pub(crate) fn is_known(name: &str) -> bool {
+    find(name).is_some()
+}
+
+pub(crate) fn names() -> Vec<String> {
+    FUNCTIONS.keys().cloned().collect()
+}
+
+pub(crate) fn is_aggregate(name: &str) -> bool {
+    AGGREGATES.contains(&name.to_lowercase().as_str())
+}
+
+/// Whether a function can be called with so many arguments.
+pub(crate) fn check_call(name: &str, given: usize) -> Result<(), ExpressionError> {
+    let Some(function) = find(name) else { return Err(unknown(name)) };
+    let takes = arities(&function.signature().type_signature);
+    if takes.is_empty() || takes.contains(&given) {
+        return Ok(());
+    }
+    let counts = takes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+    let noun = if takes == [1] { "argument" } else { "arguments" };
+    let verb = if given == 1 { "is" } else { "are" };
+    let error = ExpressionError::new(format!("`{name}` takes {counts} {noun}, and {given} {verb} given."));
+    Err(match syntax(function) {
+        Some(syntax) => error.help(format!("It is written `{syntax}`.")),
+        None => error,
+    })
+}
+
+fn unknown(name: &str) -> ExpressionError {
+    if is_aggregate(name) {
+        let error = ExpressionError::new(format!(
+            "`{name}` takes many messages together, and an expression looks at one message at a time."
+        ));
+        return match name.to_lowercase().as_str() {
+            "max" => error.help("The greatest of several values is `greatest(a, b)`."),
+            "min" => error.help("The least of several values is `least(a, b)`."),
+            _ => error,
+        };
+    }
+    let error = ExpressionError::new(format!("There is no function `{name}`."));
+    let lower = name.to_lowercase();
+    if let Some((_, here)) = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == lower) {
+        return error.help(format!("Here it is `{here}`."));
+    }
+    let near = FUNCTIONS
+        .keys()
+        .map(|known| (strsim::damerau_levenshtein(&lower, known), known))
+        .filter(|(distance, known)| *distance <= (known.len().max(lower.len()) / 3).max(1))
+        .min();
+    match near {
+        Some((_, known)) => error.help(format!("Did you mean `{known}`?")),
+        None => error,
+    }
+}
+
+/// How many arguments a signature takes; none if any number, or if it does not say.
+fn arities(signature: &TypeSignature) -> Vec<usize> {
+    let variants = match signature {
+        TypeSignature::OneOf(variants) => variants.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let mut counts = Vec::new();
+    for variant in variants {
+        match variant {
+            TypeSignature::OneOf(_) => counts.extend(arities(variant)),
+            _ => match variant.arity() {
+                Arity::Fixed(count) => counts.push(count),
+                Arity::Variable => return Vec::new(),
+            },
+        }
+    }
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+/// A function, as the reference pages show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionInfo {
+    /// Its name.
+    pub name: String,
+    /// Other names for the same.
+    pub aliases: Vec<String>,
+    /// How a call is written.
+    pub signature: String,
+    /// What it does.
+    pub help: String,
+}
+
+/// All functions that expressions can call, by name.
+pub fn functions() -> Vec<FunctionInfo> {
+    let mut functions: Vec<FunctionInfo> = FUNCTIONS
+        .iter()
+        .filter(|(name, function)| name.as_str() == function.name().to_lowercase())
+        .map(|(name, function)| FunctionInfo {
+            name: name.clone(),
+            aliases: function.aliases().to_vec(),
+            signature: syntax(function).unwrap_or_else(|| any_syntax(name, function.signature())),
+            help: help(function),
+        })
+        .collect();
+    functions.sort_by(|a, b| a.name.cmp(&b.name));
+    functions
+}
+
+/// How our own functions are written, and what they do. DataFusion's bring their own documentation.
+const OURS: [(&str, &str, &str); 8] = [
+    ("now", "now()", "The time, the same for all messages of a batch."),
+    ("current_date", "current_date()", "The date (UTC), the same for all messages of a batch."),
+    ("current_time", "current_time()", "The time of day (UTC), the same for all messages of a batch."),
+    (
+        json::GET,
+        "json_get(json, 'path.to[0].x')",
+        "The value at a path in JSON text: a string without its quotes, others as JSON. Without a path, the whole.",
+    ),
+    (json::EXTRACT, "json_extract(json, 'path.to[0].x')", "The value at a path in JSON text, as JSON."),
+    (
+        json::GET_INT,
+        "json_get_int(json, 'path.to[0].x')",
+        "The whole number at a path in JSON text; NULL if it is none.",
+    ),
+    (
+        json::GET_FLOAT,
+        "json_get_float(json, 'path.to[0].x')",
+        "The number at a path in JSON text; NULL if it is none.",
+    ),
+    (
+        json::GET_BOOL,
+        "json_get_bool(json, 'path.to[0].x')",
+        "The truth value at a path in JSON text; NULL if it is none.",
+    ),
+];
+
+fn ours(function: &ScalarUDF) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    OURS.iter().find(|(name, ..)| *name == function.name())
+}
+
+fn syntax(function: &ScalarUDF) -> Option<String> {
+    if let Some((_, syntax, _)) = ours(function) {
+        return Some((*syntax).to_owned());
+    }
+    function.documentation().map(|documentation| documentation.syntax_example.trim().to_owned())
+}
+
+fn any_syntax(name: &str, signature: &Signature) -> String {
+    match arities(&signature.type_signature).last() {
+        Some(count) => {
+            let names: Vec<String> = (1..=*count).map(|at| format!("value{at}")).collect();
+            format!("{name}({})", names.join(", "))
+        }
+        None => format!("{name}(...)"),
+    }
+}
+
+fn help(function: &ScalarUDF) -> String {
+    match (ours(function), function.documentation()) {
+        (Some((_, _, help)), _) => (*help).to_owned(),
+        (None, Some(documentation)) => documentation.description.trim().to_owned(),
+        (None, None) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(name: &str, given: usize) -> String {
+        check_call(name, given).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_misspelt_function_is_met_with_the_one_that_was_meant() {
+        assert_eq!(message("uper", 1), "There is no function `uper`. Did you mean `upper`?");
+        assert_eq!(
+            message("regex_like", 2),
+            "There is no function `regex_like`. Did you mean `regexp_like`?"
+        );
+        assert_eq!(message("isnull", 2), "There is no function `isnull`. Here it is `coalesce`.");
+        assert_eq!(message("frobnicate", 2), "There is no function `frobnicate`.");
+    }
+
+    #[test]
+    fn names_of_other_systems_are_not_ours_and_lead_to_ours() {
+        for (elsewhere, here) in ELSEWHERE {
+            assert!(!is_known(elsewhere) && is_known(here), "{elsewhere}");
+        }
+        assert!(AGGREGATES.iter().all(|aggregate| !is_known(aggregate)));
+    }
+
+    #[test]
+    fn names_of_functions_are_not_case_sensitive() {
+        assert_eq!(check_call("UPPER", 1), Ok(()));
+        assert_eq!(check_call("Json_Get", 2), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_number_of_arguments_is_told_with_the_right_one() {
+        assert_eq!(
+            message("upper", 2),
+            "`upper` takes 1 argument, and 2 are given. It is written `upper(str)`."
+        );
+        assert_eq!(message("now", 1), "`now` takes 0 arguments, and 1 is given. It is written `now()`.");
+    }
+
+    #[test]
+    fn every_function_is_listed_once_and_documented() {
+        let functions = functions();
+        assert!(functions.len() > 100, "{}", functions.len());
+        for pair in functions.windows(2) {
+            assert!(pair[0].name < pair[1].name);
+        }
+        for function in functions {
+            assert!(!function.help.is_empty(), "{}", function.name);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Which columns an expression means.
+//!
+//! Names are resolved against the columns of a batch in the syntax tree, before DataFusion sees it: its own
+//! resolution is for tables and schemas, and knows neither names with dots nor lookups in JSON. After
+//! [`resolve`] every name is one identifier, and every lookup a call of `json_get`.
+
+use std::ops::ControlFlow;
+
+use datafusion_sql::sqlparser::{
+    ast::{
+        AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+        FunctionArguments, Ident, ObjectName, Spanned, Subscript, UnaryOperator, Value, Visit, VisitMut,
+        Visitor, VisitorMut,
+    },
+    tokenizer::Span,
+};
+
+use crate::{functions, json};
+
+/// A name as written: `a.b[0].c` has the names `a` and `b` and then the steps `0` and `c`.
+struct Reference {
+    names: Vec<String>,
+    steps: Vec<json::Step>,
+    span: Span,
+}
+
+impl Reference {
+    /// The reference that a node of the tree is, if it is one.
+    fn of(expr: &Expr) -> Option<Self> {
+        let span = expr.span();
+        let (names, steps) = match expr {
+            Expr::Identifier(name) => (vec![name.value.clone()], Vec::new()),
+            Expr::CompoundIdentifier(names) => {
+                (names.iter().map(|name| name.value.clone()).collect(), Vec::new())
+            }
+            Expr::Function(function)
+                if function.args == FunctionArguments::None
+                    && !functions::is_known(&function.name.to_string()) =>
+            {
+                (vec![function.name.0.first()?.as_ident()?.value.clone()], Vec::new())
+            }
+            Expr::CompoundFieldAccess { root, access_chain }
+                if matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) =>
+            {
+                let Self { mut names, mut steps, .. } = Self::of(root)?;
+                for access in access_chain {
+                    match access {
+                        AccessExpr::Dot(Expr::Identifier(name)) if steps.is_empty() => {
+                            names.push(name.value.clone());
+                        }
+                        AccessExpr::Dot(Expr::Identifier(name)) => {
+                            steps.push(json::Step::Key(name.value.clone()));
+                        }
+                        AccessExpr::Subscript(Subscript::Index { index: Expr::Value(value) }) => {
+                            steps.push(match &value.value {
+                                Value::Number(number, _) => json::Step::Index(number.parse().ok()?),
+                                Value::SingleQuotedString(key) => json::Step::Key(key.clone()),
+                                _ => return None,
+                            });
+                        }
+                        _ => return None,
+                    }
+                }
+                (names, steps)
+            }
+            _ => return None,
+        };
+        Some(Self { names, steps, span })
+    }
+
+    /// The name of the column that the first `names` would be.
+    fn prefix(&self, names: usize) -> String {
+        self.names[..names].join(".")
+    }
+
+    fn whole(&self) -> String {
+        self.prefix(self.names.len())
+    }
+}
+
+/// What is there under a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    Column,
+    JsonColumn,
+    Nothing,
+}
+
+/// The names that an expression refers to, and all columns that those could mean.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// As written, joined by dots.
+    pub(crate) written: Vec<String>,
+    /// Those, and for `a.b` also `a`, since it may hold JSON.
+    pub(crate) possible: Vec<String>,
+}
+
+/// Collects the names in a tree as it was parsed.
+pub(crate) fn collect(tree: &Expr) -> Names {
+    #[derive(Default)]
+    struct Collect {
+        names: Names,
+        /// How many of the next nodes are parts of the reference that was just seen.
+        parts: usize,
+    }
+    impl Visitor for Collect {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if self.parts > 0 {
+                self.parts -= 1;
+            } else if let Some(reference) = Reference::of(expr) {
+                if let Expr::CompoundFieldAccess { access_chain, .. } = expr {
+                    self.parts = 1 + access_chain.len();
+                }
+                add(&mut self.names.written, reference.whole());
+                for names in (1..=reference.names.len()).rev() {
+                    add(&mut self.names.possible, reference.prefix(names));
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut collect = Collect::default();
+    // It never breaks.
+    let _ = tree.visit(&mut collect);
+    collect.names
+}
+
+fn add(names: &mut Vec<String>, name: String) {
+    if !names.contains(&name) {
+        names.push(name);
+    }
+}
+
+/// Puts one identifier, or a lookup in a JSON column, in the place of every reference; gives the names of columns
+/// that are not there.
+pub(crate) fn resolve(tree: &mut Expr, found: &dyn Fn(&str) -> Found) -> Vec<String> {
+    struct Resolve<'a> {
+        found: &'a dyn Fn(&str) -> Found,
+        missing: Vec<String>,
+        root: bool,
+    }
+    impl VisitorMut for Resolve<'_> {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let root = std::mem::replace(&mut self.root, false);
+            spell_out(expr);
+            if let Some(reference) = Reference::of(expr) {
+                let resolved = self.resolve(&reference, root);
+                if let Some(resolved) = resolved {
+                    *expr = resolved;
+                }
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    impl Resolve<'_> {
+        fn resolve(&mut self, reference: &Reference, root: bool) -> Option<Expr> {
+            let identifier = |name: String| {
+                Expr::Identifier(Ident { value: name, quote_style: Some('"'), span: reference.span })
+            };
+            let all = reference.names.len();
+            for names in (1..=all).rev() {
+                let name = reference.prefix(names);
+                let whole = names == all && reference.steps.is_empty();
+                match (self.found)(&name) {
+                    Found::Column | Found::JsonColumn if whole => return Some(identifier(name)),
+                    Found::JsonColumn => {
+                        let mut path: Vec<json::Step> =
+                            reference.names[names..].iter().map(|key| json::Step::Key(key.clone())).collect();
+                        path.extend(reference.steps.iter().cloned());
+                        // What is taken as it is, to be set as another field, stays JSON.
+                        let function = if root { json::EXTRACT } else { json::GET };
+                        let path = Value::SingleQuotedString(json::path_text(&path));
+                        let arguments = [identifier(name), Expr::Value(path.with_span(reference.span))];
+                        return Some(call(function, arguments, reference.span));
+                    }
+                    // A column of plain text or numbers has no parts; DataFusion says so.
+                    Found::Column if names == all => return None,
+                    Found::Column | Found::Nothing => {}
+                }
+            }
+            let name = reference.whole();
+            add(&mut self.missing, name.clone());
+            Some(identifier(name))
+        }
+    }
+    let mut resolver = Resolve { found, missing: Vec::new(), root: true };
+    // It never breaks.
+    let _ = tree.visit(&mut resolver);
+    resolver.missing
+}
+
+/// `NOT x` and `-x` as `x = false` and `-1 * x`, which are the same. DataFusion takes the short forms only of truth values and
+/// numbers, before the types can be made to fit; the long ones are coerced like every other comparison or product.
+fn spell_out(expr: &mut Expr) {
+    let Expr::UnaryOp { op, expr: operand } = expr else { return };
+    let (left, op, right) = match op {
+        UnaryOperator::Not => (take(operand), BinaryOperator::Eq, Value::Boolean(false)),
+        UnaryOperator::Minus if Reference::of(operand).is_some() => {
+            (take(operand), BinaryOperator::Multiply, Value::Number("-1".to_owned(), false))
+        }
+        _ => return,
+    };
+    let right = Expr::Value(right.with_empty_span());
+    *expr = Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) };
+}
+
+fn take(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()))
+}
+
+fn call(name: &str, arguments: [Expr; 2], span: Span) -> Expr {
+    let args = arguments.into_iter().map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident { value: name.to_owned(), quote_style: None, span }]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}

@@ -1,0 +1,375 @@
+//! Searching the payload for a literal, without making it text.
+//!
+//! `payload LIKE '%error%'` is the commonest condition of all. Evaluated plainly, every payload is checked to be
+//! UTF-8 and copied to a column of text, and each is then searched by itself. Here the planned expression is
+//! searched for such conditions ([`recognise`]), which become a function of the payload's bytes.
+//!
+//! The payloads of a batch are nearly always lines of one block, in order. So the whole span of the block is
+//! searched in one go, at the speed of memory, and each hit is then mapped to its row by advancing through the
+//! views. A hit that does not lie within one row is none. Rows of up to twelve bytes are kept in their views, and are
+//! searched there; they also stand in the block between the others, but nothing says where.
+//!
+//! On bytes and on text the answer is the same. What is not UTF-8 becomes U+FFFD in the text, and a literal
+//! without that character neither loses nor gains a hit by it: a literal begins with the first byte of a
+//! character, which ends any broken sequence before it, and ends with the last byte of one.
+
+use arrow_array::{Array, BinaryViewArray, BooleanArray, cast::AsArray};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use arrow_schema::DataType;
+use datafusion_common::{Column, DataFusionError, Result, ScalarValue, utils::take_function_args};
+use datafusion_expr::{
+    BinaryExpr, ColumnarValue, Expr, Like, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility, expr::ScalarFunction,
+};
+use memchr::memmem::Finder;
+use thalweg_record::PAYLOAD;
+
+/// The column by which a plan reads the payload as bytes. No field can be called so by accident.
+pub(crate) const PAYLOAD_BYTES: &str = "payload\u{0}bytes";
+
+/// Values up to this long live in their view.
+const INLINE: usize = 12;
+
+/// Where in a payload the literal has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Anywhere,
+    Start,
+    End,
+    Whole,
+}
+
+/// The function that a recognised condition becomes.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Search {
+    place: Place,
+    literal: Vec<u8>,
+    signature: Signature,
+}
+
+/// The search that a condition on the column `payload` amounts to, if it does.
+pub(crate) fn recognise(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::Like(like) => of_like(like),
+        Expr::ScalarFunction(call) => of_call(call),
+        Expr::BinaryExpr(binary) => of_comparison(binary),
+        _ => None,
+    }
+}
+
+fn of_like(Like { negated, expr, pattern, escape_char, case_insensitive }: &Like) -> Option<Expr> {
+    if *case_insensitive || escape_char.is_some() || !is_payload(expr) {
+        return None;
+    }
+    let pattern = text(pattern)?;
+    let (place, literal) = match (pattern.strip_prefix('%'), pattern.strip_suffix('%')) {
+        (Some(_), Some(_)) => (Place::Anywhere, pattern.get(1..pattern.len().checked_sub(1)?)?),
+        (None, Some(start)) => (Place::Start, start),
+        (Some(end), None) => (Place::End, end),
+        (None, None) => (Place::Whole, pattern),
+    };
+    if literal.contains(['%', '_', '\\']) {
+        return None;
+    }
+    let found = search(place, literal)?;
+    Some(if *negated { Expr::Not(found.into()) } else { found })
+}
+
+fn of_call(call: &ScalarFunction) -> Option<Expr> {
+    let place = match call.name() {
+        "contains" => Place::Anywhere,
+        "starts_with" => Place::Start,
+        "ends_with" => Place::End,
+        _ => return None,
+    };
+    match call.args.as_slice() {
+        [of, literal] if is_payload(of) => search(place, text(literal)?),
+        _ => None,
+    }
+}
+
+fn of_comparison(BinaryExpr { left, op, right }: &BinaryExpr) -> Option<Expr> {
+    if matches!(op, Operator::Eq | Operator::NotEq) {
+        let literal = match (is_payload(left), is_payload(right)) {
+            (true, false) => text(right),
+            (false, true) => text(left),
+            _ => None,
+        };
+        if let Some(literal) = literal {
+            let found = search(Place::Whole, literal)?;
+            return Some(if *op == Operator::NotEq { Expr::Not(found.into()) } else { found });
+        }
+    }
+    // `strpos(payload, 'x') > 0`, and the other ways to say so.
+    let Expr::ScalarFunction(call) = left.as_ref() else { return None };
+    let Expr::Literal(ScalarValue::Int64(Some(bound)), _) = right.as_ref() else { return None };
+    let found = match (op, bound) {
+        (Operator::Gt | Operator::NotEq, 0) | (Operator::GtEq, 1) => true,
+        (Operator::Eq | Operator::LtEq, 0) | (Operator::Lt, 1) => false,
+        _ => return None,
+    };
+    match call.args.as_slice() {
+        [of, literal] if call.name() == "strpos" && is_payload(of) => {
+            let search = search(Place::Anywhere, text(literal)?)?;
+            Some(if found { search } else { Expr::Not(search.into()) })
+        }
+        _ => None,
+    }
+}
+
+fn is_payload(expr: &Expr) -> bool {
+    matches!(expr, Expr::Column(column) if column.name == PAYLOAD)
+}
+
+fn text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
+    }
+}
+
+/// The empty literal is left to the plain evaluation, and so is U+FFFD, which may stand for other bytes.
+fn search(place: Place, literal: &str) -> Option<Expr> {
+    if literal.is_empty() || literal.contains('\u{fffd}') {
+        return None;
+    }
+    let function = ScalarUDF::from(Search {
+        place,
+        literal: literal.as_bytes().to_vec(),
+        signature: Signature::exact(vec![DataType::BinaryView], Volatility::Immutable),
+    });
+    let payload = Expr::Column(Column::new_unqualified(PAYLOAD_BYTES));
+    Some(Expr::ScalarFunction(ScalarFunction::new_udf(function.into(), vec![payload])))
+}
+
+impl ScalarUDFImpl for Search {
+    fn name(&self) -> &str {
+        "payload_search"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let [payload] = take_function_args(self.name(), args.args)?;
+        let payload = payload.into_array(rows)?;
+        let payload = payload
+            .as_binary_view_opt()
+            .ok_or_else(|| DataFusionError::Execution("the payload is not bytes".to_owned()))?;
+        let found = self.run(payload);
+        Ok(ColumnarValue::Array(std::sync::Arc::new(BooleanArray::new(found, payload.nulls().cloned()))))
+    }
+}
+
+impl Search {
+    fn run(&self, payload: &BinaryViewArray) -> BooleanBuffer {
+        let literal = self.literal.as_slice();
+        let each = |test: &dyn Fn(&[u8]) -> bool| {
+            BooleanBuffer::collect_bool(payload.len(), |row| test(payload.value(row)))
+        };
+        match self.place {
+            Place::Anywhere => contains(payload, literal),
+            Place::Start => each(&|value| value.starts_with(literal)),
+            Place::End => each(&|value| value.ends_with(literal)),
+            Place::Whole => each(&|value| value == literal),
+        }
+    }
+}
+
+/// A view, taken apart: its length, and where the bytes are if they are not in itself.
+#[derive(Clone, Copy)]
+struct View {
+    length: usize,
+    buffer: u32,
+    start: usize,
+}
+
+impl View {
+    #[inline]
+    fn of(view: u128) -> Self {
+        // The Arrow format: length, first bytes, buffer, offset, of 32 bits each.
+        Self {
+            length: view as u32 as usize,
+            buffer: (view >> 64) as u32,
+            start: (view >> 96) as u32 as usize,
+        }
+    }
+
+    #[inline]
+    fn is_inline(self) -> bool {
+        self.length <= INLINE
+    }
+
+    #[inline]
+    fn end(self) -> usize {
+        self.start + self.length
+    }
+}
+
+/// Which payloads contain `literal`.
+fn contains(payload: &BinaryViewArray, literal: &[u8]) -> BooleanBuffer {
+    let views = payload.views();
+    let finder = Finder::new(literal);
+    let mut found = BooleanBufferBuilder::new(views.len());
+    found.append_n(views.len(), false);
+    let mut row = 0;
+    while row < views.len() {
+        row = search_run(payload, row, &finder, &mut found);
+    }
+    found.finish()
+}
+
+/// Searches the rows from `first` on that lie in order in one buffer; gives the row after them.
+fn search_run(
+    payload: &BinaryViewArray,
+    first: usize,
+    finder: &Finder,
+    found: &mut BooleanBufferBuilder,
+) -> usize {
+    let views = payload.views();
+    let mut buffer = None;
+    let (mut start, mut end, mut bytes) = (0, 0, 0);
+    let mut next = first;
+    while let Some(&view) = views.get(next) {
+        let view = View::of(view);
+        if view.is_inline() {
+            if view.length >= finder.needle().len() && finder.find(payload.value(next)).is_some() {
+                found.set_bit(next, true);
+            }
+        } else {
+            match buffer {
+                None => (buffer, start) = (Some(view.buffer), view.start),
+                Some(buffer) if buffer == view.buffer && view.start >= end => {}
+                Some(_) => break,
+            }
+            end = view.end();
+            bytes += view.length;
+        }
+        next += 1;
+    }
+    let Some(buffer) = buffer else { return next };
+    let block = payload.data_buffers().get(buffer as usize).and_then(|block| block.get(..end));
+    match block {
+        // Where most of the span belongs to no row, as after a filter, searching it all is a waste.
+        Some(block) if (end - start) / 2 <= bytes => {
+            search_span(views, first..next, block, start, finder, found)
+        }
+        _ => {
+            for (row, &view) in views.iter().enumerate().take(next).skip(first) {
+                if !View::of(view).is_inline() && finder.find(payload.value(row)).is_some() {
+                    found.set_bit(row, true);
+                }
+            }
+        }
+    }
+    next
+}
+
+/// Searches `block` from `start` on, and marks those of `rows` that have a hit.
+fn search_span(
+    views: &[u128],
+    rows: std::ops::Range<usize>,
+    block: &[u8],
+    start: usize,
+    finder: &Finder,
+    found: &mut BooleanBufferBuilder,
+) {
+    let length = finder.needle().len();
+    let mut from = start;
+    let mut rows = rows.filter_map(|row| {
+        let view = View::of(*views.get(row)?);
+        (!view.is_inline()).then_some((row, view))
+    });
+    let Some((mut row, mut view)) = rows.next() else { return };
+    while let Some(hit) = block.get(from..).and_then(|rest| finder.find(rest)).map(|at| from + at) {
+        while view.end() <= hit {
+            match rows.next() {
+                Some(next) => (row, view) = next,
+                None => return,
+            }
+        }
+        if hit < view.start {
+            // Between rows: in a delimiter, a row that was filtered out, or one that is kept in its view.
+            from = view.start;
+            continue;
+        }
+        if hit + length <= view.end() {
+            found.set_bit(row, true);
+        }
+        // Either this row has its hit, or what is left of it is too short for one.
+        match rows.next() {
+            Some(next) => (row, view) = next,
+            None => return,
+        }
+        from = view.start;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_select::{concat::concat, take::take};
+    use proptest::prelude::*;
+    use thalweg_record::{PayloadWriter, ViewBuilder};
+
+    fn plainly(payload: &BinaryViewArray, literal: &[u8]) -> Vec<bool> {
+        payload
+            .iter()
+            .map(|value| value.unwrap().windows(literal.len()).any(|part| part == literal))
+            .collect()
+    }
+
+    fn lines(lines: &[String]) -> BinaryViewArray {
+        let mut writer = PayloadWriter::default();
+        lines.iter().for_each(|line| writer.push(line.as_bytes()));
+        writer.finish()
+    }
+
+    proptest! {
+        #[test]
+        fn the_search_of_the_span_finds_what_the_search_of_each_row_finds(
+            first in prop::collection::vec("[ab]{0,30}", 0..20),
+            second in prop::collection::vec("[ab]{0,30}", 0..20),
+            picked in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+            sorted in any::<bool>(),
+            literal in "[ab\\n]{1,6}",
+        ) {
+            let (first, second) = (lines(&first), lines(&second));
+            let both = concat(&[&first, &second]).unwrap();
+            let mut payload = both.as_binary_view().clone();
+            if !payload.is_empty() && picked.len() > 3 {
+                let mut rows: Vec<u32> = picked.iter().map(|row| row.index(payload.len()) as u32).collect();
+                if sorted {
+                    rows.sort_unstable();
+                    rows.dedup();
+                }
+                payload = take(&payload, &arrow_array::UInt32Array::from(rows), None).unwrap().as_binary_view().clone();
+            }
+            let found: Vec<bool> = contains(&payload, literal.as_bytes()).iter().collect();
+            prop_assert_eq!(found, plainly(&payload, literal.as_bytes()));
+        }
+
+        #[test]
+        fn rows_that_touch_do_not_share_a_hit(
+            text in "[ab]{0,200}",
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+            literal in "[ab]{1,5}",
+        ) {
+            let block = arrow_buffer::Buffer::from_vec(text.into_bytes());
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(block.len() + 1)).collect();
+            cuts.extend([0, block.len()]);
+            cuts.sort_unstable();
+            let mut builder = ViewBuilder::over(std::slice::from_ref(&block), cuts.len());
+            cuts.windows(2).for_each(|cut| builder.push(&block[cut[0]..cut[1]]));
+            let payload = builder.finish();
+            let found: Vec<bool> = contains(&payload, literal.as_bytes()).iter().collect();
+            prop_assert_eq!(found, plainly(&payload, literal.as_bytes()));
+        }
+    }
+}

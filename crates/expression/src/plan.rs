@@ -1,0 +1,328 @@
+//! From a syntax tree and the types of columns to something that can be evaluated.
+//!
+//! The stages are DataFusion's: plan, coerce, simplify, make physical; between the first two stand our own rules
+//! for names (`names`) and types (`coerce`).
+//!
+//! A column that is missing is NULL, and a NULL has no type until something gives it one. Nearly always the
+//! operator or function around it does. Where it does not (DataFusion finds no overload, say), types are tried
+//! in turn until it plans; since the value is NULL whatever its type, any that fits is right.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, LazyLock},
+};
+
+use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use datafusion_common::{
+    Column, DFSchema, DataFusionError, Result, ScalarValue, TableReference,
+    config::ConfigOptions,
+    tree_node::{Transformed, TransformedResult, TreeNode},
+};
+use datafusion_expr::{
+    AggregateUDF, Expr, ExprSchemable, HigherOrderUDF, Operator, ScalarUDF, TableSource, WindowUDF, cast,
+    execution_props::ExecutionProps,
+    physical_planning_context::PhysicalPlanningContext,
+    planner::{ContextProvider, ExprPlanner},
+    simplify::SimplifyContext,
+};
+use datafusion_functions::{
+    core::planner::CoreFunctionPlanner, datetime::planner::DatetimeFunctionPlanner,
+    unicode::planner::UnicodeFunctionPlanner,
+};
+use datafusion_optimizer::simplify_expressions::ExprSimplifier;
+use datafusion_physical_expr::{PhysicalExpr, create_physical_expr, expressions::BinaryExpr};
+use datafusion_sql::{
+    planner::{ParserOptions, PlannerContext, SqlToRel},
+    sqlparser::ast::{Expr as Tree, Spanned, Visit, Visitor},
+};
+use thalweg_record::PAYLOAD;
+
+use crate::{
+    coerce::Rules,
+    error::{ExpressionError, range, words},
+    functions,
+    isolate::isolated,
+    names::{self, Found},
+    payload_search::PAYLOAD_BYTES,
+    syntax,
+};
+
+/// What an expression sees of a column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ColumnType {
+    pub(crate) data_type: DataType,
+    /// Whether it is text that holds JSON.
+    pub(crate) json: bool,
+    /// Whether it is a field, and not `payload` or one of `meta`.
+    pub(crate) field: bool,
+}
+
+/// What the value is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Value,
+    Condition,
+}
+
+/// An expression compiled for certain types.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) physical: Arc<dyn PhysicalExpr>,
+    /// The columns that it reads, in order. [`PAYLOAD_BYTES`] stands for the payload without making it text.
+    pub(crate) schema: SchemaRef,
+    pub(crate) data_type: DataType,
+    /// Whether its values are JSON text.
+    pub(crate) json: bool,
+}
+
+/// Compiles a text for the types that `columns` has of the names that it may refer to.
+pub(crate) fn plan(
+    sql: &str,
+    columns: &HashMap<&str, ColumnType>,
+    purpose: Purpose,
+) -> Result<Plan, ExpressionError> {
+    isolated(|| {
+        let tree = syntax::parse(sql)?;
+        plan_tree(&tree, columns, purpose).map_err(|error| {
+            let culprit = culprit(&tree, columns).unwrap_or_else(|| tree.clone());
+            ExpressionError::new(format!("`{}` cannot be evaluated: {}.", shortened(&culprit), words(&error)))
+                .at(range(sql, culprit.span()))
+        })
+    })
+}
+
+fn shortened(tree: &Tree) -> String {
+    const LONGEST: usize = 80;
+    let text = tree.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text,
+    }
+}
+
+/// The smallest part that cannot be planned by itself: the one to point at.
+fn culprit(tree: &Tree, columns: &HashMap<&str, ColumnType>) -> Option<Tree> {
+    struct Smallest<'a> {
+        columns: &'a HashMap<&'a str, ColumnType>,
+        left: usize,
+    }
+    impl Visitor for Smallest<'_> {
+        type Break = Option<Tree>;
+        fn post_visit_expr(&mut self, part: &Tree) -> std::ops::ControlFlow<Self::Break> {
+            // Every part is planned with all its parts, which is too much work for a large expression.
+            let Some(left) = self.left.checked_sub(1) else { return std::ops::ControlFlow::Break(None) };
+            self.left = left;
+            match plan_tree(part, self.columns, Purpose::Value) {
+                Err(_) => std::ops::ControlFlow::Break(Some(part.clone())),
+                Ok(_) => std::ops::ControlFlow::Continue(()),
+            }
+        }
+    }
+    match tree.visit(&mut Smallest { columns, left: 100 }) {
+        std::ops::ControlFlow::Break(found) => found,
+        std::ops::ControlFlow::Continue(()) => None,
+    }
+}
+
+/// The types that a missing column may have to be, in the order that they are tried.
+const GUESSES: [DataType; 6] = [
+    DataType::Null,
+    DataType::Utf8View,
+    DataType::Int64,
+    DataType::Float64,
+    DataType::Boolean,
+    DataType::Timestamp(TimeUnit::Microsecond, None),
+];
+
+fn plan_tree(tree: &Tree, columns: &HashMap<&str, ColumnType>, purpose: Purpose) -> Result<Plan> {
+    let mut tree = tree.clone();
+    let missing = names::resolve(&mut tree, &|name| match columns.get(name) {
+        Some(column) if column.json => Found::JsonColumn,
+        Some(_) => Found::Column,
+        None => Found::Nothing,
+    });
+    let guesses = if missing.is_empty() { &GUESSES[..1] } else { &GUESSES[..] };
+    let (mut planned, mut first) = (None, None);
+    for guess in guesses {
+        match plan_resolved(tree.clone(), columns, &missing, guess, purpose) {
+            Ok(plan) if missing.is_empty() || takes_null(&plan) => return Ok(plan),
+            Ok(plan) => planned = planned.or(Some(plan)),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    // What no type makes work fails for every message, which then says why.
+    match (planned, first) {
+        (Some(plan), _) => Ok(plan),
+        (None, Some(error)) => Err(error),
+        (None, None) => Err(DataFusionError::Plan("it has no type".to_owned())),
+    }
+}
+
+/// Whether a plan works on a message of which nothing is known. Some functions find only then that their argument is of
+/// a type that they do not have.
+fn takes_null(plan: &Plan) -> bool {
+    let nulls = plan.schema.fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    RecordBatch::try_new_with_options(plan.schema.clone(), nulls, &options)
+        .is_ok_and(|message| plan.physical.evaluate(&message).is_ok())
+}
+
+fn plan_resolved(
+    tree: Tree,
+    columns: &HashMap<&str, ColumnType>,
+    missing: &[String],
+    missing_type: &DataType,
+    purpose: Purpose,
+) -> Result<Plan> {
+    let mut fields: Vec<Field> =
+        columns.iter().map(|(name, column)| Field::new(*name, column.data_type.clone(), true)).collect();
+    fields.extend(missing.iter().map(|name| Field::new(name, missing_type.clone(), true)));
+    fields.push(Field::new(PAYLOAD_BYTES, DataType::BinaryView, true));
+    let schema = DFSchema::from_unqualified_fields(fields.into(), HashMap::new())?;
+
+    let planner =
+        SqlToRel::new_with_options(&*FUNCTIONS, ParserOptions::new().with_enable_ident_normalization(false));
+    let expr = planner.sql_to_expr(tree, &schema, &mut PlannerContext::new())?;
+    let null = ScalarValue::try_from(missing_type)?;
+    let expr = expr
+        .transform_up(|expr| match &expr {
+            Expr::Column(column) if missing.contains(&column.name) => {
+                Ok(Transformed::yes(Expr::Literal(null.clone(), None)))
+            }
+            _ => Ok(Transformed::no(expr)),
+        })
+        .data()?;
+    let rules = Rules {
+        schema: &schema,
+        json: &|name| columns.get(name).is_some_and(|column| column.json),
+        payload: columns.get(PAYLOAD).is_some_and(|column| !column.field),
+        condition: purpose == Purpose::Condition,
+    };
+    let (expr, json) = rules.apply(expr)?;
+
+    let schema = Arc::new(schema);
+    let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_schema(schema.clone()).build());
+    let expr = simplifier.coerce(expr, &schema)?;
+    let data_type = expr.get_type(schema.as_ref())?;
+    let (expr, data_type) = match (purpose, field_type(&data_type)?) {
+        (Purpose::Value, Some(wanted)) => (cast(expr, wanted.clone()), wanted),
+        _ => (expr, data_type),
+    };
+    let expr = simplifier.simplify(expr)?;
+
+    let used: HashSet<String> =
+        expr.column_refs().into_iter().map(|column: &Column| column.name.clone()).collect();
+    let mut used: Vec<&Arc<Field>> =
+        schema.fields().iter().filter(|field| used.contains(field.name())).collect();
+    used.sort_by_key(|field| field.name());
+    let schema: Fields = used.into_iter().cloned().collect();
+    let schema = Arc::new(Schema::new(schema));
+    let physical = create_physical_expr(
+        &expr,
+        &DFSchema::try_from(schema.clone())?,
+        &ExecutionProps::new(),
+        &PhysicalPlanningContext::default(),
+    )?;
+    Ok(Plan { physical: checked(physical)?, schema, data_type, json })
+}
+
+/// Makes integer arithmetic fail where it would wrap around.
+fn checked(physical: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+    physical
+        .transform_up(|expr| match expr.downcast_ref::<BinaryExpr>() {
+            Some(binary) if matches!(binary.op(), Operator::Plus | Operator::Minus | Operator::Multiply) => {
+                Ok(Transformed::yes(
+                    Arc::new(binary.clone().with_fail_on_overflow(true)) as Arc<dyn PhysicalExpr>
+                ))
+            }
+            _ => Ok(Transformed::no(expr)),
+        })
+        .data()
+}
+
+/// The type that a field has for a value of this type; `None` if it is one of those that fields have.
+fn field_type(data_type: &DataType) -> Result<Option<DataType>> {
+    use DataType::{
+        Binary, BinaryView, Boolean, Date32, Date64, Decimal32, Decimal64, Decimal128, Decimal256, Duration,
+        FixedSizeBinary, Float16, Float32, Float64, Int8, Int16, Int32, Int64, Interval, LargeBinary,
+        LargeUtf8, Null, Time32, Time64, Timestamp, UInt8, UInt16, UInt32, UInt64, Utf8, Utf8View,
+    };
+    Ok(match data_type {
+        Int64 | Float64 | Boolean | Utf8View => None,
+        Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 | UInt64 => Some(Int64),
+        Float16 | Float32 | Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) => Some(Float64),
+        Utf8 | LargeUtf8 | Null | Date32 | Date64 | Time32(_) | Time64(_) | Duration(_) | Interval(_)
+        | Binary | LargeBinary | BinaryView | FixedSizeBinary(_) => Some(Utf8View),
+        Timestamp(TimeUnit::Microsecond, Some(zone)) if **zone == *"UTC" => None,
+        Timestamp(..) => Some(Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
+        other => {
+            return Err(DataFusionError::Plan(format!("it gives a {other}, which a field cannot hold")));
+        }
+    })
+}
+
+static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
+    options: ConfigOptions::default(),
+    planners: vec![
+        Arc::new(CoreFunctionPlanner {}),
+        Arc::new(DatetimeFunctionPlanner),
+        Arc::new(UnicodeFunctionPlanner),
+    ],
+});
+
+/// What DataFusion's planner asks for: functions, and no tables.
+struct Functions {
+    options: ConfigOptions,
+    planners: Vec<Arc<dyn ExprPlanner>>,
+}
+
+impl ContextProvider for Functions {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        Err(DataFusionError::Plan(format!("there is no table `{name}`")))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.planners
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        functions::find(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {
+        None
+    }
+
+    fn get_aggregate_meta(&self, _: &str) -> Option<Arc<AggregateUDF>> {
+        None
+    }
+
+    fn get_window_meta(&self, _: &str) -> Option<Arc<WindowUDF>> {
+        None
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        &self.options
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        functions::names()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,401 @@
+//! From text to a syntax tree, and the refusal of what cannot be meant.
+//!
+//! The tree is sqlparser's. It is never kept: it is made again when the expression is compiled for new types,
+//! which takes microseconds, and dropped on the deep stack that it was made on.
+
+use std::ops::{ControlFlow, Range};
+
+use datafusion_sql::sqlparser::{
+    ast::{
+        BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+        FunctionArguments, Query, Spanned, Value, ValueWithSpan, VisitMut, VisitorMut,
+    },
+    dialect::GenericDialect,
+    parser::{Parser, ParserError},
+    tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace},
+};
+
+use crate::{
+    error::{ExpressionError, offset, range},
+    functions,
+};
+
+/// The most tokens in an expression. What is longer is generated, and belongs in a lookup table.
+const MAX_TOKENS: usize = 10_000;
+
+/// The deepest nesting, after chains of AND and OR have been balanced.
+const MAX_DEPTH: usize = 100;
+
+/// Parses one expression and nothing after it. To be called on a deep stack.
+pub(crate) fn parse(sql: &str) -> Result<Expr, ExpressionError> {
+    let tokens = tokens(sql)?;
+    let mut parser = Parser::new(&GenericDialect {})
+        .with_recursion_limit(MAX_DEPTH)
+        .with_tokens_with_locations(tokens.clone());
+    let mut tree = parser.parse_expr().map_err(|error| explain(sql, &tokens, error))?;
+    let next = parser.peek_token();
+    if next.token != Token::EOF {
+        return Err(unexpected_end(sql, &next));
+    }
+    let mut rules = Rules { sql, depth: 0, function: None };
+    match tree.visit(&mut rules) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(tree),
+    }
+}
+
+fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, ExpressionError> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location().map_err(|error| {
+        let at = offset(sql, error.location).unwrap_or(sql.len());
+        let end = sql[at..].chars().next().map_or(sql.len(), |c| at + c.len_utf8());
+        let start = if at == end { sql.trim_end().len().saturating_sub(1) } else { at };
+        ExpressionError::new(format!("The expression cannot be read: {}.", uncapital(&error.message)))
+            .at(sql.get(start..end).map(|_| start..end))
+    })?;
+    let meant = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_))).count();
+    if meant == 0 {
+        return Err(ExpressionError::new("The expression is empty.")
+            .help("Write a SQL expression such as `status >= 500`, or `true`."));
+    }
+    if meant > MAX_TOKENS {
+        return Err(ExpressionError::new(format!(
+            "The expression has {meant} words; {MAX_TOKENS} is the most."
+        )));
+    }
+    Ok(tokens)
+}
+
+fn unexpected_end(sql: &str, next: &TokenWithSpan) -> ExpressionError {
+    let error = ExpressionError::new(format!(
+        "`{}` is not expected here: the expression ends before it.",
+        next.token
+    ))
+    .at(range(sql, next.span));
+    match &next.token {
+        Token::DoubleEq => error.help("Equality is written `=`."),
+        Token::Ampersand | Token::Overlap => error.help("Conditions are joined with `AND`."),
+        _ => error.help("Join two expressions with an operator, such as `AND`."),
+    }
+}
+
+/// sqlparser says the place in words, at the end of its message.
+fn explain(sql: &str, tokens: &[TokenWithSpan], error: ParserError) -> ExpressionError {
+    let text = match error {
+        ParserError::RecursionLimitExceeded => return too_deep(),
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => text,
+    };
+    let place = text.rsplit_once(" at Line: ").and_then(|(words, place)| {
+        let (line, column) = place.split_once(", Column: ")?;
+        let place = Location::new(line.trim().parse().ok()?, column.trim().parse().ok()?);
+        Some((words.to_owned(), place))
+    });
+    let (words, at) = match place {
+        Some((words, place)) => (words, token_at(sql, tokens, place)),
+        None => (text, None),
+    };
+    match words.strip_prefix("Expected: ").and_then(|words| words.rsplit_once(", found: ")) {
+        Some((expected, "EOF")) => {
+            ExpressionError::new("The expression ends too early.").help(format!("Expected {expected}."))
+        }
+        Some((expected, found)) => ExpressionError::new(format!("`{found}` is not expected here."))
+            .help(format!("Expected {expected}.")),
+        None => ExpressionError::new(format!("The expression cannot be read: {}.", uncapital(&words))),
+    }
+    .at(at)
+}
+
+fn token_at(sql: &str, tokens: &[TokenWithSpan], place: Location) -> Option<Range<usize>> {
+    tokens
+        .iter()
+        .find(|token| {
+            token.span.start == place
+                && !matches!(token.token, Token::Whitespace(Whitespace::Space | Whitespace::Newline))
+        })
+        .and_then(|token| range(sql, token.span))
+}
+
+fn too_deep() -> ExpressionError {
+    ExpressionError::new(format!("The expression is nested more than {MAX_DEPTH} levels deep."))
+        .help("Divide it, for instance by setting a field first.")
+}
+
+fn uncapital(text: &str) -> String {
+    let mut characters = text.trim().trim_end_matches('.').chars();
+    match characters.next() {
+        Some(first) => first.to_lowercase().chain(characters).collect(),
+        None => String::new(),
+    }
+}
+
+/// Walks the tree: balances chains, counts the depth, and refuses what an expression cannot have.
+struct Rules<'a> {
+    sql: &'a str,
+    depth: usize,
+    /// Where the innermost function is, for what the parser gives no place of.
+    function: Option<Range<usize>>,
+}
+
+impl Rules<'_> {
+    fn refuse<T>(&self, what: &str, at: Option<Range<usize>>) -> ControlFlow<ExpressionError, T> {
+        ControlFlow::Break(
+            ExpressionError::new(format!("{what}, and an expression looks at one message at a time.")).at(at),
+        )
+    }
+
+    fn function(&mut self, function: &mut Function) -> ControlFlow<ExpressionError> {
+        let at = range(self.sql, function.name.span());
+        self.function.clone_from(&at);
+        if function.over.is_some() {
+            return self.refuse("`OVER` makes a window over many messages", at);
+        }
+        let special = match &function.args {
+            FunctionArguments::List(FunctionArgumentList { duplicate_treatment, clauses, .. }) => {
+                duplicate_treatment.is_some() || !clauses.is_empty()
+            }
+            FunctionArguments::Subquery(_) => return self.refuse("A subquery reads a table", at),
+            FunctionArguments::None => false,
+        };
+        if special
+            || function.filter.is_some()
+            || !function.within_group.is_empty()
+            || function.null_treatment.is_some()
+        {
+            return self.refuse("Such a clause belongs to an aggregate", at);
+        }
+        let name = function.name.to_string();
+        let arguments = match &function.args {
+            FunctionArguments::List(list) => {
+                let star = |argument: &FunctionArg| match argument {
+                    FunctionArg::Unnamed(argument)
+                    | FunctionArg::Named { arg: argument, .. }
+                    | FunctionArg::ExprNamed { arg: argument, .. } => {
+                        !matches!(argument, FunctionArgExpr::Expr(_))
+                    }
+                };
+                if !functions::is_aggregate(&name) && list.args.iter().any(star) {
+                    return self.refuse("`*` stands for all columns", at);
+                }
+                list.args.len()
+            }
+            // Without parentheses it is `current_date` or a column whose name SQL reserves, such as `user`.
+            _ => return ControlFlow::Continue(()),
+        };
+        match functions::check_call(&name, arguments) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error.at(at)),
+        }
+    }
+}
+
+impl VisitorMut for Rules<'_> {
+    type Break = ExpressionError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        let at = range(self.sql, query.span());
+        self.refuse("A subquery reads a table", at)
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        balance(expr);
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return ControlFlow::Break(too_deep());
+        }
+        let at = range(self.sql, expr.span());
+        match expr {
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
+                self.refuse("A subquery reads a table", at)
+            }
+            Expr::Wildcard(_) | Expr::QualifiedWildcard(..) => self.refuse("`*` stands for all columns", at),
+            Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_) => {
+                self.refuse("Grouping is for aggregates", at)
+            }
+            Expr::Identifier(name) if name.quote_style.is_none() && name.value.starts_with('@') => {
+                ControlFlow::Break(
+                    ExpressionError::new(format!("There are no variables such as `{}`.", name.value))
+                        .at(at)
+                        .help("A column whose name begins with `@` is written in double quotes."),
+                )
+            }
+            Expr::Lambda(_) => {
+                ControlFlow::Break(ExpressionError::new("There are no lambda functions.").at(at))
+            }
+            Expr::Function(function) => self.function(function),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn post_visit_expr(&mut self, _: &mut Expr) -> ControlFlow<Self::Break> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<Self::Break> {
+        match &value.value {
+            Value::Placeholder(name) => ControlFlow::Break(
+                ExpressionError::new(format!("There are no parameters such as `{name}`."))
+                    .at(range(self.sql, value.span))
+                    .help("Write the value itself, or the name of a column."),
+            ),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// A chain of this many conditions is turned to a tree of logarithmic depth.
+const CHAIN: usize = 16;
+
+/// `a OR b OR c ...` is parsed to a list that is as deep as it is long. Both operators are associative also with
+/// NULL, so that a balanced tree has the same value; it lets lists of thousands of conditions through.
+fn balance(expr: &mut Expr) {
+    let Expr::BinaryOp { op, .. } = expr else { return };
+    if !matches!(op, BinaryOperator::And | BinaryOperator::Or) {
+        return;
+    }
+    let operator = op.clone();
+    let same = |expr: &Expr| matches!(expr, Expr::BinaryOp { op, .. } if *op == operator);
+    let mut links = 0;
+    let mut at = &*expr;
+    while let Expr::BinaryOp { left, .. } = at
+        && same(at)
+    {
+        links += 1;
+        at = left;
+    }
+    if links < CHAIN {
+        return;
+    }
+    let nothing = || Expr::Value(Value::Null.with_empty_span());
+    let mut pending = vec![std::mem::replace(expr, nothing())];
+    let mut leaves = Vec::with_capacity(links + 1);
+    while let Some(next) = pending.pop() {
+        match next {
+            Expr::BinaryOp { left, op, right } if op == operator => {
+                pending.push(*right);
+                pending.push(*left);
+            }
+            leaf => leaves.push(leaf),
+        }
+    }
+    while leaves.len() > 1 {
+        let mut pairs = Vec::with_capacity(leaves.len().div_ceil(2));
+        let mut each = leaves.into_iter();
+        while let Some(left) = each.next() {
+            pairs.push(match each.next() {
+                Some(right) => {
+                    Expr::BinaryOp { left: Box::new(left), op: operator.clone(), right: Box::new(right) }
+                }
+                None => left,
+            });
+        }
+        leaves = pairs;
+    }
+    if let Some(root) = leaves.pop() {
+        *expr = root;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Expression, ExpressionError, check};
+
+    /// The mistake, and the text that it points at.
+    fn mistake(sql: &str) -> (String, Option<&str>) {
+        let ExpressionError { range, message, help } = check(sql).unwrap_err();
+        let whole = help.map_or(message.clone(), |help| format!("{message} {help}"));
+        (whole, range.map(|range| &sql[range]))
+    }
+
+    #[test]
+    fn a_mistake_is_shown_with_its_place() {
+        let (message, place) = mistake("status >= >= 500");
+        assert_eq!(place, Some(">="));
+        assert!(message.starts_with("`>=` is not expected here. Expected"), "{message}");
+
+        let (message, place) = mistake("status = 1 status");
+        assert_eq!(place, Some("status"));
+        assert_eq!(
+            message,
+            "`status` is not expected here: the expression ends before it. Join two expressions with an operator, such as `AND`."
+        );
+
+        let (message, place) = mistake("n = 1 AND\n  'é' = uper(x)");
+        assert_eq!(
+            (message.as_str(), place),
+            ("There is no function `uper`. Did you mean `upper`?", Some("uper"))
+        );
+
+        let (message, place) = mistake("n > 1 AND upper(a, b) = 'A'");
+        assert_eq!(place, Some("upper"));
+        assert!(message.starts_with("`upper` takes 1 argument, and 2 are given."), "{message}");
+
+        let (message, place) = mistake("level = 'error");
+        assert_eq!(place, Some("'"));
+        assert_eq!(message, "The expression cannot be read: unterminated string literal.");
+
+        let (message, place) = mistake("n = (1");
+        assert!(message.starts_with("The expression ends too early."), "{message}");
+        assert_eq!(place, None);
+
+        assert!(mistake("").0.starts_with("The expression is empty."));
+        assert!(mistake(" -- only a comment").0.starts_with("The expression is empty."));
+        assert!(mistake("n == 1 === 2").0.contains("not expected"));
+    }
+
+    #[test]
+    fn the_smallest_part_that_has_no_meaning_is_pointed_at() {
+        let (message, place) = mistake("n = 1 AND (true + INTERVAL '1 day') IS NULL");
+        assert!(message.contains("cannot be evaluated"), "{message}");
+        assert!(place.is_some_and(|place| place.contains("true")), "{place:?} {message}");
+    }
+
+    #[test]
+    fn what_needs_more_than_one_message_is_refused() {
+        for (sql, place) in [
+            ("count(*) > 1", Some("count")),
+            ("sum(n)", Some("sum")),
+            ("row_number() OVER (ORDER BY n)", Some("row_number")),
+            ("n IN (SELECT 1)", None),
+            ("EXISTS (SELECT 1)", None),
+            ("(SELECT 1) = 1", None),
+            ("upper(DISTINCT n)", Some("upper")),
+        ] {
+            let (message, at) = mistake(sql);
+            assert!(message.contains("one message at a time"), "{sql}: {message}");
+            if place.is_some() {
+                assert_eq!(at, place, "{sql}");
+            }
+        }
+        assert_eq!(
+            mistake("max(a, b)").0.rsplit_once(". ").unwrap().1,
+            "The greatest of several values is `greatest(a, b)`."
+        );
+        assert_eq!(mistake("n > $1").1, Some("$1"));
+        assert!(mistake("*").0.contains("`*`"), "{:?}", mistake("*"));
+        assert!(mistake("@x > 1").0.starts_with("There are no variables such as `@x`."));
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        for (open, close) in [
+            ("(", ")"),
+            ("NOT ", ""),
+            ("-", ""),
+            ("abs(", ")"),
+            ("CASE WHEN ", " THEN 1 END"),
+            ("[", "]"),
+            ("a.", ""),
+            ("INTERVAL ", ""),
+        ] {
+            let deep = format!("{}n{}", open.repeat(10_000), close.repeat(10_000));
+            assert!(Expression::parse(&deep).is_err(), "{open}");
+            let fewer = format!("{}n{}", open.repeat(60), close.repeat(60));
+            let _ = check(&fewer);
+        }
+        let sum = vec!["1"; 4_000].join(" + ");
+        assert_eq!(
+            mistake(&sum).0,
+            "The expression is nested more than 100 levels deep. Divide it, for instance by setting a field first."
+        );
+    }
+}
