@@ -1,7 +1,13 @@
 //! What several components need: a file for each idea.
 
+pub(crate) mod columns;
+pub(crate) mod conditions;
 pub mod delimited;
 pub mod io;
 pub(crate) mod json;
+pub(crate) mod keys;
+pub(crate) mod names;
+pub(crate) mod ordered;
 pub mod template;
+pub(crate) mod timestamps;
 pub(crate) mod values;
