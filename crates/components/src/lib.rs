@@ -4,6 +4,7 @@
 //! What several need is in `shared`.
 
 pub mod shared;
+pub(crate) mod shared;
 pub mod sinks;
 pub mod sources;
 pub mod transforms;
@@ -16,7 +17,9 @@ pub fn registry() -> Registry {
         .sink::<sinks::discard::DiscardConfig>()
         .sink::<sinks::file::FileConfig>()
         .sink::<sinks::stdout::StdoutConfig>()
+        .source::<sources::file::FileSource>()
         .source::<sources::generate::GenerateConfig>()
+        .source::<sources::stdin::StdinSource>()
         .transform::<transforms::dedupe::Dedupe>()
         .transform::<transforms::drop::Drop>()
         .transform::<transforms::encode::EncodeConfig>()

@@ -2,7 +2,9 @@
 
 pub(crate) mod columns;
 pub(crate) mod conditions;
+pub mod decompress;
 pub mod delimited;
+pub mod framing;
 pub mod io;
 pub(crate) mod json;
 pub(crate) mod keys;
