@@ -12,5 +12,11 @@ use thalweg_engine::Registry;
 
 /// All components: a line each.
 pub fn registry() -> Registry {
-    Registry::new().sink::<sinks::file::FileConfig>().sink::<sinks::stdout::StdoutConfig>()
+    Registry::new()
+        .sink::<sinks::discard::DiscardConfig>()
+        .sink::<sinks::file::FileConfig>()
+        .sink::<sinks::stdout::StdoutConfig>()
+        .source::<sources::generate::GenerateConfig>()
+        .transform::<transforms::encode::EncodeConfig>()
+        .transform::<transforms::parse_json::ParseJsonConfig>()
 }
