@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outlets, Transform, TransformConfig};
+use thalweg_engine::{BuildTransform, Context, Error, Mistake, Outlets, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 
 use crate::shared::json;
@@ -114,6 +114,11 @@ impl EncodeConfig {
     /// Whether payloads stay as they are, so that there is nothing to do.
     pub fn is_raw(&self) -> bool {
         self.options.format == Format::Raw
+    }
+
+    /// The transform that does it, for [`SinkConfig::encoder`](thalweg_engine::SinkConfig::encoder); none for `raw`.
+    pub fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        if self.is_raw() { None } else { Some(Box::new(self.clone())) }
     }
 
     /// The line (without its line feed) with which a file of messages that have these fields begins, if the format
