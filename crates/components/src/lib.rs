@@ -16,7 +16,9 @@ pub fn registry() -> Registry {
         .sink::<sinks::discard::DiscardConfig>()
         .sink::<sinks::file::FileConfig>()
         .sink::<sinks::stdout::StdoutConfig>()
+        .source::<sources::file::FileSource>()
         .source::<sources::generate::GenerateConfig>()
+        .source::<sources::stdin::StdinSource>()
         .transform::<transforms::encode::EncodeConfig>()
         .transform::<transforms::parse_json::ParseJsonConfig>()
 }
