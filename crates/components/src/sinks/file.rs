@@ -29,7 +29,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, Written};
+use thalweg_engine::{
+    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, Written,
+};
 use thalweg_record::Batch;
 
 pub use compress::Compression;
@@ -47,8 +49,8 @@ use crate::transforms::encode::EncodeConfig;
 /// While a file is being written its name ends in `.part` (`.continued.part`, if it existed and is added to); it gets its own name when it is finished. So a file without
 /// `.part` is complete. Turn this off with `atomic: false`.
 ///
-/// A message whose path cannot be made (a field is missing, or its value would lead out of the folder, is empty,
-/// or is too long for a name) is rejected: it leaves by `errors` with the reason.
+/// A message whose path cannot be (the value of a field leads out of the folder, is empty where a name is needed,
+/// is too long, or begins a name with a dot) is rejected: it leaves by `errors` with the reason.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileConfig {
@@ -186,21 +188,24 @@ fn most_open() -> usize {
 
 impl SinkConfig for FileConfig {
     const NAME: &'static str = "file";
-    const EXAMPLE: &'static str = r#"sources:
-  numbers: { generate: { count: 1000, message: '{"n": {n}}' } }
-
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages:
+    generate: { message: '{"service": "%1b", "name": "%12s"}', count: 1000 }
 pipelines:
-  main: { from: numbers, to: copies }
-
+  main: { from: messages, transforms: [parse_json: {}], to: by_service }
 sinks:
-  copies:
+  by_service:
     file:
-      path: "out/numbers.jsonl"
-      rotate: { size: 4KiB, keep: 5 }
+      path: "out/{service}/{meta.time:%Y-%m-%d}.jsonl.gz"
+      encode: json
+      compression: gzip
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = Vec::new();
+        let of_encode = TransformConfig::check(&self.encode).into_iter();
+        let mut mistakes: Vec<Mistake> =
+            of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
         let mut mistake = |option, message: String, help: Option<&str>| {
             mistakes.push(Mistake { option, message, help: help.map(str::to_owned) });
         };
@@ -213,7 +218,7 @@ sinks:
             if path.contains('\0') {
                 mistake("path", "A path cannot hold a NUL byte.".to_owned(), None);
             }
-            if self.atomic && names::is_reserved(&path) {
+            if self.atomic && names::is_reserved(path) {
                 let message = format!("`{path}` ends as names of unfinished files do.");
                 mistake("path", message, Some("Choose another name, or set `atomic: false`."));
             }
@@ -281,7 +286,7 @@ sinks:
         };
         Ok(Box::new(FileSink {
             path: self.path.clone(),
-            prefix: self.path.prefix().into_owned(),
+            prefix: self.path.prefix().to_owned(),
             encode: self.encode.clone(),
             files: Arc::new(Mutex::new(Files::new(settings.clone()))),
             settings,
@@ -317,7 +322,13 @@ struct Naming {
 
 impl Naming {
     /// Finds out which file each message of a batch goes to; the files are opened.
-    fn name(&mut self, path: &Template, prefix: &str, batch: &Batch, files: &mut Files) -> Result<(), Error> {
+    fn name(
+        &mut self,
+        path: &mut Template,
+        prefix: &str,
+        batch: &Batch,
+        files: &mut Files,
+    ) -> Result<(), Error> {
         self.groups.clear();
         self.rejected.clear();
         let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
@@ -326,14 +337,13 @@ impl Naming {
             self.groups.push((slot, 0, rows));
             return Ok(());
         }
-        let bound = path.bind(batch);
+        let mut bound = path.bind(batch);
         // Whether `last` has the name of the last group, to which the next row may belong.
         let mut continues = false;
         for row in 0..rows {
             self.rendered.clear();
-            let rendered = bound.render(row as usize, &mut self.rendered);
+            bound.render(row as usize, &mut self.rendered);
             if continues
-                && rendered.is_ok()
                 && self.rendered == self.last
                 && let Some((_, _, count)) = self.groups.last_mut()
             {
@@ -341,10 +351,7 @@ impl Naming {
                 continue;
             }
             continues = false;
-            let found = rendered
-                .map_err(|reason| format!("its path cannot be made: {reason}"))
-                .and_then(|()| names::safe(&self.rendered, prefix).map_err(|reason| reason));
-            match found {
+            match names::safe(&self.rendered, prefix) {
                 Ok(name) => match files.stream(name) {
                     Ok(slot) => {
                         self.groups.push((slot, row, 1));
@@ -378,7 +385,7 @@ impl FileSink {
     fn write_batch(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<(), Error> {
         let mut files = Self::lock(&self.files);
         files.settle()?;
-        self.naming.name(&self.path, &self.prefix, batch, &mut files)?;
+        self.naming.name(&mut self.path, &self.prefix, batch, &mut files)?;
         let schema = batch.fields().schema();
         let header = || self.encode.header(&schema);
         let Naming { groups, ranges, rejected, .. } = &mut self.naming;

@@ -10,7 +10,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{BuildTransform, Context, Error, Rejects, Sink, SinkConfig, Written};
+use thalweg_engine::{
+    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, Written,
+};
 use thalweg_record::Batch;
 
 use crate::shared::delimited::Delimited;
@@ -57,15 +59,19 @@ impl Default for StdoutConfig {
 
 impl SinkConfig for StdoutConfig {
     const NAME: &'static str = "stdout";
-    const EXAMPLE: &'static str = r#"sources:
-  numbers: { generate: { count: 3 } }
-
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages: { generate: { lines: ["Hello!", "Goodbye!"], count: 2 } }
 pipelines:
-  main: { from: numbers, to: screen }
-
+  main: { from: messages, to: screen }
 sinks:
   screen: { stdout: {} }
 "#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let of_encode = TransformConfig::check(&self.encode).into_iter();
+        of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect()
+    }
 
     fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
         self.encode.encoder()

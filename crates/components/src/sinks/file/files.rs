@@ -548,7 +548,9 @@ impl Files {
     }
 
     fn finish_piece(&self, piece: &mut Piece, folders: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
-        piece.flush().map_err(|error| write_error(piece.now(), &error))?;
+        // A compressed file without a member is not one: `gunzip` refuses it. So an empty one gets an empty member.
+        let member = if piece.is_empty() { piece.writer(&self.settings.manner).map(drop) } else { Ok(()) };
+        member.and_then(|()| piece.flush()).map_err(|error| write_error(piece.now(), &error))?;
         if self.settings.fsync != Fsync::Never {
             piece.sync().map_err(|error| io_error("bring to disk", piece.now(), &error))?;
             folders.insert(names::folder(piece.path()).to_owned());

@@ -117,7 +117,7 @@ impl Piece {
             // A finished file is all there is: an unfinished one beside it is of a run that was to replace it.
             Beginning::Append { .. } if exists => {
                 self.take_back(continued, manner)?;
-                None
+                self.finished_length(manner)?
             }
             Beginning::Append { .. } if was_continued => {
                 self.now = continued;
@@ -134,7 +134,7 @@ impl Piece {
             Beginning::Continue { length, finished } if exists => {
                 self.take_back(continued, manner)?;
                 // What was added to a finished file was not added by us.
-                (!finished).then_some(length)
+                if finished { self.finished_length(manner)? } else { Some(length) }
             }
             Beginning::Continue { length, finished } => {
                 if length > 0 && !finished {
@@ -181,6 +181,13 @@ impl Piece {
             self.now = continued;
         }
         Ok(())
+    }
+
+    /// How much of a finished file to keep, if not all. One that was written under its own name may have been
+    /// torn off all the same; what is added to a torn member could not be read.
+    fn finished_length(&self, manner: &Manner) -> io::Result<Option<u64>> {
+        let is_sure = manner.atomic || manner.compression == Compression::None;
+        if is_sure { Ok(None) } else { self.sound_length(manner).map(Some) }
     }
 
     /// How much of a file left by a run that broke off is whole messages.
