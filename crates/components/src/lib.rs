@@ -4,7 +4,6 @@
 //! What several need is in `shared`.
 
 pub mod shared;
-pub(crate) mod shared;
 pub mod sinks;
 pub mod sources;
 pub mod transforms;
