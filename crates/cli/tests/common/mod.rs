@@ -1,0 +1,73 @@
+//! Running the binary as a user does.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A folder of its own to run the binary in.
+pub struct House {
+    folder: TempDir,
+}
+
+/// What a command said, and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl House {
+    /// A folder with these files.
+    pub fn with(files: &[(&str, &str)]) -> Self {
+        let house = Self { folder: tempfile::tempdir().unwrap() };
+        files.iter().for_each(|(name, text)| house.write(name, text.as_bytes()));
+        house
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn write(&self, name: &str, content: &[u8]) {
+        fs::write(self.path().join(name), content).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// A command that is not started yet.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        command.args(arguments).current_dir(self.path()).env_clear().env("COLUMNS", "100").stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Said {
+        said(self.command(arguments).output().unwrap())
+    }
+
+    pub fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Said {
+        let mut command = self.command(arguments);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        let writer = std::thread::spawn(move || stdin.write_all(&input));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap().unwrap();
+        said(output)
+    }
+}
+
+pub fn said(output: Output) -> Said {
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
