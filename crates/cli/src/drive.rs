@@ -9,7 +9,6 @@ use thalweg_engine::{Graph, Handle, Keeping, Plan, Run, Summary};
 use crate::exit::Failure;
 use crate::log;
 use crate::paint::Paint;
-use crate::print;
 use crate::progress::{Progress, Retried, Watching};
 
 /// How to run and what to show.
@@ -40,8 +39,6 @@ impl Outcome {
         failure.is_some_and(|failure| failure.contains(thalweg_components::sinks::stdout::BROKEN_PIPE))
     }
 }
-
-
 
 /// How long an end at once may take before the process just ends.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -87,7 +84,12 @@ pub fn drive(graph: &Graph, keeping: Keeping, manner: Manner) -> Result<Outcome,
 fn heed(received: usize, handle: &Handle, watching: &Watching, manner: Manner) {
     if received == 1 {
         handle.stop();
-        tell(watching, manner, "stopping", "stopping: what is on its way is delivered first; again to stop at once");
+        tell(
+            watching,
+            manner,
+            "stopping",
+            "stopping: what is on its way is delivered first; again to stop at once",
+        );
     } else {
         handle.abort();
     }

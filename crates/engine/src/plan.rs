@@ -349,7 +349,8 @@ impl fmt::Display for Plan {
                 Target::Operator(_) => None,
             });
             let to = self.names_of(exits);
-            writeln!(f, "  segment {}  {copies}: {} → {to}", number + 1, names.join(" · "))?;
+            writeln!(f, "  segment {}  {copies} → {to}", number + 1)?;
+            writeln!(f, "             {}", names.join(" · "))?;
         }
         for sink in &self.sinks {
             write!(f, "  sink       {} ({})", sink.node.name, sink.node.kind)?;

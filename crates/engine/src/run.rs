@@ -199,11 +199,8 @@ impl Run {
 
     async fn carry_out(self, reached: &mut Vec<(Arc<str>, Arc<Positions>)>) -> Result<Option<String>, Error> {
         let Run { plan, keeping, continues, store, handle } = self;
-        let context = |name: &str| Context {
-            name: name.to_owned(),
-            resumes: continues,
-            batch_bytes: plan.batch_bytes,
-        };
+        let context =
+            |name: &str| Context { name: name.to_owned(), resumes: continues, batch_bytes: plan.batch_bytes };
         let metrics = |name: &Arc<str>| -> Arc<ComponentMetrics> {
             let found = handle.metrics.iter().find(|metrics| metrics.name == *name);
             found.cloned().unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))

@@ -43,7 +43,12 @@ impl House {
     /// A command that is not started yet.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-        command.args(arguments).current_dir(self.path()).env_clear().env("COLUMNS", "100").stdin(Stdio::null());
+        command
+            .args(arguments)
+            .current_dir(self.path())
+            .env_clear()
+            .env("COLUMNS", "100")
+            .stdin(Stdio::null());
         command
     }
 

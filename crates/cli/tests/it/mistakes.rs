@@ -1,10 +1,6 @@
 //! Wrong configurations and command lines: what is printed, and exit code 2.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
-
-use common::House;
+use crate::common::House;
 use insta::assert_snapshot;
 
 /// What `check` says of a configuration; `run` has to say the same.
@@ -119,7 +115,8 @@ fn mistakes_in_json_have_their_places() {
 
 #[test]
 fn names_on_the_command_line_that_are_not_known() {
-    let house = House::with(&[("c.yaml", &format!("sources: {{ in: {{ generate: {{ count: 1 }} }} }}\n{PIPELINE}"))]);
+    let house =
+        House::with(&[("c.yaml", &format!("sources: {{ in: {{ generate: {{ count: 1 }} }} }}\n{PIPELINE}"))]);
     let lines: Vec<String> = [
         &["run", "c.yaml", "mian"][..],
         &["run", "c.yaml", "elsewhere"],
@@ -140,7 +137,9 @@ fn names_on_the_command_line_that_are_not_known() {
 #[test]
 fn a_command_line_that_makes_no_sense() {
     let house = House::with(&[]);
-    for arguments in [&["rnu"][..], &["run"], &["run", "c.yaml", "--memory", "10k"], &["run", "c.yaml", "--threads", "0"]] {
+    for arguments in
+        [&["rnu"][..], &["run"], &["run", "c.yaml", "--memory", "10k"], &["run", "c.yaml", "--threads", "0"]]
+    {
         assert_eq!(house.run(arguments).code, Some(2), "{arguments:?}");
     }
     assert_snapshot!(house.run(&["run", "c.yaml", "--memory", "10k"]).err);

@@ -1,12 +1,20 @@
 //! What tells about thalweg itself: help, components, schema, templates, plans.
 
-#![allow(clippy::unwrap_used, missing_docs)]
-
-mod common;
-
-use common::House;
+use crate::common::House;
 use insta::assert_snapshot;
 use thalweg_config::{Diagnostics, Document, check};
+
+#[derive(serde::Deserialize)]
+struct Component {
+    role: String,
+    name: String,
+    summary: String,
+    example: String,
+}
+
+fn components() -> Vec<Component> {
+    serde_json::from_str(&told(&["components", "--json"])).unwrap()
+}
 
 fn told(arguments: &[&str]) -> String {
     let said = House::with(&[]).run(arguments);
@@ -40,15 +48,12 @@ fn components_are_listed_and_shown() {
         assert!(section.lines().any(|line| line.trim_start().starts_with(name)), "{name} in {list}");
     }
     assert!(list.lines().all(|line| line.chars().count() <= 100));
-    let registry = thalweg_components::registry();
-    for known in registry.iter() {
-        let page = told(&["components", known.name]);
-        assert!(page.contains(&format!("{} ({})", known.name, known.role.name())), "{page}");
+    for known in components() {
+        let page = told(&["components", &known.name]);
+        assert!(page.contains(&format!("{} ({})", known.name, known.role)), "{page}");
         assert!(page.contains("\nExample\n"), "{page}");
-        assert!(!known.summary().is_empty(), "{} has no description", known.name);
+        assert!(!known.summary.is_empty(), "{} has no description", known.name);
     }
-    let all: serde_json::Value = serde_json::from_str(&told(&["components", "--json"])).unwrap();
-    assert_eq!(all.as_array().unwrap().len(), registry.iter().count());
 }
 
 #[test]
@@ -90,8 +95,8 @@ fn mistakes(schema: &serde_json::Value, text: &str) -> Diagnostics {
 #[test]
 fn every_example_fits_the_schema_and_what_is_wrong_does_not() {
     let schema: serde_json::Value = serde_json::from_str(&told(&["schema"])).unwrap();
-    for known in thalweg_components::registry().iter() {
-        let found = mistakes(&schema, known.example);
+    for known in components() {
+        let found = mistakes(&schema, &known.example);
         assert!(found.is_empty(), "{}:\n{}", known.name, found.render(false));
     }
     assert!(mistakes(&schema, include_str!("design.yaml")).is_empty());
