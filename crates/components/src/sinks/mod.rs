@@ -1,1 +1,3 @@
 //! The sinks: a file each.
+
+pub mod discard;

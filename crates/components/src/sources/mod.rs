@@ -1,1 +1,3 @@
 //! The sources: a file each.
+
+pub mod generate;

@@ -1,1 +1,3 @@
 //! The transforms: a file each.
+
+pub mod parse_json;

@@ -1,0 +1,5 @@
+//! What several components need: a file for each idea.
+
+pub(crate) mod json;
+
+pub(crate) mod values;

@@ -1,0 +1,63 @@
+//! Drops everything: the end of a measurement, and of what nobody wants.
+//!
+//! What it drops counts as delivered, so that sources commit their positions. The counting is done by the engine,
+//! as for every sink.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Error, Rejects, Sink, SinkConfig, Written};
+use thalweg_record::Batch;
+
+/// Drops all messages.
+///
+/// They count as delivered. Use it to measure what comes before it, or to see errors only.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiscardConfig {}
+
+impl SinkConfig for DiscardConfig {
+    const NAME: &'static str = "discard";
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages: { generate: { message: "%256s", count: 1000000 } }
+pipelines:
+  main: { from: messages, to: nowhere }
+sinks:
+  nowhere: { discard: {} }
+"#;
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
+        Ok(Box::new(Discard))
+    }
+}
+
+struct Discard;
+
+#[async_trait]
+impl Sink for Discard {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+        Ok(Written::Safe)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_engine::testing::{batch, sink_conforms, write_all};
+
+    #[tokio::test]
+    async fn it_conforms() {
+        sink_conforms::<DiscardConfig>("{}").await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_rejected() {
+        let rejected = write_all::<DiscardConfig>("{}", [batch(["", "\0", "text"])]).await.unwrap();
+        assert!(rejected.is_empty());
+    }
+}
