@@ -90,8 +90,6 @@ impl Rules<'_> {
                     None => lit(false),
                 }
             }
-            Expr::Negative(of) if self.kind(&of) == Kind::Text => Expr::Negative(number(*of, false).into()),
-            Expr::Not(of) => Expr::Not(truth(*of).into()),
             Expr::IsTrue(of) => Expr::IsTrue(truth(*of).into()),
             Expr::IsFalse(of) => Expr::IsFalse(truth(*of).into()),
             Expr::IsNotTrue(of) => Expr::IsNotTrue(truth(*of).into()),

@@ -58,8 +58,7 @@ const AGGREGATES: [&str; 24] = [
 ];
 
 /// Names of other systems, and what does the same here.
-const ELSEWHERE: [(&str, &str); 10] = [
-    ("ifnull", "coalesce"),
+const ELSEWHERE: [(&str, &str); 9] = [
     ("isnull", "coalesce"),
     ("json_extract_scalar", "json_get"),
     ("json_value", "json_get"),
@@ -270,8 +269,16 @@ mod tests {
             message("regex_like", 2),
             "There is no function `regex_like`. Did you mean `regexp_like`?"
         );
-        assert_eq!(message("ifnull", 2), "There is no function `ifnull`. Here it is `coalesce`.");
+        assert_eq!(message("isnull", 2), "There is no function `isnull`. Here it is `coalesce`.");
         assert_eq!(message("frobnicate", 2), "There is no function `frobnicate`.");
+    }
+
+    #[test]
+    fn names_of_other_systems_are_not_ours_and_lead_to_ours() {
+        for (elsewhere, here) in ELSEWHERE {
+            assert!(!is_known(elsewhere) && is_known(here), "{elsewhere}");
+        }
+        assert!(AGGREGATES.iter().all(|aggregate| !is_known(aggregate)));
     }
 
     #[test]

@@ -8,8 +8,9 @@ use std::ops::ControlFlow;
 
 use datafusion_sql::sqlparser::{
     ast::{
-        AccessExpr, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments,
-        Ident, ObjectName, Spanned, Subscript, Value, Visit, VisitMut, Visitor, VisitorMut,
+        AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+        FunctionArguments, Ident, ObjectName, Spanned, Subscript, UnaryOperator, Value, Visit, VisitMut,
+        Visitor, VisitorMut,
     },
     tokenizer::Span,
 };
@@ -143,6 +144,7 @@ pub(crate) fn resolve(tree: &mut Expr, found: &dyn Fn(&str) -> Found) -> Vec<Str
         type Break = ();
         fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
             let root = std::mem::replace(&mut self.root, false);
+            spell_out(expr);
             if let Some(reference) = Reference::of(expr) {
                 let resolved = self.resolve(&reference, root);
                 if let Some(resolved) = resolved {
@@ -187,6 +189,25 @@ pub(crate) fn resolve(tree: &mut Expr, found: &dyn Fn(&str) -> Found) -> Vec<Str
     // It never breaks.
     let _ = tree.visit(&mut resolver);
     resolver.missing
+}
+
+/// `NOT x` and `-x` as `x = false` and `-1 * x`, which are the same. DataFusion takes the short forms only of truth values and
+/// numbers, before the types can be made to fit; the long ones are coerced like every other comparison or product.
+fn spell_out(expr: &mut Expr) {
+    let Expr::UnaryOp { op, expr: operand } = expr else { return };
+    let (left, op, right) = match op {
+        UnaryOperator::Not => (take(operand), BinaryOperator::Eq, Value::Boolean(false)),
+        UnaryOperator::Minus if Reference::of(operand).is_some() => {
+            (take(operand), BinaryOperator::Multiply, Value::Number("-1".to_owned(), false))
+        }
+        _ => return,
+    };
+    let right = Expr::Value(right.with_empty_span());
+    *expr = Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) };
+}
+
+fn take(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()))
 }
 
 fn call(name: &str, arguments: [Expr; 2], span: Span) -> Expr {

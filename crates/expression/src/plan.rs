@@ -12,6 +12,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
+use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use datafusion_common::{
     Column, DFSchema, DataFusionError, Result, ScalarValue, TableReference,
@@ -142,14 +143,29 @@ fn plan_tree(tree: &Tree, columns: &HashMap<&str, ColumnType>, purpose: Purpose)
         None => Found::Nothing,
     });
     let guesses = if missing.is_empty() { &GUESSES[..1] } else { &GUESSES[..] };
-    let mut first = None;
+    let (mut planned, mut first) = (None, None);
     for guess in guesses {
         match plan_resolved(tree.clone(), columns, &missing, guess, purpose) {
-            Ok(plan) => return Ok(plan),
+            Ok(plan) if missing.is_empty() || takes_null(&plan) => return Ok(plan),
+            Ok(plan) => planned = planned.or(Some(plan)),
             Err(error) => first = first.or(Some(error)),
         }
     }
-    Err(first.unwrap_or_else(|| DataFusionError::Plan("it has no type".to_owned())))
+    // What no type makes work fails for every message, which then says why.
+    match (planned, first) {
+        (Some(plan), _) => Ok(plan),
+        (None, Some(error)) => Err(error),
+        (None, None) => Err(DataFusionError::Plan("it has no type".to_owned())),
+    }
+}
+
+/// Whether a plan works on a message of which nothing is known. Some functions find only then that their argument is of
+/// a type that they do not have.
+fn takes_null(plan: &Plan) -> bool {
+    let nulls = plan.schema.fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    RecordBatch::try_new_with_options(plan.schema.clone(), nulls, &options)
+        .is_ok_and(|message| plan.physical.evaluate(&message).is_ok())
 }
 
 fn plan_resolved(

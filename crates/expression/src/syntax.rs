@@ -94,10 +94,9 @@ fn explain(sql: &str, tokens: &[TokenWithSpan], error: ParserError) -> Expressio
         None => (text, None),
     };
     match words.strip_prefix("Expected: ").and_then(|words| words.rsplit_once(", found: ")) {
-        Some((_, "EOF")) => ExpressionError::new("The expression ends too early.").help(format!(
-            "Expected {}.",
-            words.trim_start_matches("Expected: ").trim_end_matches(", found: EOF")
-        )),
+        Some((expected, "EOF")) => {
+            ExpressionError::new("The expression ends too early.").help(format!("Expected {expected}."))
+        }
         Some((expected, found)) => ExpressionError::new(format!("`{found}` is not expected here."))
             .help(format!("Expected {expected}.")),
         None => ExpressionError::new(format!("The expression cannot be read: {}.", uncapital(&words))),
