@@ -4,6 +4,7 @@
 //! What several need is in `shared`.
 
 pub mod shared;
+pub(crate) mod shared;
 pub mod sinks;
 pub mod sources;
 pub mod transforms;
@@ -16,4 +17,7 @@ pub fn registry() -> Registry {
         .sink::<sinks::discard::DiscardConfig>()
         .source::<sources::generate::GenerateConfig>()
         .transform::<transforms::parse_json::ParseJsonConfig>()
+        // Sources.
+        .source::<sources::file::FileSource>()
+        .source::<sources::stdin::StdinSource>()
 }

@@ -3,3 +3,6 @@
 pub(crate) mod json;
 
 pub(crate) mod values;
+pub mod decompress;
+pub mod framing;
+pub mod io;
