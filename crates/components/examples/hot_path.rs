@@ -1,4 +1,5 @@
-//! Prints what the hot path costs for each message, beside the limits of the machine.
+//! Prints what the hot path costs for each message, beside the limits of the machine: the best of several
+//! rounds, on one thread.
 //!
 //! ```text
 //! cargo run --release -p thalweg-components --example hot_path
@@ -9,62 +10,119 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use thalweg_components::sources::generate::GenerateConfig;
-use thalweg_engine::testing::start;
-use thalweg_record::{Outcome, Parcel};
+use thalweg_components::transforms::encode::EncodeConfig;
+use thalweg_components::transforms::parse_json::ParseJsonConfig;
+use thalweg_engine::testing::{batch, context, options, start};
+use thalweg_engine::{Outlets, TransformConfig};
+use thalweg_record::{Ack, Batch, Outcome, Parcel};
 
-/// The best of several rounds: what it costs when nobody disturbs.
-fn best(rounds: usize, mut round: impl FnMut() -> f64) -> f64 {
-    (0..rounds).map(|_| round()).fold(f64::INFINITY, f64::min)
-}
+/// As in the `thalweg` command.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn report(what: &str, ns: f64, bytes: f64) {
-    println!("{what:<44} {ns:8.1} ns {:8.2} million/s {:8.2} GB/s", 1e3 / ns, bytes / ns);
-}
+const ROUNDS: usize = 100;
 
-/// Runs `generate` into nothing on `threads` threads.
-fn generate(threads: usize, batch_bytes: usize, messages: u64) -> f64 {
-    let mut builder = match threads {
-        1 => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
-    let Ok(runtime) = builder.build() else { return f64::NAN };
-    runtime.block_on(async {
+/// Nanoseconds of the best round.
+fn best<T>(mut round: impl FnMut() -> T) -> f64 {
+    let time = |_| {
         let began = Instant::now();
-        let running = start::<GenerateConfig>(
-            &format!("{{ seed: 1, count: {messages} }}"),
-            batch_bytes,
-            BTreeMap::new(),
-        );
-        let taken = tokio::spawn(async move {
-            let mut rows = 0;
-            while let Some((_, Parcel::Messages(batch))) = running.main.take().await {
-                rows += batch.rows();
-                batch.settle(Outcome::Delivered);
-            }
-            rows
-        });
-        black_box(taken.await.unwrap_or_default());
-        began.elapsed().as_secs_f64() * 1e9 / messages as f64
-    })
+        black_box(round());
+        began.elapsed().as_nanos() as f64
+    };
+    (0..ROUNDS).map(time).fold(f64::INFINITY, f64::min)
 }
 
-fn copy(bytes: usize) -> f64 {
-    let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);
-    let rounds = (1 << 30) / bytes;
-    let began = Instant::now();
-    for _ in 0..rounds {
-        to.copy_from_slice(black_box(&from));
-        black_box(&mut to);
-    }
-    began.elapsed().as_secs_f64() * 1e9 / (rounds * bytes) as f64
+fn report(what: &str, ns: f64, messages: usize, bytes: usize) {
+    let ns = ns / messages as f64;
+    let bytes = bytes as f64 / messages as f64;
+    println!("{what:<40} {ns:8.1} ns a message {:8.2} million/s {:7.2} GB/s", 1e3 / ns, bytes / ns);
+}
+
+/// Runs `generate` into nothing.
+fn generate(batch_bytes: usize, messages: usize) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else { return };
+    let yaml = format!("{{ seed: 1, count: {messages} }}");
+    runtime.block_on(async {
+        let running = start::<GenerateConfig>(&yaml, batch_bytes, BTreeMap::new());
+        while let Some((_, Parcel::Messages(batch))) = running.main.take().await {
+            batch.settle(Outcome::Delivered);
+        }
+    });
+}
+
+fn json_lines(count: usize) -> Vec<String> {
+    let mut random = fastrand::Rng::with_seed(1);
+    let levels = ["info", "warning", "error", "debug"];
+    let line = |number: usize| {
+        format!(
+            r#"{{"time":"2026-01-02T03:04:{:02}.678Z","level":"{}","host":"web-{}.example.org","status":{},"duration":{}.{:03},"user_id":{},"message":"request number {number} to /api/v1/items was answered","cached":{}}}"#,
+            number / 1000 % 60,
+            levels[random.usize(..4)],
+            random.u32(..20),
+            random.u32(200..504),
+            random.u32(..100),
+            random.u32(..1000),
+            random.u32(..1_000_000),
+            random.bool(),
+        )
+    };
+    (0..count).map(line).collect()
+}
+
+fn apply(transform: &mut dyn thalweg_engine::Transform, batch: Batch) -> Batch {
+    let mut out = Outlets::new("hot_path".into());
+    let Ok(()) = transform.apply(batch, &mut out) else { panic!("the transform failed") };
+    let Some((_, batch)) = out.take().pop() else { panic!("the transform gave nothing") };
+    batch
 }
 
 fn main() {
-    report("limit: memory copy of 257 bytes (256 KiB)", best(5, || copy(256 << 10)) * 257.0, 257.0);
-    for threads in [1, 2] {
-        for batch in [64, 128, 256, 512, 1024] {
-            let ns = best(3, || generate(threads, batch << 10, 10_000_000));
-            report(&format!("generate, {threads} threads, batches of {batch} KiB"), ns, 257.0);
-        }
+    let (from, mut to) = (vec![1u8; 1 << 20], vec![0u8; 1 << 20]);
+    let messages = (1 << 20) / 257;
+    let ns = best(|| {
+        to.copy_from_slice(black_box(&from));
+        black_box(&mut to);
+    });
+    report("limit: copying 1 MiB, as 257 bytes each", ns, messages, 1 << 20);
+    for kib in [32, 64, 128, 256, 512, 1024] {
+        let messages = 300_000;
+        let ns = best(|| generate(kib << 10, messages));
+        report(&format!("generate, batches of {kib} KiB"), ns, messages, messages * 257);
     }
+
+    let lines = json_lines(4096);
+    let (rows, bytes) = (lines.len(), lines.iter().map(String::len).sum::<usize>());
+    println!("{rows} JSON lines of {} bytes", bytes / rows);
+    let lines = batch(&lines);
+    let payload = lines.payload().clone();
+    let fresh = || Batch::new(payload.clone(), lines.meta().clone(), Ack::unobserved());
+    let ns = best(|| payload.iter().flatten().map(|line| black_box(line.to_vec()).len()).sum::<usize>());
+    report("limit: copying each line", ns, rows, bytes);
+    let ns = best(|| {
+        let parsed = payload.iter().flatten().map(sonic_rs::from_slice::<sonic_rs::Value>);
+        parsed.filter(Result::is_ok).count()
+    });
+    report("peer: sonic_rs, a tree of each line", ns, rows, bytes);
+    let mut parse_all = options::<ParseJsonConfig>("{}").build(&context()).expect("it can be built");
+    let ns = best(|| apply(parse_all.as_mut(), fresh()));
+    report("parse_json, all 8 fields", ns, rows, bytes);
+    let mut parse_two =
+        options::<ParseJsonConfig>("{ fields: [level, status] }").build(&context()).expect("it can be built");
+    let ns = best(|| apply(parse_two.as_mut(), fresh()));
+    report("parse_json, 2 fields of 8", ns, rows, bytes);
+
+    let parsed = apply(parse_all.as_mut(), fresh());
+    let written = ["json", "csv", "logfmt", "{ format: text, template: '{time} {level} {message}' }"];
+    for yaml in written {
+        let mut encode = options::<EncodeConfig>(yaml).build(&context()).expect("it can be built");
+        let given = apply(encode.as_mut(), parsed.share()).payload_bytes();
+        let ns = best(|| apply(encode.as_mut(), parsed.share()));
+        report(&format!("encode {yaml:.20}"), ns, rows, given);
+    }
+    let values: Vec<sonic_rs::Value> =
+        payload.iter().flatten().filter_map(|line| sonic_rs::from_slice(line).ok()).collect();
+    let ns = best(|| {
+        values.iter().filter_map(|value| sonic_rs::to_vec(value).ok()).map(|v| v.len()).sum::<usize>()
+    });
+    report("peer: sonic_rs, writing the trees", ns, rows, bytes);
 }

@@ -16,6 +16,7 @@ pub fn registry() -> Registry {
     Registry::new()
         .sink::<sinks::discard::DiscardConfig>()
         .source::<sources::generate::GenerateConfig>()
+        .transform::<transforms::encode::EncodeConfig>()
         .transform::<transforms::parse_json::ParseJsonConfig>()
         // Sources.
         .source::<sources::file::FileSource>()

@@ -1,7 +1,7 @@
 //! What several components need: a file for each idea.
 
 pub(crate) mod json;
-
+pub mod template;
 pub(crate) mod values;
 pub mod decompress;
 pub mod framing;

@@ -1,3 +1,4 @@
 //! The transforms: a file each.
 
+pub mod encode;
 pub mod parse_json;

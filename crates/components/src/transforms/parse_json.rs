@@ -283,11 +283,6 @@ impl Span {
     }
 
     #[inline]
-    fn is(self, kind: Kind) -> bool {
-        self.word >> Self::SHIFT == kind as u32
-    }
-
-    #[inline]
     fn is_null(self) -> bool {
         self.word >> Self::SHIFT <= Kind::Null as u32
     }
@@ -1002,10 +997,10 @@ impl Column {
         self.spans.resize(texts.len(), Span::MISSING);
         let kinds = Kinds::of(&self.spans);
         self.last = self.forced.unwrap_or_else(|| self.decide(kinds, texts));
+        let present = |row: usize| self.spans.get(row).is_some_and(|span| !span.is_null());
         let nulls = || {
-            let present = |row: usize| self.spans.get(row).is_some_and(|span| !span.is_null());
-            let present = BooleanBuffer::collect_bool(texts.len(), present);
-            kinds.has(Kinds::NULLS).then(|| NullBuffer::new(present))
+            let present = || NullBuffer::new(BooleanBuffer::collect_bool(texts.len(), present));
+            kinds.has(Kinds::NULLS).then(present)
         };
         let values = || self.spans.iter().zip(texts).map(|(span, text)| (*span, span.token(text)));
         // Where a type is forced, a value of another kind may have been accepted: those parse what is in it.
