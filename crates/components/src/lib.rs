@@ -5,6 +5,7 @@
 
 pub mod shared;
 pub(crate) mod shared;
+mod shared;
 pub mod sinks;
 pub mod sources;
 pub mod transforms;
@@ -21,4 +22,18 @@ pub fn registry() -> Registry {
         // Sources.
         .source::<sources::file::FileSource>()
         .source::<sources::stdin::StdinSource>()
+        .transform::<transforms::dedupe::Dedupe>()
+        .transform::<transforms::drop::Drop>()
+        .transform::<transforms::filter::Filter>()
+        .transform::<transforms::keep::Keep>()
+        .transform::<transforms::limit::Limit>()
+        .transform::<transforms::parse_csv::ParseCsv>()
+        .transform::<transforms::parse_logfmt::ParseLogfmt>()
+        .transform::<transforms::parse_regex::ParseRegex>()
+        .transform::<transforms::parse_timestamp::ParseTimestamp>()
+        .transform::<transforms::rename::Rename>()
+        .transform::<transforms::route::Route>()
+        .transform::<transforms::sample::Sample>()
+        .transform::<transforms::set::Set>()
+        .transform::<transforms::split::Split>()
 }

@@ -272,6 +272,37 @@ impl Batch {
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
     }
 
+    /// New messages, each made of the one at the row beside it in `rows`: they have the payloads given, and its
+    /// fields. A row may make any number of them. The acknowledgement covers them all; it is settled as filtered if
+    /// there are none.
+    ///
+    /// # Errors
+    /// If there is not one row for each payload, or one is out of range.
+    pub fn expand(self, payload: BinaryViewArray, rows: Vec<u32>) -> Result<Option<Self>, ArrowError> {
+        same_rows(rows.len(), payload.len())?;
+        if rows.is_empty() {
+            self.settle(Outcome::Filtered);
+            return Ok(None);
+        }
+        if let Some(row) = rows.iter().find(|&&row| row as usize >= self.rows()) {
+            return Err(ArrowError::InvalidArgumentError(format!("row {row} of {} messages", self.rows())));
+        }
+        let count = rows.len();
+        let indices = arrow_array::UInt32Array::from(rows);
+        let fields = self
+            .fields
+            .columns()
+            .iter()
+            .map(|column| take(column, &indices, None))
+            .collect::<Result<Vec<_>, _>>()?;
+        let positions = match &self.positions {
+            Some(positions) => Some(take(positions, &indices, None)?.as_primitive().clone()),
+            None => None,
+        };
+        let fields = record_batch(self.fields.schema(), fields, count)?;
+        Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }))
+    }
+
     /// Joins batches of the same fields; `None` if there are none.
     ///
     /// # Errors
@@ -449,6 +480,25 @@ mod tests {
         let batch = Batch::new(writer.finish(), meta(), Ack::unobserved());
         assert_eq!(batch.column("payload").unwrap().as_string_view().value(1), "\u{fffd}\u{fffd}");
         assert_eq!(batch.payload().value(1), b"\xff\xfe");
+    }
+
+    #[test]
+    fn one_message_made_into_several_gives_each_its_fields() {
+        let field: ArrayRef = Arc::new(StringArray::from(vec!["x", "y"]));
+        let made = batch(&["a", "b"])
+            .with_positions(UInt64Array::from(vec![0, 2]))
+            .unwrap()
+            .set_fields([(Field::new("f", DataType::Utf8, true), field)])
+            .unwrap()
+            .expand(batch(&["1", "2", "3"]).payload().clone(), vec![1, 1, 0])
+            .unwrap()
+            .unwrap();
+        assert_eq!(lines(&made), ["1", "2", "3"]);
+        let fields = made.column("f").unwrap();
+        assert_eq!(fields.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["y", "y", "x"]);
+        assert_eq!(made.positions().unwrap().values(), &[2, 2, 0]);
+        assert!(batch(&["a"]).expand(batch(&["1"]).payload().clone(), vec![1]).is_err());
+        assert!(batch(&["a"]).expand(batch(&["1"]).payload().clone(), vec![]).is_err());
     }
 
     #[test]

@@ -2,3 +2,66 @@
 
 pub mod encode;
 pub mod parse_json;
+pub mod dedupe;
+pub mod drop;
+pub mod filter;
+pub mod keep;
+pub mod limit;
+pub mod parse_csv;
+pub mod parse_logfmt;
+pub mod parse_regex;
+pub mod parse_timestamp;
+pub mod rename;
+pub mod route;
+pub mod sample;
+pub mod set;
+pub mod split;
+
+use thalweg_record::PAYLOAD;
+
+/// What parsers look into if not told otherwise.
+fn payload() -> String {
+    PAYLOAD.to_owned()
+}
+
+/// Why a message that is not text is rejected.
+fn not_utf8(value: &[u8]) -> String {
+    let valid = std::str::from_utf8(value).err().map_or(value.len(), |error| error.valid_up_to());
+    format!("is not UTF-8, at byte {valid}")
+
+/// For testing transforms.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, StringViewArray};
+    use thalweg_record::Batch;
+
+    use crate::shared::columns::FieldType;
+
+    /// A batch of these payloads with text fields.
+    pub(crate) fn with_text(payloads: &[&str], columns: &[(&str, &[Option<&str>])]) -> Batch {
+        let fields = columns.iter().map(|(name, values)| {
+            (FieldType::Text.field(name), Arc::new(StringViewArray::from(values.to_vec())) as ArrayRef)
+        });
+        thalweg_engine::testing::batch(payloads).set_fields(fields).unwrap()
+    }
+
+    /// Prints how long a message takes, in batches of these lines: the best of some rounds.
+    pub(crate) fn measure<C: thalweg_engine::TransformConfig>(yaml: &str, lines: &[String]) {
+        use thalweg_engine::{Outlets, testing};
+        let mut transform = testing::options::<C>(yaml).build(&testing::context()).unwrap();
+        let batch = testing::batch(lines);
+        let mut out = Outlets::new("test".into());
+        let mut best = f64::MAX;
+        for _ in 0..200 {
+            let batch = batch.share();
+            let start = std::time::Instant::now();
+            transform.apply(batch, &mut out).unwrap();
+            let given = out.take();
+            best = best.min(start.elapsed().as_secs_f64());
+            assert!(given.iter().all(|(output, _)| *output == thalweg_engine::Output::Main));
+        }
+        let rows = lines.len() as f64;
+        let bytes = batch.payload_bytes() as f64;
+        println!("{}: {:.0} ns/row, {:.2} GB/s", C::NAME, best / rows * 1e9, bytes / best / 1e9);

@@ -1,0 +1,547 @@
+//! From pieces of text to typed columns: what the parsers of text have in common.
+//!
+//! A parser finds pieces of a message and says which column each belongs to. Text stays where it is: the column
+//! holds views of the parsed bytes. Other types are read at once. A message that does not fit is noted with
+//! its reason and filled up with NULLs, so that the common path is a plain append; only if any failed are the
+//! columns cut down to the messages that are left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_array::builder::{
+    ArrayBuilder, BooleanBuilder, Float64Builder, Int64Builder, TimestampMicrosecondBuilder,
+};
+use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_buffer::Buffer;
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Error, Mistake, Outlets};
+use thalweg_record::{Batch, TextBuilder};
+
+use super::names::same;
+use super::timestamps::{TimeFormat, TimeParser};
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FieldType {
+    /// Text, as it stands.
+    #[default]
+    Text,
+    /// A whole number of 64 bits.
+    Int,
+    /// A number with a fraction, of 64 bits.
+    Float,
+    /// True or false: `true`, `yes`, `on`, `t`, `y`, `1`, and their opposites, in any case.
+    Bool,
+    /// A point in time: RFC 3339 or ISO 8601, the common log format, RFC 2822, or seconds or milliseconds since
+    /// 1970. What names no time zone is UTC.
+    Timestamp,
+    /// JSON, kept as text.
+    Json,
+}
+
+impl FieldType {
+    /// The column's type.
+    pub(crate) fn data_type(self) -> DataType {
+        match self {
+            FieldType::Text | FieldType::Json => DataType::Utf8View,
+            FieldType::Int => DataType::Int64,
+            FieldType::Float => DataType::Float64,
+            FieldType::Bool => DataType::Boolean,
+            FieldType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        }
+    }
+
+    /// A field of this name and type.
+    pub(crate) fn field(self, name: &str) -> Field {
+        let field = Field::new(name, self.data_type(), true);
+        match self {
+            FieldType::Json => field.with_metadata(
+                [("ARROW:extension:name".to_owned(), "arrow.json".to_owned())].into_iter().collect(),
+            ),
+            _ => field,
+        }
+    }
+
+    /// What it is called in a sentence.
+    fn noun(self) -> &'static str {
+        match self {
+            FieldType::Text => "text",
+            FieldType::Int => "a whole number of 64 bits",
+            FieldType::Float => "a number",
+            FieldType::Bool => "true or false",
+            FieldType::Timestamp => "a time",
+            FieldType::Json => "JSON",
+        }
+    }
+}
+
+/// A piece of text is not of the column's type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Misfit(FieldType);
+
+impl Misfit {
+    /// Why the message is rejected.
+    pub(crate) fn reason(self, name: &str, piece: &str) -> String {
+        format!("the field `{name}` is not {}: `{}`", self.0.noun(), shortened(piece))
+    }
+}
+
+/// As much of a text as a sentence can hold.
+pub(crate) fn shortened(text: &str) -> String {
+    const MOST: usize = 60;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// Builds a column from pieces of text.
+#[derive(Debug)]
+pub(crate) enum ColumnBuilder {
+    /// Text.
+    Text(TextBuilder),
+    /// JSON as text.
+    Json(TextBuilder),
+    /// Whole numbers.
+    Int(Int64Builder),
+    /// Numbers.
+    Float(Float64Builder),
+    /// Truth values.
+    Bool(BooleanBuilder),
+    /// Times.
+    Timestamp(TimestampMicrosecondBuilder, Box<TimeParser>),
+}
+
+impl ColumnBuilder {
+    /// A column of about `rows` values, whose texts are mostly slices of `base`.
+    pub(crate) fn new(kind: FieldType, base: &[Buffer], rows: usize) -> Self {
+        match kind {
+            FieldType::Text => Self::Text(TextBuilder::over(base, rows)),
+            FieldType::Json => Self::Json(TextBuilder::over(base, rows)),
+            FieldType::Int => Self::Int(Int64Builder::with_capacity(rows)),
+            FieldType::Float => Self::Float(Float64Builder::with_capacity(rows)),
+            FieldType::Bool => Self::Bool(BooleanBuilder::with_capacity(rows)),
+            FieldType::Timestamp => Self::Timestamp(
+                TimestampMicrosecondBuilder::with_capacity(rows).with_timezone("UTC"),
+                Box::new(TimeParser::new(TimeFormat::Auto, 0)),
+            ),
+        }
+    }
+
+    /// How many values it has.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Text(builder) | Self::Json(builder) => builder.len(),
+            Self::Int(builder) => builder.len(),
+            Self::Float(builder) => builder.len(),
+            Self::Bool(builder) => builder.len(),
+            Self::Timestamp(builder, _) => builder.len(),
+        }
+    }
+
+    /// Adds the value that the piece says; adds nothing if it does not fit.
+    #[inline]
+    pub(crate) fn push(&mut self, piece: &str) -> Result<(), Misfit> {
+        match self {
+            Self::Text(builder) => builder.push(piece),
+            Self::Int(builder) => match piece.trim_ascii().parse() {
+                Ok(value) => builder.append_value(value),
+                Err(_) => return Err(Misfit(FieldType::Int)),
+            },
+            Self::Float(builder) => match piece.trim_ascii().parse() {
+                Ok(value) => builder.append_value(value),
+                Err(_) => return Err(Misfit(FieldType::Float)),
+            },
+            Self::Bool(builder) => match truth(piece.trim_ascii()) {
+                Some(value) => builder.append_value(value),
+                None => return Err(Misfit(FieldType::Bool)),
+            },
+            Self::Timestamp(builder, parser) => match parser.parse(piece.trim_ascii()) {
+                Some(value) => builder.append_value(value),
+                None => return Err(Misfit(FieldType::Timestamp)),
+            },
+            Self::Json(builder) => match serde_json::from_str::<serde::de::IgnoredAny>(piece) {
+                Ok(_) => builder.push(piece),
+                Err(_) => return Err(Misfit(FieldType::Json)),
+            },
+        }
+        Ok(())
+    }
+
+    /// Adds a NULL.
+    #[inline]
+    pub(crate) fn push_null(&mut self) {
+        match self {
+            Self::Text(builder) | Self::Json(builder) => builder.push_null(),
+            Self::Int(builder) => builder.append_null(),
+            Self::Float(builder) => builder.append_null(),
+            Self::Bool(builder) => builder.append_null(),
+            Self::Timestamp(builder, _) => builder.append_null(),
+        }
+    }
+
+    /// The column.
+    pub(crate) fn finish(self) -> ArrayRef {
+        match self {
+            Self::Text(builder) | Self::Json(builder) => Arc::new(builder.finish()),
+            Self::Int(mut builder) => Arc::new(builder.finish()),
+            Self::Float(mut builder) => Arc::new(builder.finish()),
+            Self::Bool(mut builder) => Arc::new(builder.finish()),
+            Self::Timestamp(mut builder, _) => Arc::new(builder.finish()),
+        }
+    }
+}
+
+fn truth(text: &str) -> Option<bool> {
+    let is_one_of = |words: [&str; 6]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
+    if is_one_of(["true", "1", "yes", "on", "t", "y"]) {
+        Some(true)
+    } else if is_one_of(["false", "0", "no", "off", "f", "n"]) {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// The types that a user gave to fields by name, and the texts that mean that there is no value.
+#[derive(Debug, Clone)]
+pub(crate) struct Typing {
+    types: BTreeMap<String, FieldType>,
+    nulls: Vec<Box<str>>,
+    nulls_in_text: bool,
+}
+
+impl Typing {
+    /// From the options `types` and `null_values`. Without the latter, `-` and nothing at all are NULL where
+    /// another type than text is wanted; with it, what it lists is NULL everywhere.
+    pub(crate) fn new(types: &BTreeMap<String, FieldType>, null_values: Option<&[String]>) -> Self {
+        let nulls = match null_values {
+            Some(values) => values.iter().map(|value| value.as_str().into()).collect(),
+            None => vec!["-".into(), "".into()],
+        };
+        Self {
+            types: types.clone(),
+            nulls,
+            nulls_in_text: null_values.is_some_and(|values| !values.is_empty()),
+        }
+    }
+}
+
+/// The mistake of giving types to fields that there are not.
+pub(crate) fn unknown_types<'a>(
+    types: &BTreeMap<String, FieldType>,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> impl Iterator<Item = Mistake> {
+    types.keys().filter(move |name| !known.clone().any(|known| known == name.as_str())).map(|name| Mistake {
+        option: "types",
+        message: format!("`{name}` is given a type, but there is no field of that name."),
+        help: None,
+    })
+}
+
+#[derive(Debug)]
+struct Column {
+    name: Box<str>,
+    kind: FieldType,
+    may_be_null: bool,
+}
+
+/// The columns that a parser makes of a batch. One value of this serves all batches.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    typing: Typing,
+    columns: Vec<Column>,
+    builders: Vec<ColumnBuilder>,
+    base: Vec<Buffer>,
+    rows: usize,
+    failed: Vec<(u32, String)>,
+    layout: Layout,
+}
+
+impl Columns {
+    /// Columns of these names.
+    pub(crate) fn new(typing: Typing, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let mut columns = Self {
+            typing,
+            columns: Vec::new(),
+            builders: Vec::new(),
+            base: Vec::new(),
+            rows: 0,
+            failed: Vec::new(),
+            layout: Layout::default(),
+        };
+        for name in names {
+            columns.add(name.as_ref(), 0);
+        }
+        columns
+    }
+
+    /// How many columns there are.
+    pub(crate) fn len(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// The name of a column.
+    pub(crate) fn name(&self, column: usize) -> Option<&str> {
+        self.columns.get(column).map(|column| &*column.name)
+    }
+
+    /// Adds a column, NULL in the `row` messages before, and gives its number.
+    pub(crate) fn add(&mut self, name: &str, row: usize) -> usize {
+        let kind = self.typing.types.get(name).copied().unwrap_or_default();
+        let may_be_null = self.typing.nulls_in_text || !matches!(kind, FieldType::Text | FieldType::Json);
+        self.columns.push(Column { name: name.into(), kind, may_be_null });
+        self.layout.fields.push(Arc::new(kind.field(name)));
+        self.layout.from = None;
+        let mut builder = ColumnBuilder::new(kind, &self.base, self.rows);
+        (0..row).for_each(|_| builder.push_null());
+        self.builders.push(builder);
+        self.columns.len() - 1
+    }
+
+    /// Begins with a batch of `rows` messages, whose bytes are in `base`.
+    pub(crate) fn begin(&mut self, base: &[Buffer], rows: usize) {
+        self.base = base.to_vec();
+        self.rows = rows;
+        self.failed.clear();
+        self.builders.clear();
+        self.builders.extend(self.columns.iter().map(|column| ColumnBuilder::new(column.kind, base, rows)));
+    }
+
+    /// Adds a value to a column.
+    #[inline]
+    pub(crate) fn push(&mut self, column: usize, piece: &str) -> Result<(), String> {
+        let (Some(about), Some(builder)) = (self.columns.get(column), self.builders.get_mut(column)) else {
+            return Err(format!("there is no column {column}"));
+        };
+        if about.may_be_null && self.typing.nulls.iter().any(|null| **null == *piece) {
+            builder.push_null();
+            return Ok(());
+        }
+        builder.push(piece).map_err(|misfit| misfit.reason(&about.name, piece))
+    }
+
+    /// Adds a NULL to a column.
+    #[inline]
+    pub(crate) fn push_null(&mut self, column: usize) {
+        if let Some(builder) = self.builders.get_mut(column) {
+            builder.push_null();
+        }
+    }
+
+    /// The message in this row cannot be parsed; rows come in ascending order.
+    pub(crate) fn fail(&mut self, row: usize, reason: String) {
+        self.failed.push((row as u32, reason));
+        self.fill(row);
+    }
+
+    /// Columns that have no value for this row yet are NULL in it.
+    pub(crate) fn fill(&mut self, row: usize) {
+        for builder in &mut self.builders {
+            if builder.len() <= row {
+                builder.push_null();
+            }
+        }
+    }
+
+    /// Gives the columns to the batch that they were parsed from, rejects the messages that failed, and sends
+    /// the others on.
+    pub(crate) fn finish(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+        self.base.clear();
+        let columns = self.builders.drain(..).map(ColumnBuilder::finish).collect();
+        self.layout.give(batch, columns, std::mem::take(&mut self.failed), out)
+    }
+}
+
+/// Where new columns go among those that a batch has, remembered for the schema it was worked out for.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
+    fields: Vec<FieldRef>,
+    from: Option<SchemaRef>,
+    to: Option<SchemaRef>,
+    places: Vec<usize>,
+}
+
+impl Layout {
+    /// For these new fields.
+    pub(crate) fn new(fields: Vec<FieldRef>) -> Self {
+        Self { fields, ..Self::default() }
+    }
+
+    /// Gives a batch the new columns, each in the place of one of the same name if there is one, else at the end.
+    pub(crate) fn extend(&mut self, batch: Batch, new: Vec<ArrayRef>) -> Result<Batch, Error> {
+        let from = batch.fields().schema();
+        let to = match (&self.from, &self.to) {
+            (Some(known), Some(to)) if same(known, &from) => to.clone(),
+            _ => {
+                let mut fields = from.fields().to_vec();
+                self.places.clear();
+                for field in &self.fields {
+                    let place = fields.iter().position(|known| known.name() == field.name());
+                    match place.and_then(|place| fields.get_mut(place)) {
+                        Some(known) => *known = field.clone(),
+                        None => fields.push(field.clone()),
+                    }
+                    self.places.push(place.unwrap_or(fields.len() - 1));
+                }
+                let to = Arc::new(Schema::new(fields));
+                self.from = Some(from);
+                self.to = Some(to.clone());
+                to
+            }
+        };
+        let mut columns = batch.fields().columns().to_vec();
+        for (column, &place) in new.into_iter().zip(&self.places) {
+            match columns.get_mut(place) {
+                Some(known) => *known = column,
+                None => columns.push(column),
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.rows()));
+        Ok(batch.with_fields(RecordBatch::try_new_with_options(to, columns, &options)?)?)
+    }
+
+    /// Rejects the messages that failed, as they were, and sends the others on with the new columns. These have a
+    /// value for each message of the batch, also for those that failed.
+    pub(crate) fn give(
+        &mut self,
+        batch: Batch,
+        columns: Vec<ArrayRef>,
+        failed: Vec<(u32, String)>,
+        out: &mut Outlets,
+    ) -> Result<(), Error> {
+        let before = Before::of(&batch);
+        let batch = self.extend(batch, columns)?;
+        if let Some(rest) = before.reject(batch, failed, out)? {
+            out.send(rest);
+        }
+        Ok(())
+    }
+}
+
+/// A batch as it was: what is rejected leaves as it came, so that it can be replayed.
+pub(crate) struct Before {
+    payload: BinaryViewArray,
+    fields: RecordBatch,
+}
+
+impl Before {
+    /// As the batch is now.
+    pub(crate) fn of(batch: &Batch) -> Self {
+        Self { payload: batch.payload().clone(), fields: batch.fields().clone() }
+    }
+
+    /// Rejects the messages that failed, as they were, and gives back the others, as they are `now`.
+    pub(crate) fn reject(
+        self,
+        now: Batch,
+        failed: Vec<(u32, String)>,
+        out: &mut Outlets,
+    ) -> Result<Option<Batch>, Error> {
+        if failed.is_empty() {
+            return Ok(Some(now));
+        }
+        let mut keep = vec![true; now.rows()];
+        let mut rows = Vec::with_capacity(failed.len());
+        let mut reasons = Vec::with_capacity(failed.len());
+        for (row, reason) in failed {
+            if let Some(keep) = keep.get_mut(row as usize) {
+                *keep = false;
+            }
+            reasons.push((rows.len() as u32, reason));
+            rows.push(row);
+        }
+        let was = now.share().with_payload(self.payload)?.with_fields(self.fields)?;
+        if let Some(was) = was.select(&rows)? {
+            out.reject(was, reasons)?;
+        }
+        Ok(now.filter(&BooleanArray::from(keep))?)
+    }
+}
+
+/// Rejects all messages of a batch for the same reason.
+pub(crate) fn reject_all(batch: Batch, reason: &str, out: &mut Outlets) -> Result<(), Error> {
+    let failed = (0..batch.rows() as u32).map(|row| (row, reason.to_owned())).collect();
+    match out.reject(batch, failed)? {
+        Some(rest) => {
+            out.send(rest);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Why a message without the field to look into is rejected.
+pub(crate) fn missing(field: &str) -> String {
+    format!("there is no field `{field}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_engine::{Output, testing};
+
+    fn built(kind: FieldType, pieces: &[&str]) -> Vec<Result<(), Misfit>> {
+        let mut builder = ColumnBuilder::new(kind, &[], pieces.len());
+        pieces.iter().map(|piece| builder.push(piece)).collect()
+    }
+
+    #[test]
+    fn what_fits_a_type_is_read_and_what_does_not_is_refused() {
+        use FieldType::*;
+        for (kind, fitting, misfits) in [
+            (
+                Int,
+                &["0", "-5", "+7", " 12 ", "9223372036854775807"][..],
+                &["", "1.0", "9223372036854775808", "x"][..],
+            ),
+            (Float, &["0", "1.5", "-1e300", "nan", " .5"], &["", "1,5", "x"]),
+            (Bool, &["true", "YES", "0", "off"], &["", "2", "tru"]),
+            (Timestamp, &["2024-01-02T03:04:05Z", "1700000000"], &["", "soon"]),
+            (Json, &["{}", "[1, 2]", "null"], &["", "{", "x"]),
+            (Text, &["", "x"], &[]),
+        ] {
+            assert!(built(kind, fitting).iter().all(Result::is_ok), "{kind:?}");
+            assert!(built(kind, misfits).iter().all(Result::is_err), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_schema_of_batches_of_one_schema_is_one_object() {
+        let mut columns = Columns::new(Typing::new(&BTreeMap::new(), None), ["a"]);
+        let mut out = Outlets::new("test".into());
+        for row in ["one", "two"] {
+            let batch = testing::batch([row]);
+            columns.begin(batch.payload().data_buffers(), 1);
+            columns.push(0, row).unwrap();
+            columns.finish(batch, &mut out).unwrap();
+        }
+        let schemas: Vec<_> = out.take().into_iter().map(|(_, batch)| batch.fields().schema()).collect();
+        assert!(Arc::ptr_eq(&schemas[0], &schemas[1]));
+    }
+
+    #[test]
+    fn a_field_of_the_same_name_is_replaced_in_its_place_and_kept_in_what_is_rejected() {
+        let text: ArrayRef = Arc::new(arrow_array::StringViewArray::from(vec!["old", "old"]));
+        let field = |name| Field::new(name, DataType::Utf8View, true);
+        let batch =
+            testing::batch(["x", "y"]).set_fields([(field("a"), text.clone()), (field("b"), text)]).unwrap();
+        let mut columns = Columns::new(Typing::new(&BTreeMap::new(), None), ["c", "a"]);
+        let mut out = Outlets::new("test".into());
+        columns.begin(&[], 2);
+        columns.push(0, "new c").unwrap();
+        columns.push(1, "new a").unwrap();
+        columns.fail(1, "no".into());
+        columns.finish(batch, &mut out).unwrap();
+        let mut given = out.take();
+        given.sort_by_key(|(output, _)| *output);
+        let rows: Vec<_> =
+            given.iter().map(|(_, batch)| testing::rows(batch.fields())[0].to_string()).collect();
+        assert_eq!(given[0].0, Output::Main);
+        assert_eq!(rows[0], r#"{"a":"new a","b":"old","c":"new c"}"#);
+        assert!(rows[1].contains(r#""a":"old""#), "{}", rows[1]);
+    }
+}

@@ -1,0 +1,28 @@
+//! Asking each message of a batch.
+
+use arrow_array::{BooleanArray, cast::AsArray};
+use arrow_select::filter::filter;
+use thalweg_engine::{Error, Outlets};
+use thalweg_expression::Evaluator;
+use thalweg_record::Batch;
+
+/// Asks whether the condition is true of each message. Those of which it cannot be said are rejected; the others
+/// come back with their answers.
+pub(crate) fn ask(
+    condition: &mut Evaluator,
+    batch: Batch,
+    out: &mut Outlets,
+) -> Result<Option<(Batch, BooleanArray)>, Error> {
+    let answers = condition.condition(&batch);
+    if answers.failed.is_empty() {
+        return Ok(Some((batch, answers.values)));
+    }
+    let mut keep = vec![true; batch.rows()];
+    for (row, _) in &answers.failed {
+        if let Some(keep) = keep.get_mut(*row as usize) {
+            *keep = false;
+        }
+    }
+    let values = filter(&answers.values, &BooleanArray::from(keep))?.as_boolean().clone();
+    Ok(out.reject(batch, answers.failed)?.map(|rest| (rest, values)))
+}

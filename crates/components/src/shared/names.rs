@@ -1,0 +1,93 @@
+//! Choosing columns by name, and remembering what was chosen.
+//!
+//! Which columns stay, and under which names, depends on the schema alone. Batches of one schema usually follow
+//! one another, so it is worked out once, and the same `Arc` of the new schema is given to all of them.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{FieldRef, Schema, SchemaRef};
+use thalweg_engine::Error;
+use thalweg_record::Batch;
+
+/// Whether a name matches a pattern, in which `*` stands for any characters.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, mut tail)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut rest) = name.strip_prefix(head) else { return false };
+    while let Some((piece, after)) = tail.split_once('*') {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = rest.get(at + piece.len()..).unwrap_or_default();
+        tail = after;
+    }
+    rest.ends_with(tail)
+}
+
+/// Whether two schemas are the same, quickly if they are the same object.
+pub(crate) fn same(one: &SchemaRef, other: &SchemaRef) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
+
+/// A choice of columns, remembered for the schema it was made for.
+#[derive(Debug, Default)]
+pub(crate) struct Projection {
+    last: Option<Chosen>,
+}
+
+#[derive(Debug)]
+struct Chosen {
+    from: SchemaRef,
+    to: SchemaRef,
+    columns: Vec<usize>,
+}
+
+impl Projection {
+    /// Gives the batch the columns that `choose` names: for each its index in the old schema, and the new field.
+    pub(crate) fn apply(
+        &mut self,
+        batch: Batch,
+        choose: impl FnOnce(&Schema) -> Vec<(usize, FieldRef)>,
+    ) -> Result<Batch, Error> {
+        let from = batch.fields().schema();
+        let chosen = match self.last.take() {
+            Some(last) if same(&last.from, &from) => last,
+            _ => {
+                let (columns, fields): (Vec<usize>, Vec<FieldRef>) = choose(&from).into_iter().unzip();
+                let to = Arc::new(Schema::new(fields));
+                // Untouched schemas stay the same object, for those who come after.
+                let to = if *to == *from { from.clone() } else { to };
+                Chosen { from, to, columns }
+            }
+        };
+        let columns: Vec<ArrayRef> =
+            chosen.columns.iter().filter_map(|&index| batch.fields().columns().get(index).cloned()).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.rows()));
+        let fields = RecordBatch::try_new_with_options(chosen.to.clone(), columns, &options)?;
+        self.last = Some(chosen);
+        Ok(batch.with_fields(fields)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_characters_and_all_else_for_itself() {
+        for (pattern, name) in [
+            ("a", "a"),
+            ("*", ""),
+            ("*", "x"),
+            ("a*", "abc"),
+            ("*c", "abc"),
+            ("a*c", "ac"),
+            ("a*b*c", "axbxbc"),
+            ("*.*", "a.b"),
+            ("**", "x"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("a", "ab"), ("a*a", "a"), ("*b", "abc"), ("a*b*c", "acb"), ("a?", "ab")] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+}
