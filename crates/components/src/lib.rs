@@ -16,6 +16,8 @@ use thalweg_engine::Registry;
 pub fn registry() -> Registry {
     Registry::new()
         .sink::<sinks::discard::DiscardConfig>()
+        .sink::<sinks::file::FileConfig>()
+        .sink::<sinks::stdout::StdoutConfig>()
         .source::<sources::generate::GenerateConfig>()
         .transform::<transforms::encode::EncodeConfig>()
         .transform::<transforms::parse_json::ParseJsonConfig>()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outlets, Transform, TransformConfig};
+use thalweg_engine::{BuildTransform, Context, Error, Mistake, Outlets, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 
 use crate::shared::json;
@@ -114,6 +114,11 @@ impl EncodeConfig {
     /// Whether payloads stay as they are, so that there is nothing to do.
     pub fn is_raw(&self) -> bool {
         self.options.format == Format::Raw
+    }
+
+    /// The transform that does it, for [`SinkConfig::encoder`](thalweg_engine::SinkConfig::encoder); none for `raw`.
+    pub fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        if self.is_raw() { None } else { Some(Box::new(self.clone())) }
     }
 
     /// The line (without its line feed) with which a file of messages that have these fields begins, if the format
@@ -436,9 +441,8 @@ fn write_logfmt(columns: &[(&Key, Values)], rows: usize, written: &mut PayloadWr
 /// Puts quotes around what was written from `start` on, if it needs them.
 fn quote_logfmt(out: &mut Vec<u8>, start: usize) {
     let value = out.get(start..).unwrap_or_default();
-    let special = |byte: u8| {
-        (byte <= b' ') | (byte == b'=') | (byte == b'"') | (byte == b'\\') | (byte == 0x7f)
-    };
+    let special =
+        |byte: u8| (byte <= b' ') | (byte == b'=') | (byte == b'"') | (byte == b'\\') | (byte == 0x7f);
     if !value.is_empty() && !value.iter().fold(false, |found, &byte| found | special(byte)) {
         return;
     }

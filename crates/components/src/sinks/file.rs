@@ -1,0 +1,470 @@
+//! Writes messages to files.
+//!
+//! Three promises shape it. A file without `.part` at the end of its name is complete, so that whoever waits
+//! for files can take them. What was acknowledged survives the process: it is in the system's hands before
+//! [`Sink::write`] returns, or, compressed, before [`Sink::flush`] does. And a run that continues another cuts
+//! the files to what that one had put down as safe, so that with the positions of the sources saved at the same
+//! moment nothing is lost, torn or there twice.
+//!
+//! Beside that it is to cost little more than the `write` that it must make. Lines that lie in a batch as they
+//! were read go to the system from there ([`Delimited`](crate::shared::delimited::Delimited)); where the
+//! path depends on the message, the rows of a batch are first put together by path, by one pass that compares each
+//! rendered name with the one before it.
+//!
+//! How one file is written is in `piece`, how many are kept together in `files`.
+
+mod compress;
+mod files;
+mod names;
+mod piece;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{
+    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, Written,
+};
+use thalweg_record::Batch;
+
+pub use compress::Compression;
+use files::{Files, Saved, Settings};
+use piece::Manner;
+
+use crate::shared::template::Template;
+use crate::transforms::encode::EncodeConfig;
+
+/// Writes messages to files.
+///
+/// Each message is written as it is, or as `encode` says, followed by `delimiter`. The folders that `path` names
+/// are created.
+///
+/// While a file is being written its name ends in `.part` (`.continued.part`, if it existed and is added to); it gets its own name when it is finished. So a file without
+/// `.part` is complete. Turn this off with `atomic: false`.
+///
+/// A message whose path cannot be (the value of a field leads out of the folder, is empty where a name is needed,
+/// is too long, or begins a name with a dot) is rejected: it leaves by `errors` with the reason.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileConfig {
+    /// Where to write: one file (`out/all.jsonl`), or one for each value of fields and for each span of time
+    /// (`out/{service}/{time:%Y-%m-%d}.jsonl`). A value may hold `/` but no `..`, so that messages cannot
+    /// write outside of the folder that stands here.
+    pub path: Template,
+    /// The form in which messages are written, for example `json`. By default they are written as they are.
+    #[serde(default)]
+    pub encode: EncodeConfig,
+    /// What is written after each message: by default a line feed.
+    #[serde(default = "line_feed")]
+    pub delimiter: String,
+    /// Whether files are compressed, and how. The name of the file is not changed: put `.gz` or `.zst` into `path`.
+    #[serde(default)]
+    pub compression: Compression,
+    /// How hard to compress: 0 to 9 for `gzip` (by default 6), 1 to 22 for `zstd` (by default 3).
+    #[serde(default)]
+    pub compression_level: Option<i32>,
+    /// When to begin a new file. The files are numbered: `out.jsonl` becomes `out-00001.jsonl`,
+    /// `out-00002.jsonl` and so on, the last being the newest. By default there is one file.
+    #[serde(default)]
+    pub rotate: Option<Rotate>,
+    /// Whether a file is called `NAME.part` until it is finished. With `false` it has its name from the beginning.
+    #[serde(default = "yes")]
+    pub atomic: bool,
+    /// What to do with a file that exists before the run.
+    #[serde(default)]
+    pub on_exists: OnExists,
+    /// When to wait until data is on the disk itself. This is for the case that the machine loses power; if
+    /// only the process is killed, nothing that was acknowledged is lost in any case.
+    #[serde(default)]
+    pub fsync: Fsync,
+    /// The permissions of new files in octal, for example `"0640"`. By default the system decides (`umask`).
+    #[serde(default)]
+    pub mode: Option<Mode>,
+    /// How many files to hold open at the same time, where `path` depends on the message. Others are opened again when
+    /// something is to be added to them.
+    #[serde(default = "most_open")]
+    #[schemars(range(min = 1))]
+    pub max_open_files: usize,
+    /// Finish a file that got no message for so long, for example `10m`. If there comes one later, the file
+    /// is continued. By default files are finished at the end of the run.
+    #[serde(default)]
+    pub idle_timeout: Option<TimeSpan>,
+}
+
+/// When to begin a new file.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rotate {
+    /// Before a file would get larger than this, for example `100MiB`. A message is never divided, and one that is
+    /// larger gets a file of its own. Compressed files get somewhat larger: up to a batch more.
+    #[serde(default)]
+    pub size: Option<ByteSize>,
+    /// When a file is so old, for example `1h`.
+    #[serde(default)]
+    pub every: Option<TimeSpan>,
+    /// How many finished files to keep: older ones are removed. By default all are kept.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub keep: Option<usize>,
+}
+
+/// What to do with a file that exists before the run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnExists {
+    /// `append` in a run that keeps positions (`--state`), `replace` in any other.
+    #[default]
+    Auto,
+    /// Write a new file. The old one is there until the new one is finished.
+    Replace,
+    /// Add to it. A run that broke off before is added to as well. With `rotate` a new numbered file is begun.
+    Append,
+    /// Stop with an error.
+    Fail,
+    /// Leave it, and put a number into the name of the new one: `out-00001.jsonl`.
+    Number,
+}
+
+/// When to wait for the disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Fsync {
+    /// Leave it to the system.
+    Never,
+    /// Before a file is given its name.
+    #[default]
+    Finish,
+    /// Before messages are acknowledged: the safest, and slow.
+    Flush,
+}
+
+/// Permissions, written in octal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mode(u32);
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        let digits = text.strip_prefix("0o").unwrap_or(&text);
+        match u32::from_str_radix(digits, 8) {
+            Ok(mode) if mode <= 0o7777 => Ok(Self(mode)),
+            _ => Err(serde::de::Error::custom("permissions are three or four octal digits, as in `0640`")),
+        }
+    }
+}
+
+impl JsonSchema for Mode {
+    fn schema_name() -> Cow<'static, str> {
+        "Mode".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^(0o)?[0-7]{3,4}$", "examples": ["0640"] })
+    }
+}
+
+fn line_feed() -> String {
+    "\n".to_owned()
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn most_open() -> usize {
+    256
+}
+
+impl SinkConfig for FileConfig {
+    const NAME: &'static str = "file";
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages:
+    generate: { message: '{"service": "%1b", "name": "%12s"}', count: 1000 }
+pipelines:
+  main: { from: messages, transforms: [parse_json: {}], to: by_service }
+sinks:
+  by_service:
+    file:
+      path: "out/{service}/{meta.time:%Y-%m-%d}.jsonl.gz"
+      encode: json
+      compression: gzip
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let of_encode = TransformConfig::check(&self.encode).into_iter();
+        let mut mistakes: Vec<Mistake> =
+            of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        let mut mistake = |option, message: String, help: Option<&str>| {
+            mistakes.push(Mistake { option, message, help: help.map(str::to_owned) });
+        };
+        if self.path.is_constant() {
+            let path = self.path.prefix();
+            if path.is_empty() || path.ends_with('/') {
+                let message = format!("`{path}` names no file.");
+                mistake("path", message, Some("Add the name of a file, for example `out.jsonl`."));
+            }
+            if path.contains('\0') {
+                mistake("path", "A path cannot hold a NUL byte.".to_owned(), None);
+            }
+            if self.atomic && names::is_reserved(path) {
+                let message = format!("`{path}` ends as names of unfinished files do.");
+                mistake("path", message, Some("Choose another name, or set `atomic: false`."));
+            }
+        }
+        match (self.compression_level, self.compression.levels()) {
+            (Some(_), None) => {
+                let message = "There is a `compression_level`, but no `compression`.".to_owned();
+                mistake("compression_level", message, Some("Set `compression` to `gzip` or `zstd`."));
+            }
+            (Some(level), Some(levels)) if !levels.contains(&level) => {
+                let message = format!("There is no level {level}.");
+                let help = format!("Its levels are {} to {}.", levels.start(), levels.end());
+                mistake("compression_level", message, Some(&help));
+            }
+            _ => {}
+        }
+        if let Some(rotate) = &self.rotate {
+            if rotate.size.is_none() && rotate.every.is_none() {
+                let message = "`rotate` does not say when.".to_owned();
+                mistake(
+                    "rotate",
+                    message,
+                    Some("Give it a `size`, for example `100MiB`, or `every`, for example `1h`."),
+                );
+            }
+            if rotate.size.is_some_and(|size| size.bytes() == 0) {
+                mistake("rotate", "The `size` of a file cannot be 0.".to_owned(), None);
+            }
+            if rotate.every.is_some_and(|every| every.duration().is_zero()) {
+                mistake("rotate", "`every` cannot be 0.".to_owned(), None);
+            }
+        }
+        if self.idle_timeout.is_some_and(|span| span.duration().is_zero()) {
+            mistake("idle_timeout", "It cannot be 0.".to_owned(), None);
+        }
+        mistakes
+    }
+
+    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        self.encode.encoder()
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        let rotate = self.rotate.as_ref();
+        let settings = Settings {
+            manner: Manner {
+                compression: self.compression,
+                level: self.compression_level,
+                atomic: self.atomic,
+                mode: self.mode.map(|mode| mode.0),
+                delimiter: self.delimiter.as_bytes().to_vec(),
+            },
+            on_exists: match self.on_exists {
+                OnExists::Auto if context.resumes => OnExists::Append,
+                OnExists::Auto => OnExists::Replace,
+                other => other,
+            },
+            fsync: self.fsync,
+            rotates: rotate.is_some(),
+            size: rotate.and_then(|rotate| rotate.size).map(ByteSize::bytes),
+            every: rotate.and_then(|rotate| rotate.every).map(|every| every.duration()),
+            keep: rotate.and_then(|rotate| rotate.keep),
+            most_open: self.max_open_files.max(1),
+            idle: self.idle_timeout.map(|span| span.duration()),
+        };
+        Ok(Box::new(FileSink {
+            path: self.path.clone(),
+            prefix: self.path.prefix().to_owned(),
+            encode: self.encode.clone(),
+            files: Arc::new(Mutex::new(Files::new(settings.clone()))),
+            settings,
+            clock: None,
+            naming: Naming::default(),
+        }))
+    }
+}
+
+struct FileSink {
+    path: Template,
+    /// What all paths begin with.
+    prefix: String,
+    encode: EncodeConfig,
+    settings: Settings,
+    /// Shared with the clock.
+    files: Arc<Mutex<Files>>,
+    /// Finishes files whose time is up when there is nothing to write.
+    clock: Option<tokio::task::JoinHandle<()>>,
+    naming: Naming,
+}
+
+/// The rows of a batch put together by file.
+#[derive(Default)]
+struct Naming {
+    /// Where rows go that follow one another: slot, first row, how many.
+    groups: Vec<(usize, u32, u32)>,
+    ranges: Vec<(u32, u32)>,
+    rejected: Vec<(u32, String)>,
+    rendered: Vec<u8>,
+    last: Vec<u8>,
+}
+
+impl Naming {
+    /// Finds out which file each message of a batch goes to; the files are opened.
+    fn name(
+        &mut self,
+        path: &mut Template,
+        prefix: &str,
+        batch: &Batch,
+        files: &mut Files,
+    ) -> Result<(), Error> {
+        self.groups.clear();
+        self.rejected.clear();
+        let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
+        if path.is_constant() {
+            let slot = files.stream(prefix).map_err(|(_, error)| error)?;
+            self.groups.push((slot, 0, rows));
+            return Ok(());
+        }
+        let mut bound = path.bind(batch);
+        // Whether `last` has the name of the last group, to which the next row may belong.
+        let mut continues = false;
+        for row in 0..rows {
+            self.rendered.clear();
+            bound.render(row as usize, &mut self.rendered);
+            if continues
+                && self.rendered == self.last
+                && let Some((_, _, count)) = self.groups.last_mut()
+            {
+                *count += 1;
+                continue;
+            }
+            continues = false;
+            match names::safe(&self.rendered, prefix) {
+                Ok(name) => match files.stream(name) {
+                    Ok(slot) => {
+                        self.groups.push((slot, row, 1));
+                        std::mem::swap(&mut self.rendered, &mut self.last);
+                        continues = true;
+                    }
+                    // The message's values ask for a name that the file system cannot give.
+                    Err((
+                        io::ErrorKind::NotADirectory
+                        | io::ErrorKind::IsADirectory
+                        | io::ErrorKind::AlreadyExists
+                        | io::ErrorKind::InvalidFilename,
+                        error,
+                    )) => self.rejected.push((row, error.full())),
+                    Err((_, error)) => return Err(error),
+                },
+                Err(reason) => self.rejected.push((row, reason)),
+            }
+        }
+        // Stable, so that the rows of a file stay in order.
+        self.groups.sort_by_key(|&(slot, ..)| slot);
+        Ok(())
+    }
+}
+
+impl FileSink {
+    fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
+        files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_batch(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<(), Error> {
+        let mut files = Self::lock(&self.files);
+        files.settle()?;
+        self.naming.name(&mut self.path, &self.prefix, batch, &mut files)?;
+        let schema = batch.fields().schema();
+        let header = || self.encode.header(&schema);
+        let Naming { groups, ranges, rejected, .. } = &mut self.naming;
+        for group in groups.chunk_by(|a, b| a.0 == b.0) {
+            let Some(&(slot, ..)) = group.first() else { continue };
+            ranges.clear();
+            ranges.extend(group.iter().map(|&(_, start, length)| (start, length)));
+            if let Err(error) = files.write(slot, batch.payload(), ranges, &header) {
+                files.roll_back()?;
+                return Err(error);
+            }
+        }
+        files.commit();
+        rejected.drain(..).for_each(|(row, reason)| rejects.reject(row, reason));
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Sink for FileSink {
+    async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
+        let saved: Option<Vec<Saved>> = match saved {
+            Some(saved) => Some(serde_json::from_value(saved).map_err(|error| {
+                Error::permanent("the saved state of a sink `file` is not one").caused_by(error)
+            })?),
+            None => None,
+        };
+        thalweg_runtime::blocking(|| {
+            let mut files = Self::lock(&self.files);
+            *files = Files::new(self.settings.clone());
+            if let Some(saved) = saved {
+                files.resume(saved)?;
+            }
+            if self.path.is_constant() {
+                files.stream(&self.prefix).map_err(|(_, error)| error)?;
+            }
+            files.note_safe();
+            Ok::<(), Error>(())
+        })?;
+        let beat = Self::lock(&self.files).beat();
+        if let (Some(beat), None) = (beat, &self.clock) {
+            let files = Arc::downgrade(&self.files);
+            self.clock = Some(tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(beat).await;
+                    let Some(files) = files.upgrade() else { return };
+                    // Whatever goes wrong is met again by the next call of the engine, and reported there.
+                    let _ = thalweg_runtime::blocking(|| Self::lock(&files).settle());
+                }
+            }));
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
+        thalweg_runtime::blocking(|| self.write_batch(batch, rejects))?;
+        Ok(self.settings.written())
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        thalweg_runtime::blocking(|| Self::lock(&self.files).flush())
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        if let Some(clock) = self.clock.take() {
+            clock.abort();
+        }
+        thalweg_runtime::blocking(|| Self::lock(&self.files).finish())
+    }
+
+    fn state(&self) -> Option<Value> {
+        serde_json::to_value(Self::lock(&self.files).saved()).ok()
+    }
+}
+
+impl Drop for FileSink {
+    fn drop(&mut self) {
+        if let Some(clock) = self.clock.take() {
+            clock.abort();
+        }
+    }
+}
