@@ -4,8 +4,6 @@
 //! What several need is in `shared`.
 
 pub mod shared;
-pub(crate) mod shared;
-mod shared;
 pub mod sinks;
 pub mod sources;
 pub mod transforms;
@@ -18,18 +16,17 @@ pub fn registry() -> Registry {
         .sink::<sinks::discard::DiscardConfig>()
         .sink::<sinks::file::FileConfig>()
         .sink::<sinks::stdout::StdoutConfig>()
-        .source::<sources::generate::GenerateConfig>()
-        .transform::<transforms::encode::EncodeConfig>()
-        .transform::<transforms::parse_json::ParseJsonConfig>()
-        // Sources.
         .source::<sources::file::FileSource>()
+        .source::<sources::generate::GenerateConfig>()
         .source::<sources::stdin::StdinSource>()
         .transform::<transforms::dedupe::Dedupe>()
         .transform::<transforms::drop::Drop>()
+        .transform::<transforms::encode::EncodeConfig>()
         .transform::<transforms::filter::Filter>()
         .transform::<transforms::keep::Keep>()
         .transform::<transforms::limit::Limit>()
         .transform::<transforms::parse_csv::ParseCsv>()
+        .transform::<transforms::parse_json::ParseJsonConfig>()
         .transform::<transforms::parse_logfmt::ParseLogfmt>()
         .transform::<transforms::parse_regex::ParseRegex>()
         .transform::<transforms::parse_timestamp::ParseTimestamp>()

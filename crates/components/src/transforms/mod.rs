@@ -28,6 +28,7 @@ fn payload() -> String {
 fn not_utf8(value: &[u8]) -> String {
     let valid = std::str::from_utf8(value).err().map_or(value.len(), |error| error.valid_up_to());
     format!("is not UTF-8, at byte {valid}")
+}
 
 /// For testing transforms.
 #[cfg(test)]
@@ -65,3 +66,5 @@ pub(crate) mod testing {
         let rows = lines.len() as f64;
         let bytes = batch.payload_bytes() as f64;
         println!("{}: {:.0} ns/row, {:.2} GB/s", C::NAME, best / rows * 1e9, bytes / best / 1e9);
+    }
+}
