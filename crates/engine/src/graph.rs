@@ -10,6 +10,7 @@ use thalweg_config::ByteSize;
 use crate::component::{BuildSink, BuildSource, BuildTransform};
 
 /// A checked configuration. Printed, it shows what leads where.
+#[derive(Clone)]
 pub struct Graph {
     /// Bytes for data in flight, for the whole process.
     pub memory: ByteSize,

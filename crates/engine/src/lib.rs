@@ -10,6 +10,7 @@
 pub mod component;
 mod error;
 mod graph;
+mod kept;
 mod metrics;
 mod outlet;
 mod outlets;
@@ -17,8 +18,10 @@ mod plan;
 mod positions;
 mod read;
 mod registry;
+pub mod replay;
 mod router;
 mod run;
+mod schema;
 mod store;
 pub mod testing;
 
@@ -28,6 +31,7 @@ pub use component::{
 };
 pub use error::{Error, ErrorKind};
 pub use graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode};
+pub use kept::KeptField;
 pub use metrics::{ComponentCounts, ComponentMetrics};
 pub use outlet::{Outlet, Reading};
 pub use outlets::{Outlets, Output, Rejects};
@@ -36,4 +40,5 @@ pub use positions::{Mark, Positions};
 pub use read::{ByKey, DEFAULT_MEMORY, PipelineSettings, Settings, read};
 pub use registry::{Built, Definition, Registry, Role};
 pub use run::{Handle, Keeping, Run, Summary};
+pub use schema::schema;
 pub use store::{DeadLetter, LetterId, Store};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use arrow_array::{BinaryViewArray, UInt64Array};
+use arrow_array::{BinaryViewArray, RecordBatch, UInt64Array};
 use serde_json::Value;
 use thalweg_record::{Arena, Batch, Lease, Meta, Outcome, Parcel, Share};
 use thalweg_runtime::{Sender, Stop};
@@ -108,6 +108,21 @@ impl Outlet {
         self.give(batch, false).await
     }
 
+    /// Sends messages that came in by another source before, with what was known of them then.
+    pub(crate) async fn send_again(
+        &mut self,
+        reading: Reading,
+        meta: Meta,
+        fields: Option<RecordBatch>,
+    ) -> Result<(), Error> {
+        let mut batch = self.batch_of(reading, meta)?;
+        if let Some(fields) = fields {
+            batch = batch.with_fields(fields)?;
+        }
+        self.metrics.add_out(batch.rows(), batch.payload_bytes());
+        self.give(batch, false).await
+    }
+
     /// Sends messages to the `errors` output: they could be read but not be used.
     ///
     /// # Errors
@@ -127,9 +142,13 @@ impl Outlet {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let meta = Meta {
             source: self.metrics.name.clone(),
-            path: reading.path,
+            path: reading.path.clone(),
             time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
         };
+        self.batch_of(reading, meta)
+    }
+
+    fn batch_of(&self, reading: Reading, meta: Meta) -> Result<Batch, Error> {
         let ack = self.positions.expect(reading.mark);
         let batch = Batch::new(reading.payload, Arc::new(meta), ack);
         self.metrics.add_in(batch.rows(), batch.payload_bytes());

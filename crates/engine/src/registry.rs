@@ -137,7 +137,7 @@ impl Registry {
     }
 }
 
-fn inlined_schema<C: JsonSchema>() -> Schema {
+pub(crate) fn inlined_schema<C: JsonSchema>() -> Schema {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     settings.into_generator().into_root_schema_for::<C>()

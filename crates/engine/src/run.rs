@@ -49,6 +49,8 @@ pub struct Keeping {
 pub struct Run {
     plan: Plan,
     keeping: Keeping,
+    /// Whether sinks add to what former runs wrote.
+    continues: bool,
     store: Arc<LazyStore>,
     handle: Handle,
 }
@@ -152,7 +154,14 @@ impl Run {
             letters: ComponentMetrics::new("dead letters".into(), Role::Sink, "dead_letters"),
             retries: Arc::default(),
         };
-        Ok(Self { plan, keeping, store, handle })
+        Ok(Self { plan, continues: keeping.positions, keeping, store, handle })
+    }
+
+    /// Lets the sinks add to what former runs wrote, even where no positions are kept: for messages that belong to
+    /// a former run.
+    pub fn continuing(mut self) -> Self {
+        self.continues = true;
+        self
     }
 
     /// For watching and ending it.
@@ -189,10 +198,10 @@ impl Run {
     }
 
     async fn carry_out(self, reached: &mut Vec<(Arc<str>, Arc<Positions>)>) -> Result<Option<String>, Error> {
-        let Run { plan, keeping, store, handle } = self;
+        let Run { plan, keeping, continues, store, handle } = self;
         let context = |name: &str| Context {
             name: name.to_owned(),
-            resumes: keeping.positions,
+            resumes: continues,
             batch_bytes: plan.batch_bytes,
         };
         let metrics = |name: &Arc<str>| -> Arc<ComponentMetrics> {

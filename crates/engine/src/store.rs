@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Error;
+use crate::kept::KeptField;
 
 /// The store of one state folder. One process at a time may have it open.
 pub struct Store {
@@ -44,6 +45,9 @@ pub struct DeadLetter {
     /// Its payload in hexadecimal digits, where it is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_hex: Option<String>,
+    /// The fields that it had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<KeptField>,
 }
 
 impl DeadLetter {
@@ -58,6 +62,13 @@ impl DeadLetter {
             }
             (None, None) => Vec::new(),
         }
+    }
+
+    /// About how many bytes it takes in memory.
+    pub fn size(&self) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let fields = self.fields.iter().map(|field| field.name.len() + text(&field.value) + 64);
+        size_of::<Self>() + text(&self.payload) + text(&self.payload_hex) + self.reason.len() + fields.sum::<usize>()
     }
 
     /// Sets its payload.
@@ -164,8 +175,7 @@ impl Store {
     /// # Errors
     /// If they cannot be written.
     pub fn add_letters(&self, letters: &[DeadLetter]) -> Result<(), Error> {
-        let last = self.letters.last_key_value().map(|entry| entry.key()).transpose().map_err(unreadable)?;
-        let mut id = last.map_or(0, |key| letter_id(&key));
+        let mut id = self.last_letter()?.unwrap_or(0);
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         for letter in letters {
             id += 1;
@@ -177,13 +187,39 @@ impl Store {
     }
 
     /// The dead letters, oldest first.
-    pub fn letters(&self) -> impl Iterator<Item = Result<(LetterId, DeadLetter), Error>> {
-        self.letters.iter().map(|entry| {
+    pub fn letters(&self) -> impl Iterator<Item = Result<(LetterId, DeadLetter), Error>> + use<> {
+        self.letters_after(0)
+    }
+
+    /// The dead letters with higher numbers than this, oldest first.
+    pub fn letters_after(
+        &self,
+        id: LetterId,
+    ) -> impl Iterator<Item = Result<(LetterId, DeadLetter), Error>> + use<> {
+        self.letters.range(id.saturating_add(1).to_be_bytes()..).map(|entry| {
             let (key, value) = entry.into_inner().map_err(unreadable)?;
             let letter = serde_json::from_slice(&value)
                 .map_err(|error| Error::permanent("a dead letter cannot be understood").caused_by(error))?;
             Ok((letter_id(&key), letter))
         })
+    }
+
+    /// The dead letter of this number.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn letter(&self, id: LetterId) -> Result<Option<DeadLetter>, Error> {
+        let found = self.letters_after(id.saturating_sub(1)).next().transpose()?;
+        Ok(found.filter(|(number, _)| *number == id).map(|(_, letter)| letter))
+    }
+
+    /// The highest number of a dead letter.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn last_letter(&self) -> Result<Option<LetterId>, Error> {
+        let last = self.letters.last_key_value().map(|entry| entry.key()).transpose().map_err(unreadable)?;
+        Ok(last.map(|key| letter_id(&key)))
     }
 
     /// Removes dead letters.
@@ -229,6 +265,7 @@ mod tests {
             position: Some(7),
             payload: None,
             payload_hex: None,
+            fields: Vec::new(),
         };
         letter.set_payload(payload);
         letter

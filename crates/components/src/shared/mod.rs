@@ -2,9 +2,9 @@
 
 pub(crate) mod columns;
 pub(crate) mod conditions;
-pub(crate) mod decompress;
+pub mod decompress;
 pub mod delimited;
-pub(crate) mod framing;
+pub mod framing;
 pub mod io;
 pub(crate) mod json;
 pub(crate) mod keys;

@@ -8,6 +8,7 @@ use thalweg_record::{Batch, ERROR_COMPONENT, ERROR_REASON, Outcome, Parcel};
 use thalweg_runtime::{Receiver, blocking};
 
 use crate::Error;
+use crate::kept::keep;
 use crate::metrics::ComponentMetrics;
 use crate::store::DeadLetter;
 
@@ -40,8 +41,11 @@ fn letters(batch: &Batch) -> Vec<DeadLetter> {
         column.filter(|column| column.is_valid(row)).map(|column| column.value(row).to_owned())
     };
     let meta = batch.meta();
-    (0..batch.rows())
-        .map(|row| {
+    let fields = keep(batch.fields());
+    fields
+        .into_iter()
+        .enumerate()
+        .map(|(row, fields)| {
             let mut letter = DeadLetter {
                 time_us: meta.time_us,
                 component: text(ERROR_COMPONENT, row).unwrap_or_default(),
@@ -51,6 +55,7 @@ fn letters(batch: &Batch) -> Vec<DeadLetter> {
                 position: batch.positions().map(|positions| positions.value(row)),
                 payload: None,
                 payload_hex: None,
+                fields,
             };
             letter.set_payload(batch.payload().value(row));
             letter

@@ -1,0 +1,89 @@
+//! `thalweg check`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use thalweg_engine::{Graph, Plan};
+
+use crate::exit::{Exit, Failure};
+use crate::format::counted;
+use crate::load::Configuration;
+use crate::paint::Paint;
+use crate::print;
+
+/// Says everything that is wrong with a configuration, and runs nothing.
+///
+/// Each mistake is shown with its line, what is wrong and what would be right. With `--plan`, a configuration that is
+/// right is shown as it will run.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  thalweg check logs.yaml
+  thalweg check logs.yaml --plan
+  thalweg check logs.yaml --json | jq '.mistakes[].message'")]
+pub struct Arguments {
+    /// The configuration; `-` reads it from the standard input.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// Show what leads where, and how it will run: what is one call, where queues stand, how many copies.
+    #[arg(long)]
+    plan: bool,
+    /// Print the mistakes (and counts, if there are none) as one JSON object on the standard output.
+    #[arg(long)]
+    json: bool,
+    /// Show the plan for so many cores. Without it, for those that there are.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let configuration = Configuration { path: &arguments.config };
+    let graph = configuration.graph(&thalweg_components::registry());
+    let graph = match graph {
+        Err(Failure::Mistakes(diagnostics)) if arguments.json => {
+            let found = json!({ "file": diagnostics.name(), "right": false, "mistakes": diagnostics });
+            print::out(&format!("{found}\n"))?;
+            return Ok(Exit::Wrong);
+        }
+        other => other?,
+    };
+    let cores = arguments.threads.map_or_else(super::cores, usize::from);
+    let plan = Plan::new(&graph, cores);
+    let text = if arguments.json {
+        let mut found = json!({
+            "file": configuration.name(),
+            "right": true,
+            "mistakes": [],
+            "sources": graph.sources.len(),
+            "pipelines": graph.pipelines.len(),
+            "sinks": graph.sinks.len(),
+        });
+        if arguments.plan {
+            found["graph"] = graph.to_string().into();
+            found["plan"] = plan.to_string().into();
+        }
+        format!("{found}\n")
+    } else {
+        shown(&configuration.name(), &graph, arguments.plan.then_some(&plan))
+    };
+    print::out(&text)?;
+    Ok(Exit::Done)
+}
+
+fn shown(name: &str, graph: &Graph, plan: Option<&Plan>) -> String {
+    let paint = Paint::stdout();
+    let mut text = format!(
+        "{name} is right: {}, {}, {}.\n",
+        counted(graph.sources.len() as u64, "source"),
+        counted(graph.pipelines.len() as u64, "pipeline"),
+        counted(graph.sinks.len() as u64, "sink"),
+    );
+    if let Some(plan) = plan {
+        let heading = |title: &str| format!("\n{}\n", paint.bold(title));
+        text += &heading("What leads where");
+        text += &graph.to_string();
+        text += &heading("How it will run");
+        text += &plan.to_string();
+    }
+    text
+}

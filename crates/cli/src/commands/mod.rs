@@ -1,0 +1,81 @@
+//! The commands: a file each.
+
+mod check;
+mod completions;
+mod components;
+mod errors;
+mod new;
+mod run;
+mod schema;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Parser, Subcommand};
+
+use crate::exit::{Exit, Failure};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const AFTER_HELP: &str = "\
+Begin with:
+  thalweg new -o first.yaml        write a small configuration
+  thalweg check first.yaml         see whether it is right
+  thalweg run first.yaml           run it
+  thalweg components               see what else there is
+
+Exit codes:
+  0  done, also when it was told to stop and everything on its way was delivered
+  1  done, but messages could not be processed (only with `run --strict`)
+  2  the configuration or the command line is wrong
+  3  failed";
+
+/// Moves messages and files from any source, through transforms, to any sink.
+///
+/// A configuration names sources, pipelines of transforms, and sinks. thalweg runs it fast, within one budget of
+/// memory, and acknowledges nothing that has not arrived.
+#[derive(Debug, Parser)]
+#[command(name = "thalweg", version, styles = STYLES, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Arguments),
+    Check(check::Arguments),
+    New(new::Arguments),
+    Components(components::Arguments),
+    Errors(errors::Arguments),
+    Schema(schema::Arguments),
+    Completions(completions::Arguments),
+}
+
+impl CommandLine {
+    /// Whether the command tells everything in JSON, on the standard error output.
+    pub fn speaks_json(&self) -> bool {
+        matches!(&self.command, Command::Run(arguments) if arguments.json)
+    }
+}
+
+/// Does what the command line says.
+pub fn dispatch(line: CommandLine) -> Result<Exit, Failure> {
+    match line.command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::New(arguments) => new::run(&arguments),
+        Command::Components(arguments) => components::run(&arguments),
+        Command::Errors(arguments) => errors::run(arguments),
+        Command::Schema(arguments) => schema::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
+    }
+}
+
+/// The number of cores to use where the command line does not say.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}

@@ -1,0 +1,144 @@
+//! Running a graph while a person watches: progress, signals, and what became of it.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use serde_json::json;
+use thalweg_engine::{Graph, Handle, Keeping, Plan, Run, Summary};
+
+use crate::exit::Failure;
+use crate::log;
+use crate::paint::Paint;
+use crate::print;
+use crate::progress::{Progress, Retried};
+
+/// How to run and what to show.
+#[derive(Debug, Clone, Copy)]
+pub struct Manner {
+    /// How many cores to use.
+    pub cores: usize,
+    /// Everything is told in JSON.
+    pub json: bool,
+    /// Nothing is told but errors.
+    pub quiet: bool,
+    /// Sinks add to what former runs wrote.
+    pub continues: bool,
+}
+
+/// What became of a run.
+pub struct Outcome {
+    /// How it went.
+    pub summary: Summary,
+    /// What was tried again.
+    pub retried: Retried,
+}
+
+impl Outcome {
+    /// Whether it ended because nobody reads the standard output any more.
+    pub fn nobody_reads(&self) -> bool {
+        let failure = self.summary.failure.as_deref();
+        failure.is_some_and(|failure| failure.contains(BROKEN_PIPE))
+    }
+}
+
+const BROKEN_PIPE: &str = "the reader of the output has gone away";
+
+/// How long an end at once may take before the process just ends.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Runs a graph to its end.
+pub fn drive(graph: &Graph, keeping: Keeping, manner: Manner) -> Result<Outcome, Failure> {
+    let progress = Progress::new(graph, manner);
+    log::begin(progress.bars(), manner.json, manner.quiet)?;
+    let run = Run::new(Plan::new(graph, manner.cores), keeping)?;
+    let run = if manner.continues { run.continuing() } else { run };
+    let handle = run.handle();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(manner.cores)
+        .thread_name("thalweg")
+        .enable_all()
+        .build()?;
+    let watching = progress.watch(handle.clone());
+    let summary = runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let mut wait = pin!(run.wait());
+        let mut received = 0;
+        loop {
+            tokio::select! {
+                summary = &mut wait => break Ok::<_, std::io::Error>(summary),
+                () = signals.next() => {
+                    received += 1;
+                    heed(received, &handle, manner);
+                }
+                () = tokio::time::sleep(PATIENCE), if received > 1 => {
+                    watching.clear();
+                    tell(manner, "stopped", "stopped at once, though a component was still waiting for something");
+                    std::process::exit(3);
+                }
+            }
+        }
+    });
+    let retried = watching.end();
+    // A thread may still wait for something that never comes, such as a line from a terminal.
+    runtime.shutdown_background();
+    Ok(Outcome { summary: summary?, retried })
+}
+
+/// Does what a signal asks for, the first time and later.
+fn heed(received: usize, handle: &Handle, manner: Manner) {
+    if received == 1 {
+        handle.stop();
+        tell(manner, "stopping", "stopping: what is on its way is delivered first; again to stop at once");
+    } else {
+        handle.abort();
+    }
+}
+
+fn tell(manner: Manner, event: &str, text: &str) {
+    if manner.json {
+        print::err(&format!("{}\n", json!({ "event": event, "message": text })));
+    } else if !manner.quiet {
+        let paint = Paint::stderr();
+        let (word, rest) = text.split_once(':').unwrap_or((text, ""));
+        let colon = if rest.is_empty() { "" } else { ":" };
+        // A terminal has written `^C` on this line.
+        let start = if paint.is_on() { "\r" } else { "" };
+        print::err(&format!("{start}{}{rest}\n", paint.yellow(&format!("{word}{colon}"))));
+    }
+}
+
+/// The signals that ask to end.
+struct Signals {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {})
+    }
+
+    async fn next(&mut self) {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How a command ends: its exit code, and what it says if it could not do what it was asked.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+use thalweg_config::Diagnostics;
+
+use crate::paint::Paint;
+use crate::print;
+
+/// The exit code of a command that came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done = 0,
+    /// Done, but with errors that `--strict` counts.
+    Errors = 1,
+    /// The configuration is wrong, and that was told already.
+    Wrong = 2,
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// The configuration is wrong.
+    Mistakes(Diagnostics),
+    /// The command line is wrong: a sentence.
+    Usage(String),
+    /// It was tried and failed: a sentence.
+    Failed(String),
+    /// It failed, and that was told already.
+    Told,
+    /// Whoever reads the output has gone away, which is not worth a word.
+    NobodyReads,
+}
+
+impl From<thalweg_engine::Error> for Failure {
+    fn from(error: thalweg_engine::Error) -> Self {
+        Failure::Failed(error.full())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Failure::NobodyReads,
+            _ => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+/// Says what has to be said, in JSON if that was asked for, and gives the exit code.
+pub fn report(result: Result<Exit, Failure>, json: bool) -> ExitCode {
+    const WRONG: u8 = 2;
+    const FAILED: u8 = 3;
+    let line = |event: &str, what: serde_json::Value| {
+        let mut line = json!({ "event": event });
+        let key = if event == "mistakes" { "mistakes" } else { "message" };
+        line[key] = what;
+        print::err(&format!("{line}\n"));
+    };
+    let error = |text: &str| {
+        if json {
+            line("failed", text.into());
+        } else {
+            print::err(&format!("{} {}\n", Paint::stderr().red("error:"), text.trim_end_matches('.')));
+        }
+    };
+    ExitCode::from(match result {
+        Ok(exit) => exit as u8,
+        Err(Failure::Mistakes(diagnostics)) if json => {
+            line("mistakes", json!(diagnostics));
+            WRONG
+        }
+        Err(Failure::Mistakes(diagnostics)) => {
+            print::err(&diagnostics.render(Paint::stderr().is_on()));
+            WRONG
+        }
+        Err(Failure::Usage(text)) => {
+            error(&text);
+            WRONG
+        }
+        Err(Failure::Failed(text)) => {
+            error(&text);
+            FAILED
+        }
+        Err(Failure::Told) => FAILED,
+        Err(Failure::NobodyReads) => 0,
+    })
+}

@@ -1,0 +1,101 @@
+//! From the path on the command line to a checked graph.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use thalweg_config::{Document, nearest};
+use thalweg_engine::{Graph, Registry};
+
+use crate::exit::Failure;
+
+/// The configuration that is read from the standard input.
+const STDIN: &str = "-";
+const STDIN_NAME: &str = "standard input";
+
+/// What the command line says of a configuration.
+pub struct Configuration<'a> {
+    /// Where it is; `-` for the standard input.
+    pub path: &'a Path,
+}
+
+impl Configuration<'_> {
+    /// Reads the text, with variables substituted.
+    pub fn document(&self) -> Result<Document, Failure> {
+        let variables = |name: &str| std::env::var(name).ok();
+        if self.path != Path::new(STDIN) {
+            return Document::load(self.path, &variables).map_err(Failure::Mistakes);
+        }
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Failure::Usage("the configuration on the standard input is not UTF-8 text".to_owned()))?;
+        let mut document = Document::parse(STDIN_NAME, &text).map_err(Failure::Mistakes)?;
+        let mut diagnostics = document.diagnostics();
+        document.substitute(&variables, &mut diagnostics);
+        diagnostics.into_result(document).map_err(Failure::Mistakes)
+    }
+
+    /// Reads and checks the whole configuration.
+    pub fn graph(&self, registry: &Registry) -> Result<Graph, Failure> {
+        let document = self.document()?;
+        let graph = thalweg_engine::read(&document, registry).map_err(Failure::Mistakes)?;
+        let reads_stdin = graph.sources.iter().find(|source| source.kind == "stdin");
+        match reads_stdin {
+            Some(source) if self.path == Path::new(STDIN) => Err(Failure::Usage(format!(
+                "the configuration comes from the standard input, so the source `{}` cannot read that; \
+                 put the configuration into a file",
+                source.name
+            ))),
+            _ => Ok(graph),
+        }
+    }
+
+    /// The folder that it is in, as the one its `state` is relative to.
+    pub fn folder(&self) -> PathBuf {
+        self.path.parent().map(Path::to_owned).unwrap_or_default()
+    }
+
+    /// How it is called in messages.
+    pub fn name(&self) -> String {
+        if self.path == Path::new(STDIN) { STDIN_NAME.to_owned() } else { self.path.display().to_string() }
+    }
+}
+
+/// Where positions and dead letters are kept, and whether positions are.
+pub fn state_folder(folder: &Path, configured: Option<&Path>, given: Option<&Path>) -> (PathBuf, bool) {
+    /// Dead letters of runs without a state folder.
+    const HIDDEN: &str = ".thalweg";
+    match (given, configured) {
+        (Some(given), _) => (given.to_owned(), true),
+        (None, Some(configured)) => (folder.join(configured), true),
+        (None, None) => (folder.join(HIDDEN), false),
+    }
+}
+
+/// Keeps only the pipelines that the command line names, if it names any.
+pub fn restrict(graph: &mut Graph, names: &[String]) -> Result<(), Failure> {
+    for name in names {
+        if graph.pipeline(name).is_none() {
+            let known: Vec<&str> = graph.pipelines.iter().map(|pipeline| &*pipeline.name).collect();
+            return Err(Failure::Usage(format!(
+                "there is no pipeline called `{name}`; {}",
+                did_you_mean(name, &known)
+            )));
+        }
+    }
+    if !names.is_empty() {
+        graph.restrict(names);
+    }
+    Ok(())
+}
+
+/// What to say of a name that is not known.
+pub fn did_you_mean(name: &str, known: &[&str]) -> String {
+    match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let known: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
+            format!("there are: {}", known.join(", "))
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Warnings of the engine and of libraries, a line each, without tearing up the line of progress.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::MultiProgress;
+use serde_json::{Map, Value, json};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::exit::Failure;
+use crate::paint::Paint;
+
+/// The variable that says what is told: `error`, `warn`, `info`, `debug`, `trace`, or by module
+/// (`warn,thalweg_engine=debug`).
+pub const VARIABLE: &str = "THALWEG_LOG";
+
+/// The lines of progress of the run that goes on.
+static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
+
+/// Begins to show warnings on the standard error output; `quietly`, only errors.
+pub fn begin(bars: &MultiProgress, json: bool, quietly: bool) -> Result<(), Failure> {
+    *BARS.lock().unwrap_or_else(PoisonError::into_inner) = Some(bars.clone());
+    let usual = if quietly { "error" } else { "warn" };
+    let wanted = std::env::var(VARIABLE).ok().filter(|wanted| !wanted.is_empty());
+    let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(usual)).map_err(|error| {
+        Failure::Usage(format!("`{VARIABLE}` is wrong: {error}; write for example `{VARIABLE}=debug`"))
+    })?;
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(AroundBars)
+        .event_format(Line { json, paint: Paint::stderr() })
+        .finish();
+    // Fails only if it was done before.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    Ok(())
+}
+
+/// Takes the lines of progress away while something is written.
+struct AroundBars;
+
+impl MakeWriter<'_> for AroundBars {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        Self
+    }
+}
+
+impl Write for AroundBars {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let write = || io::stderr().lock().write_all(text);
+        match &*BARS.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(bars) => bars.suspend(write)?,
+            None => write()?,
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Line {
+    json: bool,
+    paint: Paint,
+}
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut seen = Seen::default();
+        event.record(&mut seen);
+        let level = event.metadata().level();
+        if self.json {
+            let mut line = json!({
+                "event": "log",
+                "level": level.as_str().to_lowercase(),
+                "message": seen.message,
+            });
+            if let (false, Some(line)) = (seen.others.is_empty(), line.as_object_mut()) {
+                line.insert("fields".to_owned(), Value::Object(seen.others));
+            }
+            return writeln!(to, "{line}");
+        }
+        let level = match *level {
+            Level::ERROR => self.paint.red("error:"),
+            Level::WARN => self.paint.yellow("warning:"),
+            Level::INFO => "info:".to_owned(),
+            Level::DEBUG => self.paint.dim("debug:"),
+            Level::TRACE => self.paint.dim("trace:"),
+        };
+        write!(to, "{level} {}", seen.message)?;
+        for (name, value) in &seen.others {
+            match value {
+                Value::String(value) => write!(to, " {name}={value}")?,
+                other => write!(to, " {name}={other}")?,
+            }
+        }
+        writeln!(to)
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    message: String,
+    others: Map<String, Value>,
+}
+
+impl Visit for Seen {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = format!("{value:?}");
+        match field.name() {
+            "message" => self.message = text,
+            name => {
+                self.others.insert(name.to_owned(), text.into());
+            }
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}

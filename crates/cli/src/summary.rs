@@ -1,0 +1,137 @@
+//! What is said of a run at its end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use thalweg_engine::{ComponentCounts, Summary};
+
+use crate::drive::Outcome;
+use crate::format::{bytes, bytes_of, count, counted, duration, per_second, rate};
+use crate::paint::Paint;
+
+/// The summary as a person reads it. `errors_command` is how to look at the dead letters.
+pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
+    let summary = &outcome.summary;
+    let mut text = table(&summary.components, summary.elapsed, paint);
+    let mut line = |parts: &[String]| text.push_str(&format!("  {}\n", parts.join(" · ")));
+    let (messages, size) = read(&summary.components);
+    let time = duration(summary.elapsed);
+    let end = match (&summary.failure, summary.stopped) {
+        (Some(_), _) => paint.red(&format!("failed after {time}")),
+        (None, true) => paint.bold(&format!("stopped after {time}")),
+        (None, false) => paint.bold(&format!("done in {time}")),
+    };
+    let each = |number| rate(number, summary.elapsed);
+    line(&[
+        end,
+        counted(messages, "message"),
+        bytes(size),
+        per_second(each(messages)),
+        format!("{}/s", bytes(each(size) as u64)),
+    ]);
+    let budget = bytes_of(summary.budget_peak as u64, summary.budget_limit as u64);
+    let mut memory = vec![format!("at most {budget} in flight")];
+    memory.extend(peak_memory().map(|peak| format!("{} for the whole process", bytes(peak))));
+    line(&memory);
+    if outcome.retried.count > 0 {
+        let times = counted(outcome.retried.count, "time");
+        let last = outcome.retried.last.as_deref().unwrap_or_default();
+        line(&[format!("tried again {times}, the last: {last}")]);
+    }
+    if summary.dead_letters > 0 {
+        let letters = counted(summary.dead_letters, "message");
+        let letters = paint.yellow(&format!("{letters} could not be processed"));
+        line(&[format!("{letters}: `{errors_command}` shows them")]);
+    }
+    text
+}
+
+/// The summary as programs read it.
+pub fn json(outcome: &Outcome) -> Value {
+    let summary = &outcome.summary;
+    let (messages, size) = read(&summary.components);
+    json!({
+        "event": "summary",
+        "failure": summary.failure,
+        "stopped": summary.stopped,
+        "elapsed_seconds": summary.elapsed.as_secs_f64(),
+        "messages": messages,
+        "bytes": size,
+        "components": summary.components,
+        "dead_letters": summary.dead_letters,
+        "state_folder": summary.state_folder,
+        "budget_peak_bytes": summary.budget_peak,
+        "budget_limit_bytes": summary.budget_limit,
+        "peak_memory_bytes": peak_memory(),
+        "retries": outcome.retried.count,
+        "last_retry": outcome.retried.last,
+        "positions": summary.positions,
+    })
+}
+
+/// How many messages could not be processed, by whatever component.
+pub fn errors(summary: &Summary) -> u64 {
+    summary.components.iter().map(|counts| counts.errors).sum::<u64>().max(summary.dead_letters)
+}
+
+/// Messages and bytes that the sources read.
+fn read(components: &[ComponentCounts]) -> (u64, u64) {
+    let sources = || components.iter().filter(|counts| counts.role == "source");
+    (sources().map(|counts| counts.rows_in).sum(), sources().map(|counts| counts.bytes_in).sum())
+}
+
+/// A line for each component, in columns.
+fn table(components: &[ComponentCounts], elapsed: Duration, paint: Paint) -> String {
+    let heading = ["", "", "in", "out", "errors", "bytes in", "rate", "busy"].map(str::to_owned);
+    let rows = components.iter().map(|counts| {
+        // The name of a transform says its kind already.
+        let said = counts.name.rsplit('.').next().is_some_and(|last| last.starts_with(counts.kind));
+        [
+            counts.name.clone(),
+            if said { String::new() } else { counts.kind.to_owned() },
+            count(counts.rows_in),
+            count(counts.rows_out),
+            count(counts.errors),
+            bytes(counts.bytes_in),
+            per_second(rate(counts.rows_in, elapsed)),
+            duration(counts.busy()),
+        ]
+    });
+    let rows: Vec<[String; 8]> = std::iter::once(heading).chain(rows).collect();
+    let mut widths = [0; 8];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        for (at, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            if width == 0 {
+                continue;
+            }
+            let cell_text = if at < 2 { format!("{cell:width$}") } else { format!("{cell:>width$}") };
+            let cell_text = match at {
+                _ if number == 0 => paint.dim(&cell_text),
+                0 => paint.cyan(&cell_text),
+                1 => paint.dim(&cell_text),
+                4 if cell != "0" => paint.yellow(&cell_text),
+                _ => cell_text,
+            };
+            text.push_str("  ");
+            text.push_str(&cell_text);
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+/// The most memory that the process has had, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string(Path::new("/proc/self/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}

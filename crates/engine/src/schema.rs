@@ -1,0 +1,176 @@
+//! The JSON schema of a whole configuration, for editors.
+//!
+//! It says what [`read`](crate::read) accepts, as far as a schema can: which names exist and what feeds what is
+//! left to `thalweg check`.
+
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value, json};
+
+use crate::read::{ByKey, PipelineSettings, Settings};
+use crate::registry::{Definition, Registry, Role, inlined_schema};
+
+/// The schema of configurations with the components of a registry (JSON schema, draft 2020-12).
+pub fn schema(registry: &Registry) -> Value {
+    let mut shared = Map::new();
+    for role in [Role::Source, Role::Transform, Role::Sink] {
+        let choices: Vec<Value> =
+            registry.iter().filter(|known| known.role == role).flat_map(|known| forms(known, &mut shared)).collect();
+        shared.insert(role.name().to_owned(), json!({ "oneOf": choices }));
+    }
+    shared.insert("to".to_owned(), to());
+    shared.insert("pipeline".to_owned(), pipeline());
+
+    let mut properties = properties_of::<Settings>();
+    let sections = [
+        ("sources", "source", "Where messages come from, by name."),
+        ("pipelines", "pipeline", "What is done with messages between sources and sinks, by name."),
+        ("sinks", "sink", "Where messages go, by name."),
+    ];
+    for (section, what, description) in sections {
+        let content = json!({
+            "description": description,
+            "type": "object",
+            "propertyNames": { "pattern": r"^[\p{L}\p{N}_-]+$" },
+            "additionalProperties": { "$ref": format!("#/$defs/{what}") },
+            "minProperties": 1,
+        });
+        properties.insert(section.to_owned(), content);
+    }
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://thalweg.dev/schema.json",
+        "title": "thalweg configuration",
+        "description": "Sources, pipelines and sinks: where messages come from, what is done with them, where they go.",
+        "type": "object",
+        "properties": properties,
+        "required": ["sources", "pipelines", "sinks"],
+        "additionalProperties": false,
+        "$defs": shared,
+    })
+}
+
+/// A component is an object of one key, or its name alone where it can do without options.
+fn forms(known: &Definition, shared: &mut Map<String, Value>) -> Vec<Value> {
+    let mut options = Value::from((known.schema)());
+    hoist(&mut options, &format!("{}.{}.", known.role.name(), known.name), shared);
+    if let Some(options) = options.as_object_mut() {
+        options.remove("$schema");
+        options.remove("title");
+    }
+    let name = known.name;
+    let is_optional = options.get("type") == Some(&json!("object"))
+        && options.get("required").and_then(Value::as_array).is_none_or(Vec::is_empty);
+    let summary = known.summary();
+    let mut forms = Vec::new();
+    if is_optional {
+        options = json!({ "anyOf": [options, { "type": "null" }] });
+        forms.push(json!({ "const": name, "description": summary }));
+    }
+    forms.push(json!({
+        "type": "object",
+        "description": summary,
+        "properties": { name: options },
+        "required": [name],
+        "additionalProperties": false,
+    }));
+    forms
+}
+
+/// Moves the definitions of a schema (there are some where a type contains itself) to where the whole has its own.
+fn hoist(schema: &mut Value, prefix: &str, shared: &mut Map<String, Value>) {
+    let Some(Value::Object(definitions)) = schema.as_object_mut().and_then(|schema| schema.remove("$defs")) else {
+        return;
+    };
+    rename(schema, prefix);
+    for (name, mut definition) in definitions {
+        rename(&mut definition, prefix);
+        shared.insert(format!("{prefix}{name}"), definition);
+    }
+}
+
+fn rename(schema: &mut Value, prefix: &str) {
+    match schema {
+        Value::Object(object) => {
+            for (key, value) in object {
+                match value.as_str().and_then(|reference| reference.strip_prefix("#/$defs/")) {
+                    Some(name) if key == "$ref" => *value = format!("#/$defs/{prefix}{name}").into(),
+                    _ => rename(value, prefix),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| rename(item, prefix)),
+        _ => {}
+    }
+}
+
+fn names(what: &str) -> Value {
+    json!({ "type": "array", "items": { "type": "string" }, "minItems": 1, "description": what })
+}
+
+fn pipeline() -> Value {
+    let mut properties = properties_of::<PipelineSettings>();
+    let mut from = json!({ "anyOf": [{ "type": "string" }, names("Several of them.")] });
+    describe(
+        &mut from,
+        "What feeds it: sources, other pipelines (`main`), their named outputs (`main.server_errors`), or what could \
+         not be processed (`main.errors`).",
+    );
+    properties.insert("from".to_owned(), from);
+    let transforms = json!({
+        "description": "What is done with each message, in this order.",
+        "type": ["array", "null"],
+        "items": { "$ref": "#/$defs/transform" },
+    });
+    properties.insert("transforms".to_owned(), transforms);
+    properties.insert("to".to_owned(), json!({ "$ref": "#/$defs/to" }));
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": ["from"],
+        "additionalProperties": false,
+    })
+}
+
+fn to() -> Value {
+    let one_way = |name: &str, content: Value| {
+        json!({
+            "type": "object",
+            "properties": { name: content },
+            "required": [name],
+            "additionalProperties": false,
+        })
+    };
+    json!({
+        "description": "Where it leads: a sink, a list of sinks (each gets a copy), or a way to choose among sinks.",
+        "anyOf": [
+            { "type": "string" },
+            names("Each of these sinks gets a copy."),
+            one_way("round_robin", names("Each message goes to the next of these sinks in turn.")),
+            one_way("random", names("Each message goes to one of these sinks at random.")),
+            one_way("failover", names("To the first; when that fails for good, to the next.")),
+            one_way("by_key", bare(inlined_schema::<ByKey>())),
+        ],
+    })
+}
+
+fn describe(schema: &mut Value, description: &str) {
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("description".to_owned(), description.into());
+    }
+}
+
+fn bare(schema: Schema) -> Value {
+    let mut schema = Value::from(schema);
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("$schema");
+        schema.remove("title");
+    }
+    schema
+}
+
+fn properties_of<T: JsonSchema>() -> Map<String, Value> {
+    match inlined_schema::<T>().get_mut("properties").map(Value::take) {
+        Some(Value::Object(properties)) => properties,
+        _ => Map::new(),
+    }
+}
