@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{BinaryViewArray, StringViewArray, builder::make_view};
+use arrow_array::{BinaryViewArray, StringViewArray};
 use arrow_buffer::{Buffer, NullBufferBuilder, ScalarBuffer};
 
 /// Values up to this long live in the view itself.
@@ -59,7 +59,7 @@ impl ViewBuilder {
             inline_view(value)
         } else {
             match self.locate(value) {
-                Some((block, offset)) => make_view(value, block, offset),
+                Some((block, offset)) => outline_view(value, block, offset),
                 None => self.push_aside(value),
             }
         };
@@ -79,7 +79,7 @@ impl ViewBuilder {
         };
         let view = match length {
             0..=INLINE => inline_view(value),
-            _ => make_view(value, block as u32, offset as u32),
+            _ => outline_view(value, block as u32, offset as u32),
         };
         self.views.push(view);
         self.nulls.append_non_null();
@@ -101,7 +101,7 @@ impl ViewBuilder {
         }
         let offset = self.side.len() as u32;
         self.side.extend_from_slice(value);
-        make_view(value, self.base.len() as u32, offset)
+        outline_view(value, self.base.len() as u32, offset)
     }
 
     #[inline]
@@ -134,7 +134,7 @@ impl ViewBuilder {
 }
 
 /// The view of a value that is short enough to live in it. Arrow's own `make_view` jumps to code for each of the
-/// thirteen lengths, which short values of mixed lengths mispredict; two overlapping reads serve them all.
+/// thirteen lengths, which values of mixed lengths mispredict; two overlapping reads serve them all.
 #[inline]
 fn inline_view(value: &[u8]) -> u128 {
     let length = value.len();
@@ -151,6 +151,13 @@ fn inline_view(value: &[u8]) -> u128 {
         value.first().map_or(0, |&only| u128::from(only))
     };
     bytes << 32 | length as u128
+}
+
+/// The view of a value that is too long to live in it.
+#[inline]
+fn outline_view(value: &[u8], block: u32, offset: u32) -> u128 {
+    let prefix = value.first_chunk().map_or(0, |prefix| u32::from_le_bytes(*prefix));
+    value.len() as u128 | u128::from(prefix) << 32 | u128::from(block) << 64 | u128::from(offset) << 96
 }
 
 /// Builds a column of text over base buffers. That every value was a `str` when it was added is what
@@ -225,7 +232,7 @@ impl PayloadWriter {
         );
         let view = match payload.len() {
             0..=INLINE => inline_view(payload),
-            _ => make_view(payload, self.full.len() as u32, self.start as u32),
+            _ => outline_view(payload, self.full.len() as u32, self.start as u32),
         };
         self.views.push(view);
         self.bytes.push(b'\n');
@@ -321,8 +328,8 @@ mod trusted {
         buffers: Arc<[Buffer]>,
         nulls: Option<NullBuffer>,
     ) -> BinaryViewArray {
-        // SAFETY: every view comes from `inline_view`, which holds its bytes (a test compares it with Arrow's), or
-        // from `make_view` over bytes that were, at that time, at the given offset of the given buffer: `locate`
+        // SAFETY: every view comes from `inline_view`, which holds its bytes, or from `outline_view` (a test compares
+        // both with Arrow's own) over bytes that were, at that time, at the given offset of the given buffer: `locate`
         // and `push_range` check that the range lies inside it, and the side buffer (like the writer's) only grows after that and stays below `BLOCK` and one value. NULLs are the view 0, the empty inline value.
         // `nulls` was appended to once for each view.
         unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) }
@@ -342,7 +349,7 @@ mod trusted {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
-    use arrow_array::Array;
+    use arrow_array::{Array, builder::make_view};
     use proptest::prelude::*;
 
     proptest! {
@@ -406,10 +413,12 @@ mod tests {
     }
 
     #[test]
-    fn a_short_value_has_the_view_that_arrow_gives_it() {
-        let text = b"abcdefghijkl";
-        for length in 0..=INLINE {
-            assert_eq!(inline_view(&text[..length]), make_view(&text[..length], 0, 0), "{length}");
+    fn a_value_has_the_view_that_arrow_gives_it() {
+        let text = b"abcdefghijklmnop";
+        for length in 0..=text.len() {
+            let value = &text[..length];
+            let view = if length <= INLINE { inline_view(value) } else { outline_view(value, 7, 9) };
+            assert_eq!(view, make_view(value, 7, 9), "{length}");
         }
     }
 

@@ -210,6 +210,10 @@ impl Values {
             Form::Payload(bytes) => out.extend_from_slice(bytes.value(row)),
             Form::Binary(bytes) => out.extend_from_slice(STANDARD.encode(bytes.value(row)).as_bytes()),
             Form::Time { values, per_second } => write_time(values[row], *per_second, out),
+            // JSON has no such numbers, text has.
+            Form::Float(values) if !values.value(row).is_finite() => {
+                out.extend_from_slice(values.value(row).to_string().as_bytes());
+            }
             _ => self.write_json(row, out),
         }
     }

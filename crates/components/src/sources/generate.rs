@@ -22,7 +22,7 @@ use thalweg_record::ViewBuilder;
 /// Batches stay in a core's second-level cache: larger ones were slower and smaller ones cost more for each batch.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// The longest text of one verb.
+/// The most random characters in a message.
 const LONGEST_TEXT: usize = 1 << 20;
 
 /// The only lane: messages are numbered through.
@@ -52,7 +52,7 @@ pub struct GenerateConfig {
     templates: u32,
     /// How many messages to make in all. The default is as many as there are `lines`, and without `lines`: no end.
     count: Option<u64>,
-    /// How many messages a second at most, evenly spread. The default is as many as possible.
+    /// How many messages a second on average, evenly spread. The default is as many as possible.
     rate: Option<f64>,
     /// A number that decides all random choices: with the same seed the same messages come again. The default is
     /// another one in each run.
@@ -183,6 +183,7 @@ impl FromStr for MessagePattern {
                             for example `%8s`. A percent sign itself is written `%%`.";
         let mut pieces = Vec::new();
         let mut literal = String::new();
+        let mut characters = 0usize;
         let mut at = 0;
         while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
             let percent = rest.find('%').unwrap_or(rest.len());
@@ -216,11 +217,15 @@ impl FromStr for MessagePattern {
                     at = end;
                     continue;
                 }
-                's' | 'q' | 'v' | 'T' if number <= LONGEST_TEXT => Piece::Text(number),
-                's' | 'q' | 'v' | 'T' => {
-                    return Err(wrong(format!("A random text has at most {LONGEST_TEXT} characters.")));
+                's' | 'q' | 'v' | 'T' | 'c' => {
+                    let number = if verb == 'c' { 1 } else { number };
+                    characters = characters.saturating_add(number);
+                    if characters > LONGEST_TEXT {
+                        let message = format!("A message has at most {LONGEST_TEXT} random characters.");
+                        return Err(wrong(message));
+                    }
+                    Piece::Text(number)
                 }
-                'c' => Piece::Text(1),
                 'd' => integer(Base::Decimal)?,
                 'b' => integer(Base::Binary)?,
                 'o' => integer(Base::Octal)?,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_schema::{Schema, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{BuildTransform, Context, Error, Mistake, Outlets, Transform, TransformConfig};
+use thalweg_engine::{Context, Error, Mistake, Outlets, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 
 use crate::shared::json;
@@ -117,7 +117,7 @@ impl EncodeConfig {
     }
 
     /// The transform that does it, for [`SinkConfig::encoder`](thalweg_engine::SinkConfig::encoder); none for `raw`.
-    pub fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+    pub fn encoder(&self) -> Option<Box<dyn thalweg_engine::BuildTransform>> {
         if self.is_raw() { None } else { Some(Box::new(self.clone())) }
     }
 
@@ -523,7 +523,7 @@ mod tests {
             encoded("csv", example()),
             [
                 r#"-1,1.5,true,"a,""b""",1970-01-01T00:00:00Z,"[1, 2]""#,
-                r#",null,false,"",2026-01-02T03:04:05.678Z,"#,
+                r#",NaN,false,"",2026-01-02T03:04:05.678Z,"#,
             ]
         );
         let tabs = encoded("{ format: csv, delimiter: \"\\t\", fields: [int, 'te\"xt'] }", example());
@@ -549,7 +549,7 @@ mod tests {
             encoded("logfmt", example()),
             [
                 r#"int=-1 float=1.5 bool=true te_xt="a,\"b\"" time=1970-01-01T00:00:00Z json="[1, 2]""#,
-                r#"float=null bool=false te_xt="" time=2026-01-02T03:04:05.678Z"#,
+                r#"float=NaN bool=false te_xt="" time=2026-01-02T03:04:05.678Z"#,
             ]
         );
     }
@@ -615,6 +615,13 @@ mod tests {
             let text: Value = serde_json::from_str(&encoded("json", with([("x", column)]))[0]).unwrap();
             assert!(text["x"].as_str().is_some_and(|text| !text.is_empty()));
         }
+    }
+
+    #[test]
+    fn its_description_is_what_users_read() {
+        let schema = schemars::schema_for!(EncodeConfig);
+        let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        assert!(description.starts_with("Writes the fields"), "{description}");
     }
 
     #[test]

@@ -930,11 +930,15 @@ fn to_float(text: &str) -> Option<f64> {
 /// Microseconds since 1970.
 fn to_timestamp(text: &str) -> Option<i64> {
     if let Ok(number) = text.parse::<i64>() {
-        return match number.unsigned_abs() {
-            ..100_000_000_000 => number.checked_mul(1_000_000),
-            ..100_000_000_000_000 => number.checked_mul(1_000),
-            ..100_000_000_000_000_000 => Some(number),
-            _ => Some(number.div_euclid(1_000)),
+        let size = number.unsigned_abs();
+        return if size < 100_000_000_000 {
+            number.checked_mul(1_000_000)
+        } else if size < 100_000_000_000_000 {
+            number.checked_mul(1_000)
+        } else if size < 100_000_000_000_000_000 {
+            Some(number)
+        } else {
+            Some(number.div_euclid(1_000))
         };
     }
     if let Some(seconds) = to_float(text) {
