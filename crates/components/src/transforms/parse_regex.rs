@@ -271,5 +271,6 @@ types: { status: int, size: int }"#;
             })
             .collect();
         super::super::testing::measure::<ParseRegex>(COMMON, &lines);
+        super::super::testing::measure::<ParseRegex>(&COMMON.replace("'^", "'(?-u)^"), &lines);
     }
 }
