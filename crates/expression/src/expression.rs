@@ -42,7 +42,7 @@ impl Expression {
     /// # Errors
     /// If it is no SQL expression, or has parts that an expression over one message cannot have.
     pub fn parse(sql: &str) -> Result<Expression, ExpressionError> {
-        let names = isolated(|| syntax::parse(sql).map(|tree| names::collect(&tree)))?;
+        let names = isolated(|| syntax::parse(sql).map(|mut tree| names::collect(&mut tree)))?;
         Ok(Expression(Arc::new(Parsed {
             sql: sql.to_owned(),
             written: names.written,

@@ -51,6 +51,7 @@ mod names;
 mod payload_search;
 mod plan;
 mod syntax;
+mod walk;
 
 pub use error::ExpressionError;
 pub use evaluate::{Condition, Evaluated, Evaluator};
