@@ -118,8 +118,8 @@ fn add(names: &mut Vec<String>, name: String) {
     }
 }
 
-/// Puts one identifier, or a lookup in a JSON column, in the place of every reference; gives the names of columns
-/// that are not there.
+/// Puts one identifier, or a lookup in a JSON column, in the place of every reference; gives the names of
+/// columns that are not there.
 pub(crate) fn resolve(tree: &mut Expr, found: &dyn Fn(&str) -> Found) -> Vec<String> {
     let mut resolver = Resolver { found, missing: Vec::new() };
     // What is taken as it is, to be set as another field, stays JSON.
@@ -176,8 +176,9 @@ impl Resolver<'_> {
     }
 }
 
-/// `NOT x` and `-x` as `x = false` and `-1 * x`, which are the same. DataFusion takes the short forms only of truth values and
-/// numbers, before the types can be made to fit; the long ones are coerced like every other comparison or product.
+/// `NOT x` and `-x` as `x = false` and `-1 * x`, which are the same. DataFusion takes the short forms only
+/// of truth values and numbers, before the types can be made to fit; the long ones are coerced like every
+/// other comparison or product.
 fn spell_out(expr: &mut Expr) {
     let Expr::UnaryOp { op, expr: operand } = expr else { return };
     let (left, op, right) = match op {

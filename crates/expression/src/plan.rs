@@ -1,11 +1,11 @@
 //! From a syntax tree and the types of columns to something that can be evaluated.
 //!
-//! The stages are DataFusion's: plan, coerce, simplify, make physical; between the first two stand our own rules
-//! for names (`names`) and types (`coerce`).
+//! The stages are DataFusion's: plan, coerce, simplify, make physical; between the first two stand our own
+//! rules for names (`names`) and types (`coerce`).
 //!
 //! A column that is missing is NULL, and a NULL has no type until something gives it one. Nearly always the
-//! operator or function around it does. Where it does not (DataFusion finds no overload, say), types are tried
-//! in turn until it plans; since the value is NULL whatever its type, any that fits is right.
+//! operator or function around it does. Where it does not (DataFusion finds no overload, say), types are
+//! tried in turn until it plans; since the value is NULL whatever its type, any that fits is right.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -101,8 +101,8 @@ fn shortened(tree: &Tree) -> String {
     }
 }
 
-/// How many parts of an expression are tried when it is not clear which is at fault. Each is planned with all its parts,
-/// which is too much work for a large one.
+/// How many parts of an expression are tried when it is not clear which is at fault. Each is planned with
+/// all its parts, which is too much work for a large one.
 const SUSPECTS: usize = 100;
 
 /// The smallest part that cannot be planned by itself: the one to point at.
@@ -154,8 +154,8 @@ fn plan_tree(tree: &Tree, columns: &HashMap<&str, ColumnType>, purpose: Purpose)
     }
 }
 
-/// Whether a plan works on a message of which nothing is known. Some functions find only then that their argument is of
-/// a type that they do not have.
+/// Whether a plan works on a message of which nothing is known. Some functions find only then that their
+/// argument is of a type that they do not have.
 fn takes_null(plan: &Plan) -> bool {
     let nulls = plan.schema.fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(1));

@@ -214,8 +214,8 @@ fn refusal(what: &str, at: Option<Range<usize>>) -> ExpressionError {
 /// A chain of this many conditions is turned to a tree of logarithmic depth.
 const CHAIN: usize = 16;
 
-/// `a OR b OR c ...` is parsed to a list that is as deep as it is long. Both operators are associative also with
-/// NULL, so that a balanced tree has the same value; it lets lists of thousands of conditions through.
+/// `a OR b OR c ...` is parsed to a list that is as deep as it is long. Both operators are associative also
+/// with NULL, so that a balanced tree has the same value; it lets lists of thousands of conditions through.
 fn balance(expr: &mut Expr) {
     let Expr::BinaryOp { op, .. } = expr else { return };
     if !matches!(op, BinaryOperator::And | BinaryOperator::Or) {
