@@ -60,6 +60,14 @@ impl Template {
         self.pieces.iter().all(|piece| matches!(piece, Piece::Literal(_)))
     }
 
+    /// The text that all its texts begin with: all of it, if it is constant.
+    pub fn prefix(&self) -> &str {
+        match self.pieces.first() {
+            Some(Piece::Literal(text)) => text,
+            _ => "",
+        }
+    }
+
     /// Looks its columns up in a batch. A column that the batch does not have is NULL.
     pub fn bind(&mut self, batch: &Batch) -> BoundTemplate<'_> {
         let values = self.pieces.iter().map(|piece| match piece {
@@ -285,7 +293,9 @@ mod tests {
         let template: Template = "{a}{meta.time:%H}{now:%H}".parse().unwrap();
         assert_eq!(template.columns().collect::<Vec<_>>(), ["a", "meta.time"]);
         assert!(!template.is_constant());
-        assert!("a}}b".parse::<Template>().unwrap().is_constant());
+        let constant: Template = "a}}b".parse().unwrap();
+        assert!(constant.is_constant());
+        assert_eq!((template.prefix(), constant.prefix()), ("", "a}b"));
     }
 
     #[test]
