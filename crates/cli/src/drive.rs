@@ -37,11 +37,11 @@ impl Outcome {
     /// Whether it ended because nobody reads the standard output any more.
     pub fn nobody_reads(&self) -> bool {
         let failure = self.summary.failure.as_deref();
-        failure.is_some_and(|failure| failure.contains(BROKEN_PIPE))
+        failure.is_some_and(|failure| failure.contains(thalweg_components::sinks::stdout::BROKEN_PIPE))
     }
 }
 
-const BROKEN_PIPE: &str = "the reader of the output has gone away";
+
 
 /// How long an end at once may take before the process just ends.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -626,7 +626,7 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_refused() {
-        let mistakes = |yaml: &str| TransformConfig::check(&options::<EncodeConfig>(yaml)).len();
+        let mistakes = |yaml: &str| options::<EncodeConfig>(yaml).check().len();
         assert_eq!(mistakes("text"), 1);
         assert_eq!(mistakes("{ format: json, delimiter: ';' }"), 1);
         assert_eq!(mistakes("{ format: csv, delimiter: é }"), 1);
