@@ -14,7 +14,7 @@ use thalweg_record::{Ack, Batch, Budget, ERROR_REASON, Meta, Parcel, PayloadWrit
 use thalweg_runtime::{Receiver, Stop};
 
 use crate::component::{SinkConfig, SourceConfig, TransformConfig};
-use crate::{Context, Error, Outlets, Output, Rejects, Sink, Written, outlet::loose_outlet};
+use crate::{Context, Error, Outlets, Output, Rejects, Sink, Source, Written, outlet::loose_outlet};
 
 /// Reads a component's options as they stand in a configuration (the part after `name:`), in YAML.
 ///
@@ -188,7 +188,16 @@ pub fn start<C: SourceConfig>(
     let mut context = context();
     context.resumes = !saved.is_empty();
     context.batch_bytes = batch_bytes;
-    let mut source = options::<C>(yaml).build(&context).expect("it can be built");
+    let source = options::<C>(yaml).build(&context).expect("it can be built");
+    start_source(source, batch_bytes, saved)
+}
+
+/// Starts a source that was built already: see [`start`].
+pub fn start_source(
+    mut source: Box<dyn Source>,
+    batch_bytes: usize,
+    saved: BTreeMap<String, Value>,
+) -> RunningSource {
     let stop = Stop::default();
     let budget = Budget::new(64 << 20);
     let (mut outlet, main, errors) = loose_outlet(stop.clone(), &budget, batch_bytes, saved);
@@ -197,32 +206,37 @@ pub fn start<C: SourceConfig>(
     RunningSource { main, errors, stop, task, positions }
 }
 
+impl RunningSource {
+    /// Waits until it ends and gives what it sent, everything acknowledged.
+    pub async fn finish(self) -> Sent {
+        let main = async {
+            let mut all = Vec::new();
+            while let Some((_, Parcel::Messages(mut batch))) = self.main.take().await {
+                batch.take_ack().settle(thalweg_record::Outcome::Delivered);
+                all.push(batch);
+            }
+            all
+        };
+        let errors = async {
+            let mut all = Vec::new();
+            while let Some((_, Parcel::Messages(mut batch))) = self.errors.take().await {
+                batch.take_ack().settle(thalweg_record::Outcome::Rejected);
+                all.push(batch);
+            }
+            all
+        };
+        let (main, errors) = tokio::join!(main, errors);
+        let result = match self.task.await {
+            Ok(result) => result.err(),
+            Err(error) => Some(Error::permanent(error.to_string())),
+        };
+        Sent { main, errors, result }
+    }
+}
+
 /// Runs a source that ends to its end and gives what it sent, everything acknowledged.
 pub async fn read_all<C: SourceConfig>(yaml: &str, batch_bytes: usize) -> Sent {
-    let running = start::<C>(yaml, batch_bytes, BTreeMap::new());
-    let mut sent = Sent::default();
-    let main = async {
-        let mut all = Vec::new();
-        while let Some((_, Parcel::Messages(mut batch))) = running.main.take().await {
-            batch.take_ack().settle(thalweg_record::Outcome::Delivered);
-            all.push(batch);
-        }
-        all
-    };
-    let errors = async {
-        let mut all = Vec::new();
-        while let Some((_, Parcel::Messages(mut batch))) = running.errors.take().await {
-            batch.take_ack().settle(thalweg_record::Outcome::Rejected);
-            all.push(batch);
-        }
-        all
-    };
-    (sent.main, sent.errors) = tokio::join!(main, errors);
-    sent.result = match running.task.await {
-        Ok(result) => result.err(),
-        Err(error) => Some(Error::permanent(error.to_string())),
-    };
-    sent
+    start::<C>(yaml, batch_bytes, BTreeMap::new()).finish().await
 }
 
 /// Writes batches to a sink and finishes it; gives what was rejected, as (batch, row, reason).
