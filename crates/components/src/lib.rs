@@ -3,6 +3,7 @@
 //! A component depends on the engine's traits, on what flows, and on libraries; never on another component.
 //! What several need is in `shared`.
 
+pub(crate) mod shared;
 pub mod sinks;
 pub mod sources;
 pub mod transforms;
@@ -12,4 +13,7 @@ use thalweg_engine::Registry;
 /// All components: a line each.
 pub fn registry() -> Registry {
     Registry::new()
+        // Sources.
+        .source::<sources::file::FileSource>()
+        .source::<sources::stdin::StdinSource>()
 }

@@ -1,1 +1,4 @@
 //! The sources: a file each.
+
+pub mod file;
+pub mod stdin;
