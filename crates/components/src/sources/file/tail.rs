@@ -1,8 +1,8 @@
 //! One file that is being read, from where a former run left off.
 //!
 //! A position belongs to a file, not to a path: files are renamed while they are read. A file is known by its
-//! device and inode, and since inodes are used again, by a fingerprint of its first bytes as well. A young file
-//! has few, so that a position says how many bytes its fingerprint covers.
+//! device and inode, and since inodes are used again, by a fingerprint of its first bytes as well. A young
+//! file has few, so that a position says how many bytes its fingerprint covers.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek};
@@ -169,7 +169,8 @@ pub struct Filled {
 }
 
 impl Tail {
-    /// Opens a file and goes to where it is to be read from. `is_first` says that it was there when the run began.
+    /// Opens a file and goes to where it is to be read from. `is_first` says that it was there when the run
+    /// began.
     pub fn open(path: &Path, config: &FileSource, out: &Outlet, is_first: bool) -> io::Result<Self> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
@@ -355,13 +356,14 @@ impl Tail {
         }
     }
 
-    /// Whether it is compressed. It is then whole, as far as one can tell: its last message needs no delimiter.
+    /// Whether it is compressed. It is then whole, as far as one can tell: its last message needs no
+    /// delimiter.
     pub fn is_packed(&self) -> bool {
         matches!(self.content, Content::Packed { .. })
     }
 
-    /// Fills `buffer`, after what was carried over, until it is full or nothing more is there. An error is kept
-    /// in `failure`, since what was read before it counts.
+    /// Fills `buffer`, after what was carried over, until it is full or nothing more is there. An error is
+    /// kept in `failure`, since what was read before it counts.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Filled {
         let before = self.used;
         let mut bytes = self.carry.len();
