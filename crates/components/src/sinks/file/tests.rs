@@ -675,6 +675,7 @@ async fn how_fast_lines_are_written() {
     let lines = batch((0..10_486).map(|_| &line));
     let bytes = lines.payload_bytes() + lines.rows();
     let cases = [
+        ("nowhere", "path: /dev/null"),
         ("one file", "path: DIR/out"),
         ("by field", "path: 'DIR/{meta.source}'"),
         ("crlf", "path: DIR/out, delimiter: \"\\r\\n\""),
@@ -690,14 +691,17 @@ async fn how_fast_lines_are_written() {
                 gigabytes / core
             );
         };
-        let folder = Folder::new();
-        let buffer = vec![b'z'; bytes];
-        let (wall, core) = (std::time::Instant::now(), core_seconds());
-        let file = fs::File::create(folder.path("plain")).unwrap();
-        for _ in 0..ROUNDS {
-            io::Write::write_all(&mut &file, &buffer).unwrap();
+        for append in [false, true] {
+            let folder = Folder::new();
+            let buffer = vec![b'z'; bytes];
+            let (wall, core) = (std::time::Instant::now(), core_seconds());
+            let mut options = fs::OpenOptions::new();
+            let file = options.create(true).write(true).append(append).open(folder.path("plain")).unwrap();
+            for _ in 0..ROUNDS {
+                io::Write::write_all(&mut &file, &buffer).unwrap();
+            }
+            report(if append { "write(2) at the end" } else { "write(2)" }, wall, core);
         }
-        report("write(2) alone", wall, core);
         for (what, options) in cases {
             let folder = Folder::new();
             let mut sink = folder.sink(&format!("{{ {options}, fsync: never }}"), false);
