@@ -28,6 +28,10 @@ use super::{Fsync, OnExists};
 use crate::shared::delimited::Delimited;
 use crate::shared::io::io_error;
 
+/// How many files that a run did not touch are still told to the next one. A run that continues one of the others,
+/// and breaks off before its state is saved, leaves in it what is then sent again.
+const MOST_KNOWN: usize = 256;
+
 /// What the options come to.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
@@ -639,7 +643,9 @@ impl Files {
         }
         self.sync_folders(folders)?;
         self.open.clear();
-        self.known.clear();
+        if self.known.len() > MOST_KNOWN {
+            self.known.clear();
+        }
         self.note_safe();
         Ok(())
     }
