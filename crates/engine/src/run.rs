@@ -289,15 +289,15 @@ impl Run {
         drop(failures);
 
         for (source, outlet) in sources {
-            tasks.spawn(source::run(source, outlet, retries.clone()));
+            on_a_thread(&mut tasks, &handle.abort, source::run(source, outlet, retries.clone()));
         }
         for copy in copies {
             tasks.spawn(copy.run());
         }
         for sink in sinks {
-            tasks.spawn(sink.run());
+            on_a_thread(&mut tasks, &handle.abort, sink.run());
         }
-        tasks.spawn(letters.run());
+        on_a_thread(&mut tasks, &handle.abort, letters.run());
 
         let mut broken = None;
         let mut unsettled = None;
@@ -344,6 +344,25 @@ impl Run {
         }
         Ok(broken.or(unsettled))
     }
+}
+
+/// Gives a task a thread of its own: sources and sinks read and write files, which blocks, and what they wake must
+/// not have to wait for that. Handing a worker's tasks to another thread around each read (`block_in_place`)
+/// was tried: the threads multiply, and each has memory of its own that the budget cannot see.
+fn on_a_thread(
+    tasks: &mut JoinSet<Result<(), Error>>,
+    abort: &Stop,
+    task: impl Future<Output = Result<(), Error>> + Send + 'static,
+) {
+    let (runtime, abort) = (tokio::runtime::Handle::current(), abort.clone());
+    tasks.spawn_blocking(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                ended = task => ended,
+                () = abort.requested() => Ok(()),
+            }
+        })
+    });
 }
 
 /// Saves what moved. The positions are taken before the sinks' states: what a position covers was written
