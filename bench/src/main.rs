@@ -102,14 +102,19 @@ impl Bench {
         let path = |name: &str| self.scratch.join(name);
         let text = |path: &Path| path.display().to_string();
         let describe = |error: std::io::Error| error.to_string();
-        println!("Speed: medians of {} runs in turn. Rates are of the whole process, start and stop included.\n", self.rounds);
+        println!(
+            "Speed: medians of {} runs in turn. Rates are of the whole process, start and stop included.\n",
+            self.rounds
+        );
 
         let count = (self.size / 8) as usize;
         let peer_count = count / 40;
         println!("generate 256-byte messages to discard");
         let case = |count: usize| vec![("COUNT", count.to_string())];
-        let mut contenders =
-            vec![Contender { name: "thalweg", command: Box::new(move || self.thalweg("generate.yaml", &case(count))) }];
+        let mut contenders = vec![Contender {
+            name: "thalweg",
+            command: Box::new(move || self.thalweg("generate.yaml", &case(count))),
+        }];
         if self.benthos.is_some() {
             contenders.push(Contender {
                 name: "benthos",
@@ -135,7 +140,11 @@ impl Bench {
             }
             None => println!("  benthos was not measured: `make bench` builds it where there is Go"),
         }
-        println!("  {:<10}{:>14} messages/s   two threads passing recycled arenas of copies", "limit", grouped(limit));
+        println!(
+            "  {:<10}{:>14} messages/s   two threads passing recycled arenas of copies",
+            "limit",
+            grouped(limit)
+        );
         println!("  {:<34}{:>10.0} % of the limit\n", "", 100.0 * ours / limit);
 
         let input = path("lines.log");
@@ -177,7 +186,11 @@ impl Bench {
         let part_lines = inputs::json(&part, self.size / 16).map_err(describe)?;
         let variables = vec![("INPUT", text(&input)), ("OUTPUT", text(&output))];
         let peer_variables = vec![("INPUT", text(&part)), ("OUTPUT", text(&path("peer.json")))];
-        println!("{} JSON lines, {} MiB: parse, filter, set, write JSON", grouped(lines as f64), self.size >> 20);
+        println!(
+            "{} JSON lines, {} MiB: parse, filter, set, write JSON",
+            grouped(lines as f64),
+            self.size >> 20
+        );
         let mut contenders =
             vec![Contender { name: "thalweg", command: Box::new(|| self.thalweg("json.yaml", &variables)) }];
         let cat = format!("cat '{}' > '{}'", input.display(), path("peer.log").display());
@@ -198,7 +211,11 @@ impl Bench {
             println!("  {:<34}{:>10.1} times benthos", "", ours / theirs);
         }
         rate("cat", lines as f64 / runs[1].wall.as_secs_f64(), &runs[1]);
-        println!("  {:<34}{:>10.2} times the time of cat, the limit for reading and writing\n", "", ratio(&runs[0], &runs[1]));
+        println!(
+            "  {:<34}{:>10.2} times the time of cat, the limit for reading and writing\n",
+            "",
+            ratio(&runs[0], &runs[1])
+        );
         Ok(())
     }
 
@@ -208,7 +225,8 @@ impl Bench {
         println!("Memory: peak resident size while {} MiB pass through\n", size >> 20);
         println!("  {:<12}{:>10}{:>16}", "", "budget", "peak RSS");
         let output = self.scratch.join("memory.out");
-        let cases = [("copy.yaml", "lines"), ("search.yaml", "lines"), ("json.yaml", "json"), ("generate.yaml", "")];
+        let cases =
+            [("copy.yaml", "lines"), ("search.yaml", "lines"), ("json.yaml", "json"), ("generate.yaml", "")];
         let mut made = "";
         let input = self.scratch.join("memory.in");
         for (case, kind) in cases {
@@ -228,7 +246,12 @@ impl Bench {
                     ("MEMORY", memory.to_owned()),
                 ];
                 let measured = run(&mut self.thalweg(case, &variables))?;
-                println!("  {:<12}{:>10}{:>12} MiB", case.trim_end_matches(".yaml"), memory, measured.peak_rss >> 20);
+                println!(
+                    "  {:<12}{:>10}{:>12} MiB",
+                    case.trim_end_matches(".yaml"),
+                    memory,
+                    measured.peak_rss >> 20
+                );
             }
         }
         println!();
@@ -252,7 +275,10 @@ fn rate(name: &str, per_second: f64, run: &Run) {
 fn throughput(name: &str, bytes: u64, run: &Run) {
     let (wall, cpu) = (run.wall.as_secs_f64(), run.cpu.as_secs_f64());
     let rate = bytes as f64 / wall / 1e9;
-    println!("    {name:<10}{rate:>6.2} GB/s   {wall:.3} s, {cpu:.3} s of CPU, peak {} MiB", run.peak_rss >> 20);
+    println!(
+        "    {name:<10}{rate:>6.2} GB/s   {wall:.3} s, {cpu:.3} s of CPU, peak {} MiB",
+        run.peak_rss >> 20
+    );
 }
 
 /// What was compared must have done the same work.

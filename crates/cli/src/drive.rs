@@ -41,8 +41,6 @@ impl Outcome {
     }
 }
 
-
-
 /// How long an end at once may take before the process just ends.
 const PATIENCE: Duration = Duration::from_secs(2);
 

@@ -181,8 +181,9 @@ mod tests {
     #[test]
     fn sizes_have_three_digits() {
         let sizes = [0, 999, 1000, 1024, 12_345, 999_999, 1 << 20, 268_435_456, u64::MAX];
-        let shown =
-            ["0 B", "999 B", "0.98 KiB", "1.00 KiB", "12.1 KiB", "977 KiB", "1.00 MiB", "256 MiB", "16.0 EiB"];
+        let shown = [
+            "0 B", "999 B", "0.98 KiB", "1.00 KiB", "12.1 KiB", "977 KiB", "1.00 MiB", "256 MiB", "16.0 EiB",
+        ];
         assert_eq!(sizes.map(bytes), shown);
         assert_eq!(bytes_of(12_900_000, 256 << 20), "12.3 of 256 MiB");
         assert_eq!(bytes_of(0, 0), "0.0 of 0 B");

@@ -27,8 +27,9 @@ impl Configuration<'_> {
         }
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| Failure::Usage("the configuration on the standard input is not UTF-8 text".to_owned()))?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Failure::Usage("the configuration on the standard input is not UTF-8 text".to_owned())
+        })?;
         let mut document = Document::parse(STDIN_NAME, &text).map_err(Failure::Mistakes)?;
         let mut diagnostics = document.diagnostics();
         document.substitute(&variables, &mut diagnostics);

@@ -193,7 +193,8 @@ impl View {
         };
         self.errors = counts.iter().map(|counts| counts.errors).sum();
         let known = sources().all(|counts| counts.expected_bytes > 0);
-        self.expected = known.then(|| sources().map(|counts| counts.expected_bytes).sum()).filter(|sum| *sum > 0);
+        self.expected =
+            known.then(|| sources().map(|counts| counts.expected_bytes).sum()).filter(|sum| *sum > 0);
         self.former.push_back(self.now);
         if self.former.len() > WINDOW {
             self.former.pop_front();

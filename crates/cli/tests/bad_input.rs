@@ -1,5 +1,7 @@
 //! Bad input: what is wrong is said, and nothing else is lost.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod common;
 
 use std::fs;
@@ -87,7 +89,7 @@ fn bytes_that_are_not_text_pass_unchanged() {
 #[test]
 fn malformed_json_among_good_records_is_kept_and_the_rest_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("in.log"), "{\"a\":1}\n{\"a\":\nnot json\n\xff\n[1]\n{\"a\":2}\n".as_bytes()).unwrap();
+    fs::write(folder.path().join("in.log"), b"{\"a\":1}\n{\"a\":\nnot json\n\xff\n[1]\n{\"a\":2}\n").unwrap();
     pipeline(folder.path(), "{ file: { path: in.log } }", "[parse_json: {}]");
     let output = run_well(folder.path(), &["run", "pipeline.yaml"]);
     assert_eq!(lines(folder.path().join("out.log")), [r#"{"a":1}"#, r#"{"a":2}"#]);

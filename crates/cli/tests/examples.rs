@@ -1,5 +1,7 @@
 //! Every example runs as it stands and writes something; every configuration in the repository is right.
 
+#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+
 mod common;
 
 use std::fs;

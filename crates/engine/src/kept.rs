@@ -34,7 +34,8 @@ pub struct KeptField {
 pub(crate) fn keep(fields: &RecordBatch) -> Vec<Vec<KeptField>> {
     let schema = fields.schema();
     let columns = schema.fields().iter().zip(fields.columns());
-    let columns = columns.filter(|(field, _)| ![ERROR_REASON, ERROR_COMPONENT].contains(&field.name().as_str()));
+    let columns =
+        columns.filter(|(field, _)| ![ERROR_REASON, ERROR_COMPONENT].contains(&field.name().as_str()));
     let columns: Vec<_> =
         columns.filter_map(|(field, column)| Some((field, cast(column, &DataType::Utf8).ok()?))).collect();
     let row = |row: usize| {

@@ -36,6 +36,9 @@ use crate::{Context, Error, Role};
 /// How often positions are saved.
 const SAVE_EVERY: Duration = Duration::from_millis(500);
 
+/// A sink's name, and where its task puts the sink's state for the next save.
+type SinkState = (Arc<str>, Arc<Mutex<Option<Value>>>);
+
 /// Where a run keeps what outlives it.
 #[derive(Debug, Clone)]
 pub struct Keeping {
@@ -199,11 +202,8 @@ impl Run {
 
     async fn carry_out(self, reached: &mut Vec<(Arc<str>, Arc<Positions>)>) -> Result<Option<String>, Error> {
         let Run { plan, keeping, continues, store, handle } = self;
-        let context = |name: &str| Context {
-            name: name.to_owned(),
-            resumes: continues,
-            batch_bytes: plan.batch_bytes,
-        };
+        let context =
+            |name: &str| Context { name: name.to_owned(), resumes: continues, batch_bytes: plan.batch_bytes };
         let metrics = |name: &Arc<str>| -> Arc<ComponentMetrics> {
             let found = handle.metrics.iter().find(|metrics| metrics.name == *name);
             found.cloned().unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
@@ -257,7 +257,7 @@ impl Run {
                 });
             }
         }
-        let mut sink_states = Vec::new();
+        let mut sink_states: Vec<SinkState> = Vec::new();
         let mut sinks = Vec::new();
         for (number, stage) in plan.sinks.iter().enumerate() {
             let name = &stage.node.name;
@@ -370,7 +370,7 @@ fn on_a_thread(
 fn save(
     store: &LazyStore,
     positions: &[(Arc<str>, Arc<Positions>)],
-    states: &[(Arc<str>, Arc<Mutex<Option<Value>>>)],
+    states: &[SinkState],
 ) -> Result<(), Error> {
     let mut moved = Vec::new();
     for (source, positions) in positions {

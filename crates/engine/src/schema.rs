@@ -13,8 +13,11 @@ use crate::registry::{Definition, Registry, Role, inlined_schema};
 pub fn schema(registry: &Registry) -> Value {
     let mut shared = Map::new();
     for role in [Role::Source, Role::Transform, Role::Sink] {
-        let choices: Vec<Value> =
-            registry.iter().filter(|known| known.role == role).flat_map(|known| forms(known, &mut shared)).collect();
+        let choices: Vec<Value> = registry
+            .iter()
+            .filter(|known| known.role == role)
+            .flat_map(|known| forms(known, &mut shared))
+            .collect();
         shared.insert(role.name().to_owned(), json!({ "oneOf": choices }));
     }
     shared.insert("to".to_owned(), to());
@@ -78,7 +81,8 @@ fn forms(known: &Definition, shared: &mut Map<String, Value>) -> Vec<Value> {
 
 /// Moves the definitions of a schema (there are some where a type contains itself) to where the whole has its own.
 fn hoist(schema: &mut Value, prefix: &str, shared: &mut Map<String, Value>) {
-    let Some(Value::Object(definitions)) = schema.as_object_mut().and_then(|schema| schema.remove("$defs")) else {
+    let Some(Value::Object(definitions)) = schema.as_object_mut().and_then(|schema| schema.remove("$defs"))
+    else {
         return;
     };
     rename(schema, prefix);

@@ -68,7 +68,11 @@ impl DeadLetter {
     pub fn size(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let fields = self.fields.iter().map(|field| field.name.len() + text(&field.value) + 64);
-        size_of::<Self>() + text(&self.payload) + text(&self.payload_hex) + self.reason.len() + fields.sum::<usize>()
+        size_of::<Self>()
+            + text(&self.payload)
+            + text(&self.payload_hex)
+            + self.reason.len()
+            + fields.sum::<usize>()
     }
 
     /// Sets its payload.

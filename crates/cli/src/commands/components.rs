@@ -84,7 +84,8 @@ fn listed(registry: &Registry, width: usize, paint: Paint) -> String {
 
 fn page(known: &Definition, width: usize, paint: Paint) -> String {
     let schema = Value::from((known.schema)());
-    let mut text = format!("{} {}\n\n", paint.bold(known.name), paint.dim(&format!("({})", known.role.name())));
+    let mut text =
+        format!("{} {}\n\n", paint.bold(known.name), paint.dim(&format!("({})", known.role.name())));
     text += &paragraphs(&known.description(), width, 2);
     let mut options = Vec::new();
     Walker { root: &schema }.collect(&schema, "", 0, &mut options);
@@ -297,7 +298,9 @@ fn range(way: &Value) -> String {
     let bound = |key: &str| way.get(key).filter(|bound| bound.as_f64() != Some(0.0) || key == "maximum");
     match (bound("minimum"), bound("maximum")) {
         // The bounds of the machine's types say nothing to a person.
-        (None, Some(most)) if most.as_f64().is_some_and(|most| most < 1e6 && ![255.0, 65535.0].contains(&most)) => {
+        (None, Some(most))
+            if most.as_f64().is_some_and(|most| most < 1e6 && ![255.0, 65535.0].contains(&most)) =>
+        {
             format!(" up to {most}")
         }
         (Some(least), Some(most)) if most.as_f64().is_some_and(|most| most < 1e6) => {

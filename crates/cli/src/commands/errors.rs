@@ -187,7 +187,11 @@ fn list(arguments: &List) -> Result<Exit, Failure> {
         *by_component.entry(letter.component.clone()).or_default() += 1;
         all += 1;
         if all <= arguments.limit {
-            print::out(&if arguments.json { json_of(id, &letter)? } else { brief(id, &letter, width, paint) })?;
+            print::out(&if arguments.json {
+                json_of(id, &letter)?
+            } else {
+                brief(id, &letter, width, paint)
+            })?;
         }
     }
     if arguments.json {
@@ -323,7 +327,10 @@ fn clear(arguments: &Clear) -> Result<Exit, Failure> {
     }
     let letters = counted(ids.len() as u64, "dead letter");
     if !arguments.yes && stdin().is_terminal() {
-        print::err(&format!("remove {letters} from `{}`? They cannot be brought back. [y/N] ", folder.display()));
+        print::err(&format!(
+            "remove {letters} from `{}`? They cannot be brought back. [y/N] ",
+            folder.display()
+        ));
         let mut answer = String::new();
         stdin().read_line(&mut answer)?;
         if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
@@ -362,7 +369,8 @@ fn process_again(arguments: &Replay) -> Result<Exit, Failure> {
     };
     while fate.failure.is_none() && left_over > 0 {
         // As much at a time as may be in memory twice: here, and in the run.
-        let portion = portion(&folder, (after, last), &arguments.filter, left_over, graph.memory.bytes() / 4)?;
+        let portion =
+            portion(&folder, (after, last), &arguments.filter, left_over, graph.memory.bytes() / 4)?;
         let Some((id, _)) = portion.last() else { break };
         after = *id;
         left_over -= portion.len() as u64;
@@ -437,7 +445,8 @@ fn tell(fate: &Fate, arguments: &Replay) {
         *reasons.entry(reason).or_default() += 1;
     }
     if arguments.json {
-        let left: Vec<_> = fate.left.iter().map(|(id, reason)| json!({ "id": id, "reason": reason })).collect();
+        let left: Vec<_> =
+            fate.left.iter().map(|(id, reason)| json!({ "id": id, "reason": reason })).collect();
         let line = json!({
             "event": "replayed",
             "processed": fate.delivered,

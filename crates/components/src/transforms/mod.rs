@@ -1,13 +1,13 @@
 //! The transforms: a file each.
 
-pub mod encode;
-pub mod parse_json;
 pub mod dedupe;
 pub mod drop;
+pub mod encode;
 pub mod filter;
 pub mod keep;
 pub mod limit;
 pub mod parse_csv;
+pub mod parse_json;
 pub mod parse_logfmt;
 pub mod parse_regex;
 pub mod parse_timestamp;
