@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::log;
 use crate::paint::Paint;
 use crate::print;
-use crate::progress::{Progress, Retried};
+use crate::progress::{Progress, Retried, Watching};
 
 /// How to run and what to show.
 #[derive(Debug, Clone, Copy)]
@@ -66,11 +66,10 @@ pub fn drive(graph: &Graph, keeping: Keeping, manner: Manner) -> Result<Outcome,
                 summary = &mut wait => break Ok::<_, std::io::Error>(summary),
                 () = signals.next() => {
                     received += 1;
-                    heed(received, &handle, manner);
+                    heed(received, &handle, &watching, manner);
                 }
                 () = tokio::time::sleep(PATIENCE), if received > 1 => {
-                    watching.clear();
-                    tell(manner, "stopped", "stopped at once, though a component was still waiting for something");
+                    tell(&watching, manner, "stopped", "stopped: a component was still waiting for something");
                     std::process::exit(3);
                 }
             }
@@ -83,25 +82,24 @@ pub fn drive(graph: &Graph, keeping: Keeping, manner: Manner) -> Result<Outcome,
 }
 
 /// Does what a signal asks for, the first time and later.
-fn heed(received: usize, handle: &Handle, manner: Manner) {
+fn heed(received: usize, handle: &Handle, watching: &Watching, manner: Manner) {
     if received == 1 {
         handle.stop();
-        tell(manner, "stopping", "stopping: what is on its way is delivered first; again to stop at once");
+        tell(watching, manner, "stopping", "stopping: what is on its way is delivered first; again to stop at once");
     } else {
         handle.abort();
     }
 }
 
-fn tell(manner: Manner, event: &str, text: &str) {
+fn tell(watching: &Watching, manner: Manner, event: &str, text: &str) {
     if manner.json {
-        print::err(&format!("{}\n", json!({ "event": event, "message": text })));
+        watching.say(&format!("{}\n", json!({ "event": event, "message": text })));
     } else if !manner.quiet {
         let paint = Paint::stderr();
         let (word, rest) = text.split_once(':').unwrap_or((text, ""));
-        let colon = if rest.is_empty() { "" } else { ":" };
         // A terminal has written `^C` on this line.
         let start = if paint.is_on() { "\r" } else { "" };
-        print::err(&format!("{start}{}{rest}\n", paint.yellow(&format!("{word}{colon}"))));
+        watching.say(&format!("{start}{}{rest}\n", paint.yellow(&format!("{word}:"))));
     }
 }
 

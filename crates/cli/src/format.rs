@@ -127,8 +127,8 @@ pub fn excerpt(text: &str, width: usize) -> String {
     shown
 }
 
-/// A text broken into lines of at most `width` characters, each after `indent` spaces. Lines that begin with a space
-/// stay as they are.
+/// A text broken into lines of at most `width` characters, each after `indent` spaces. Empty lines part paragraphs, and
+/// a line that begins with `- ` is one by itself.
 pub fn paragraphs(text: &str, width: usize, indent: usize) -> String {
     let mut shown = String::new();
     let mut line = String::new();
@@ -143,15 +143,20 @@ pub fn paragraphs(text: &str, width: usize, indent: usize) -> String {
     let room = width.saturating_sub(indent).max(20);
     for paragraph in text.trim().split("\n\n") {
         for source in paragraph.lines() {
-            let fixed = source.starts_with([' ', '|', '-', '`']) && !line.is_empty();
-            if fixed {
+            let (source, hanging) = match source.trim_start().strip_prefix("- ") {
+                Some(item) => (item, "- "),
+                None => (source, ""),
+            };
+            if !hanging.is_empty() && !line.is_empty() {
                 end(&mut line);
             }
+            line.push_str(hanging);
+            let mut starts = !hanging.is_empty();
             for word in source.split(' ').filter(|word| !word.is_empty()) {
-                if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
+                if !starts && !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
                     end(&mut line);
                 }
-                if !line.is_empty() {
+                if !line.is_empty() && !std::mem::take(&mut starts) {
                     line.push(' ');
                 }
                 line.push_str(word);
@@ -217,6 +222,14 @@ mod tests {
     #[test]
     fn paragraphs_are_broken_between_words() {
         let text = "One two three four five six seven.\nEight.\n\nNine.";
-        assert_eq!(paragraphs(text, 24, 2), "  One two three four\n  five six seven.\n  Eight.\n\n  Nine.\n");
+        assert_eq!(
+            paragraphs(text, 24, 2),
+            "  One two three four\n  five six seven.\n  Eight.\n\n  Nine.\n"
+        );
+        let text = "Values:\n- `a`: first\n- `b`: one whose text is\n  long";
+        assert_eq!(
+            paragraphs(text, 24, 0),
+            "Values:\n- `a`: first\n- `b`: one whose text is\nlong\n"
+        );
     }
 }

@@ -24,6 +24,9 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Over how long rates are taken, in ticks.
 const WINDOW: usize = 15;
 
+/// The columns that are not for the bar. More than is mostly needed, so that the bar does not change its length.
+const FACTS_WIDTH: usize = 60;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Nothing,
@@ -129,10 +132,9 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Takes the lines away.
-    pub fn clear(&self) {
-        // Fails only where the terminal is gone.
-        let _ = self.bars.clear();
+    /// Says something else meanwhile.
+    pub fn say(&self, text: &str) {
+        self.bars.suspend(|| print::err(text));
     }
 
     /// Ends it.
@@ -254,7 +256,7 @@ impl View {
         let facts = parts.join(" · ");
         let Some(share) = self.share() else { return format!("  {facts}") };
         let facts = format!("{:3.0} %  {facts}", share * 100.0);
-        let room = width.saturating_sub(facts.chars().count() + 5).min(40);
+        let room = width.saturating_sub(FACTS_WIDTH).min(40);
         format!("  {}  {facts}", bar(share, room))
     }
 
@@ -340,8 +342,7 @@ mod tests {
         assert_eq!(view.first_line(), "  12,345,678 messages · 1.03 M/s · 98.1 MiB/s");
         assert_eq!(
             view.second_line(80),
-            "  ━━━━━━━━━━━━────────────────────   40 %  0:12 · 0:18 left · 12.3 of 256 MiB in flight"
-                .replace("  40", " 40")
+            "  ━━━━━━━━────────────   40 %  0:12 · 0:18 left · 12.3 of 256 MiB in flight"
         );
         assert!(view.second_line(80).chars().count() < 80);
         assert!(view.second_line(20).chars().count() < 80);

@@ -95,7 +95,8 @@ fn table(components: &[ComponentCounts], elapsed: Duration, paint: Paint) -> Str
             count(counts.errors),
             bytes(counts.bytes_in),
             per_second(rate(counts.rows_in, elapsed)),
-            duration(counts.busy()),
+            // What a source waits for and what it works on cannot be told apart.
+            if counts.role == "source" { String::new() } else { duration(counts.busy()) },
         ]
     });
     let rows: Vec<[String; 8]> = std::iter::once(heading).chain(rows).collect();

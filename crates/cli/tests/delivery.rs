@@ -1,6 +1,6 @@
 //! Nothing is lost, whatever happens to the process; and every budget works.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, missing_docs)]
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{lines, run_well, stderr, thalweg};
+use common::House;
 
 const LINES: usize = 400_000;
 
@@ -47,15 +47,15 @@ fn run_through_kills(folder: &Path, kills: usize) -> usize {
             }
         }
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(output.status.success(), "{}", output.err);
         return killed;
     }
 }
 
 #[test]
 fn kill_9_at_any_moment_and_a_restart_lose_no_record() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let house = House::with(&[]);
+    let folder = house.path();
     numbered_lines(&folder.join("in.jsonl"), LINES);
     // The rate makes the run long enough to be killed twenty times in the middle of its work.
     fs::write(
@@ -81,8 +81,8 @@ fn kill_9_at_any_moment_and_a_restart_lose_no_record() {
 
 #[test]
 fn compressed_output_survives_kill_9_as_well() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let house = House::with(&[]);
+    let folder = house.path();
     numbered_lines(&folder.join("in.jsonl"), LINES / 4);
     fs::write(
         folder.join("pipeline.yaml"),
@@ -97,7 +97,7 @@ fn compressed_output_survives_kill_9_as_well() {
                 pipelines: { main: { from: in, to: out } }\n\
                 sinks: { out: { file: { path: out.jsonl } } }\n";
     fs::write(folder.join("unpack.yaml"), copy).unwrap();
-    run_well(folder, &["run", "unpack.yaml", "--quiet"]);
+    house.run_well(&["run", "unpack.yaml", "--quiet"]);
     let mut found = numbers(&folder.join("out.jsonl"));
     found.sort_unstable();
     found.dedup();
@@ -107,8 +107,8 @@ fn compressed_output_survives_kill_9_as_well() {
 
 #[test]
 fn a_run_that_continues_reads_only_what_is_new() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let house = House::with(&[]);
+    let folder = house.path();
     fs::write(
         folder.join("pipeline.yaml"),
         "sources: { in: { file: { path: in.log } } }\n\
@@ -118,18 +118,18 @@ fn a_run_that_continues_reads_only_what_is_new() {
     .unwrap();
     let arguments = ["run", "pipeline.yaml", "--state", "state", "--quiet"];
     fs::write(folder.join("in.log"), "one\ntwo\n").unwrap();
-    run_well(folder, &arguments);
-    run_well(folder, &arguments);
-    assert_eq!(lines(folder.join("out.log")), ["one", "two"]);
+    house.run_well(&arguments);
+    house.run_well(&arguments);
+    assert_eq!(house.lines("out.log"), ["one", "two"]);
     fs::OpenOptions::new().append(true).open(folder.join("in.log")).unwrap().write_all(b"three\n").unwrap();
-    run_well(folder, &arguments);
-    assert_eq!(lines(folder.join("out.log")), ["one", "two", "three"]);
+    house.run_well(&arguments);
+    assert_eq!(house.lines("out.log"), ["one", "two", "three"]);
 }
 
 #[test]
 fn order_is_kept_with_many_copies_and_any_budget() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let house = House::with(&[]);
+    let folder = house.path();
     numbered_lines(&folder.join("in.jsonl"), 100_000);
     for memory in ["1", "10kB", "300KiB", "64MiB"] {
         fs::write(
@@ -143,7 +143,7 @@ fn order_is_kept_with_many_copies_and_any_budget() {
             ),
         )
         .unwrap();
-        run_well(folder, &["run", "pipeline.yaml", "--quiet"]);
+        house.run_well(&["run", "pipeline.yaml", "--quiet"]);
         let expected: Vec<usize> = (0..100_000).filter(|n| n % 3 == 0).collect();
         assert_eq!(numbers(&folder.join("out.jsonl")), expected, "with {memory}");
         assert_eq!(numbers(&folder.join("copy.jsonl")), expected, "with {memory}");
@@ -152,8 +152,8 @@ fn order_is_kept_with_many_copies_and_any_budget() {
 
 #[test]
 fn each_message_of_a_failover_reaches_a_sink() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    let house = House::with(&[]);
+    let folder = house.path();
     numbered_lines(&folder.join("in.jsonl"), 1000);
     fs::create_dir(folder.join("taken")).unwrap();
     fs::write(
@@ -163,6 +163,6 @@ fn each_message_of_a_failover_reaches_a_sink() {
          sinks:\n  broken: { file: { path: taken } }\n  whole: { file: { path: out.jsonl } }\n",
     )
     .unwrap();
-    run_well(folder, &["run", "pipeline.yaml", "--quiet"]);
+    house.run_well(&["run", "pipeline.yaml", "--quiet"]);
     assert_eq!(numbers(&folder.join("out.jsonl")), (0..1000).collect::<Vec<_>>());
 }

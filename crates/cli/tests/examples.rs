@@ -1,13 +1,13 @@
 //! Every example runs as it stands and writes something; every configuration in the repository is right.
 
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, missing_docs)]
 
 mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{run_well, stderr};
+use common::House;
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -22,12 +22,13 @@ fn configurations(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_example_runs_and_loses_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::create_dir(folder.path().join("data")).unwrap();
+    let house = House::with(&[]);
+    let folder = house.path();
+    fs::create_dir(folder.join("data")).unwrap();
     for entry in fs::read_dir(examples().join("data")).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
-            fs::copy(&path, folder.path().join("data").join(path.file_name().unwrap())).unwrap();
+            fs::copy(&path, folder.join("data").join(path.file_name().unwrap())).unwrap();
         }
     }
     let all = configurations(&examples());
@@ -36,10 +37,10 @@ fn every_example_runs_and_loses_nothing() {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("# "), "{name} opens with a line that says what it shows");
-        fs::write(folder.path().join(&name), text).unwrap();
-        run_well(folder.path(), &["run", &name]);
+        fs::write(folder.join(&name), text).unwrap();
+        house.run_well(&["run", &name]);
     }
-    let listing = |sub: &str| fs::read_dir(folder.path().join("out").join(sub)).unwrap().count();
+    let listing = |sub: &str| fs::read_dir(folder.join("out").join(sub)).unwrap().count();
     for sub in ["weather", "packages", "flights", "balance", "errors"] {
         assert!(listing(sub) > 0, "{sub}");
     }
@@ -54,6 +55,6 @@ fn every_configuration_in_the_repository_is_right() {
         let mut command = common::thalweg(folder, &["check", path.to_str().unwrap()]);
         command.env("INPUT", "in").env("OUTPUT", "out").env("COUNT", "1");
         let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(output.status.success(), "{}", output.err);
     }
 }

@@ -214,8 +214,9 @@ impl fmt::Display for Graph {
             if !self.fed_by(&onward).is_empty() {
                 to.push(fed(&onward));
             }
+            let arrow = if steps.is_empty() { "→ " } else { "" };
             steps.push(to.join(" and "));
-            lines.push((pipeline.name.to_string(), steps.join(" → ")));
+            lines.push((pipeline.name.to_string(), format!("{arrow}{}", steps.join(" → "))));
             for (_, _, label) in pipeline.outputs() {
                 let to = fed(&Feed::Named(pipeline.name.clone(), label.clone()));
                 lines.push((format!("{}.{label}", pipeline.name), format!("→ {to}")));

@@ -90,10 +90,13 @@ fn page(known: &Definition, width: usize, paint: Paint) -> String {
     let mut options = Vec::new();
     Walker { root: &schema }.collect(&schema, "", 0, &mut options);
     let heading = |title: &str| format!("\n{}\n", paint.bold(title));
-    if options.is_empty() {
-        let kind = Walker { root: &schema }.kind(&schema, 0);
+    let kind = Walker { root: &schema }.kind(&schema, 0);
+    if options.is_empty() && kind == OPTIONS {
         text += &heading("Options");
-        text += &if kind == OPTIONS { "  none\n".to_owned() } else { format!("  its value: {kind}\n") };
+        text += "  none\n";
+    } else if options.is_empty() {
+        text += &heading("Value");
+        text += &paragraphs(&kind, width, 2);
     } else {
         text += &heading("Options");
         for option in &options {
@@ -222,7 +225,7 @@ impl<'s> Walker<'s> {
         for way in self.ways(option) {
             let told = way.get("description").and_then(Value::as_str);
             if let (Some(value), Some(told)) = (way.get("const").and_then(Value::as_str), told) {
-                text += &format!("\n`{value}`: {}", told.replace('\n', " "));
+                text += &format!("\n- `{value}`: {}", told.replace('\n', " "));
             }
         }
         text
@@ -239,6 +242,10 @@ impl<'s> Walker<'s> {
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
+        }
+        // Sizes and times may be given as plain numbers, which is said once, where they are explained.
+        if kinds.iter().any(|kind| kind == "size" || kind == "time span") {
+            kinds.retain(|kind| !kind.starts_with("whole number") && !kind.starts_with("number"));
         }
         match kinds.as_slice() {
             [] => "nothing".to_owned(),
@@ -290,6 +297,7 @@ fn text_kind(way: &Value) -> String {
         Some("byte-size") => "size".to_owned(),
         Some("time-span") => "time span".to_owned(),
         Some("regex") => "regular expression".to_owned(),
+        Some("sql") => "SQL expression".to_owned(),
         Some(other) => other.replace('-', " "),
     }
 }
@@ -325,7 +333,8 @@ fn default_of(value: &Value) -> Option<String> {
         Value::Array(items) if items.is_empty() => None,
         Value::Object(entries) if entries.is_empty() => None,
         Value::String(text) if text.is_empty() => None,
-        Value::String(text) => Some(format!("`{}`", text.escape_debug())),
+        Value::String(text) if text.contains(char::is_control) => Some(format!("`{}`", text.escape_debug())),
+        Value::String(text) => Some(format!("`{text}`")),
         other => Some(format!("`{other}`")),
     }
 }

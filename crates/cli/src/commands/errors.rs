@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_engine::replay::replay;
-use thalweg_engine::{DeadLetter, Keeping, LetterId, Store};
+use thalweg_engine::{DeadLetter, Keeping, KeptField, LetterId, Store};
 
 use crate::drive::{Manner, drive};
 use crate::exit::{Exit, Failure};
@@ -279,7 +279,8 @@ fn show(arguments: &Show) -> Result<Exit, Failure> {
     let payload = letter.payload_bytes();
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
-        text += &format!("{} {value}\n", paint.cyan(&format!("{:10}", format!("{name}:"))));
+        let name = if name.is_empty() { String::new() } else { format!("{name}:") };
+        text += &format!("{} {value}\n", paint.cyan(&format!("{name:10}")));
     };
     line("id", &arguments.id.to_string());
     line("time", &moment(letter.time_us));
@@ -294,7 +295,7 @@ fn show(arguments: &Show) -> Result<Exit, Failure> {
     }
     for (at, field) in letter.fields.iter().enumerate() {
         let value = field.value.as_deref().unwrap_or("NULL");
-        let shown = format!("{} = {value} {}", field.name, paint.dim(&format!("({})", field.data_type)));
+        let shown = format!("{} = {value} {}", field.name, paint.dim(&format!("({})", type_of(field))));
         line(if at == 0 { "fields" } else { "" }, &shown);
     }
     let kind = if letter.payload.is_some() { "" } else { ", not UTF-8" };
@@ -306,6 +307,19 @@ fn show(arguments: &Show) -> Result<Exit, Failure> {
     }
     print::out(&text)?;
     Ok(Exit::Done)
+}
+
+/// A type by the name it has in configurations.
+fn type_of(field: &KeptField) -> &str {
+    match field.data_type.as_str() {
+        _ if field.metadata.values().any(|extension| extension == "arrow.json") => "json",
+        "Utf8View" | "Utf8" | "LargeUtf8" => "text",
+        "Int64" => "int",
+        "Float64" => "float",
+        "Boolean" => "bool",
+        other if other.starts_with("Timestamp") => "timestamp",
+        other => other,
+    }
 }
 
 fn clear(arguments: &Clear) -> Result<Exit, Failure> {

@@ -1,37 +1,92 @@
-//! For tests that run the binary as a user does.
+//! Running the binary as a user does.
+
 #![allow(dead_code)] // Each test program uses a part of this.
 
+use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The binary, in a folder, with nothing of the tester's surroundings that could change what it prints.
-pub fn thalweg(folder: &Path, arguments: &[&str]) -> Command {
+use tempfile::TempDir;
+
+/// A folder of its own to run the binary in.
+pub struct House {
+    folder: TempDir,
+}
+
+/// What a command said, and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl House {
+    /// A folder with these files.
+    pub fn with(files: &[(&str, &str)]) -> Self {
+        let house = Self { folder: tempfile::tempdir().unwrap() };
+        files.iter().for_each(|(name, text)| house.write(name, text.as_bytes()));
+        house
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn write(&self, name: &str, content: &[u8]) {
+        fs::write(self.path().join(name), content).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// A command that is not started yet.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        command(self.path(), arguments)
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Said {
+        said(self.command(arguments).output().unwrap())
+    }
+
+    /// Runs it and wants it to end well.
+    pub fn run_well(&self, arguments: &[&str]) -> Said {
+        let said = self.run(arguments);
+        assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.err);
+        said
+    }
+
+    /// The lines of a file.
+    pub fn lines(&self, name: &str) -> Vec<String> {
+        self.read(name).lines().map(str::to_owned).collect()
+    }
+
+    pub fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Said {
+        let mut command = self.command(arguments);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_vec();
+        let writer = std::thread::spawn(move || stdin.write_all(&input));
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap().unwrap();
+        said(output)
+    }
+}
+
+/// The binary in a folder, with nothing of the tester's surroundings that could change what it prints.
+pub fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-    command.args(arguments).current_dir(folder).stdin(Stdio::null());
-    command.env("NO_COLOR", "1").env_remove("THALWEG_LOG").env_remove("RUST_BACKTRACE");
+    command.args(arguments).current_dir(folder).env_clear().env("COLUMNS", "100").stdin(Stdio::null());
     command
 }
 
-/// Runs it to its end.
-pub fn run(folder: &Path, arguments: &[&str]) -> Output {
-    thalweg(folder, arguments).output().expect("the binary starts")
-}
-
-/// What it wrote to standard error.
-pub fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Runs it and wants it to end well.
-pub fn run_well(folder: &Path, arguments: &[&str]) -> Output {
-    let output = run(folder, arguments);
-    assert!(output.status.success(), "{arguments:?} ended with {}: {}", output.status, stderr(&output));
-    output
-}
-
-/// The lines of a file.
-pub fn lines(path: impl AsRef<Path>) -> Vec<String> {
-    let path = path.as_ref();
-    let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
+pub fn said(output: Output) -> Said {
+    Said {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
 }

@@ -1,0 +1,155 @@
+//! Wrong configurations and command lines: what is printed, and exit code 2.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use common::House;
+use insta::assert_snapshot;
+
+/// What `check` says of a configuration; `run` has to say the same.
+fn mistakes(text: &str) -> String {
+    let house = House::with(&[("c.yaml", text)]);
+    let checked = house.run(&["check", "c.yaml"]);
+    assert_eq!(checked.code, Some(2), "{checked:?}");
+    assert_eq!(checked.out, "");
+    let ran = house.run(&["run", "c.yaml"]);
+    assert_eq!((ran.code, &ran.err), (Some(2), &checked.err));
+    checked.err
+}
+
+const PIPELINE: &str = "pipelines: { main: { from: in, to: out } }\nsinks: { out: discard }\n";
+
+#[test]
+fn an_unknown_key() {
+    assert_snapshot!(mistakes(&format!("sources:\n  in: {{ generate: {{ cuont: 1 }} }}\n{PIPELINE}")));
+}
+
+#[test]
+fn a_wrong_unit() {
+    let text = format!("memory: 10k\nsources:\n  in: {{ generate: {{ count: 1 }} }}\n{PIPELINE}");
+    assert_snapshot!(mistakes(&text));
+}
+
+#[test]
+fn a_circle() {
+    let text = "\
+sources:
+  in: { generate: { count: 1 } }
+pipelines:
+  a: { from: [in, b], to: out }
+  b: { from: a, to: out }
+sinks:
+  out: discard
+";
+    assert_snapshot!(mistakes(text));
+}
+
+#[test]
+fn a_sink_that_no_pipeline_feeds() {
+    let text = "\
+sources:
+  in: { generate: { count: 1 } }
+pipelines:
+  main: { from: in, to: out }
+sinks:
+  out: discard
+  spare: discard
+";
+    assert_snapshot!(mistakes(text));
+}
+
+#[test]
+fn an_unknown_component() {
+    assert_snapshot!(mistakes(&format!("sources:\n  in: {{ generator: {{ count: 1 }} }}\n{PIPELINE}")));
+}
+
+#[test]
+fn a_syntax_error() {
+    assert_snapshot!(mistakes(&format!("sources:\n  in: {{ generate: {{ count: 1 }}\n{PIPELINE}")));
+}
+
+#[test]
+fn several_at_once() {
+    let text = "\
+memroy: 1GiB
+sources:
+  in: { generate: { count: -1 } }
+pipelines:
+  main:
+    from: inn
+    transforms:
+      - filter: \"status >=\"
+      - parse_jsn
+    to: outt
+sinks:
+  out: { file: { encode: jsonl } }
+";
+    assert_snapshot!(mistakes(text));
+}
+
+#[test]
+fn a_missing_file() {
+    let said = House::with(&[]).run(&["run", "c.yaml"]);
+    assert_eq!(said.code, Some(2));
+    assert_snapshot!(said.err);
+}
+
+#[test]
+fn not_utf8() {
+    let house = House::with(&[]);
+    house.write("c.yaml", b"sources:\n  in: \xff\n");
+    let said = house.run(&["check", "c.yaml"]);
+    assert_eq!(said.code, Some(2));
+    assert_snapshot!(said.err);
+}
+
+#[test]
+fn mistakes_in_json_have_their_places() {
+    let house = House::with(&[("c.yaml", "memroy: 1\n")]);
+    let said = house.run(&["check", "c.yaml", "--json"]);
+    assert_eq!((said.code, said.err.as_str()), (Some(2), ""));
+    let found: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(found["right"], false);
+    assert_eq!((&found["mistakes"][0]["line"], &found["mistakes"][0]["column"]), (&1.into(), &1.into()));
+    let said = house.run(&["run", "c.yaml", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+    assert_eq!((said.code, &found["event"]), (Some(2), &"mistakes".into()));
+}
+
+#[test]
+fn names_on_the_command_line_that_are_not_known() {
+    let house = House::with(&[("c.yaml", &format!("sources: {{ in: {{ generate: {{ count: 1 }} }} }}\n{PIPELINE}"))]);
+    let lines: Vec<String> = [
+        &["run", "c.yaml", "mian"][..],
+        &["run", "c.yaml", "elsewhere"],
+        &["components", "parse_jsn"],
+        &["new", "jsnol"],
+        &["errors", "show", "3", "c.yaml"],
+    ]
+    .into_iter()
+    .map(|arguments| {
+        let said = house.run(arguments);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        said.err
+    })
+    .collect();
+    assert_snapshot!(lines.concat());
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense() {
+    let house = House::with(&[]);
+    for arguments in [&["rnu"][..], &["run"], &["run", "c.yaml", "--memory", "10k"], &["run", "c.yaml", "--threads", "0"]] {
+        assert_eq!(house.run(arguments).code, Some(2), "{arguments:?}");
+    }
+    assert_snapshot!(house.run(&["run", "c.yaml", "--memory", "10k"]).err);
+}
+
+#[test]
+fn a_configuration_from_the_standard_input_leaves_none_for_a_source() {
+    let text = format!("sources: {{ in: stdin }}\n{PIPELINE}");
+    let said = House::with(&[]).run_with_input(&["run", "-"], text.as_bytes());
+    assert_eq!(said.code, Some(2));
+    assert_snapshot!(said.err);
+}

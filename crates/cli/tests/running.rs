@@ -1,0 +1,188 @@
+//! `thalweg run`: what comes out, how it ends, and how it is stopped.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use common::House;
+use rustix::process::{Pid, Signal, kill_process};
+
+const LINES: &str = "\
+sources: { in: stdin }
+pipelines: { main: { from: in, transforms: [ { filter: \"payload LIKE '%7%'\" } ], to: out } }
+sinks: { out: stdout }
+";
+
+const OFFENDING: &str = "\
+sources: { in: { generate: { lines: ['{\"n\": 1}', 'rubbish', '{\"n\": 2}'] } } }
+pipelines: { main: { from: in, transforms: [ parse_json ], to: out } }
+sinks: { out: { file: { path: out.jsonl, encode: json } } }
+";
+
+const ENDLESS: &str = "\
+sources: { in: { generate: { message: '%8d', rate: 200 } } }
+pipelines: { main: { from: in, to: out } }
+sinks: { out: { file: { path: out.txt, atomic: false } } }
+";
+
+#[test]
+fn lines_go_through_a_shell_pipe() {
+    let house = House::with(&[("c.yaml", LINES)]);
+    let numbers: String = (0..100_000).map(|n| format!("{n}\n")).collect();
+    let said = house.run_with_input(&["run", "c.yaml"], numbers.as_bytes());
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let expected: String = (0..100_000).map(|n| format!("{n}\n")).filter(|line| line.contains('7')).collect();
+    assert!(said.out == expected, "{} bytes instead of {}", said.out.len(), expected.len());
+    assert!(said.err.contains("100,000 messages"), "{}", said.err);
+}
+
+#[test]
+fn quiet_says_nothing() {
+    let house = House::with(&[("c.yaml", LINES)]);
+    let said = house.run_with_input(&["run", "c.yaml", "--quiet"], b"7\n8\n");
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (Some(0), "7\n", ""));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let house = House::with(&[("c.yaml", "\
+sources: { in: { generate: { message: '%20s' } } }
+pipelines: { main: { from: in, to: out } }
+sinks: { out: stdout }
+")]);
+    let mut child =
+        house.command(&["run", "c.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.len(), 21);
+    let said = common::said(child.wait_with_output().unwrap());
+    assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn errors_count_when_strict() {
+    let house = House::with(&[("c.yaml", OFFENDING)]);
+    let said = house.run(&["run", "c.yaml"]);
+    assert_eq!(said.code, Some(0));
+    let hint = "1 message could not be processed: `thalweg errors list c.yaml` shows them";
+    assert!(said.err.contains(hint), "{}", said.err);
+    assert_eq!(house.read("out.jsonl"), "{\"n\":1}\n{\"n\":2}\n");
+    assert_eq!(house.run(&["run", "c.yaml", "--strict"]).code, Some(1));
+}
+
+#[test]
+fn a_run_that_fails_says_why() {
+    let house = House::with(&[("c.yaml", "\
+sources: { in: { file: { path: nowhere/in.txt } } }
+pipelines: { main: { from: in, to: out } }
+sinks: { out: discard }
+")]);
+    let said = house.run(&["run", "c.yaml"]);
+    assert_eq!(said.code, Some(3));
+    assert!(said.err.contains("error: the source `in` failed") && said.err.contains("nowhere/in.txt"), "{}", said.err);
+    let said = house.run(&["run", "c.yaml", "--json"]);
+    assert_eq!(said.code, Some(3));
+    let last: serde_json::Value = serde_json::from_str(said.err.lines().last().unwrap()).unwrap();
+    assert!(last["failure"].as_str().unwrap().contains("nowhere/in.txt"), "{last}");
+}
+
+#[test]
+fn only_the_pipelines_that_are_named_run() {
+    let house = House::with(&[("c.yaml", "\
+sources: { in: { generate: { lines: [a, b] } } }
+pipelines:
+  one: { from: in, to: first }
+  two: { from: in, to: second }
+sinks:
+  first: { file: { path: first.txt } }
+  second: { file: { path: second.txt } }
+")]);
+    assert_eq!(house.run(&["run", "c.yaml", "two"]).code, Some(0));
+    assert_eq!(house.read("second.txt"), "a\nb\n");
+    assert!(!house.path().join("first.txt").exists());
+}
+
+#[test]
+fn a_run_with_state_continues() {
+    let house = House::with(&[("in.txt", "one\n"), ("c.yaml", "\
+state: kept
+sources: { in: { file: { path: in.txt } } }
+pipelines: { main: { from: in, to: out } }
+sinks: { out: { file: { path: out.txt } } }
+")]);
+    assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
+    house.write("in.txt", b"one\ntwo\n");
+    let said = house.run(&["run", "c.yaml"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(house.read("out.txt"), "one\ntwo\n");
+    assert!(said.err.contains("1 message "), "{}", said.err);
+    assert!(house.path().join("kept").is_dir());
+}
+
+#[test]
+fn the_summary_in_json_tells_all() {
+    let house = House::with(&[("c.yaml", OFFENDING)]);
+    let said = house.run(&["run", "c.yaml", "--json"]);
+    let summary: serde_json::Value = serde_json::from_str(said.err.lines().last().unwrap()).unwrap();
+    assert_eq!(summary["event"], "summary");
+    assert_eq!((&summary["messages"], &summary["dead_letters"]), (&3.into(), &1.into()));
+    assert_eq!(summary["components"][1]["errors"], 1);
+}
+
+/// Starts an endless run and waits until something was written.
+fn started(house: &House, arguments: &[&str]) -> Child {
+    let child = house.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    let written = || std::fs::metadata(house.path().join("out.txt")).is_ok_and(|file| file.len() > 0);
+    while !written() {
+        assert!(start.elapsed() < Duration::from_secs(30), "nothing was written");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn a_signal_drains_and_that_is_done() {
+    let house = House::with(&[("c.yaml", ENDLESS)]);
+    for kind in [Signal::TERM, Signal::INT] {
+        let child = started(&house, &["run", "c.yaml"]);
+        signal(&child, kind);
+        let said = common::said(child.wait_with_output().unwrap());
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        assert!(said.err.contains("stopping: what is on its way") && said.err.contains("stopped after"));
+        let lines = house.read("out.txt").lines().count();
+        let messages = format!(" {} message", lines);
+        assert!(said.err.contains(&messages), "{lines} lines were written: {}", said.err);
+        std::fs::remove_file(house.path().join("out.txt")).unwrap();
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    // The source waits for a line that never comes.
+    let house = House::with(&[("c.yaml", "\
+sources: { in: { generate: { message: '%8d', rate: 200 } } }
+pipelines: { main: { from: in, transforms: [ { limit: { rate: 0.01, per: 1s, overflow: wait } } ], to: out } }
+sinks: { out: { file: { path: out.txt, atomic: false } } }
+")]);
+    let checked = house.run(&["check", "c.yaml"]);
+    if checked.code != Some(0) {
+        house.write("c.yaml", ENDLESS.as_bytes());
+    }
+    let mut child = started(&house, &["run", "c.yaml"]);
+    signal(&child, Signal::TERM);
+    signal(&child, Signal::TERM);
+    let status = child.wait().unwrap();
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    // Whoever drains faster than the second signal comes is done.
+    assert!([Some(0), Some(3)].contains(&status.code()), "{status}: {err}");
+}
