@@ -9,7 +9,6 @@ use thalweg_engine::{Graph, Handle, Keeping, Plan, Run, Summary};
 use crate::exit::Failure;
 use crate::log;
 use crate::paint::Paint;
-use crate::print;
 use crate::progress::{Progress, Retried, Watching};
 
 /// How to run and what to show.
@@ -85,7 +84,12 @@ pub fn drive(graph: &Graph, keeping: Keeping, manner: Manner) -> Result<Outcome,
 fn heed(received: usize, handle: &Handle, watching: &Watching, manner: Manner) {
     if received == 1 {
         handle.stop();
-        tell(watching, manner, "stopping", "stopping: what is on its way is delivered first; again to stop at once");
+        tell(
+            watching,
+            manner,
+            "stopping",
+            "stopping: what is on its way is delivered first; again to stop at once",
+        );
     } else {
         handle.abort();
     }

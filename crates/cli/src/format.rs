@@ -222,14 +222,8 @@ mod tests {
     #[test]
     fn paragraphs_are_broken_between_words() {
         let text = "One two three four five six seven.\nEight.\n\nNine.";
-        assert_eq!(
-            paragraphs(text, 24, 2),
-            "  One two three four\n  five six seven.\n  Eight.\n\n  Nine.\n"
-        );
+        assert_eq!(paragraphs(text, 24, 2), "  One two three four\n  five six seven.\n  Eight.\n\n  Nine.\n");
         let text = "Values:\n- `a`: first\n- `b`: one whose text is\n  long";
-        assert_eq!(
-            paragraphs(text, 24, 0),
-            "Values:\n- `a`: first\n- `b`: one whose text is\nlong\n"
-        );
+        assert_eq!(paragraphs(text, 24, 0), "Values:\n- `a`: first\n- `b`: one whose text is\nlong\n");
     }
 }

@@ -21,20 +21,20 @@ fn numbered_lines(path: &Path, count: usize) {
     file.flush().unwrap();
 }
 
-fn numbers(path: &Path) -> Vec<usize> {
+fn numbers(house: &House, name: &str) -> Vec<usize> {
     let parse = |line: String| {
         let digits = line.strip_prefix(r#"{"n":"#).and_then(|rest| rest.split(',').next().map(str::to_owned));
         digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("a torn line: {line:?}"))
     };
-    lines(path).into_iter().map(parse).collect()
+    house.lines(name).into_iter().map(parse).collect()
 }
 
 /// Runs a configuration, killing it at random moments, until it has ended by itself. Says how often it was killed.
-fn run_through_kills(folder: &Path, kills: usize) -> usize {
+fn run_through_kills(house: &House, kills: usize) -> usize {
     let mut killed = 0;
     let mut random = 0x9E37_79B9_7F4A_7C15u64 ^ u64::from(std::process::id());
     loop {
-        let mut command = thalweg(folder, &["run", "pipeline.yaml", "--state", "state", "--quiet"]);
+        let mut command = house.command(&["run", "pipeline.yaml", "--state", "state", "--quiet"]);
         let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
         if killed < kills {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -46,8 +46,8 @@ fn run_through_kills(folder: &Path, kills: usize) -> usize {
                 continue;
             }
         }
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", output.err);
+        let output = common::said(child.wait_with_output().unwrap());
+        assert_eq!(output.code, Some(0), "{}", output.err);
         return killed;
     }
 }
@@ -66,8 +66,8 @@ fn kill_9_at_any_moment_and_a_restart_lose_no_record() {
          sinks: { out: { file: { path: out.jsonl, encode: json } } }\n",
     )
     .unwrap();
-    let killed = run_through_kills(folder, 20);
-    let found = numbers(&folder.join("out.jsonl"));
+    let killed = run_through_kills(&house, 20);
+    let found = numbers(&house, "out.jsonl");
     let mut distinct = found.clone();
     distinct.sort_unstable();
     distinct.dedup();
@@ -92,13 +92,13 @@ fn compressed_output_survives_kill_9_as_well() {
          sinks: { out: { file: { path: out.jsonl.gz, compression: gzip } } }\n",
     )
     .unwrap();
-    let killed = run_through_kills(folder, 5);
+    let killed = run_through_kills(&house, 5);
     let copy = "sources: { in: { file: { path: out.jsonl.gz } } }\n\
                 pipelines: { main: { from: in, to: out } }\n\
                 sinks: { out: { file: { path: out.jsonl } } }\n";
     fs::write(folder.join("unpack.yaml"), copy).unwrap();
     house.run_well(&["run", "unpack.yaml", "--quiet"]);
-    let mut found = numbers(&folder.join("out.jsonl"));
+    let mut found = numbers(&house, "out.jsonl");
     found.sort_unstable();
     found.dedup();
     println!("killed {killed} times");
@@ -145,8 +145,8 @@ fn order_is_kept_with_many_copies_and_any_budget() {
         .unwrap();
         house.run_well(&["run", "pipeline.yaml", "--quiet"]);
         let expected: Vec<usize> = (0..100_000).filter(|n| n % 3 == 0).collect();
-        assert_eq!(numbers(&folder.join("out.jsonl")), expected, "with {memory}");
-        assert_eq!(numbers(&folder.join("copy.jsonl")), expected, "with {memory}");
+        assert_eq!(numbers(&house, "out.jsonl"), expected, "with {memory}");
+        assert_eq!(numbers(&house, "copy.jsonl"), expected, "with {memory}");
     }
 }
 
@@ -164,5 +164,5 @@ fn each_message_of_a_failover_reaches_a_sink() {
     )
     .unwrap();
     house.run_well(&["run", "pipeline.yaml", "--quiet"]);
-    assert_eq!(numbers(&folder.join("out.jsonl")), (0..1000).collect::<Vec<_>>());
+    assert_eq!(numbers(&house, "out.jsonl"), (0..1000).collect::<Vec<_>>());
 }

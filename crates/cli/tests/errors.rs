@@ -52,7 +52,10 @@ fn letters_are_listed_shown_and_removed() {
 
     assert_eq!(house.run(&["errors", "clear", "--component", "other"]).code, Some(0));
     assert_eq!(letters(&house).len(), 2);
-    assert_eq!(house.run(&["errors", "clear", "c.yaml", "--component", "main"]).err, "removed 2 dead letters\n");
+    assert_eq!(
+        house.run(&["errors", "clear", "c.yaml", "--component", "main"]).err,
+        "removed 2 dead letters\n"
+    );
     assert_eq!(letters(&house).len(), 0);
 }
 
@@ -73,8 +76,12 @@ fn letters_are_processed_again_once_the_configuration_is_right() {
         house.write("c.yaml", configuration("{ set: { text: payload } }", state).as_bytes());
         let said = house.run(&["errors", "replay", "c.yaml"]);
         assert!(said.err.contains("2 dead letters: 2 processed\n"), "{}", said.err);
-        let expected =
-            ["{\"n\":1}", "{\"n\":3}", "{\"text\":\"rubbish\"}", "{\"text\":\"{\\\"n\\\": 2, \\\"n2\\\": \"}"];
+        let expected = [
+            "{\"n\":1}",
+            "{\"n\":3}",
+            "{\"text\":\"rubbish\"}",
+            "{\"text\":\"{\\\"n\\\": 2, \\\"n2\\\": \"}",
+        ];
         assert_eq!(sorted(&house.read("out.jsonl")), expected);
         assert_eq!(letters(&house).len(), 0);
 
@@ -114,8 +121,16 @@ sinks:
     house.write("c.yaml", configuration(r"(?<digit>\d?)$").as_bytes());
     let said = house.run(&["errors", "replay", "c.yaml"]);
     assert!(said.err.contains("1 dead letter: 1 processed\n"), "{}", said.err);
-    assert_eq!(house.read("small.jsonl"), "{\"n\":1,\"name\":\"a1\"}\n", "another pipeline got the letter too");
-    assert!(house.read("big.jsonl").ends_with("{\"n\":3,\"name\":\"c\",\"digit\":\"\"}\n"), "{}", house.read("big.jsonl"));
+    assert_eq!(
+        house.read("small.jsonl"),
+        "{\"n\":1,\"name\":\"a1\"}\n",
+        "another pipeline got the letter too"
+    );
+    assert!(
+        house.read("big.jsonl").ends_with("{\"n\":3,\"name\":\"c\",\"digit\":\"\"}\n"),
+        "{}",
+        house.read("big.jsonl")
+    );
 }
 
 #[test]
@@ -154,6 +169,10 @@ sinks: { out: { file: { path: out.txt } } }
     assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
     let said = house.run(&["errors", "replay", "c.yaml"]);
     assert_eq!(said.code, Some(0));
-    assert!(said.err.contains("1 cannot be processed again: it is a part of what the source `in`"), "{}", said.err);
+    assert!(
+        said.err.contains("1 cannot be processed again: it is a part of what the source `in`"),
+        "{}",
+        said.err
+    );
     assert_eq!(letters(&house).len(), 1);
 }

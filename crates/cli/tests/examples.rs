@@ -52,9 +52,9 @@ fn every_configuration_in_the_repository_is_right() {
     let folders = [examples(), root.join("bench/cases")];
     for path in folders.iter().flat_map(|folder| configurations(folder)) {
         let folder = path.parent().unwrap();
-        let mut command = common::thalweg(folder, &["check", path.to_str().unwrap()]);
+        let mut command = common::command(folder, &["check", path.to_str().unwrap()]);
         command.env("INPUT", "in").env("OUTPUT", "out").env("COUNT", "1");
         let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", output.err);
+        assert!(output.status.success(), "{}", common::said(output).err);
     }
 }

@@ -119,7 +119,8 @@ fn mistakes_in_json_have_their_places() {
 
 #[test]
 fn names_on_the_command_line_that_are_not_known() {
-    let house = House::with(&[("c.yaml", &format!("sources: {{ in: {{ generate: {{ count: 1 }} }} }}\n{PIPELINE}"))]);
+    let house =
+        House::with(&[("c.yaml", &format!("sources: {{ in: {{ generate: {{ count: 1 }} }} }}\n{PIPELINE}"))]);
     let lines: Vec<String> = [
         &["run", "c.yaml", "mian"][..],
         &["run", "c.yaml", "elsewhere"],
@@ -140,7 +141,9 @@ fn names_on_the_command_line_that_are_not_known() {
 #[test]
 fn a_command_line_that_makes_no_sense() {
     let house = House::with(&[]);
-    for arguments in [&["rnu"][..], &["run"], &["run", "c.yaml", "--memory", "10k"], &["run", "c.yaml", "--threads", "0"]] {
+    for arguments in
+        [&["rnu"][..], &["run"], &["run", "c.yaml", "--memory", "10k"], &["run", "c.yaml", "--threads", "0"]]
+    {
         assert_eq!(house.run(arguments).code, Some(2), "{arguments:?}");
     }
     assert_snapshot!(house.run(&["run", "c.yaml", "--memory", "10k"]).err);

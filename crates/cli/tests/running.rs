@@ -49,11 +49,14 @@ fn quiet_says_nothing() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let house = House::with(&[("c.yaml", "\
+    let house = House::with(&[(
+        "c.yaml",
+        "\
 sources: { in: { generate: { message: '%20s' } } }
 pipelines: { main: { from: in, to: out } }
 sinks: { out: stdout }
-")]);
+",
+    )]);
     let mut child =
         house.command(&["run", "c.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -76,14 +79,21 @@ fn errors_count_when_strict() {
 
 #[test]
 fn a_run_that_fails_says_why() {
-    let house = House::with(&[("c.yaml", "\
+    let house = House::with(&[(
+        "c.yaml",
+        "\
 sources: { in: { file: { path: nowhere/in.txt } } }
 pipelines: { main: { from: in, to: out } }
 sinks: { out: discard }
-")]);
+",
+    )]);
     let said = house.run(&["run", "c.yaml"]);
     assert_eq!(said.code, Some(3));
-    assert!(said.err.contains("error: the source `in` failed") && said.err.contains("nowhere/in.txt"), "{}", said.err);
+    assert!(
+        said.err.contains("error: the source `in` failed") && said.err.contains("nowhere/in.txt"),
+        "{}",
+        said.err
+    );
     let said = house.run(&["run", "c.yaml", "--json"]);
     assert_eq!(said.code, Some(3));
     let last: serde_json::Value = serde_json::from_str(said.err.lines().last().unwrap()).unwrap();
@@ -92,7 +102,9 @@ sinks: { out: discard }
 
 #[test]
 fn only_the_pipelines_that_are_named_run() {
-    let house = House::with(&[("c.yaml", "\
+    let house = House::with(&[(
+        "c.yaml",
+        "\
 sources: { in: { generate: { lines: [a, b] } } }
 pipelines:
   one: { from: in, to: first }
@@ -100,7 +112,8 @@ pipelines:
 sinks:
   first: { file: { path: first.txt } }
   second: { file: { path: second.txt } }
-")]);
+",
+    )]);
     assert_eq!(house.run(&["run", "c.yaml", "two"]).code, Some(0));
     assert_eq!(house.read("second.txt"), "a\nb\n");
     assert!(!house.path().join("first.txt").exists());
@@ -108,12 +121,18 @@ sinks:
 
 #[test]
 fn a_run_with_state_continues() {
-    let house = House::with(&[("in.txt", "one\n"), ("c.yaml", "\
+    let house = House::with(&[
+        ("in.txt", "one\n"),
+        (
+            "c.yaml",
+            "\
 state: kept
 sources: { in: { file: { path: in.txt } } }
 pipelines: { main: { from: in, to: out } }
 sinks: { out: { file: { path: out.txt } } }
-")]);
+",
+        ),
+    ]);
     assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
     house.write("in.txt", b"one\ntwo\n");
     let said = house.run(&["run", "c.yaml"]);
@@ -168,11 +187,14 @@ fn a_signal_drains_and_that_is_done() {
 #[test]
 fn a_second_signal_ends_at_once() {
     // The source waits for a line that never comes.
-    let house = House::with(&[("c.yaml", "\
+    let house = House::with(&[(
+        "c.yaml",
+        "\
 sources: { in: { generate: { message: '%8d', rate: 200 } } }
 pipelines: { main: { from: in, transforms: [ { limit: { rate: 0.01, per: 1s, overflow: wait } } ], to: out } }
 sinks: { out: { file: { path: out.txt, atomic: false } } }
-")]);
+",
+    )]);
     let checked = house.run(&["check", "c.yaml"]);
     if checked.code != Some(0) {
         house.write("c.yaml", ENDLESS.as_bytes());
