@@ -8,10 +8,12 @@ pub mod sinks;
 pub mod sources;
 pub mod transforms;
 
+use thalweg_config::FormatError;
 use thalweg_engine::Registry;
 
 /// All components: a line each.
 pub fn registry() -> Registry {
+    thalweg_config::register_format("sql", check_expression);
     Registry::new()
         .sink::<sinks::discard::DiscardConfig>()
         .sink::<sinks::file::FileConfig>()
@@ -35,4 +37,14 @@ pub fn registry() -> Registry {
         .transform::<transforms::sample::Sample>()
         .transform::<transforms::set::Set>()
         .transform::<transforms::split::Split>()
+}
+
+/// Checks an expression when a configuration is read, so that its mistakes are shown with their place.
+fn check_expression(sql: &str) -> Result<(), FormatError> {
+    thalweg_expression::check(sql).map_err(|error| {
+        let mut mistake = FormatError::new(error.message);
+        mistake.range = error.range;
+        mistake.help = error.help;
+        mistake
+    })
 }

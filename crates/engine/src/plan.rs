@@ -279,7 +279,7 @@ impl Planner<'_> {
                 let node = TransformNode { name, kind, config: Arc::new(config) };
                 self.operator(pipeline, node, within, |planner, segment| {
                     let each = numbers.iter().enumerate().map(|(at, &sink)| {
-                        (Output::Named(at), planner.to_sink(pipeline, sink, Some(segment)))
+                        (Output::Named(at), planner.lead_to(pipeline, sink, Some(segment)))
                     });
                     each.collect()
                 })
@@ -287,14 +287,14 @@ impl Planner<'_> {
             (None, To::Failover(_)) => {
                 numbers.first().map(|&sink| Target::Stage(Destination::Sink(sink))).into_iter().collect()
             }
-            (None, _) => numbers.into_iter().flat_map(|sink| self.to_sink(pipeline, sink, within)).collect(),
+            (None, _) => numbers.into_iter().flat_map(|sink| self.lead_to(pipeline, sink, within)).collect(),
         };
         let onward = self.graph.fed_by(&Feed::Pipeline(pipeline.name.clone()));
         targets.extend(onward.into_iter().flat_map(|next| self.enter(next, within)));
         targets
     }
 
-    fn to_sink(&mut self, pipeline: &Pipeline, sink: usize, within: Option<usize>) -> Vec<Target> {
+    fn lead_to(&mut self, pipeline: &Pipeline, sink: usize, within: Option<usize>) -> Vec<Target> {
         let there = vec![Target::Stage(Destination::Sink(sink))];
         let Some(node) = self.encoder(sink) else { return there };
         let name = self.graph.sinks[sink].name.clone();

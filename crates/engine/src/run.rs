@@ -36,6 +36,9 @@ use crate::{Context, Error, Role};
 /// How often positions are saved.
 const SAVE_EVERY: Duration = Duration::from_millis(500);
 
+/// A sink's name, and where its task puts the sink's state for the next save.
+type SinkState = (Arc<str>, Arc<Mutex<Option<Value>>>);
+
 /// Where a run keeps what outlives it.
 #[derive(Debug, Clone)]
 pub struct Keeping {
@@ -254,7 +257,7 @@ impl Run {
                 });
             }
         }
-        let mut sink_states = Vec::new();
+        let mut sink_states: Vec<SinkState> = Vec::new();
         let mut sinks = Vec::new();
         for (number, stage) in plan.sinks.iter().enumerate() {
             let name = &stage.node.name;
@@ -286,15 +289,15 @@ impl Run {
         drop(failures);
 
         for (source, outlet) in sources {
-            tasks.spawn(source::run(source, outlet, retries.clone()));
+            on_a_thread(&mut tasks, &handle.abort, source::run(source, outlet, retries.clone()));
         }
         for copy in copies {
             tasks.spawn(copy.run());
         }
         for sink in sinks {
-            tasks.spawn(sink.run());
+            on_a_thread(&mut tasks, &handle.abort, sink.run());
         }
-        tasks.spawn(letters.run());
+        on_a_thread(&mut tasks, &handle.abort, letters.run());
 
         let mut broken = None;
         let mut unsettled = None;
@@ -343,12 +346,31 @@ impl Run {
     }
 }
 
+/// Gives a task a thread of its own: sources and sinks read and write files, which blocks, and what they wake must
+/// not have to wait for that. Handing a worker's tasks to another thread around each read (`block_in_place`)
+/// was tried: the threads multiply, and each has memory of its own that the budget cannot see.
+fn on_a_thread(
+    tasks: &mut JoinSet<Result<(), Error>>,
+    abort: &Stop,
+    task: impl Future<Output = Result<(), Error>> + Send + 'static,
+) {
+    let (runtime, abort) = (tokio::runtime::Handle::current(), abort.clone());
+    tasks.spawn_blocking(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                ended = task => ended,
+                () = abort.requested() => Ok(()),
+            }
+        })
+    });
+}
+
 /// Saves what moved. The positions are taken before the sinks' states: what a position covers was written
 /// before it was settled, so the states are of the same moment or a later one, never of an earlier.
 fn save(
     store: &LazyStore,
     positions: &[(Arc<str>, Arc<Positions>)],
-    states: &[(Arc<str>, Arc<Mutex<Option<Value>>>)],
+    states: &[SinkState],
 ) -> Result<(), Error> {
     let mut moved = Vec::new();
     for (source, positions) in positions {

@@ -103,5 +103,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             );
         }
     }
+
+    // The worst case of the search for the messages that fail: all of them do.
+    let batch = batch(ROWS, 10)?;
+    let mut evaluator = Evaluator::new(Expression::parse("1 / (status - status)")?);
+    let start = Instant::now();
+    let failed = evaluator.evaluate(&batch).failed.len();
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{:46} {:10.2} {:10.3}",
+        format!("a division by zero in {failed} rows"),
+        seconds * 1e6,
+        seconds * 1e9 / ROWS as f64
+    );
     Ok(())
 }

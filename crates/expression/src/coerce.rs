@@ -1,9 +1,10 @@
 //! What is meant where types differ.
 //!
-//! DataFusion coerces as a database must: text beside a number is cast to it, and one value that is no number fails. In
-//! messages a column of text that mostly holds numbers is normal, and so is a column of JSON. These rewrites go over
-//! the planned expression from the leaves up, before DataFusion's own coercion, and decide the cases that it would
-//! refuse or that would surprise. The rules are told in the crate's documentation.
+//! DataFusion coerces as a database must: text beside a number is cast to it, and one value that is no
+//! number fails. In messages a column of text that mostly holds numbers is normal, and so is a column of
+//! JSON. These rewrites go over the planned expression from the leaves up, before DataFusion's own
+//! coercion, and decide the cases that it would refuse or that would surprise. The rules are told in the
+//! crate's documentation.
 
 use std::sync::Arc;
 

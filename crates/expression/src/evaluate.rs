@@ -31,7 +31,8 @@ const KEPT: usize = 8;
 /// One value for each message.
 #[derive(Debug, Clone)]
 pub struct Evaluated {
-    /// The values, as 64-bit integers or floats, truth values, text (`Utf8View`) or times (microseconds, UTC).
+    /// The values, as 64-bit integers or floats, truth values, text (`Utf8View`) or times (microseconds,
+    /// UTC).
     pub values: ArrayRef,
     /// Whether the values are JSON text: where the expression is just a JSON column or a part of one.
     pub json: bool,
@@ -48,8 +49,8 @@ pub struct Condition {
     pub failed: Vec<(u32, String)>,
 }
 
-/// Evaluates one expression over batches. It is compiled when a batch comes with types of the columns that it refers to
-/// which were not seen lately; other columns do not matter.
+/// Evaluates one expression over batches. It is compiled when a batch comes with types of the columns that
+/// it refers to which were not seen lately; other columns do not matter.
 #[derive(Debug)]
 pub struct Evaluator {
     expression: Expression,
@@ -216,8 +217,8 @@ fn all_failed(rows: usize, reason: &str) -> Vec<(u32, String)> {
     (0..rows).map(|row| (row as u32, reason.to_owned())).collect()
 }
 
-/// Runs a plan over a batch: over the whole of it, and if that fails over ever smaller parts of it, until the messages
-/// are found that it fails for.
+/// Runs a plan over a batch: over the whole of it, and if that fails over ever smaller parts of it, until
+/// the messages are found that it fails for.
 fn run(plan: &Plan, seen: &Seen, batch: &Batch, expression: &Expression) -> (ArrayRef, Vec<(u32, String)>) {
     let rows = batch.rows();
     let nothing = |reason: &str| {
@@ -268,7 +269,8 @@ fn read(plan: &Plan, seen: &Seen, batch: &Batch) -> Result<RecordBatch, String> 
         .map_err(|error| error.to_string())
 }
 
-/// The values of a plan over some messages, or why there are none. What panics in a kernel is a failure like another.
+/// The values of a plan over some messages, or why there are none. What panics in a kernel is a failure
+/// like another.
 fn evaluate(plan: &Plan, inputs: &RecordBatch) -> Result<ArrayRef, String> {
     let rows = inputs.num_rows();
     let work = AssertUnwindSafe(|| plan.physical.evaluate(inputs).and_then(|values| values.into_array(rows)));

@@ -36,13 +36,13 @@ struct Parsed {
 }
 
 impl Expression {
-    /// Reads an expression. That its functions exist and have their arguments is known here; whether types fit
-    /// is seen in [`check`], or with the first batch.
+    /// Reads an expression. That its functions exist and have their arguments is known here; whether types
+    /// fit is seen in [`check`], or with the first batch.
     ///
     /// # Errors
     /// If it is no SQL expression, or has parts that an expression over one message cannot have.
     pub fn parse(sql: &str) -> Result<Expression, ExpressionError> {
-        let names = isolated(|| syntax::parse(sql).map(|tree| names::collect(&tree)))?;
+        let names = isolated(|| syntax::parse(sql).map(|mut tree| names::collect(&mut tree)))?;
         Ok(Expression(Arc::new(Parsed {
             sql: sql.to_owned(),
             written: names.written,
@@ -67,8 +67,8 @@ impl Expression {
     }
 }
 
-/// Checks an expression before there is any data: that it can be read, and that its operators and functions have
-/// a meaning for some types of columns.
+/// Checks an expression before there is any data: that it can be read, and that its operators and functions
+/// have a meaning for some types of columns.
 ///
 /// # Errors
 /// What is wrong, with its place.

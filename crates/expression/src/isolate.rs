@@ -1,9 +1,10 @@
 //! Room to think for the parser and the planner.
 //!
-//! Both walk their trees by recursion, and their frames are large since they are compiled for size of build, not
-//! for speed. How deep they go is bounded (see `syntax`), but a caller's stack may be as small as a tokio
-//! worker's or a test's. Parsing and planning happen once for an expression and once for each set of types, so a
-//! thread of their own is cheap. It also keeps a panic in code that is not ours from taking the process along.
+//! Both walk their trees by recursion, and their frames are large since they are compiled for size of
+//! build, not for speed. How deep they go is bounded (see `syntax`), but a caller's stack may be as small
+//! as a tokio worker's or a test's. Parsing and planning happen once for an expression and once for each
+//! set of types, so a thread of their own is cheap. It also keeps a panic in code that is not ours from
+//! taking the process along.
 
 use crate::ExpressionError;
 

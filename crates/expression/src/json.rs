@@ -1,8 +1,8 @@
 //! Lookups in JSON text: `json_get(column, 'path.to[0].x')` and its typed sisters.
 //!
-//! A column of irregular or nested values is JSON text, and stays so: a lookup skips through the text to its value and
-//! parses only that. Whatever is not there, is `null`, is not JSON at all, or is not of the type asked for, is
-//! NULL; none of it is an error.
+//! A column of irregular or nested values is JSON text, and stays so: a lookup skips through the text to
+//! its value and parses only that. Whatever is not there, is `null`, is not JSON at all, or is not of the
+//! type asked for, is NULL; none of it is an error.
 
 use std::sync::Arc;
 

@@ -15,16 +15,19 @@
 //!   functions are not case-sensitive. Double quotes make a name, single quotes a text, so that
 //!   `level = "error"` compares two columns, of which the second is probably missing (NULL) everywhere:
 //!   write `level = 'error'`.
-//! - **A dotted name** `request.status` is the column of that name if there is one. Otherwise it is looked up in the
+//! - **A dotted name** `request.status` is the column of that name if there is one. Otherwise it is looked
+//!   up in the
 //!   column `request`, if that holds JSON; `request.items[0].id` and `request['a key']` likewise.
-//! - **Text meets a number** as a number: `status >= 500` on a column of text reads each text as a number, and
+//! - **Text meets a number** as a number: `status >= 500` on a column of text reads each text as a number,
+//!   and
 //!   gives NULL where it is none. (The reading is a 64-bit float, or an integer where it meets an integer
 //!   literal beyond 2^53.) The same goes for truth values and times. Only a text literal that is not a
 //!   number is compared as text, for equality: `status <> 'unknown'`.
 //! - **A JSON column** (an irregular or nested value kept as JSON text) is used as what it holds: its text
 //!   without quotes where text is expected, its number beside numbers, its truth value in a condition. JSON
 //!   `null` is NULL.
-//! - **A message fails alone.** A division by zero, a failed `CAST` or an overflow makes that message's value NULL
+//! - **A message fails alone.** A division by zero, a failed `CAST` or an overflow makes that message's
+//!   value NULL
 //!   and gives the reason; the rest of the batch is not affected.
 //! - **`now()`** is the time at which the batch is evaluated.
 //!
@@ -32,10 +35,10 @@
 //!
 //! # How it is laid out
 //!
-//! `syntax` turns text to a syntax tree and refuses what cannot be meant; `names` finds the columns; `plan` turns the
-//! tree to something executable for given types, with the rules above in `coerce`; `evaluate` runs it. Conditions on
-//! the text of the payload itself are the commonest of all and need not make text of it: they go to
-//! `payload_search`.
+//! `syntax` turns text to a syntax tree and refuses what cannot be meant; `names` finds the columns; `plan`
+//! turns the tree to something executable for given types, with the rules above in `coerce`; `evaluate`
+//! runs it. Conditions on the text of the payload itself are the commonest of all and need not make text of
+//! it: they go to `payload_search`.
 //!
 //! This crate knows of batches; it knows nothing of configuration files, components or the engine.
 
@@ -51,6 +54,7 @@ mod names;
 mod payload_search;
 mod plan;
 mod syntax;
+mod walk;
 
 pub use error::ExpressionError;
 pub use evaluate::{Condition, Evaluated, Evaluator};

@@ -4,18 +4,15 @@
 //! resolution is for tables and schemas, and knows neither names with dots nor lookups in JSON. After
 //! [`resolve`] every name is one identifier, and every lookup a call of `json_get`.
 
-use std::ops::ControlFlow;
-
 use datafusion_sql::sqlparser::{
     ast::{
         AccessExpr, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-        FunctionArguments, Ident, ObjectName, Spanned, Subscript, UnaryOperator, Value, Visit, VisitMut,
-        Visitor, VisitorMut,
+        FunctionArguments, Ident, ObjectName, Spanned, Subscript, UnaryOperator, Value,
     },
     tokenizer::Span,
 };
 
-use crate::{functions, json};
+use crate::{functions, json, walk};
 
 /// A name as written: `a.b[0].c` has the names `a` and `b` and then the steps `0` and `c`.
 struct Reference {
@@ -96,34 +93,23 @@ pub(crate) struct Names {
 }
 
 /// Collects the names in a tree as it was parsed.
-pub(crate) fn collect(tree: &Expr) -> Names {
-    #[derive(Default)]
-    struct Collect {
-        names: Names,
-        /// How many of the next nodes are parts of the reference that was just seen.
-        parts: usize,
-    }
-    impl Visitor for Collect {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            if self.parts > 0 {
-                self.parts -= 1;
-            } else if let Some(reference) = Reference::of(expr) {
-                if let Expr::CompoundFieldAccess { access_chain, .. } = expr {
-                    self.parts = 1 + access_chain.len();
-                }
-                add(&mut self.names.written, reference.whole());
-                for names in (1..=reference.names.len()).rev() {
-                    add(&mut self.names.possible, reference.prefix(names));
-                }
-            }
-            ControlFlow::Continue(())
+pub(crate) fn collect(tree: &mut Expr) -> Names {
+    let mut names = Names::default();
+    collect_into(tree, &mut names);
+    names
+}
+
+fn collect_into(expr: &mut Expr, names: &mut Names) {
+    if let Some(reference) = Reference::of(expr) {
+        add(&mut names.written, reference.whole());
+        for count in (1..=reference.names.len()).rev() {
+            add(&mut names.possible, reference.prefix(count));
         }
+        return;
     }
-    let mut collect = Collect::default();
-    // It never breaks.
-    let _ = tree.visit(&mut collect);
-    collect.names
+    for part in walk::parts(expr).into_iter().flatten() {
+        collect_into(part, names);
+    }
 }
 
 fn add(names: &mut Vec<String>, name: String) {
@@ -132,67 +118,67 @@ fn add(names: &mut Vec<String>, name: String) {
     }
 }
 
-/// Puts one identifier, or a lookup in a JSON column, in the place of every reference; gives the names of columns
-/// that are not there.
+/// Puts one identifier, or a lookup in a JSON column, in the place of every reference; gives the names of
+/// columns that are not there.
 pub(crate) fn resolve(tree: &mut Expr, found: &dyn Fn(&str) -> Found) -> Vec<String> {
-    struct Resolve<'a> {
-        found: &'a dyn Fn(&str) -> Found,
-        missing: Vec<String>,
-        root: bool,
-    }
-    impl VisitorMut for Resolve<'_> {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-            let root = std::mem::replace(&mut self.root, false);
-            spell_out(expr);
-            if let Some(reference) = Reference::of(expr) {
-                let resolved = self.resolve(&reference, root);
-                if let Some(resolved) = resolved {
-                    *expr = resolved;
-                }
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    impl Resolve<'_> {
-        fn resolve(&mut self, reference: &Reference, root: bool) -> Option<Expr> {
-            let identifier = |name: String| {
-                Expr::Identifier(Ident { value: name, quote_style: Some('"'), span: reference.span })
-            };
-            let all = reference.names.len();
-            for names in (1..=all).rev() {
-                let name = reference.prefix(names);
-                let whole = names == all && reference.steps.is_empty();
-                match (self.found)(&name) {
-                    Found::Column | Found::JsonColumn if whole => return Some(identifier(name)),
-                    Found::JsonColumn => {
-                        let mut path: Vec<json::Step> =
-                            reference.names[names..].iter().map(|key| json::Step::Key(key.clone())).collect();
-                        path.extend(reference.steps.iter().cloned());
-                        // What is taken as it is, to be set as another field, stays JSON.
-                        let function = if root { json::EXTRACT } else { json::GET };
-                        let path = Value::SingleQuotedString(json::path_text(&path));
-                        let arguments = [identifier(name), Expr::Value(path.with_span(reference.span))];
-                        return Some(call(function, arguments, reference.span));
-                    }
-                    // A column of plain text or numbers has no parts; DataFusion says so.
-                    Found::Column if names == all => return None,
-                    Found::Column | Found::Nothing => {}
-                }
-            }
-            let name = reference.whole();
-            add(&mut self.missing, name.clone());
-            Some(identifier(name))
-        }
-    }
-    let mut resolver = Resolve { found, missing: Vec::new(), root: true };
-    // It never breaks.
-    let _ = tree.visit(&mut resolver);
+    let mut resolver = Resolver { found, missing: Vec::new() };
+    // What is taken as it is, to be set as another field, stays JSON.
+    resolver.visit(tree, json::EXTRACT);
     resolver.missing
 }
 
-/// `NOT x` and `-x` as `x = false` and `-1 * x`, which are the same. DataFusion takes the short forms only of truth values and
-/// numbers, before the types can be made to fit; the long ones are coerced like every other comparison or product.
+struct Resolver<'a> {
+    found: &'a dyn Fn(&str) -> Found,
+    missing: Vec<String>,
+}
+
+impl Resolver<'_> {
+    /// `lookup` is the function by which a part of a JSON column is taken.
+    fn visit(&mut self, expr: &mut Expr, lookup: &str) {
+        if let Some(reference) = Reference::of(expr) {
+            if let Some(resolved) = self.resolve(&reference, lookup) {
+                *expr = resolved;
+            }
+            return;
+        }
+        spell_out(expr);
+        for part in walk::parts(expr).into_iter().flatten() {
+            self.visit(part, json::GET);
+        }
+    }
+
+    fn resolve(&mut self, reference: &Reference, lookup: &str) -> Option<Expr> {
+        let identifier = |name: String| {
+            Expr::Identifier(Ident { value: name, quote_style: Some('"'), span: reference.span })
+        };
+        let all = reference.names.len();
+        for names in (1..=all).rev() {
+            let name = reference.prefix(names);
+            let whole = names == all && reference.steps.is_empty();
+            match (self.found)(&name) {
+                Found::Column | Found::JsonColumn if whole => return Some(identifier(name)),
+                Found::JsonColumn => {
+                    let mut path: Vec<json::Step> =
+                        reference.names[names..].iter().map(|key| json::Step::Key(key.clone())).collect();
+                    path.extend(reference.steps.iter().cloned());
+                    let path = Value::SingleQuotedString(json::path_text(&path));
+                    let arguments = [identifier(name), Expr::Value(path.with_span(reference.span))];
+                    return Some(call(lookup, arguments, reference.span));
+                }
+                // A column of plain text or numbers has no parts; DataFusion says so.
+                Found::Column if names == all => return None,
+                Found::Column | Found::Nothing => {}
+            }
+        }
+        let name = reference.whole();
+        add(&mut self.missing, name.clone());
+        Some(identifier(name))
+    }
+}
+
+/// `NOT x` and `-x` as `x = false` and `-1 * x`, which are the same. DataFusion takes the short forms only
+/// of truth values and numbers, before the types can be made to fit; the long ones are coerced like every
+/// other comparison or product.
 fn spell_out(expr: &mut Expr) {
     let Expr::UnaryOp { op, expr: operand } = expr else { return };
     let (left, op, right) = match op {

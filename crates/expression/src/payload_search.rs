@@ -1,13 +1,15 @@
 //! Searching the payload for a literal, without making it text.
 //!
-//! `payload LIKE '%error%'` is the commonest condition of all. Evaluated plainly, every payload is checked to be
-//! UTF-8 and copied to a column of text, and each is then searched by itself. Here the planned expression is
-//! searched for such conditions ([`recognise`]), which become a function of the payload's bytes.
+//! `payload LIKE '%error%'` is the commonest condition of all. Evaluated plainly, every payload is checked
+//! to be UTF-8 and copied to a column of text, and each is then searched by itself. Here the planned
+//! expression is searched for such conditions ([`recognise`]), which become a function of the payload's
+//! bytes.
 //!
-//! The payloads of a batch are nearly always lines of one block, in order. So the whole span of the block is
-//! searched in one go, at the speed of memory, and each hit is then mapped to its row by advancing through the
-//! views. A hit that does not lie within one row is none. Rows of up to twelve bytes are kept in their views, and are
-//! searched there; they also stand in the block between the others, but nothing says where.
+//! The payloads of a batch are nearly always lines of one block, in order. So the whole span of the block
+//! is searched in one go, at the speed of memory, and each hit is then mapped to its row by advancing
+//! through the views. A hit that does not lie within one row is none. Rows of up to twelve bytes are kept
+//! in their views, and are searched there; they also stand in the block between the others, but nothing
+//! says where.
 //!
 //! On bytes and on text the answer is the same. What is not UTF-8 becomes U+FFFD in the text, and a literal
 //! without that character neither loses nor gains a hit by it: a literal begins with the first byte of a

@@ -1,11 +1,11 @@
 //! From a syntax tree and the types of columns to something that can be evaluated.
 //!
-//! The stages are DataFusion's: plan, coerce, simplify, make physical; between the first two stand our own rules
-//! for names (`names`) and types (`coerce`).
+//! The stages are DataFusion's: plan, coerce, simplify, make physical; between the first two stand our own
+//! rules for names (`names`) and types (`coerce`).
 //!
 //! A column that is missing is NULL, and a NULL has no type until something gives it one. Nearly always the
-//! operator or function around it does. Where it does not (DataFusion finds no overload, say), types are tried
-//! in turn until it plans; since the value is NULL whatever its type, any that fits is right.
+//! operator or function around it does. Where it does not (DataFusion finds no overload, say), types are
+//! tried in turn until it plans; since the value is NULL whatever its type, any that fits is right.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,7 +34,7 @@ use datafusion_optimizer::simplify_expressions::ExprSimplifier;
 use datafusion_physical_expr::{PhysicalExpr, create_physical_expr, expressions::BinaryExpr};
 use datafusion_sql::{
     planner::{ParserOptions, PlannerContext, SqlToRel},
-    sqlparser::ast::{Expr as Tree, Spanned, Visit, Visitor},
+    sqlparser::ast::{Expr as Tree, Spanned},
 };
 use thalweg_record::PAYLOAD;
 
@@ -45,7 +45,7 @@ use crate::{
     isolate::isolated,
     names::{self, Found},
     payload_search::PAYLOAD_BYTES,
-    syntax,
+    syntax, walk,
 };
 
 /// What an expression sees of a column.
@@ -101,28 +101,23 @@ fn shortened(tree: &Tree) -> String {
     }
 }
 
+/// How many parts of an expression are tried when it is not clear which is at fault. Each is planned with
+/// all its parts, which is too much work for a large one.
+const SUSPECTS: usize = 100;
+
 /// The smallest part that cannot be planned by itself: the one to point at.
 fn culprit(tree: &Tree, columns: &HashMap<&str, ColumnType>) -> Option<Tree> {
-    struct Smallest<'a> {
-        columns: &'a HashMap<&'a str, ColumnType>,
-        left: usize,
-    }
-    impl Visitor for Smallest<'_> {
-        type Break = Option<Tree>;
-        fn post_visit_expr(&mut self, part: &Tree) -> std::ops::ControlFlow<Self::Break> {
-            // Every part is planned with all its parts, which is too much work for a large expression.
-            let Some(left) = self.left.checked_sub(1) else { return std::ops::ControlFlow::Break(None) };
-            self.left = left;
-            match plan_tree(part, self.columns, Purpose::Value) {
-                Err(_) => std::ops::ControlFlow::Break(Some(part.clone())),
-                Ok(_) => std::ops::ControlFlow::Continue(()),
+    fn smallest(part: &mut Tree, columns: &HashMap<&str, ColumnType>, left: &mut usize) -> Option<Tree> {
+        for part in walk::parts(part).into_iter().flatten() {
+            let found = smallest(part, columns, left);
+            if found.is_some() {
+                return found;
             }
         }
+        *left = left.checked_sub(1)?;
+        plan_tree(part, columns, Purpose::Value).is_err().then(|| part.clone())
     }
-    match tree.visit(&mut Smallest { columns, left: 100 }) {
-        std::ops::ControlFlow::Break(found) => found,
-        std::ops::ControlFlow::Continue(()) => None,
-    }
+    smallest(&mut tree.clone(), columns, &mut { SUSPECTS })
 }
 
 /// The types that a missing column may have to be, in the order that they are tried.
@@ -159,8 +154,8 @@ fn plan_tree(tree: &Tree, columns: &HashMap<&str, ColumnType>, purpose: Purpose)
     }
 }
 
-/// Whether a plan works on a message of which nothing is known. Some functions find only then that their argument is of
-/// a type that they do not have.
+/// Whether a plan works on a message of which nothing is known. Some functions find only then that their
+/// argument is of a type that they do not have.
 fn takes_null(plan: &Plan) -> bool {
     let nulls = plan.schema.fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(1));

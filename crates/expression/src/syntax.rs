@@ -3,12 +3,12 @@
 //! The tree is sqlparser's. It is never kept: it is made again when the expression is compiled for new types,
 //! which takes microseconds, and dropped on the deep stack that it was made on.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use datafusion_sql::sqlparser::{
     ast::{
-        BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-        FunctionArguments, Query, Spanned, Value, ValueWithSpan, VisitMut, VisitorMut,
+        BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned, Value,
+        ValueWithSpan,
     },
     dialect::GenericDialect,
     parser::{Parser, ParserError},
@@ -17,7 +17,7 @@ use datafusion_sql::sqlparser::{
 
 use crate::{
     error::{ExpressionError, offset, range},
-    functions,
+    functions, walk,
 };
 
 /// The most tokens in an expression. What is longer is generated, and belongs in a lookup table.
@@ -37,11 +37,8 @@ pub(crate) fn parse(sql: &str) -> Result<Expr, ExpressionError> {
     if next.token != Token::EOF {
         return Err(unexpected_end(sql, &next));
     }
-    let mut rules = Rules { sql, depth: 0, function: None };
-    match tree.visit(&mut rules) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(tree),
-    }
+    Rules { sql, depth: 0 }.visit(&mut tree)?;
+    Ok(tree)
 }
 
 fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, ExpressionError> {
@@ -131,122 +128,94 @@ fn uncapital(text: &str) -> String {
 struct Rules<'a> {
     sql: &'a str,
     depth: usize,
-    /// Where the innermost function is, for what the parser gives no place of.
-    function: Option<Range<usize>>,
 }
 
 impl Rules<'_> {
-    fn refuse<T>(&self, what: &str, at: Option<Range<usize>>) -> ControlFlow<ExpressionError, T> {
-        ControlFlow::Break(
-            ExpressionError::new(format!("{what}, and an expression looks at one message at a time.")).at(at),
-        )
+    fn visit(&mut self, expr: &mut Expr) -> Result<(), ExpressionError> {
+        balance(expr);
+        if self.depth == MAX_DEPTH {
+            return Err(too_deep());
+        }
+        self.check(expr)?;
+        if let Some(parts) = walk::parts(expr) {
+            self.depth += 1;
+            for part in parts {
+                self.visit(part)?;
+            }
+            self.depth -= 1;
+            return Ok(());
+        }
+        Err(ExpressionError::new(format!("`{expr}` has no meaning in an expression."))
+            .at(range(self.sql, expr.span())))
     }
 
-    fn function(&mut self, function: &mut Function) -> ControlFlow<ExpressionError> {
-        let at = range(self.sql, function.name.span());
-        self.function.clone_from(&at);
-        if function.over.is_some() {
-            return self.refuse("`OVER` makes a window over many messages", at);
-        }
-        let special = match &function.args {
-            FunctionArguments::List(FunctionArgumentList { duplicate_treatment, clauses, .. }) => {
-                duplicate_treatment.is_some() || !clauses.is_empty()
+    fn check(&self, expr: &Expr) -> Result<(), ExpressionError> {
+        let at = range(self.sql, expr.span());
+        match expr {
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
+                Err(refusal("A subquery reads a table", at))
             }
-            FunctionArguments::Subquery(_) => return self.refuse("A subquery reads a table", at),
-            FunctionArguments::None => false,
+            Expr::Wildcard(_) | Expr::QualifiedWildcard(..) => Err(refusal("`*` stands for all columns", at)),
+            Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_) => {
+                Err(refusal("Grouping is for aggregates", at))
+            }
+            Expr::Identifier(name) if name.quote_style.is_none() && name.value.starts_with('@') => {
+                Err(ExpressionError::new(format!("There are no variables such as `{}`.", name.value))
+                    .at(at)
+                    .help("A column whose name begins with `@` is written in double quotes."))
+            }
+            Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) => {
+                Err(ExpressionError::new(format!("There are no parameters such as `{name}`."))
+                    .at(at)
+                    .help("Write the value itself, or the name of a column."))
+            }
+            Expr::Lambda(_) => Err(ExpressionError::new("There are no lambda functions.").at(at)),
+            Expr::Function(function) => self.check_call(function),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_call(&self, function: &Function) -> Result<(), ExpressionError> {
+        let at = range(self.sql, function.name.span());
+        if function.over.is_some() {
+            return Err(refusal("`OVER` makes a window over many messages", at));
+        }
+        let list = match &function.args {
+            FunctionArguments::List(list) => list,
+            FunctionArguments::Subquery(_) => return Err(refusal("A subquery reads a table", at)),
+            // Without parentheses it is `current_date`, or a column whose name SQL reserves, such as `user`.
+            FunctionArguments::None => return Ok(()),
         };
-        if special
+        if list.duplicate_treatment.is_some()
+            || !list.clauses.is_empty()
             || function.filter.is_some()
             || !function.within_group.is_empty()
             || function.null_treatment.is_some()
         {
-            return self.refuse("Such a clause belongs to an aggregate", at);
+            return Err(refusal("Such a clause belongs to an aggregate", at));
         }
         let name = function.name.to_string();
-        let arguments = match &function.args {
-            FunctionArguments::List(list) => {
-                let star = |argument: &FunctionArg| match argument {
-                    FunctionArg::Unnamed(argument)
-                    | FunctionArg::Named { arg: argument, .. }
-                    | FunctionArg::ExprNamed { arg: argument, .. } => {
-                        !matches!(argument, FunctionArgExpr::Expr(_))
-                    }
-                };
-                if !functions::is_aggregate(&name) && list.args.iter().any(star) {
-                    return self.refuse("`*` stands for all columns", at);
-                }
-                list.args.len()
-            }
-            // Without parentheses it is `current_date` or a column whose name SQL reserves, such as `user`.
-            _ => return ControlFlow::Continue(()),
+        let star = |argument: &FunctionArg| match argument {
+            FunctionArg::Unnamed(argument)
+            | FunctionArg::Named { arg: argument, .. }
+            | FunctionArg::ExprNamed { arg: argument, .. } => !matches!(argument, FunctionArgExpr::Expr(_)),
         };
-        match functions::check_call(&name, arguments) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error.at(at)),
+        if !functions::is_aggregate(&name) && list.args.iter().any(star) {
+            return Err(refusal("`*` stands for all columns", at));
         }
+        functions::check_call(&name, list.args.len()).map_err(|error| error.at(at))
     }
 }
 
-impl VisitorMut for Rules<'_> {
-    type Break = ExpressionError;
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        let at = range(self.sql, query.span());
-        self.refuse("A subquery reads a table", at)
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
-        balance(expr);
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return ControlFlow::Break(too_deep());
-        }
-        let at = range(self.sql, expr.span());
-        match expr {
-            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
-                self.refuse("A subquery reads a table", at)
-            }
-            Expr::Wildcard(_) | Expr::QualifiedWildcard(..) => self.refuse("`*` stands for all columns", at),
-            Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_) => {
-                self.refuse("Grouping is for aggregates", at)
-            }
-            Expr::Identifier(name) if name.quote_style.is_none() && name.value.starts_with('@') => {
-                ControlFlow::Break(
-                    ExpressionError::new(format!("There are no variables such as `{}`.", name.value))
-                        .at(at)
-                        .help("A column whose name begins with `@` is written in double quotes."),
-                )
-            }
-            Expr::Lambda(_) => {
-                ControlFlow::Break(ExpressionError::new("There are no lambda functions.").at(at))
-            }
-            Expr::Function(function) => self.function(function),
-            _ => ControlFlow::Continue(()),
-        }
-    }
-
-    fn post_visit_expr(&mut self, _: &mut Expr) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<Self::Break> {
-        match &value.value {
-            Value::Placeholder(name) => ControlFlow::Break(
-                ExpressionError::new(format!("There are no parameters such as `{name}`."))
-                    .at(range(self.sql, value.span))
-                    .help("Write the value itself, or the name of a column."),
-            ),
-            _ => ControlFlow::Continue(()),
-        }
-    }
+fn refusal(what: &str, at: Option<Range<usize>>) -> ExpressionError {
+    ExpressionError::new(format!("{what}, and an expression looks at one message at a time.")).at(at)
 }
 
 /// A chain of this many conditions is turned to a tree of logarithmic depth.
 const CHAIN: usize = 16;
 
-/// `a OR b OR c ...` is parsed to a list that is as deep as it is long. Both operators are associative also with
-/// NULL, so that a balanced tree has the same value; it lets lists of thousands of conditions through.
+/// `a OR b OR c ...` is parsed to a list that is as deep as it is long. Both operators are associative also
+/// with NULL, so that a balanced tree has the same value; it lets lists of thousands of conditions through.
 fn balance(expr: &mut Expr) {
     let Expr::BinaryOp { op, .. } = expr else { return };
     if !matches!(op, BinaryOperator::And | BinaryOperator::Or) {

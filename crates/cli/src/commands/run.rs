@@ -91,7 +91,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
         print::err(&format!("{}\n", summary::json(&outcome)));
     } else if !arguments.quiet {
         let mut command = "thalweg errors list".to_owned();
-        if arguments.config != PathBuf::from("-") {
+        if arguments.config != *"-" {
             command += &format!(" {}", configuration.name());
         }
         if let Some(state) = &arguments.state {

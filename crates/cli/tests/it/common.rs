@@ -42,18 +42,23 @@ impl House {
 
     /// A command that is not started yet.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-        command
-            .args(arguments)
-            .current_dir(self.path())
-            .env_clear()
-            .env("COLUMNS", "100")
-            .stdin(Stdio::null());
-        command
+        command(self.path(), arguments)
     }
 
     pub fn run(&self, arguments: &[&str]) -> Said {
         said(self.command(arguments).output().unwrap())
+    }
+
+    /// Runs it and wants it to end well.
+    pub fn run_well(&self, arguments: &[&str]) -> Said {
+        let said = self.run(arguments);
+        assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.err);
+        said
+    }
+
+    /// The lines of a file.
+    pub fn lines(&self, name: &str) -> Vec<String> {
+        self.read(name).lines().map(str::to_owned).collect()
     }
 
     pub fn run_with_input(&self, arguments: &[&str], input: &[u8]) -> Said {
@@ -67,6 +72,13 @@ impl House {
         writer.join().unwrap().unwrap();
         said(output)
     }
+}
+
+/// The binary in a folder, with nothing of the tester's surroundings that could change what it prints.
+pub fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.args(arguments).current_dir(folder).env_clear().env("COLUMNS", "100").stdin(Stdio::null());
+    command
 }
 
 pub fn said(output: Output) -> Said {

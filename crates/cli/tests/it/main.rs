@@ -4,8 +4,11 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod bad_input;
 mod common;
+mod delivery;
 mod errors;
+mod examples;
 mod mistakes;
 mod running;
 mod telling;

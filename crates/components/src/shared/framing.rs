@@ -5,10 +5,10 @@
 //! slice of the buffer, so nothing is copied but that rest. The cutter remembers how far it has looked into
 //! the rest, so that a message that arrives in a thousand pieces is not looked through a thousand times.
 //!
-//! What is longer than the limit is known to be so as soon as that many bytes have been seen: it is given as a
-//! [`Piece`] that is `too_long`, with its first bytes, and the cutter forgets everything up to where the next message
-//! begins. So the buffer never needs room for more than the limit, or twice the limit with a `start_pattern`:
-//! whether a line begins the next message is known only when it was seen, up to the limit.
+//! What is longer than the limit is known to be so as soon as that many bytes have been seen: it is given as
+//! a [`Piece`] that is `too_long`, with its first bytes, and the cutter forgets everything up to where the
+//! next message begins. So the buffer never needs room for more than the limit, or twice the limit with a
+//! `start_pattern`: whether a line begins the next message is known only when it was seen, up to the limit.
 //!
 //! A cutter gives the same messages however the input comes in pieces; that is the property it is tested for.
 
@@ -43,10 +43,11 @@ pub const DEFAULT_LIMIT: ByteSize = ByteSize::mib(1);
 #[serde(deny_unknown_fields, default)]
 pub struct Framing {
     /// What stands between two messages: `"\n"` (the default; a carriage return before it is removed), `"\0"`
-    /// for what `find -print0` writes, or any other text. `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH` are understood.
+    /// for what `find -print0` writes, or any other text. `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH` are
+    /// understood.
     pub delimiter: Delimiter,
-    /// Messages of several lines: a message begins at each line that matches this regular expression, and goes on
-    /// to the next that does. Example: `^\d{4}-\d{2}-\d{2}`.
+    /// Messages of several lines: a message begins at each line that matches this regular expression, and
+    /// goes on to the next that does. Example: `^\d{4}-\d{2}-\d{2}`.
     pub start_pattern: Option<Pattern>,
     /// With `start_pattern`, on input that is still being written: when no line was added for so long, the
     /// message is regarded as complete. 1 second where nothing is said.
@@ -255,7 +256,8 @@ impl Cutter {
         self.delimiter.needle().last() == Some(&byte)
     }
 
-    /// The next message. `bytes` is the whole buffer; it only grows until [`advance`](Self::advance) is called.
+    /// The next message. `bytes` is the whole buffer; it only grows until [`advance`](Self::advance) is
+    /// called.
     #[inline]
     pub fn next(&mut self, bytes: &[u8], after: After) -> Option<Piece> {
         if self.pattern.is_some() {
@@ -273,8 +275,8 @@ impl Cutter {
         }
     }
 
-    /// Forgets the bytes before the message that is not complete: the buffer begins with it from here on. Says how
-    /// many these are.
+    /// Forgets the bytes before the message that is not complete: the buffer begins with it from here on.
+    /// Says how many these are.
     pub fn advance(&mut self) -> usize {
         let done = std::mem::take(&mut self.start);
         self.offset += done as u64;
@@ -323,8 +325,8 @@ impl Cutter {
         Piece { range: start..start + self.limit.min(KEPT), too_long: true }
     }
 
-    /// Whether what comes after `from` is too long whatever follows: of its bytes, some may yet turn out to be
-    /// a carriage return or the beginning of a delimiter.
+    /// Whether what comes after `from` is too long whatever follows: of its bytes, some may yet turn out to
+    /// be a carriage return or the beginning of a delimiter.
     fn exceeds(&self, bytes: &[u8], from: usize) -> bool {
         let slack = usize::from(self.removes_cr) + self.delimiter.needle().len() - 1;
         bytes.len() - from > self.limit.saturating_add(slack)
@@ -444,7 +446,8 @@ impl Cutter {
         None
     }
 
-    /// Cuts what is in `buffer` and sends it, in batches. `mark` says what to remember for a place in the stream.
+    /// Cuts what is in `buffer` and sends it, in batches. `mark` says what to remember for a place in the
+    /// stream.
     ///
     /// # Errors
     /// If it cannot be sent.

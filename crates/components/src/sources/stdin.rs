@@ -1,9 +1,9 @@
 //! `stdin`: messages from the standard input.
 //!
 //! A read of a pipe cannot be interrupted, and a source must stop when it is told to. So a thread of its own
-//! reads, in pieces as they come; it is left behind when the run stops, since a thread that waits for input does
-//! not keep a process from ending. Pieces that are there already are put together in one buffer, which costs a
-//! copy and makes large batches when input comes fast; when it trickles, each piece goes on at once.
+//! reads, in pieces as they come; it is left behind when the run stops, since a thread that waits for input
+//! does not keep a process from ending. Pieces that are there already are put together in one buffer, which
+//! costs a copy and makes large batches when input comes fast; when it trickles, each piece goes on at once.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::mpsc as sync;
@@ -27,8 +27,8 @@ const PIECES: usize = 4;
 
 /// Reads messages from the standard input: lines, or what another delimiter or a pattern separates.
 ///
-/// It ends when the input ends. Compressed input (gzip, zstd) is recognised. What is read cannot be read again,
-/// so a run that is killed loses what was on its way.
+/// It ends when the input ends. Compressed input (gzip, zstd) is recognised. What is read cannot be read
+/// again, so a run that is killed loses what was on its way.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StdinSource {
@@ -36,7 +36,8 @@ pub struct StdinSource {
     pub compression: Compression,
     /// Where one message ends and the next begins. The default: each line is one.
     pub framing: Framing,
-    /// The longest that a message may be, at most 1 GiB. Of a longer one, the first 4 KiB leave by the `errors` output.
+    /// The longest that a message may be, at most 1 GiB. Of a longer one, the first 4 KiB leave by the
+    /// `errors` output.
     pub max_message_bytes: ByteSize,
 }
 
@@ -136,8 +137,8 @@ impl Input {
                 let next = if bytes == 0 { filled.recv().await } else { filled.try_recv().ok() };
                 self.piece = match next {
                     Some(Ok(piece)) => Some((piece, 0)),
-                    // An end is met again by the next call, and an error can come only last; but it must not be
-                    // taken before what came before it was used.
+                    // An end is met again by the next call, and an error can come only last; but it must not
+                    // be taken before what came before it was used.
                     Some(Err(error)) if bytes == 0 => return Came::Failed(error),
                     Some(Err(error)) => {
                         let (fill, failed) = mpsc::channel(1);
@@ -289,13 +290,15 @@ mod tests {
     use thalweg_record::Parcel;
 
     /// Gives what a channel brings; it blocks as a pipe does.
-    struct Pipe(sync::Receiver<Vec<u8>>);
+    struct Pipe(sync::Receiver<Vec<u8>>, io::Cursor<Vec<u8>>);
 
     impl Read for Pipe {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-            let Ok(bytes) = self.0.recv() else { return Ok(0) };
-            into[..bytes.len()].copy_from_slice(&bytes);
-            Ok(bytes.len())
+            if self.1.position() == self.1.get_ref().len() as u64 {
+                let Ok(bytes) = self.0.recv() else { return Ok(0) };
+                self.1 = io::Cursor::new(bytes);
+            }
+            self.1.read(into)
         }
     }
 
@@ -335,7 +338,11 @@ mod tests {
     async fn what_trickles_goes_on_at_once_and_a_stop_does_not_wait_for_more() {
         let (give, pipe) = sync::channel();
         let yaml = "{ framing: { start_pattern: '^a', timeout: 10ms } }";
-        let running = start_source(input(yaml, 1 << 20, Pipe(pipe)), 1 << 20, Default::default());
+        let running = start_source(
+            input(yaml, 1 << 20, Pipe(pipe, io::Cursor::default())),
+            1 << 20,
+            Default::default(),
+        );
         let next = async || {
             let taken = tokio::time::timeout(Duration::from_secs(20), running.main.take()).await;
             let Some((_, Parcel::Messages(batch))) = taken.unwrap() else { panic!("it ended") };

@@ -137,7 +137,7 @@ mod tests {
     fn later_fields_see_earlier_ones_in_the_order_written() {
         let batch = || with_text(&["x"], &[("n", &[Some("5")])]);
         let given = testing::apply::<Set>(
-            "{z: CAST(n AS BIGINT) + 1, a: z * 2, n: \"'new'\", m: n, none: NULL}",
+            "{z: CAST(n AS BIGINT) + 1, a: z * 2, n: \"'new'\", m: n, none: 'NULL'}",
             [batch(), batch()],
         );
         assert_eq!(given.main()[0], json!({"n": "new", "z": 6, "a": 12, "m": "new"}));

@@ -43,6 +43,8 @@ impl Task {
         if let Err(error) = self.sink.open(saved).await {
             return self.hand_over(error, None).await.map_err(failed);
         }
+        // Before anything is written: a crash then finds what this run began with, not what a former one left.
+        self.note_state();
         let mut flushed = Instant::now();
         loop {
             let parcel = match self.input.try_take() {

@@ -23,10 +23,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::compress::Compression;
 use super::names;
-use super::piece::{Beginning, Manner, Piece};
+use super::piece::{self, Beginning, Manner, Piece};
 use super::{Fsync, OnExists};
 use crate::shared::delimited::Delimited;
 use crate::shared::io::io_error;
+
+/// How many files that a run did not touch are still told to the next one. A run that continues one of the others,
+/// and breaks off before its state is saved, leaves in it what is then sent again.
+const MOST_KNOWN: usize = 256;
 
 /// What the options come to.
 #[derive(Debug, Clone)]
@@ -135,6 +139,8 @@ impl Files {
         self.resumed = true;
         for entry in saved {
             if entry.finished {
+                piece::restore(&entry.name, entry.number, entry.length)
+                    .map_err(|error| begin_error(&names::numbered(&entry.name, entry.number), &error))?;
                 self.known.insert(entry.name.clone(), entry);
                 continue;
             }
@@ -171,10 +177,12 @@ impl Files {
         stream.next = entry.number;
         stream.beginning = Beginning::Continue { length: entry.length, finished: false };
         if self.settings.rotates {
-            let numbers = names::numbers(&stream.name)
-                .map_err(|error| io_error("list the pieces of", Path::new(&stream.name), &error))?;
+            // The pieces from this one on are written again.
             let from = entry.number.unwrap_or(0);
-            (stream.pieces, stream.stale) = numbers.into_iter().partition(|&number| number < from);
+            stream.pieces = existing(&stream.name, false)?;
+            stream.pieces.retain(|&number| number < from);
+            stream.stale = existing(&stream.name, true)?;
+            stream.stale.retain(|&number| number >= from);
         }
         // The piece after a finished one was only announced.
         if entry.length > 0 || !self.settings.rotates {
@@ -274,14 +282,12 @@ impl Files {
         let append = Beginning::Append { resent: self.resumed };
         // A device or a pipe is there to be written to.
         let exists = || std::fs::metadata(name).is_ok_and(|found| found.is_file());
-        let numbers =
-            || names::numbers(name).map_err(|error| io_error("list the pieces of", Path::new(name), &error));
         if self.settings.rotates {
-            let numbers = numbers()?;
+            let numbers = existing(name, false)?;
             let last = numbers.last().copied().unwrap_or(0);
             stream.next = Some(1);
             match on_exists {
-                OnExists::Auto | OnExists::Replace => stream.stale = numbers,
+                OnExists::Auto | OnExists::Replace => stream.stale = existing(name, true)?,
                 OnExists::Fail if last > 0 => return Err(exists_error(&names::numbered(name, Some(last)))),
                 OnExists::Fail => {}
                 OnExists::Append | OnExists::Number => {
@@ -296,7 +302,7 @@ impl Files {
             match on_exists {
                 OnExists::Fail if exists() => return Err(exists_error(Path::new(name))),
                 OnExists::Number if exists() => {
-                    stream.next = Some(numbers()?.last().copied().unwrap_or(0) + 1);
+                    stream.next = Some(existing(name, false)?.last().copied().unwrap_or(0) + 1);
                 }
                 OnExists::Append => stream.beginning = append,
                 _ => {}
@@ -637,7 +643,9 @@ impl Files {
         }
         self.sync_folders(folders)?;
         self.open.clear();
-        self.known.clear();
+        if self.known.len() > MOST_KNOWN {
+            self.known.clear();
+        }
         self.note_safe();
         Ok(())
     }
@@ -667,11 +675,18 @@ impl Files {
             }
         }
         for number in stream.stale.drain(..) {
-            remove(&names::numbered(&stream.name, Some(number)));
+            let path = names::numbered(&stream.name, Some(number));
+            [names::part(&path), names::continued(&path), path].iter().for_each(|path| remove(path));
         }
         stream.finished = true;
         Ok(())
     }
+}
+
+/// The numbers of the pieces of a name that exist: see [`names::numbers`].
+fn existing(name: &str, and_unfinished: bool) -> Result<Vec<u32>, Error> {
+    names::numbers(name, and_unfinished)
+        .map_err(|error| io_error("list the pieces of", Path::new(name), &error))
 }
 
 /// Removes a piece that is not to be kept. That it is gone already is as good.

@@ -86,8 +86,8 @@ pub(super) fn numbered(name: &str, number: Option<u32>) -> PathBuf {
     }
 }
 
-/// The numbers of the finished files that exist of a name, ascending.
-pub(super) fn numbers(name: &str) -> io::Result<Vec<u32>> {
+/// The numbers of the files that exist of a name, ascending: of those that are finished, or of those that are not as well.
+pub(super) fn numbers(name: &str, and_unfinished: bool) -> io::Result<Vec<u32>> {
     let (stem, extension) = parted(name);
     let (folder, stem) = match stem.rsplit_once('/') {
         Some(("", stem)) => ("/", stem),
@@ -102,7 +102,10 @@ pub(super) fn numbers(name: &str) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in entries {
         let file = entry?.file_name();
-        let Some(file) = file.to_str() else { continue };
+        let Some(mut file) = file.to_str() else { continue };
+        if and_unfinished && let Some(bare) = file.strip_suffix(PART) {
+            file = bare.strip_suffix(CONTINUED).unwrap_or(bare);
+        }
         let digits = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
         let Some(digits) = digits.and_then(|rest| rest.strip_suffix(extension)) else { continue };
         // Only what `numbered` writes: nothing else may be taken for a piece, since pieces get pruned.
@@ -180,8 +183,9 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         let base = base.to_str().unwrap();
-        assert_eq!(numbers(base).unwrap(), [1, 3, 123_456]);
-        assert!(numbers("/does/not/exist").unwrap().is_empty());
+        assert_eq!(numbers(base, false).unwrap(), [1, 3, 123_456]);
+        assert_eq!(numbers(base, true).unwrap(), [1, 3, 4, 123_456]);
+        assert!(numbers("/does/not/exist", true).unwrap().is_empty());
     }
 
     #[test]

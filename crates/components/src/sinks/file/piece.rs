@@ -66,13 +66,7 @@ impl Piece {
         beginning: Beginning,
         manner: &Manner,
     ) -> io::Result<Self> {
-        let mut path = names::numbered(name, number);
-        // A link is followed, so that the file that it points to is replaced and not the link.
-        if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink())
-            && let Ok(target) = fs::canonicalize(&path)
-        {
-            path = target;
-        }
+        let path = target(names::numbered(name, number));
         let existing = fs::metadata(&path).ok();
         let special = existing.as_ref().is_some_and(|found| !found.is_file() && !found.is_dir());
         if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
@@ -347,7 +341,7 @@ impl Piece {
                 return Err(error);
             }
             let name = self.path.to_string_lossy().into_owned();
-            let last = names::numbers(&name)?.last().copied().unwrap_or(0);
+            let last = names::numbers(&name, false)?.last().copied().unwrap_or(0);
             let path = names::numbered(&name, Some(last + 1));
             tracing::warn!("`{name}` has become a folder: the file is called `{}`.", path.display());
             fs::rename(&self.now, &path)?;
@@ -361,6 +355,29 @@ impl Piece {
     pub(super) fn discard(self) -> io::Result<()> {
         if self.special { Ok(()) } else { fs::remove_file(&self.now) }
     }
+}
+
+/// A link is followed, so that the file that it points to is replaced and not the link.
+fn target(path: PathBuf) -> PathBuf {
+    match fs::symlink_metadata(&path) {
+        Ok(found) if found.is_symlink() => fs::canonicalize(&path).unwrap_or(path),
+        _ => path,
+    }
+}
+
+/// Makes a finished file again of one that a run continued and broke off, before that run had put down
+/// anything of what it added.
+pub(super) fn restore(name: &str, number: Option<u32>, length: u64) -> io::Result<()> {
+    let path = target(names::numbered(name, number));
+    let continued = names::continued(&path);
+    if fs::symlink_metadata(&continued).is_err() || fs::symlink_metadata(&path).is_ok() {
+        return Ok(());
+    }
+    let file = OpenOptions::new().append(true).open(&continued)?;
+    if file.metadata()?.len() > length {
+        file.set_len(length)?;
+    }
+    fs::rename(&continued, &path)
 }
 
 #[cfg(unix)]

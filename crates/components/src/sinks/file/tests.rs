@@ -575,7 +575,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let folder = Folder::new();
-            let yaml = format!("{{ path: '{path}', compression: {compression}{rest} }}");
+            let yaml = format!("{{ path: '{path}', compression: {compression}, fsync: never{rest} }}");
             let key = |number: usize| if path.contains('{') { ["a", "b", "c"][number * 7 / 5 % 3] } else { "a" };
             let mut sink = folder.sink(&yaml, true);
             sink.open(None).await.unwrap();
@@ -658,39 +658,61 @@ proptest! {
     }
 }
 
+/// Time on a core: on a machine that others use as well the clock tells little.
+#[cfg(target_os = "linux")]
+fn core_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+
 /// Run with `--ignored --nocapture`: it prints, and asserts nothing.
+#[cfg(target_os = "linux")]
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn how_fast_lines_are_written() {
-    let folder = Folder::new();
+    const ROUNDS: usize = 1024;
     let line = "z".repeat(99);
     let lines = batch((0..10_486).map(|_| &line));
-    for (what, rest) in [
-        ("one file", ""),
-        ("by field", ""),
-        ("crlf", ", delimiter: \"\\r\\n\""),
-        ("rotated", ", rotate: { size: 64MiB }"),
-    ] {
-        let path = if what == "by field" { "DIR/{meta.source}" } else { "DIR/out" };
-        let mut sink = folder.sink(&format!("{{ path: '{path}', fsync: never{rest} }}"), false);
-        let start = std::time::Instant::now();
-        sink.open(None).await.unwrap();
-        for _ in 0..1024 {
-            write(&mut *sink, &lines).await;
-            std::hint::black_box(sink.state());
+    let bytes = lines.payload_bytes() + lines.rows();
+    let cases = [
+        ("nowhere", "path: /dev/null"),
+        ("one file", "path: DIR/out"),
+        ("by field", "path: 'DIR/{meta.source}'"),
+        ("crlf", "path: DIR/out, delimiter: \"\\r\\n\""),
+        ("rotated", "path: DIR/out, rotate: { size: 64MiB }"),
+    ];
+    for _ in 0..3 {
+        let report = |what: &str, wall: std::time::Instant, core: f64| {
+            let gigabytes = (ROUNDS * bytes) as f64 / 1e9;
+            let (wall, core) = (wall.elapsed().as_secs_f64(), core_seconds() - core);
+            eprintln!(
+                "{what}: {:.2} GB/s, {:.2} GB for a second of a core",
+                gigabytes / wall,
+                gigabytes / core
+            );
+        };
+        for append in [false, true] {
+            let folder = Folder::new();
+            let buffer = vec![b'z'; bytes];
+            let (wall, core) = (std::time::Instant::now(), core_seconds());
+            let mut options = fs::OpenOptions::new();
+            let file = options.create(true).write(true).append(append).open(folder.path("plain")).unwrap();
+            for _ in 0..ROUNDS {
+                io::Write::write_all(&mut &file, &buffer).unwrap();
+            }
+            report(if append { "write(2) at the end" } else { "write(2)" }, wall, core);
         }
-        sink.finish().await.unwrap();
-        let seconds = start.elapsed().as_secs_f64();
-        eprintln!("{what}: {:.2} GB/s", 1024.0 * 1048600.0 / 1e9 / seconds);
-        for (name, _) in fs::read_dir(folder.0.path()).unwrap().map(|e| (e.unwrap().path(), ())) {
-            fs::remove_file(name).unwrap();
+        for (what, options) in cases {
+            let folder = Folder::new();
+            let mut sink = folder.sink(&format!("{{ {options}, fsync: never }}"), false);
+            let (wall, core) = (std::time::Instant::now(), core_seconds());
+            sink.open(None).await.unwrap();
+            for _ in 0..ROUNDS {
+                write(&mut *sink, &lines).await;
+                std::hint::black_box(sink.state());
+            }
+            sink.finish().await.unwrap();
+            report(what, wall, core);
         }
     }
-    let file = fs::File::create(folder.path("plain")).unwrap();
-    let bytes = vec![b'z'; 1_048_600];
-    let start = std::time::Instant::now();
-    for _ in 0..1024 {
-        io::Write::write_all(&mut &file, &bytes).unwrap();
-    }
-    eprintln!("write(2) alone: {:.2} GB/s", 1024.0 * 1048600.0 / 1e9 / start.elapsed().as_secs_f64());
 }

@@ -62,7 +62,8 @@ pub struct Found {
 pub struct Findings {
     /// The files, sorted by name. One with several names (or links to it) is there once.
     pub files: Vec<Found>,
-    /// What could not be looked at: the plain paths that do not exist, folders without permission and the like.
+    /// What could not be looked at: the plain paths that do not exist, folders without permission and the
+    /// like.
     pub failed: Vec<(PathBuf, io::Error)>,
     /// The patterns that no file matches.
     pub unmatched: Vec<String>,
@@ -89,7 +90,8 @@ pub fn pattern_mistake(pattern: &str) -> Option<String> {
 }
 
 impl Finder {
-    /// For these paths or patterns, without what `exclude` matches and what was not changed for `ignore_older`.
+    /// For these paths or patterns, without what `exclude` matches and what was not changed for
+    /// `ignore_older`.
     ///
     /// # Errors
     /// If a pattern is malformed, which [`pattern_mistake`] says more kindly.

@@ -1,13 +1,13 @@
 //! `file`: messages from files, read once or followed.
 //!
-//! A file is read into memory of the budget, cut there, and sent on without a copy ([`crate::shared::framing`]).
-//! Without `follow` the files are read one after the other in the order of their names, and what is wrong with
-//! their names or permissions is said before anything is read. A file that turns out to be damaged does not
-//! keep the others from being read; the run then ends with the error.
+//! A file is read into memory of the budget, cut there, and sent on without a copy
+//! ([`crate::shared::framing`]). Without `follow` the files are read one after the other in the order of
+//! their names, and what is wrong with their names or permissions is said before anything is read. A file
+//! that turns out to be damaged does not keep the others from being read; the run then ends with the error.
 //!
-//! With `follow` the pattern is looked for again and again. Files are known by what they are and not by what they
-//! are called ([`tail`]), so that one which is renamed is read to its end under its new name, whether or not the
-//! pattern finds it there, while the new file under the old name is begun. Notifications of the
+//! With `follow` the pattern is looked for again and again. Files are known by what they are and not by what
+//! they are called ([`tail`]), so that one which is renamed is read to its end under its new name, whether or
+//! not the pattern finds it there, while the new file under the old name is begun. Notifications of the
 //! kernel (inotify) were considered: they are missing on network file systems and in many containers, so that
 //! looking would have to be there as well; and looking costs a `stat` for each file four times a second.
 //!
@@ -29,7 +29,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, ErrorKind as Kind, Mistake, Outlet, Source, SourceConfig};
+use thalweg_engine::{Context, Error, ErrorKind as Kind, Mistake, Outlet, Reading, Source, SourceConfig};
 use thalweg_record::Arena;
 use thalweg_runtime::blocking;
 
@@ -48,9 +48,9 @@ const LINGER: u32 = 20;
 
 /// Reads messages from files: lines, or what another delimiter or a pattern separates.
 ///
-/// The files are read to their end, one after the other in the order of their names; or, with `follow`, as they are
-/// written, over rotation, truncation and deletion. Compressed files (gzip, zstd) are recognised. With `--state`,
-/// a later run goes on where this one ended.
+/// The files are read to their end, one after the other in the order of their names; or, with `follow`, as
+/// they are written, over rotation, truncation and deletion. Compressed files (gzip, zstd) are recognised.
+/// With `--state`, a later run goes on where this one ended.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileSource {
@@ -58,8 +58,9 @@ pub struct FileSource {
     /// `logs/**/*.log`, `[ a.log, b/*.log ]`. `*` and `?` stand for any letters in a name, `[a-c]` for one of
     /// these, `**` for any folders. Names that begin with a dot are found only if the pattern says the dot.
     pub path: Paths,
-    /// Patterns of files not to read: `*.gz`. One without `/` is about the name, in whatever folder; one with `/` is about
-    /// the whole path.
+    /// Patterns of files not to read: `*.gz`. One without `/` is about the name, in whatever folder; one with
+    /// `/` is about the whole path. With `follow`, leave out what rotation compresses: `app.log.1.gz` is
+    /// another file than `app.log.1` was, and would be read again.
     #[serde(default)]
     pub exclude: Vec<String>,
     /// Whether to go on when the end of a file is reached and wait for more, and for new files, until told to
@@ -72,7 +73,8 @@ pub struct FileSource {
     /// Where one message ends and the next begins. The default: each line is one.
     #[serde(default)]
     pub framing: Framing,
-    /// The longest that a message may be, at most 1 GiB. Of a longer one, the first 4 KiB leave by the `errors` output.
+    /// The longest that a message may be, at most 1 GiB. Of a longer one, the first 4 KiB leave by the
+    /// `errors` output.
     #[serde(default = "default_limit")]
     pub max_message_bytes: ByteSize,
     /// With `follow`: where to begin in files that are there at the start and have no saved position.
@@ -212,7 +214,8 @@ struct Files {
     waiting: VecDeque<Found>,
     current: Option<Tail>,
     failed: Vec<Error>,
-    /// With `follow`: the files being read, in the order found; and of those let go, the lane and the place of the end.
+    /// With `follow`: the files being read, in the order found; and of those let go, the lane and the place
+    /// of the end.
     tails: Vec<Tail>,
     finished: Vec<(Arc<str>, u64)>,
     /// The paths of which was said that they cannot be read.
@@ -251,6 +254,8 @@ enum Step {
 impl Reader {
     /// `after` says what is known when the end of the file is reached.
     async fn step(&mut self, tail: &mut Tail, after: After, out: &mut Outlet) -> Result<Step, Error> {
+        // Nothing here waits while there is memory and the next stage has room.
+        tokio::task::consume_budget().await;
         // What is carried over fills at most half of it, so that a long message costs few copies.
         let capacity = self.batch_bytes.max(2 * tail.carry.len());
         let kept = self.arena.take().filter(|arena| arena.len() >= capacity);
@@ -298,7 +303,8 @@ async fn send_carried(tail: &mut Tail, after: After, out: &mut Outlet) -> Result
     send(tail, &buffer, after, out).await
 }
 
-/// Gives up a file whose compressed data is damaged, if it is: the message in which it breaks off is rejected.
+/// Gives up a file whose compressed data is damaged, if it is: the message in which it breaks off is
+/// rejected.
 async fn give_up(tail: &mut Tail, out: &mut Outlet) -> Result<Option<Error>, Error> {
     let Some(damage) = tail.damage() else { return Ok(None) };
     let path = tail.shown.clone();
@@ -458,7 +464,9 @@ impl Files {
         }
         for at in known.into_values() {
             let Some(tail) = self.tails.get_mut(at) else { continue };
-            tail.is_gone = true;
+            if !std::mem::replace(&mut tail.is_gone, true) {
+                tail.active = Instant::now();
+            }
             if !tail.is_open()
                 && let Some(path) =
                     tail.path.parent().and_then(|folder| find_in_folder(folder, tail.identity()))
@@ -475,7 +483,8 @@ impl Files {
         Ok(())
     }
 
-    /// Files that were renamed between the runs, so that no pattern finds them any more, are read to their end.
+    /// Files that were renamed between the runs, so that no pattern finds them any more, are read to their
+    /// end.
     fn find_renamed(&mut self, found: &[Found], out: &Outlet) {
         let mut lanes: HashSet<String> = found.iter().map(|found| found.identity.lane()).collect();
         for lane in out.lanes() {
@@ -523,6 +532,12 @@ impl Files {
     async fn visit(&mut self, at: usize, out: &mut Outlet) -> Result<bool, Error> {
         let Some(tail) = self.tails.get_mut(at) else { return Ok(false) };
         let quiet = self.config.framing.quiet();
+        if std::mem::take(&mut tail.begins_at_end) {
+            // Remembered at once: a later run is to read what was written after this moment.
+            let payload = arrow_array::BinaryViewArray::new_null(0);
+            let mark = tail.marker().mark(tail.cutter.place());
+            out.send(Reading { payload, path: Some(tail.shown.clone()), positions: None, mark }).await?;
+        }
         match blocking(|| tail.has_news()) {
             Ok(true) => {}
             Ok(false) => {
@@ -586,7 +601,8 @@ impl Files {
         Ok(())
     }
 
-    /// Lets go of files that are gone and were read to their end, and forgets their lanes when all of it is safe.
+    /// Lets go of files that are gone and were read to their end, and forgets their lanes when all of it is
+    /// safe.
     async fn let_go(&mut self, out: &mut Outlet) -> Result<(), Error> {
         let linger = self.config.poll_interval.duration() * LINGER;
         let mut at = 0;
@@ -620,8 +636,8 @@ impl Files {
     }
 }
 
-/// Forgets the lanes of files that are no more: nothing is at their path while other files are in their folder.
-/// That the whole folder is empty or away may be a disk that is not mounted.
+/// Forgets the lanes of files that are no more: nothing is at their path while other files are in their
+/// folder. That the whole folder is empty or away may be a disk that is not mounted.
 fn forget_missing(lanes: &HashSet<String>, found: &[Found], out: &Outlet) {
     let folders: HashSet<_> = found.iter().filter_map(|found| found.path.parent()).collect();
     for lane in out.lanes().into_iter().filter(|lane| !lanes.contains(&**lane)) {

@@ -1,8 +1,8 @@
 //! One file that is being read, from where a former run left off.
 //!
 //! A position belongs to a file, not to a path: files are renamed while they are read. A file is known by its
-//! device and inode, and since inodes are used again, by a fingerprint of its first bytes as well. A young file
-//! has few, so that a position says how many bytes its fingerprint covers.
+//! device and inode, and since inodes are used again, by a fingerprint of its first bytes as well. A young
+//! file has few, so that a position says how many bytes its fingerprint covers.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek};
@@ -108,6 +108,8 @@ pub struct Tail {
     pub active: Instant,
     /// No path that is looked for leads to it any more.
     pub is_gone: bool,
+    /// It is to be read from where it ended when it was opened, and that is not saved yet.
+    pub begins_at_end: bool,
     /// That it cannot be read was said, and need not be said again.
     pub has_warned: bool,
     identity: Identity,
@@ -167,7 +169,8 @@ pub struct Filled {
 }
 
 impl Tail {
-    /// Opens a file and goes to where it is to be read from. `is_first` says that it was there when the run began.
+    /// Opens a file and goes to where it is to be read from. `is_first` says that it was there when the run
+    /// began.
     pub fn open(path: &Path, config: &FileSource, out: &Outlet, is_first: bool) -> io::Result<Self> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
@@ -181,6 +184,7 @@ impl Tail {
             failure: None,
             active: Instant::now(),
             is_gone: false,
+            begins_at_end: false,
             has_warned: false,
             identity,
             fingerprint: Fingerprint::read(&file, FINGERPRINT_BYTES)?,
@@ -249,6 +253,7 @@ impl Tail {
         let mut last = [0];
         file.read_at(&mut last, size - 1)?;
         let skip = if self.cutter.may_end_with(last[0]) { Skip::Nothing } else { Skip::Line };
+        self.begins_at_end = true;
         Ok(Place { offset: size, skip })
     }
 
@@ -351,13 +356,14 @@ impl Tail {
         }
     }
 
-    /// Whether it is compressed. It is then whole, as far as one can tell: its last message needs no delimiter.
+    /// Whether it is compressed. It is then whole, as far as one can tell: its last message needs no
+    /// delimiter.
     pub fn is_packed(&self) -> bool {
         matches!(self.content, Content::Packed { .. })
     }
 
-    /// Fills `buffer`, after what was carried over, until it is full or nothing more is there. An error is kept
-    /// in `failure`, since what was read before it counts.
+    /// Fills `buffer`, after what was carried over, until it is full or nothing more is there. An error is
+    /// kept in `failure`, since what was read before it counts.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Filled {
         let before = self.used;
         let mut bytes = self.carry.len();

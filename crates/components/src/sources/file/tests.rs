@@ -109,6 +109,11 @@ impl Following {
         tokio::time::timeout(PATIENCE, waiting).await.expect("it comes about");
     }
 
+    fn has_one_lane(&self) -> bool {
+        self.running.positions.take_changes();
+        self.running.positions.lanes().len() == 1
+    }
+
     /// Stops it; nothing more may have come.
     async fn stop(mut self) -> State {
         self.running.stop.request();
@@ -182,7 +187,7 @@ async fn a_file_without_permission_is_named() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new();
     folder.write("a.log", "a\n").write("b.log", "b\n");
-    fs::set_permissions(folder.path("b.log"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(folder.path("b.log"), fs::Permissions::from_mode(0o000)).unwrap();
     if File::open(folder.path("b.log")).is_ok() {
         // Root may read everything.
         return;
@@ -347,7 +352,8 @@ async fn a_followed_file_gives_lines_as_they_are_completed() {
 async fn a_renamed_file_is_read_to_its_end_and_the_new_one_from_its_beginning() {
     let folder = Folder::new();
     folder.write("a.log", "1\n");
-    let mut following = Following::start(&folder.yaml("a.log", FOLLOW), State::new());
+    let mut following =
+        Following::start(&folder.yaml("a.log", "follow: true, poll_interval: 20ms"), State::new());
     following.expect(&["1"]).await;
     folder.rename("a.log", "a.log.1");
     folder.append("a.log.1", "2\nwithout end");
@@ -356,14 +362,7 @@ async fn a_renamed_file_is_read_to_its_end_and_the_new_one_from_its_beginning() 
     following.expect(&["3"]).await;
     // Let go after a while, with its last line.
     following.expect(&["without end"]).await;
-    following
-        .until(|following| {
-            following.running.positions.lanes().len() == 1 || {
-                following.running.positions.take_changes();
-                false
-            }
-        })
-        .await;
+    following.until(Following::has_one_lane).await;
     folder.append("a.log", "4\n");
     following.expect(&["4"]).await;
     following.stop().await;
@@ -412,12 +411,7 @@ async fn files_that_appear_late_are_read_and_deleted_ones_forgotten() {
     folder.append("a.log", "3\n");
     following.expect(&["3"]).await;
     fs::remove_file(folder.path("a.log")).unwrap();
-    following
-        .until(|following| {
-            following.running.positions.take_changes();
-            following.running.positions.lanes().len() == 1
-        })
-        .await;
+    following.until(Following::has_one_lane).await;
     following.stop().await;
 }
 
@@ -442,7 +436,7 @@ async fn from_the_end_on_only_whole_new_lines_are_read() {
     folder.write("a", "old\nold").write("b", "old\n");
     let yaml = folder.yaml("*", "follow: true, poll_interval: 3ms, read_from: end");
     let mut following = Following::start(&yaml, State::new());
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    following.until(|following| following.running.positions.lanes().len() == 2).await;
     folder.write("c", "1\n");
     following.expect(&["1"]).await;
     folder.append("a", " line\n2\n");

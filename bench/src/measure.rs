@@ -1,0 +1,53 @@
+//! Runs a program and measures it from outside: time, and what the system says it used.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What one run of a program took.
+#[derive(Debug, Clone, Copy)]
+pub struct Run {
+    /// From start to end.
+    pub wall: Duration,
+    /// On all cores, in the program and in the kernel for it.
+    pub cpu: Duration,
+    /// The most memory that it had resident, in bytes.
+    pub peak_rss: u64,
+}
+
+/// Runs a command to its end, its output thrown away.
+///
+/// # Errors
+/// If it cannot be started or does not end well; the text says which.
+#[allow(unsafe_code)]
+pub fn run(command: &mut Command) -> Result<Run, String> {
+    let start = Instant::now();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| format!("{command:?} cannot be started: {error}"))?;
+    let mut stderr = String::new();
+    if let Some(mut pipe) = child.stderr.take() {
+        let _ = std::io::Read::read_to_string(&mut pipe, &mut stderr);
+    }
+    let mut status = 0;
+    // SAFETY: all zeroes is a value of this plain C struct.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are to live values of the right types; the child is ours and was not waited for.
+    let waited = unsafe { libc::wait4(child.id() as libc::pid_t, &mut status, 0, &mut usage) };
+    let wall = start.elapsed();
+    if waited < 0 || status != 0 {
+        return Err(format!("{command:?} ended with status {status}: {}", stderr.trim()));
+    }
+    let time = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+    };
+    Ok(Run {
+        wall,
+        cpu: time(usage.ru_utime) + time(usage.ru_stime),
+        peak_rss: usage.ru_maxrss as u64 * 1024,
+    })
+}
+
+/// The run in the middle by time.
+pub fn median(mut runs: Vec<Run>) -> Option<Run> {
+    runs.sort_by_key(|run| run.wall);
+    runs.get(runs.len() / 2).copied()
+}

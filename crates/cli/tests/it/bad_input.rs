@@ -1,0 +1,198 @@
+//! Bad input: what is wrong is said, and nothing else is lost.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use crate::common::House;
+
+/// A configuration from `in.log` to `out.log` with these transforms.
+fn pipeline(folder: &Path, source: &str, transforms: &str) {
+    fs::write(
+        folder.join("pipeline.yaml"),
+        format!(
+            "sources: {{ in: {source} }}\n\
+             pipelines:\n  main:\n    from: in\n    transforms: {transforms}\n    to: out\n\
+             sinks: {{ out: {{ file: {{ path: out.log, encode: json }} }} }}\n"
+        ),
+    )
+    .unwrap();
+}
+
+fn copying(folder: &Path, path: &str) {
+    fs::write(
+        folder.join("pipeline.yaml"),
+        format!(
+            "sources: {{ in: {{ file: {{ path: \"{path}\" }} }} }}\n\
+             pipelines: {{ main: {{ from: in, to: out }} }}\n\
+             sinks: {{ out: {{ file: {{ path: out.log }} }} }}\n"
+        ),
+    )
+    .unwrap();
+}
+
+fn failure(house: &House) -> String {
+    let output = house.run(&["run", "pipeline.yaml"]);
+    let text = output.err;
+    assert_eq!(output.code, Some(3), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+    text
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    copying(folder, "nowhere.log");
+    let text = failure(&house);
+    assert!(text.contains("nowhere.log"), "{text}");
+}
+
+#[test]
+fn a_folder_is_not_a_file() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    fs::create_dir(folder.join("logs")).unwrap();
+    copying(folder, "logs");
+    let text = failure(&house);
+    assert!(text.contains("logs") && text.contains("folder"), "{text}");
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let house = House::with(&[]);
+    let folder = house.path();
+    let path = folder.join("secret.log");
+    fs::write(&path, "x\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::File::open(&path).is_ok() {
+        println!("not shown: this user may read everything");
+        return;
+    }
+    copying(folder, "secret.log");
+    let text = failure(&house);
+    assert!(text.contains("secret.log") && text.to_lowercase().contains("permi"), "{text}");
+}
+
+#[test]
+fn bytes_that_are_not_text_pass_unchanged() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    let bytes = b"plain\n\xff\xfe not UTF-8\n\0nul\0\n\ncarriage\n".to_vec();
+    fs::write(folder.join("in.log"), &bytes).unwrap();
+    copying(folder, "in.log");
+    house.run_well(&["run", "pipeline.yaml"]);
+    assert_eq!(fs::read(folder.join("out.log")).unwrap(), bytes);
+}
+
+#[test]
+fn malformed_json_among_good_records_is_kept_and_the_rest_goes_on() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    fs::write(folder.join("in.log"), b"{\"a\":1}\n{\"a\":\nnot json\n\xff\n[1]\n{\"a\":2}\n").unwrap();
+    pipeline(folder, "{ file: { path: in.log } }", "[parse_json: {}]");
+    let output = house.run_well(&["run", "pipeline.yaml"]);
+    assert_eq!(house.lines("out.log"), [r#"{"a":1}"#, r#"{"a":2}"#]);
+    assert!(output.err.contains("4 "), "{}", output.err);
+    let listed = house.run_well(&["errors", "list", "pipeline.yaml"]);
+    assert_eq!(listed.out.matches("main.parse_json").count(), 4, "{}", listed.out);
+    let strict = house.run(&["run", "pipeline.yaml", "--strict", "--quiet"]);
+    assert_eq!(strict.code, Some(1));
+}
+
+#[test]
+fn malformed_csv_among_good_records_is_kept_and_the_rest_goes_on() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    fs::write(folder.join("in.log"), "1,x\n2\n3,\"open\n4,y\n").unwrap();
+    pipeline(folder, "{ file: { path: in.log } }", "[parse_csv: { columns: [n, t], types: { n: int } }]");
+    house.run_well(&["run", "pipeline.yaml"]);
+    assert_eq!(house.lines("out.log"), [r#"{"n":1,"t":"x"}"#, r#"{"n":4,"t":"y"}"#]);
+    let listed = house.run_well(&["errors", "list", "pipeline.yaml"]);
+    assert_eq!(listed.out.matches("main.parse_csv").count(), 2);
+}
+
+#[test]
+fn a_line_of_100_mib_goes_to_errors_and_does_not_fill_the_memory() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    let mut file = fs::File::create(folder.join("in.log")).unwrap();
+    file.write_all(b"before\n").unwrap();
+    let piece = vec![b'x'; 1 << 20];
+    (0..100).for_each(|_| file.write_all(&piece).unwrap());
+    file.write_all(b"\nafter\n").unwrap();
+    drop(file);
+    copying(folder, "in.log");
+    let output = house.run_well(&["run", "pipeline.yaml", "--json", "--memory", "8MiB"]);
+    assert_eq!(house.lines("out.log"), ["before", "after"]);
+    let summary: serde_json::Value = output
+        .err
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .find(|value: &serde_json::Value| value.get("components").is_some())
+        .expect("a summary");
+    assert_eq!(summary["dead_letters"], 1, "{summary}");
+    let peak = summary["peak_memory_bytes"].as_u64().expect("the peak");
+    assert!(peak < 80 << 20, "{} MiB", peak >> 20);
+}
+
+#[test]
+fn a_truncated_gzip_gives_what_it_has_and_then_says_so() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    let all: String = (0..50_000).map(|n| format!("line number {n}\n")).collect();
+    fs::write(folder.join("plain.log"), &all).unwrap();
+    let packed = "sources: { in: { file: { path: plain.log } } }\n\
+                  pipelines: { main: { from: in, to: out } }\n\
+                  sinks: { out: { file: { path: in.log.gz, compression: gzip } } }\n";
+    fs::write(folder.join("pack.yaml"), packed).unwrap();
+    house.run_well(&["run", "pack.yaml", "--quiet"]);
+    let bytes = fs::read(folder.join("in.log.gz")).unwrap();
+    fs::write(folder.join("cut.log.gz"), &bytes[..bytes.len() / 2]).unwrap();
+    copying(folder, "cut.log.gz");
+    let text = failure(&house);
+    assert!(text.contains("cut.log.gz"), "{text}");
+    let mut found =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let lines = house.lines(&found.find(|name| name.contains("out.log")).expect("what there was"));
+    assert!(lines.len() > 1000, "{}", lines.len());
+    assert!(lines.iter().take(1000).enumerate().all(|(n, line)| *line == format!("line number {n}")));
+}
+
+#[test]
+fn a_full_disk_stops_the_run_and_says_so() {
+    if !Path::new("/dev/full").exists() {
+        println!("not shown: there is no /dev/full");
+        return;
+    }
+    let house = House::with(&[]);
+    let folder = house.path();
+    fs::write(folder.join("in.log"), "x\n".repeat(1000)).unwrap();
+    fs::write(
+        folder.join("pipeline.yaml"),
+        "sources: { in: { file: { path: in.log } } }\n\
+         pipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { file: { path: /dev/full, atomic: false } } }\n",
+    )
+    .unwrap();
+    let text = failure(&house);
+    assert!(text.contains("/dev/full") && text.to_lowercase().contains("space"), "{text}");
+}
+
+#[test]
+fn an_output_folder_that_may_not_be_written_is_named() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    fs::write(folder.join("in.log"), "x\n").unwrap();
+    fs::write(folder.join("blocked"), "a file where a folder is needed").unwrap();
+    fs::write(
+        folder.join("pipeline.yaml"),
+        "sources: { in: { file: { path: in.log } } }\n\
+         pipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { file: { path: blocked/out.log } } }\n",
+    )
+    .unwrap();
+    let text = failure(&house);
+    assert!(text.contains("blocked"), "{text}");
+}

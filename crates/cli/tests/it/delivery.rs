@@ -1,0 +1,164 @@
+//! Nothing is lost, whatever happens to the process; and every budget works.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::common::{self, House};
+
+const LINES: usize = 400_000;
+
+fn numbered_lines(path: &Path, count: usize) {
+    let mut file = std::io::BufWriter::new(fs::File::create(path).unwrap());
+    for number in 0..count {
+        writeln!(file, r#"{{"n":{number},"text":"some text to make the line a little longer"}}"#).unwrap();
+    }
+    file.flush().unwrap();
+}
+
+fn numbers(house: &House, name: &str) -> Vec<usize> {
+    let parse = |line: String| {
+        let digits = line.strip_prefix(r#"{"n":"#).and_then(|rest| rest.split(',').next().map(str::to_owned));
+        digits.and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("a torn line: {line:?}"))
+    };
+    house.lines(name).into_iter().map(parse).collect()
+}
+
+/// Runs a configuration, killing it at random moments, until it has ended by itself. Says how often it was killed.
+fn run_through_kills(house: &House, kills: usize) -> usize {
+    let mut killed = 0;
+    let mut random = 0x9E37_79B9_7F4A_7C15u64 ^ u64::from(std::process::id());
+    loop {
+        let mut command = house.command(&["run", "pipeline.yaml", "--state", "state", "--quiet"]);
+        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        if killed < kills {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            std::thread::sleep(Duration::from_millis(20 + (random >> 33) % 700));
+            if child.try_wait().unwrap().is_none() {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                killed += 1;
+                continue;
+            }
+        }
+        let output = common::said(child.wait_with_output().unwrap());
+        assert_eq!(output.code, Some(0), "{}", output.err);
+        return killed;
+    }
+}
+
+#[test]
+fn kill_9_at_any_moment_and_a_restart_lose_no_record() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    numbered_lines(&folder.join("in.jsonl"), LINES);
+    // The rate makes the run long enough to be killed twenty times in the middle of its work.
+    fs::write(
+        folder.join("pipeline.yaml"),
+        "memory: 4MiB\n\
+         sources: { in: { file: { path: in.jsonl } } }\n\
+         pipelines:\n  main:\n    from: in\n    transforms: [parse_json: {}, limit: { rate: 60000, burst: 20000 }]\n    to: out\n\
+         sinks: { out: { file: { path: out.jsonl, encode: json } } }\n",
+    )
+    .unwrap();
+    let killed = run_through_kills(&house, 20);
+    let found = numbers(&house, "out.jsonl");
+    let mut distinct = found.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let twice = found.len() - distinct.len();
+    println!("killed {killed} times; {} of {} records were delivered twice", twice, found.len());
+    assert_eq!(killed, 20, "the run ended before it could be killed often enough");
+    assert_eq!(distinct, (0..LINES).collect::<Vec<_>>());
+    assert!(twice < LINES, "{twice} records were delivered twice");
+    assert!(!folder.join("out.jsonl.part").exists());
+}
+
+#[test]
+fn compressed_output_survives_kill_9_as_well() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    numbered_lines(&folder.join("in.jsonl"), LINES / 4);
+    fs::write(
+        folder.join("pipeline.yaml"),
+        "memory: 4MiB\n\
+         sources: { in: { file: { path: in.jsonl } } }\n\
+         pipelines:\n  main:\n    from: in\n    transforms: [limit: { rate: 40000, burst: 10000 }]\n    to: out\n\
+         sinks: { out: { file: { path: out.jsonl.gz, compression: gzip } } }\n",
+    )
+    .unwrap();
+    let killed = run_through_kills(&house, 5);
+    let copy = "sources: { in: { file: { path: out.jsonl.gz } } }\n\
+                pipelines: { main: { from: in, to: out } }\n\
+                sinks: { out: { file: { path: out.jsonl } } }\n";
+    fs::write(folder.join("unpack.yaml"), copy).unwrap();
+    house.run_well(&["run", "unpack.yaml", "--quiet"]);
+    let mut found = numbers(&house, "out.jsonl");
+    found.sort_unstable();
+    found.dedup();
+    println!("killed {killed} times");
+    assert_eq!(found, (0..LINES / 4).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_run_that_continues_reads_only_what_is_new() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    fs::write(
+        folder.join("pipeline.yaml"),
+        "sources: { in: { file: { path: in.log } } }\n\
+         pipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { file: { path: out.log } } }\n",
+    )
+    .unwrap();
+    let arguments = ["run", "pipeline.yaml", "--state", "state", "--quiet"];
+    fs::write(folder.join("in.log"), "one\ntwo\n").unwrap();
+    house.run_well(&arguments);
+    house.run_well(&arguments);
+    assert_eq!(house.lines("out.log"), ["one", "two"]);
+    fs::OpenOptions::new().append(true).open(folder.join("in.log")).unwrap().write_all(b"three\n").unwrap();
+    house.run_well(&arguments);
+    assert_eq!(house.lines("out.log"), ["one", "two", "three"]);
+}
+
+#[test]
+fn order_is_kept_with_many_copies_and_any_budget() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    numbered_lines(&folder.join("in.jsonl"), 100_000);
+    for memory in ["1", "10kB", "300KiB", "64MiB"] {
+        fs::write(
+            folder.join("pipeline.yaml"),
+            format!(
+                "memory: {memory}\n\
+                 sources: {{ in: {{ file: {{ path: in.jsonl }} }} }}\n\
+                 pipelines:\n  main:\n    from: in\n    concurrency: 7\n\
+                 \x20   transforms: [parse_json: {{}}, filter: \"n % 3 = 0\"]\n    to: [out, copy]\n\
+                 sinks:\n  out: {{ file: {{ path: out.jsonl, encode: json }} }}\n  copy: {{ file: {{ path: copy.jsonl }} }}\n"
+            ),
+        )
+        .unwrap();
+        house.run_well(&["run", "pipeline.yaml", "--quiet"]);
+        let expected: Vec<usize> = (0..100_000).filter(|n| n % 3 == 0).collect();
+        assert_eq!(numbers(&house, "out.jsonl"), expected, "with {memory}");
+        assert_eq!(numbers(&house, "copy.jsonl"), expected, "with {memory}");
+    }
+}
+
+#[test]
+fn each_message_of_a_failover_reaches_a_sink() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    numbered_lines(&folder.join("in.jsonl"), 1000);
+    fs::create_dir(folder.join("taken")).unwrap();
+    fs::write(
+        folder.join("pipeline.yaml"),
+        "sources: { in: { file: { path: in.jsonl } } }\n\
+         pipelines: { main: { from: in, to: { failover: [broken, whole] } } }\n\
+         sinks:\n  broken: { file: { path: taken } }\n  whole: { file: { path: out.jsonl } }\n",
+    )
+    .unwrap();
+    house.run_well(&["run", "pipeline.yaml", "--quiet"]);
+    assert_eq!(numbers(&house, "out.jsonl"), (0..1000).collect::<Vec<_>>());
+}

@@ -1,0 +1,56 @@
+//! Every example runs as it stands and writes something; every configuration in the repository is right.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common::{self, House};
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+fn configurations(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "yaml")).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn every_example_runs_and_loses_nothing() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    fs::create_dir(folder.join("data")).unwrap();
+    for entry in fs::read_dir(examples().join("data")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, folder.join("data").join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let all = configurations(&examples());
+    assert!(all.len() >= 6);
+    for path in all {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# "), "{name} opens with a line that says what it shows");
+        fs::write(folder.join(&name), text).unwrap();
+        house.run_well(&["run", &name]);
+    }
+    let listing = |sub: &str| fs::read_dir(folder.join("out").join(sub)).unwrap().count();
+    for sub in ["weather", "packages", "flights", "balance", "errors"] {
+        assert!(listing(sub) > 0, "{sub}");
+    }
+}
+
+#[test]
+fn every_configuration_in_the_repository_is_right() {
+    let root = examples().join("..");
+    let folders = [examples(), root.join("bench/cases")];
+    for path in folders.iter().flat_map(|folder| configurations(folder)) {
+        let folder = path.parent().unwrap();
+        let mut command = common::command(folder, &["check", path.to_str().unwrap()]);
+        command.env("INPUT", "in").env("OUTPUT", "out").env("COUNT", "1");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", common::said(output).err);
+    }
+}

@@ -1,0 +1,48 @@
+#!/bin/sh
+# The main job on real input: a CSV file, the system's package log and a large JSON array, through the example
+# pipelines, and then a look at what came out. `make demo` runs this.
+set -eu
+cd "$(dirname "$0")"
+thalweg=${1:?usage: demo.sh PATH_OF_THALWEG}
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+show() {
+    for file in "$@"; do
+        printf '\n%s  (%s lines)\n' "$file" "$(wc -l <"$file" | tr -d ' ')"
+        head -n 3 "$file" | cut -c 1-110 | sed 's/^/    /'
+    done
+}
+
+rm -rf out
+# The large set of flights comes from the npm registry where there is npm; the small one is in examples/data.
+if [ ! -s data/.cache/flights-200k.json ] && command -v npm >/dev/null 2>&1; then
+    mkdir -p data/.cache
+    if package=$(cd data/.cache && npm pack --silent vega-datasets@3.2.1 2>/dev/null); then
+        tar -xzf "data/.cache/$package" -C data/.cache --strip-components=2 package/data/flights-200k.json
+        rm -f "data/.cache/$package"
+    else
+        echo "vega-datasets could not be fetched; going on with the flights in examples/data" >&2
+    fi
+fi
+[ -s data/.cache/flights-200k.json ] && export FLIGHTS=data/.cache/flights-200k.json
+[ -r /var/log/dpkg.log ] && export DPKG_LOG=/var/log/dpkg.log
+
+say "1. Weather: CSV to a JSON file for each kind of weather (weather.yaml)"
+"$thalweg" run weather.yaml
+show out/weather/*.jsonl
+
+say "2. The package log: parsed, routed, written as CSV and JSON lines (packages.yaml)"
+"$thalweg" run packages.yaml
+show out/packages/*
+
+say "3. Flights: one JSON array, split, parsed, routed, compressed (flights.yaml)"
+"$thalweg" run flights.yaml
+show out/flights/late.csv
+ls -l out/flights | awk 'NR > 1 { printf "    %s  %s bytes\n", $9, $5 }'
+
+say "4. What could not be processed leaves with its reason (errors.yaml)"
+"$thalweg" run --quiet errors.yaml
+show out/errors/*
+
+say "How it runs: the plan of flights.yaml"
+"$thalweg" check --plan flights.yaml
