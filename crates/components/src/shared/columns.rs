@@ -66,7 +66,7 @@ impl FieldType {
     }
 
     /// What it is called in a sentence.
-    fn noun(self) -> &'static str {
+    pub(crate) fn noun(self) -> &'static str {
         match self {
             FieldType::Text => "text",
             FieldType::Int => "a whole number of 64 bits",
