@@ -15,16 +15,16 @@ show() {
 
 rm -rf out
 # The large set of flights comes from the npm registry where there is npm; the small one is in examples/data.
-if [ ! -s data/.cache/flights-200k.json ] && command -v npm >/dev/null 2>&1; then
+if [ ! -s data/.cache/flights-20k.json ] && command -v npm >/dev/null 2>&1; then
     mkdir -p data/.cache
     if package=$(cd data/.cache && npm pack --silent vega-datasets@3.2.1 2>/dev/null); then
-        tar -xzf "data/.cache/$package" -C data/.cache --strip-components=2 package/data/flights-200k.json
+        tar -xzf "data/.cache/$package" -C data/.cache --strip-components=2 package/data/flights-20k.json
         rm -f "data/.cache/$package"
     else
         echo "vega-datasets could not be fetched; going on with the flights in examples/data" >&2
     fi
 fi
-[ -s data/.cache/flights-200k.json ] && export FLIGHTS=data/.cache/flights-200k.json
+[ -s data/.cache/flights-20k.json ] && export FLIGHTS=data/.cache/flights-20k.json
 [ -r /var/log/dpkg.log ] && export DPKG_LOG=/var/log/dpkg.log
 
 say "1. Weather: CSV to a JSON file for each kind of weather (weather.yaml)"

@@ -54,3 +54,15 @@ fn every_configuration_in_the_repository_is_right() {
         assert!(output.status.success(), "{}", common::said(output).err);
     }
 }
+
+#[test]
+fn every_components_example_runs_in_an_empty_folder() {
+    let known = House::with(&[]).run_well(&["components", "--json"]).out;
+    let known: Vec<serde_json::Value> = serde_json::from_str(&known).unwrap();
+    assert!(known.len() > 20);
+    for component in known {
+        let house = House::with(&[("example.yaml", component["example"].as_str().unwrap())]);
+        let said = house.run_well(&["run", "--strict", "example.yaml"]);
+        assert!(said.err.contains("done in"), "{}: {}", component["name"], said.err);
+    }
+}
