@@ -1,4 +1,5 @@
 use super::*;
+use arrow_schema::{DataType, Field};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use thalweg_engine::Output;
