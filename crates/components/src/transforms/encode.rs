@@ -654,7 +654,9 @@ mod tests {
                 let value: Value = serde_json::from_str(text).unwrap();
                 let members: Vec<&Value> = value.as_object().unwrap().values().collect();
                 prop_assert_eq!(members[0], &json!(row.0));
-                prop_assert!(members[1].as_f64().is_none_or(|found| (found - row.1).abs() <= row.1.abs() * 1e-15));
+                // Read by the standard library: serde_json's own reading is a little off, most of all near nought.
+                let number = text.split_once("block\":").and_then(|(_, rest)| rest.split_once(',')).unwrap().0;
+                prop_assert_eq!(number.parse::<f64>().ok(), Some(row.1).filter(|number| number.is_finite()));
                 prop_assert_eq!(members[2], &json!(row.2));
                 prop_assert_eq!(members[3], &json!(row.3));
             }
