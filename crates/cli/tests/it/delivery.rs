@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::{self, House};
 
-const LINES: usize = 400_000;
+const LINES: usize = 300_000;
 
 fn numbered_lines(path: &Path, count: usize) {
     let mut file = std::io::BufWriter::new(fs::File::create(path).unwrap());
@@ -58,7 +58,7 @@ fn kill_9_at_any_moment_and_a_restart_lose_no_record() {
         folder.join("pipeline.yaml"),
         "memory: 4MiB\n\
          sources: { in: { file: { path: in.jsonl } } }\n\
-         pipelines:\n  main:\n    from: in\n    transforms: [parse_json: {}, limit: { rate: 60000, burst: 20000 }]\n    to: out\n\
+         pipelines:\n  main:\n    from: in\n    transforms: [parse_json: {}, limit: { rate: 15000, burst: 1000 }]\n    to: out\n\
          sinks: { out: { file: { path: out.jsonl, encode: json } } }\n",
     )
     .unwrap();
