@@ -1,0 +1,116 @@
+//! Programs that do the same work, run in turn.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::measure::{Run, median, run};
+
+const GIB: u64 = 1 << 30;
+
+/// Where everything is, and how much of it there shall be.
+pub struct Contest {
+    thalweg: PathBuf,
+    benthos: Option<PathBuf>,
+    cases: PathBuf,
+    scratch: PathBuf,
+    /// How often each contender runs, after a round to warm up.
+    pub rounds: usize,
+    /// The bytes of an input.
+    pub size: u64,
+}
+
+/// Something to measure: how it is started.
+pub struct Contender<'a> {
+    /// What it is called in the report.
+    pub name: &'a str,
+    command: Box<dyn Fn() -> Command + 'a>,
+}
+
+impl<'a> Contender<'a> {
+    /// A program that this starts anew for each round.
+    pub fn new(name: &'a str, command: impl Fn() -> Command + 'a) -> Self {
+        Self { name, command: Box::new(command) }
+    }
+
+    /// A line for the shell.
+    pub fn shell(name: &'a str, script: String) -> Self {
+        Self::new(name, move || {
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(&script);
+            command
+        })
+    }
+}
+
+impl Contest {
+    /// Finds the programs, and makes a folder for what they read and write.
+    ///
+    /// # Errors
+    /// If thalweg was not built, or the folder cannot be made.
+    pub fn new(quick: bool) -> Result<Self, String> {
+        let cases = Path::new(env!("CARGO_MANIFEST_DIR")).to_owned();
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let thalweg = program.with_file_name("thalweg");
+        if !thalweg.exists() {
+            return Err(format!("{} is not there: `make bench` builds it", thalweg.display()));
+        }
+        let benthos = std::env::var_os("BENTHOS").map(PathBuf::from).filter(|path| path.exists());
+        let scratch = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&scratch).map_err(|error| error.to_string())?;
+        let (rounds, size) = if quick { (1, GIB / 16) } else { (5, GIB) };
+        Ok(Self { thalweg, benthos, cases, scratch, rounds, size })
+    }
+
+    /// Removes what the runs have left.
+    ///
+    /// # Errors
+    /// If the folder cannot be removed.
+    pub fn clean(&self) -> Result<(), String> {
+        std::fs::remove_dir_all(&self.scratch).map_err(|error| error.to_string())
+    }
+
+    /// A file in the folder of this run.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
+    /// thalweg with one of the configurations in `cases`.
+    pub fn thalweg(&self, case: &str, variables: &[(&str, String)]) -> Command {
+        let mut command = Command::new(&self.thalweg);
+        command.arg("run").arg(self.cases.join("cases").join(case)).arg("--quiet");
+        command.envs(variables.iter().map(|(name, value)| (*name, value)));
+        command
+    }
+
+    /// Benthos with one of the configurations in `benthos`, if it was built.
+    pub fn benthos<'a>(&self, case: &str, variables: Vec<(&'a str, String)>) -> Option<Contender<'a>> {
+        let (program, case) = (self.benthos.clone()?, self.cases.join("benthos").join(case));
+        Some(Contender::new("benthos", move || {
+            // It would append to the file of the round before.
+            for (_, path) in variables.iter().filter(|(name, _)| *name == "OUTPUT") {
+                let _ = std::fs::remove_file(path);
+            }
+            let mut command = Command::new(&program);
+            command.arg("run").arg(&case);
+            command.envs(variables.iter().map(|(name, value)| (*name, value)));
+            command
+        }))
+    }
+
+    /// Runs the contenders in turn, so that all see the machine in the same moods, after a round to warm up.
+    ///
+    /// # Errors
+    /// If one of them fails.
+    pub fn compare(&self, contenders: &[Contender]) -> Result<Vec<Run>, String> {
+        let mut runs: Vec<Vec<Run>> = contenders.iter().map(|_| Vec::new()).collect();
+        for round in 0..=self.rounds {
+            for (contender, runs) in contenders.iter().zip(&mut runs) {
+                let measured = run(&mut (contender.command)())?;
+                if round > 0 {
+                    runs.push(measured);
+                }
+            }
+        }
+        runs.into_iter().map(|runs| median(runs).ok_or_else(|| "no runs".to_owned())).collect()
+    }
+}

@@ -1,0 +1,66 @@
+//! How figures are printed.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::measure::Run;
+
+/// How many times the time of `theirs` it took.
+pub fn ratio(ours: &Run, theirs: &Run) -> f64 {
+    ours.wall.as_secs_f64() / theirs.wall.as_secs_f64()
+}
+
+/// Messages in a second, of the whole process.
+pub fn per_second(messages: u64, run: &Run) -> f64 {
+    messages as f64 / run.wall.as_secs_f64()
+}
+
+/// Prints a run by its messages.
+pub fn rate(name: &str, messages: u64, run: &Run) {
+    let (wall, cpu) = (run.wall.as_secs_f64(), run.cpu.as_secs_f64());
+    println!(
+        "  {name:<10}{:>14} messages/s   {wall:.2} s, {cpu:.2} s of CPU, peak {} MiB",
+        grouped(per_second(messages, run)),
+        run.peak_rss >> 20
+    );
+}
+
+/// Prints a run by its bytes.
+pub fn throughput(name: &str, bytes: u64, run: &Run) {
+    let (wall, cpu) = (run.wall.as_secs_f64(), run.cpu.as_secs_f64());
+    let rate = bytes as f64 / wall / 1e9;
+    println!(
+        "    {name:<10}{rate:>6.2} GB/s   {wall:.3} s, {cpu:.3} s of CPU, peak {} MiB",
+        run.peak_rss >> 20
+    );
+}
+
+/// Prints what was found of the lines above, under their figures.
+pub fn finding(text: String) {
+    println!("  {:<30}{text}", "");
+}
+
+/// What was compared must have done the same work.
+///
+/// # Errors
+/// If the files differ.
+pub fn same(ours: &Path, theirs: &Path) -> Result<(), String> {
+    let result = Command::new("cmp").arg(ours).arg(theirs).status().map_err(|error| error.to_string())?;
+    if result.success() {
+        return Ok(());
+    }
+    Err(format!("{} and {} differ", ours.display(), theirs.display()))
+}
+
+/// A number with commas between its thousands.
+pub fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
