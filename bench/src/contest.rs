@@ -24,12 +24,20 @@ pub struct Contender<'a> {
     /// What it is called in the report.
     pub name: &'a str,
     command: Box<dyn Fn() -> Command + 'a>,
+    output: Option<PathBuf>,
 }
 
 impl<'a> Contender<'a> {
     /// A program that this starts anew for each round.
     pub fn new(name: &'a str, command: impl Fn() -> Command + 'a) -> Self {
-        Self { name, command: Box::new(command) }
+        Self { name, command: Box::new(command), output: None }
+    }
+
+    /// Names the file that it writes. Before each start it is removed: one contender truncates what it finds and gets
+    /// its warm pages, another keeps the old file until the new one is complete, a third appends; what would be
+    /// compared is how the system finds fresh memory.
+    pub fn writing(self, output: &Path) -> Self {
+        Self { output: Some(output.to_owned()), ..self }
     }
 
     /// A line for the shell.
@@ -86,10 +94,6 @@ impl Contest {
     pub fn benthos<'a>(&self, case: &str, variables: Vec<(&'a str, String)>) -> Option<Contender<'a>> {
         let (program, case) = (self.benthos.clone()?, self.cases.join("benthos").join(case));
         Some(Contender::new("benthos", move || {
-            // It would append to the file of the round before.
-            for (_, path) in variables.iter().filter(|(name, _)| *name == "OUTPUT") {
-                let _ = std::fs::remove_file(path);
-            }
             let mut command = Command::new(&program);
             command.arg("run").arg(&case);
             command.envs(variables.iter().map(|(name, value)| (*name, value)));
@@ -105,6 +109,9 @@ impl Contest {
         let mut runs: Vec<Vec<Run>> = contenders.iter().map(|_| Vec::new()).collect();
         for round in 0..=self.rounds {
             for (contender, runs) in contenders.iter().zip(&mut runs) {
+                if let Some(output) = contender.output.as_ref().filter(|output| output.exists()) {
+                    std::fs::remove_file(output).map_err(|error| error.to_string())?;
+                }
                 let measured = run(&mut (contender.command)())?;
                 if round > 0 {
                     runs.push(measured);

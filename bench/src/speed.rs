@@ -70,8 +70,9 @@ fn lines(contest: &Contest) -> Result<(), String> {
     ];
     for (title, case, peer, script) in pairs {
         let contenders = [
-            Contender::new("thalweg", || contest.thalweg(case, &variables)),
-            Contender::shell(peer, format!("{script} '{}' > '{}'", input.display(), peer_output.display())),
+            Contender::new("thalweg", || contest.thalweg(case, &variables)).writing(&output),
+            Contender::shell(peer, format!("{script} '{}' > '{}'", input.display(), peer_output.display()))
+                .writing(&peer_output),
         ];
         let runs = contest.compare(&contenders)?;
         println!("  {title}");
@@ -97,13 +98,15 @@ fn json(contest: &Contest) -> Result<(), String> {
         grouped(lines as f64),
         contest.size >> 20
     );
-    let copy = format!("cat '{}' > '{}'", input.display(), contest.path("peer.log").display());
+    let copied = contest.path("peer.log");
+    let copy = format!("cat '{}' > '{}'", input.display(), copied.display());
     let mut contenders = vec![
-        Contender::new("thalweg", || contest.thalweg("json.yaml", &variables)),
-        Contender::shell("cat", copy),
+        Contender::new("thalweg", || contest.thalweg("json.yaml", &variables)).writing(&output),
+        Contender::shell("cat", copy).writing(&copied),
     ];
     let peer_variables = vec![("INPUT", text(&part)), ("OUTPUT", text(&peer_output))];
-    contenders.extend(contest.benthos("json.yaml", peer_variables));
+    let peer = contest.benthos("json.yaml", peer_variables);
+    contenders.extend(peer.map(|peer| peer.writing(&peer_output)));
     let runs = contest.compare(&contenders)?;
     rate("thalweg", lines, &runs[0]);
     if let Some(peer) = runs.get(2) {
