@@ -321,6 +321,8 @@ mod tests {
             busy_ns: 0,
             expected_bytes,
             progress_bytes,
+            taken_at_once: 0,
+            queued: 0,
         };
         let mut view = View {
             start: Instant::now(),

@@ -34,6 +34,15 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     let mut memory = vec![format!("at most {budget} in flight")];
     memory.extend(peak_memory().map(|peak| format!("{} for the whole process", bytes(peak))));
     line(&memory);
+    let sum = |counter: fn(&ComponentCounts) -> u64| summary.components.iter().map(counter).sum::<u64>();
+    let (at_once, queued) = (sum(|counts| counts.taken_at_once), sum(|counts| counts.queued));
+    if at_once + queued > 0 {
+        line(&[
+            counted(at_once + queued, "hand-over"),
+            format!("{} taken at once", count(at_once)),
+            format!("{} queued", count(queued)),
+        ]);
+    }
     if outcome.retried.count > 0 {
         let times = counted(outcome.retried.count, "time");
         let last = outcome.retried.last.as_deref().unwrap_or_default();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use thalweg_runtime::HandOvers;
 
 use crate::Role;
 
@@ -25,6 +26,8 @@ pub struct ComponentMetrics {
     busy_ns: AtomicU64,
     expected: AtomicU64,
     progress: AtomicU64,
+    /// How batches came to the stage that begins with it.
+    pub(crate) hand_overs: Arc<HandOvers>,
 }
 
 /// The counters at one moment.
@@ -52,6 +55,11 @@ pub struct ComponentCounts {
     pub expected_bytes: u64,
     /// See `expected_bytes`.
     pub progress_bytes: u64,
+    /// Of the batches that were handed to the stage that begins with it: how many were worked on in the stack of
+    /// the stage before.
+    pub taken_at_once: u64,
+    /// And how many waited in a channel first.
+    pub queued: u64,
 }
 
 impl ComponentMetrics {
@@ -69,6 +77,7 @@ impl ComponentMetrics {
             busy_ns: AtomicU64::new(0),
             expected: AtomicU64::new(0),
             progress: AtomicU64::new(0),
+            hand_overs: Arc::default(),
         })
     }
 
@@ -119,6 +128,8 @@ impl ComponentMetrics {
             busy_ns: self.busy_ns.load(Relaxed),
             expected_bytes: self.expected.load(Relaxed),
             progress_bytes: self.progress.load(Relaxed),
+            taken_at_once: self.hand_overs.at_once(),
+            queued: self.hand_overs.queued(),
         }
     }
 }

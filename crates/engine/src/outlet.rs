@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arrow_array::{BinaryViewArray, RecordBatch, UInt64Array};
 use serde_json::Value;
 use thalweg_record::{Arena, Batch, Lease, Meta, Outcome, Parcel, Share};
-use thalweg_runtime::{Sender, Stop};
+use thalweg_runtime::{HandOver, Sender, Stop};
 
 use crate::metrics::ComponentMetrics;
 use crate::outlets::part_rejected;
@@ -177,11 +177,11 @@ impl Outlet {
         for target in others {
             let parcel = Parcel::from(batch.share());
             let bytes = parcel.bytes();
-            target.push(parcel, bytes).map_err(|_| closed())?;
+            target.hand_over(parcel, bytes).map(HandOver::run).map_err(|_| closed())?;
         }
         let parcel = Parcel::from(batch);
         let bytes = parcel.bytes();
-        last.push(parcel, bytes).map_err(|_| closed())
+        last.hand_over(parcel, bytes).map(HandOver::run).map_err(|_| closed())
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{Budget, Parcel};
-use thalweg_runtime::{Receiver, Sender, Sequencer, Stop, channel};
+use thalweg_runtime::{Receiver, Sender, Sequencer, Stage, Stop, channel};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -236,10 +236,10 @@ impl Run {
             sources.push((stage.node.config.build(&context(name))?, outlet));
         }
         reached.clone_from(&all_positions);
-        let mut copies = Vec::new();
+        let mut segments = Vec::new();
         for (number, segment) in plan.segments.iter().enumerate() {
-            let input = channels.receiver(Destination::Segment(number));
             let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
+            let mut copies = Vec::new();
             for _ in 0..segment.copies {
                 let mut built = Vec::new();
                 for operator in &segment.operators {
@@ -249,13 +249,17 @@ impl Run {
                 }
                 copies.push(segment::Copy {
                     operators: built,
-                    input: input.clone(),
                     exits: channels.exits(segment),
                     sequencer: sequencer.clone(),
                     budget: handle.budget.clone(),
                     stop: handle.stop.clone(),
                 });
             }
+            let first = segment.operators.first().map(|operator| metrics(&operator.node.name));
+            let hand_overs = first.map(|metrics| metrics.hand_overs.clone()).unwrap_or_default();
+            let stage = Stage::new(copies, channels.receiver(Destination::Segment(number)), hand_overs);
+            segments.extend((1..segment.copies).map(|_| stage.clone()));
+            segments.push(stage);
         }
         let mut sink_states: Vec<SinkState> = Vec::new();
         let mut sinks = Vec::new();
@@ -267,18 +271,20 @@ impl Run {
                 Some(node) => Some(node.config.build(&context(&node.name))?),
                 None => None,
             };
-            sinks.push(sink::Task {
+            let writer = sink::Writer {
                 sink: stage.node.config.build(&context(name))?,
                 encoder,
-                input: channels.receiver(Destination::Sink(number)),
                 fallback: stage.fallback.map(|next| channels.sender(Destination::Sink(next))),
                 errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
                 metrics: metrics(name),
                 budget: handle.budget.clone(),
                 retries: retries.clone(),
-                saved: if keeping.positions { store.get()?.sink_state(name)? } else { None },
                 state: keeping.positions.then_some(state),
-            });
+                pending: sink::Pending::default(),
+                broken: None,
+            };
+            let saved = if keeping.positions { store.get()?.sink_state(name)? } else { None };
+            sinks.push((writer, saved, channels.receiver(Destination::Sink(number))));
         }
         let letters = letters::Task {
             input: channels.receiver(Destination::DeadLetters),
@@ -291,11 +297,19 @@ impl Run {
         for (source, outlet) in sources {
             on_a_thread(&mut tasks, &handle.abort, source::run(source, outlet, retries.clone()));
         }
-        for copy in copies {
-            tasks.spawn(copy.run());
+        for segment in segments {
+            tasks.spawn(segment.run());
         }
-        for sink in sinks {
-            on_a_thread(&mut tasks, &handle.abort, sink.run());
+        for (mut writer, saved, input) in sinks {
+            let shortage = handle.budget.shortage();
+            on_a_thread(&mut tasks, &handle.abort, async move {
+                writer.open(saved).await?;
+                let hand_overs = writer.metrics.hand_overs.clone();
+                Stage::new(vec![writer], input, hand_overs)
+                    .with_rests(sink::FLUSH_EVERY, shortage)
+                    .run()
+                    .await
+            });
         }
         on_a_thread(&mut tasks, &handle.abort, letters.run());
 

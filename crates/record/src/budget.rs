@@ -27,7 +27,7 @@ use arrow_array::Array;
 use arrow_buffer::{Buffer, MemoryPool, MemoryReservation};
 use arrow_data::ArrayData;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// The process's memory for data in flight. Cloning gives another handle on the same budget.
 #[derive(Clone)]
@@ -36,6 +36,7 @@ pub struct Budget(Arc<Shared>);
 struct Shared {
     limit: usize,
     state: Mutex<State>,
+    shortage: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -60,7 +61,7 @@ struct Waiting {
 impl Budget {
     /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Shared { limit, state: Mutex::default() }))
+        Self(Arc::new(Shared { limit, state: Mutex::default(), shortage: Arc::default() }))
     }
 
     /// The bytes that it was made with.
@@ -81,6 +82,11 @@ impl Budget {
     /// Whether a source is waiting for room. Sinks that hold data back to write larger pieces look at this.
     pub fn is_short(&self) -> bool {
         !self.0.state.lock().waiting.is_empty()
+    }
+
+    /// Tells those who wait for it when a source begins to wait for room.
+    pub fn shortage(&self) -> Arc<Notify> {
+        self.0.shortage.clone()
     }
 
     /// What sources may fill: all but the floor that stages downstream drain with.
@@ -242,6 +248,7 @@ impl Share {
             state.waiting.push_back(Waiting { bytes, share: self.held.clone(), grant });
             granted
         };
+        self.budget.0.shortage.notify_waiters();
         match granted.await {
             Ok(lease) => lease,
             // The sender lives in the budget, which `self` keeps alive; were it ever gone, being generous is safe.

@@ -6,16 +6,60 @@
 //!
 //! Several receivers share the items. Each item comes with a [`Ticket`], numbered in the order of pushing;
 //! with it a [`Sequencer`](crate::Sequencer) can put back in order what several receivers made of the items.
+//!
+//! While nothing waits in the channel, an item need not go through it: whoever [attached](Receiver::attach) itself
+//! to the receiving end may claim the item, which is then worked on in the stack of the one who pushes it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// The number of an item in the order of a channel.
 pub type Ticket = u64;
+
+/// What may take an item at once, before it is put into the channel.
+pub(crate) trait Claim<T>: Send + Sync {
+    /// Takes a place for an item, if it wants to have it at once. Called under the channel's lock, so that nobody
+    /// else can come between: it must be quick, and must not touch the channel.
+    fn claim(&self) -> Option<Place<T>>;
+}
+
+/// A claimed place: works on the item that it is given.
+pub(crate) type Place<T> = Box<dyn FnOnce(Ticket, T) + Send>;
+
+/// How an item was handed over.
+#[must_use = "an item that was claimed must be worked on"]
+pub enum HandOver {
+    /// It waits in the channel.
+    Queued,
+    /// It was claimed: the next stage works on it when this is [`run`](AtOnce::run).
+    AtOnce(AtOnce),
+}
+
+impl HandOver {
+    /// Does the next stage's work, if it was claimed.
+    pub fn run(self) {
+        if let HandOver::AtOnce(work) = self {
+            work.run();
+        }
+    }
+}
+
+/// The work of the next stage on an item, to be done by whoever handed it over, as soon as nothing is locked.
+/// Dropped undone, it drops the item: to a batch that is a failure, not a silent loss.
+#[must_use = "an item that was claimed must be worked on"]
+pub struct AtOnce(Box<dyn FnOnce() + Send>);
+
+impl AtOnce {
+    /// Does the work, as far as it goes without waiting.
+    pub fn run(self) {
+        (self.0)();
+    }
+}
 
 struct Shared<T> {
     limit: usize,
@@ -26,6 +70,7 @@ struct Shared<T> {
     drained: Notify,
     senders: AtomicUsize,
     receivers: AtomicUsize,
+    attached: OnceLock<Arc<dyn Claim<T>>>,
 }
 
 struct State<T> {
@@ -43,6 +88,7 @@ pub fn channel<T>(limit: usize) -> (Sender<T>, Receiver<T>) {
         drained: Notify::new(),
         senders: AtomicUsize::new(1),
         receivers: AtomicUsize::new(1),
+        attached: OnceLock::new(),
     });
     (Sender(shared.clone()), Receiver(shared))
 }
@@ -57,7 +103,7 @@ impl<T> Sender<T> {
             let notified = self.0.drained.notified();
             let mut notified = std::pin::pin!(notified);
             notified.as_mut().enable();
-            if self.0.state.lock().bytes < self.0.limit || self.is_abandoned() {
+            if self.has_room() {
                 return;
             }
             notified.await;
@@ -72,12 +118,43 @@ impl<T> Sender<T> {
         if self.is_abandoned() {
             return Err(item);
         }
+        self.enqueue(self.0.state.lock(), item, bytes);
+        Ok(())
+    }
+
+    /// Hands an item over: to the next stage itself, if nothing waits before it and the stage takes it at once, else
+    /// into the channel. Either way its place in the order is the one of this call.
+    ///
+    /// # Errors
+    /// The item, if all receivers were dropped.
+    pub fn hand_over(&self, item: T, bytes: usize) -> Result<HandOver, T>
+    where
+        T: Send + 'static,
+    {
+        if self.is_abandoned() {
+            return Err(item);
+        }
         let mut state = self.0.state.lock();
+        let attached = if state.items.is_empty() { self.0.attached.get() } else { None };
+        if let Some(place) = attached.and_then(|attached| attached.claim()) {
+            let ticket = state.next;
+            state.next += 1;
+            return Ok(HandOver::AtOnce(AtOnce(Box::new(move || place(ticket, item)))));
+        }
+        self.enqueue(state, item, bytes);
+        Ok(HandOver::Queued)
+    }
+
+    fn enqueue(&self, mut state: MutexGuard<State<T>>, item: T, bytes: usize) {
         state.items.push_back((item, bytes));
         state.bytes += bytes;
         drop(state);
         self.0.filled.notify_one();
-        Ok(())
+    }
+
+    /// Whether there is room now.
+    pub fn has_room(&self) -> bool {
+        self.0.state.lock().bytes < self.0.limit || self.is_abandoned()
     }
 
     /// Whether all receivers were dropped.
@@ -102,6 +179,43 @@ impl<T> Drop for Sender<T> {
     }
 }
 
+/// Wakes the receivers. What is attached to a channel holds this: a receiver would keep itself alive.
+pub(crate) struct NewsGiver<T>(Weak<Shared<T>>);
+
+impl<T> Clone for NewsGiver<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> NewsGiver<T> {
+    /// Wakes one of those who wait for news.
+    pub(crate) fn wake(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.filled.notify_one();
+        }
+    }
+
+    /// Wakes one if something waits for it.
+    pub(crate) fn wake_if_any(&self) {
+        if let Some(shared) = self.0.upgrade()
+            && !shared.state.lock().items.is_empty()
+        {
+            shared.filled.notify_one();
+        }
+    }
+}
+
+/// What came of trying to take an item with a claim.
+pub(crate) enum Taken<C, T> {
+    /// There is none.
+    Nothing,
+    /// There is one, but the claim came to nothing.
+    Unclaimed,
+    /// Both.
+    Item(C, Ticket, T),
+}
+
 /// The end that items are taken from. Clones share the items.
 pub struct Receiver<T>(Arc<Shared<T>>);
 
@@ -109,26 +223,72 @@ impl<T> Receiver<T> {
     /// Waits for the next item; `None` when the channel has ended and is empty.
     pub async fn take(&self) -> Option<(Ticket, T)> {
         loop {
-            let notified = self.0.filled.notified();
-            let mut notified = std::pin::pin!(notified);
-            notified.as_mut().enable();
+            let news = self.news();
+            let mut news = std::pin::pin!(news);
+            news.as_mut().enable();
             // Read before the queue: a sender pushes before it goes, so what it pushed is seen below.
-            let ended = self.0.senders.load(Ordering::Acquire) == 0;
+            let ended = self.is_ended();
             if let Some(item) = self.try_take() {
                 return Some(item);
             }
             if ended {
-                // Pass it on: `notify_one` wakes a single receiver.
-                self.0.filled.notify_one();
+                self.pass_on_news();
                 return None;
             }
-            notified.await;
+            news.await;
         }
+    }
+
+    /// Attaches what may claim items before they are put into the channel. Only the first one is.
+    pub(crate) fn attach(&self, attached: Arc<dyn Claim<T>>) {
+        let _ = self.0.attached.set(attached);
+    }
+
+    /// Something was pushed, or the last sender went, or [`pass_on_news`](Self::pass_on_news) was called.
+    pub(crate) fn news(&self) -> Notified<'_> {
+        self.0.filled.notified()
+    }
+
+    /// For waking those who wait for news, without keeping the channel alive.
+    pub(crate) fn news_giver(&self) -> NewsGiver<T> {
+        NewsGiver(Arc::downgrade(&self.0))
+    }
+
+    /// Wakes one more of those who wait for news.
+    pub(crate) fn pass_on_news(&self) {
+        self.0.filled.notify_one();
+    }
+
+    /// Whether all senders were dropped. What they pushed may still be there.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.0.senders.load(Ordering::Acquire) == 0
+    }
+
+    /// Takes the next item together with something that `claim` gets hold of while nobody else can take or be handed
+    /// an item.
+    pub(crate) fn try_take_with<C>(&self, claim: impl FnOnce() -> Option<C>) -> Taken<C, T> {
+        let state = self.0.state.lock();
+        if state.items.is_empty() {
+            return Taken::Nothing;
+        }
+        let Some(claimed) = claim() else { return Taken::Unclaimed };
+        match self.pop(state) {
+            Some((ticket, item)) => Taken::Item(claimed, ticket, item),
+            None => Taken::Nothing,
+        }
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.state.lock().items.is_empty()
     }
 
     /// Takes the next item if there is one.
     pub fn try_take(&self) -> Option<(Ticket, T)> {
-        let mut state = self.0.state.lock();
+        self.pop(self.0.state.lock())
+    }
+
+    fn pop(&self, mut state: MutexGuard<State<T>>) -> Option<(Ticket, T)> {
         let (item, bytes) = state.items.pop_front()?;
         state.bytes -= bytes;
         let ticket = state.next;

@@ -8,10 +8,12 @@
 
 mod channel;
 mod sequence;
+mod stage;
 mod stop;
 
-pub use channel::{Receiver, Sender, Ticket, channel};
+pub use channel::{AtOnce, HandOver, Receiver, Sender, Ticket, channel};
 pub use sequence::Sequencer;
+pub use stage::{HandOvers, Stage, Worker};
 pub use stop::Stop;
 
 /// Runs code that may block the thread (reading a file, say) so that the runtime's other tasks go on elsewhere.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_record::{Batch, Budget, Outcome, Parcel};
-use thalweg_runtime::{Receiver, Sender, Sequencer, Stop};
+use thalweg_runtime::{HandOver, Sender, Sequencer, Stop, Ticket, Worker};
 
 use crate::Error;
 use crate::component::Transform;
@@ -38,7 +38,6 @@ impl Operator {
 /// One copy of a segment.
 pub(super) struct Copy {
     pub(super) operators: Vec<Operator>,
-    pub(super) input: Receiver<Parcel>,
     pub(super) exits: BTreeMap<Destination, Sender<Parcel>>,
     /// Shared by the copies; none if the order need not be kept.
     pub(super) sequencer: Option<Arc<Sequencer<Results>>>,
@@ -46,27 +45,41 @@ pub(super) struct Copy {
     pub(super) stop: Stop,
 }
 
-impl Copy {
-    /// Takes batches until there are no more, then finishes the transforms.
-    pub(super) async fn run(mut self) -> Result<(), Error> {
-        loop {
-            for exit in self.exits.values() {
-                exit.room().await;
-            }
-            let Some((ticket, Parcel::Messages(batch))) = self.input.take().await else { break };
-            let mut results = Vec::new();
-            self.apply(0, batch, &mut results)?;
-            match &self.sequencer {
-                Some(sequencer) => sequencer.submit(ticket, results, |results| self.deliver(results)),
-                None => self.deliver(results),
-            }
-            let pause = self.operators.iter_mut().map(|operator| operator.outlets.take_pause()).max();
-            if let Some(pause) = pause.filter(|pause| *pause > Duration::ZERO) {
-                // A run that was told to stop drains without pausing.
-                self.stop.sleep(pause).await;
-            }
-            tokio::task::coop::consume_budget().await;
+impl Worker for Copy {
+    type Item = Parcel;
+    type Error = Error;
+
+    fn has_room(&self) -> bool {
+        self.exits.values().all(Sender::has_room)
+    }
+
+    async fn room(&mut self) {
+        for exit in self.exits.values() {
+            exit.room().await;
         }
+    }
+
+    async fn take(&mut self, ticket: Ticket, parcel: Parcel) -> Result<(), Error> {
+        let Parcel::Messages(batch) = parcel;
+        let mut results = Vec::new();
+        self.apply(0, batch, &mut results)?;
+        let mut at_once = Vec::new();
+        match &self.sequencer {
+            Some(sequencer) => {
+                sequencer.submit(ticket, results, |results| self.deliver(results, &mut at_once));
+            }
+            None => self.deliver(results, &mut at_once),
+        }
+        at_once.into_iter().for_each(HandOver::run);
+        let pause = self.operators.iter_mut().map(|operator| operator.outlets.take_pause()).max();
+        if let Some(pause) = pause.filter(|pause| *pause > Duration::ZERO) {
+            // A run that was told to stop drains without pausing.
+            self.stop.sleep(pause).await;
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<(), Error> {
         let mut results = Vec::new();
         for at in 0..self.operators.len() {
             let operator = &mut self.operators[at];
@@ -75,10 +88,14 @@ impl Copy {
             operator.metrics.add_busy(start);
             self.pass_on(at, &mut results)?;
         }
-        self.deliver(results);
+        let mut at_once = Vec::new();
+        self.deliver(results, &mut at_once);
+        at_once.into_iter().for_each(HandOver::run);
         Ok(())
     }
+}
 
+impl Copy {
     fn apply(&mut self, at: usize, mut batch: Batch, results: &mut Results) -> Result<(), Error> {
         let operator = &mut self.operators[at];
         batch.ack_mut().enter(&operator.metrics.name);
@@ -125,13 +142,15 @@ impl Copy {
         }
     }
 
-    fn deliver(&self, results: Results) {
+    /// Hands results over in their order. What the next stages take at once they do not do here, where the other
+    /// copies have to wait, but when `at_once` is run.
+    fn deliver(&self, results: Results, at_once: &mut Vec<HandOver>) {
         for (stage, parcel) in results {
             let bytes = parcel.bytes();
             if let Some(exit) = self.exits.get(&stage) {
                 // Nobody is left to take it only after the stage there failed, which ends the run: the parcel's
                 // acknowledgement then fails by being dropped, and its source sends it again next time.
-                drop(exit.push(parcel, bytes));
+                at_once.extend(exit.hand_over(parcel, bytes).ok());
             }
         }
     }

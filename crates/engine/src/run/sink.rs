@@ -1,4 +1,4 @@
-//! The task of a sink: writes, acknowledges, tries again, hands over when all else fails.
+//! A sink at work: writes, acknowledges, tries again, hands over when all else fails.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{Ack, Batch, Budget, Outcome, Parcel};
-use thalweg_runtime::{Receiver, Sender};
+use thalweg_runtime::{HandOver, Sender, Ticket, Worker};
 
 use crate::component::{Sink, Transform, Written};
 use crate::metrics::ComponentMetrics;
@@ -16,84 +16,110 @@ use crate::{Error, ErrorKind};
 use super::Retries;
 
 /// What was written is brought into safety at least this often.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
+pub(super) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// How often a sink that has a fallback is tried before that takes over.
 const ATTEMPTS_BEFORE_FALLBACK: u32 = 5;
 
-pub(super) struct Task {
+/// A sink at work.
+pub(super) struct Writer {
     pub(super) sink: Box<dyn Sink>,
     pub(super) encoder: Option<Box<dyn Transform>>,
-    pub(super) input: Receiver<Parcel>,
     pub(super) fallback: Option<Sender<Parcel>>,
     pub(super) errors: Vec<Sender<Parcel>>,
     pub(super) metrics: Arc<ComponentMetrics>,
     pub(super) budget: Budget,
     pub(super) retries: Retries,
-    pub(super) saved: Option<Value>,
     /// Where to put the sink's state for the next save, if positions are kept.
     pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
+    pub(super) pending: Pending,
+    /// Why the sink failed for good; from then on the fallback gets all that comes.
+    pub(super) broken: Option<Error>,
 }
 
-impl Task {
-    pub(super) async fn run(mut self) -> Result<(), Error> {
-        let name = self.metrics.name.clone();
-        let failed = |error| Error::permanent(format!("the sink `{name}` failed")).caused_by(error);
-        let mut pending: Vec<Ack> = Vec::new();
-        let saved = self.saved.take();
-        if let Err(error) = self.sink.open(saved).await {
-            return self.hand_over(error, None).await.map_err(failed);
+/// What was written and is not in safety yet.
+pub(super) struct Pending {
+    acks: Vec<Ack>,
+    flushed: Instant,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Self { acks: Vec::new(), flushed: Instant::now() }
+    }
+}
+
+impl Worker for Writer {
+    type Item = Parcel;
+    type Error = Error;
+
+    async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
+        if self.broken.is_some() {
+            return self.hand_on(parcel).await;
         }
-        // Before anything is written: a crash then finds what this run began with, not what a former one left.
+        let Parcel::Messages(mut batch) = parcel;
+        batch.ack_mut().enter(&self.metrics.name);
+        match self.write(&batch).await {
+            Ok((written, rejected)) => {
+                let batch = self.part(batch, rejected).map_err(|error| self.failed(error))?;
+                if let Some(mut batch) = batch {
+                    self.metrics.add_out(batch.rows(), batch.payload_bytes());
+                    match written {
+                        Written::Safe => batch.settle(Outcome::Delivered),
+                        Written::Pending => self.pending.acks.push(batch.take_ack()),
+                    }
+                }
+            }
+            Err(error) => {
+                self.give_up(error)?;
+                return self.hand_on(batch.into()).await;
+            }
+        }
+        if !self.pending.acks.is_empty() && self.pending.flushed.elapsed() >= FLUSH_EVERY {
+            self.flush().await?;
+        }
         self.note_state();
-        let mut flushed = Instant::now();
-        loop {
-            let parcel = match self.input.try_take() {
-                Some(taken) => Some(taken),
-                None if pending.is_empty() => self.input.take().await,
-                None => {
-                    // Nothing waits. What is pending is flushed at the latest after a while, and at once when it
-                    // keeps the memory that a source is waiting for.
-                    let wait = FLUSH_EVERY.saturating_sub(flushed.elapsed());
-                    let wait = if self.budget.is_short() { Duration::ZERO } else { wait };
-                    match tokio::time::timeout(wait, self.input.take()).await {
-                        Ok(taken) => taken,
-                        Err(_) => {
-                            self.flush(&mut pending).await.map_err(failed)?;
-                            flushed = Instant::now();
-                            continue;
-                        }
-                    }
-                }
-            };
-            let Some((_, Parcel::Messages(mut batch))) = parcel else { break };
-            batch.ack_mut().enter(&self.metrics.name);
-            match self.write(&batch).await {
-                Ok((written, rejected)) => {
-                    let batch = self.part(batch, rejected).map_err(failed)?;
-                    if let Some(mut batch) = batch {
-                        self.metrics.add_out(batch.rows(), batch.payload_bytes());
-                        match written {
-                            Written::Safe => batch.settle(Outcome::Delivered),
-                            Written::Pending => pending.push(batch.take_ack()),
-                        }
-                    }
-                }
-                Err(error) => return self.hand_over(error, Some(batch)).await.map_err(failed),
-            }
-            if !pending.is_empty() && flushed.elapsed() >= FLUSH_EVERY {
-                self.flush(&mut pending).await.map_err(failed)?;
-                flushed = Instant::now();
-            }
-            self.note_state();
-            tokio::task::coop::consume_budget().await;
+        Ok(())
+    }
+
+    /// What is pending is flushed at the latest after a while, and at once when it keeps the memory that a source
+    /// is waiting for.
+    fn is_restless(&self) -> bool {
+        !self.pending.acks.is_empty()
+            && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short())
+    }
+
+    async fn rest(&mut self) -> Result<(), Error> {
+        self.flush().await
+    }
+
+    async fn finish(mut self) -> Result<(), Error> {
+        if self.broken.is_some() {
+            return Ok(());
         }
         let mut attempt = 0;
         while let Err(error) = self.sink.finish().await {
-            self.retry(error, &mut attempt).await.map_err(failed)?;
+            let retry = self.retry(error, &mut attempt);
+            retry.await.map_err(|error| self.failed(error))?;
         }
         self.note_state();
-        pending.into_iter().for_each(|ack| ack.settle(Outcome::Delivered));
+        self.pending.acks.into_iter().for_each(|ack| ack.settle(Outcome::Delivered));
         Ok(())
+    }
+}
+
+impl Writer {
+    /// Makes the sink ready to write, with the state that a former run left.
+    pub(super) async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
+        if let Err(error) = self.sink.open(saved).await {
+            return self.give_up(error);
+        }
+        // Before anything is written: a crash then finds what this run began with, not what a former one left.
+        self.note_state();
+        Ok(())
+    }
+
+    fn failed(&self, error: Error) -> Error {
+        Error::permanent(format!("the sink `{}` failed", self.metrics.name)).caused_by(error)
     }
 
     /// Writes a batch, again and again after temporary errors; gives what was rejected.
@@ -122,7 +148,7 @@ impl Task {
         }
     }
 
-    async fn flush(&mut self, pending: &mut Vec<Ack>) -> Result<(), Error> {
+    async fn flush(&mut self) -> Result<(), Error> {
         let mut attempt = 0;
         loop {
             let start = Instant::now();
@@ -130,11 +156,15 @@ impl Task {
             self.metrics.add_busy(start);
             match flushed {
                 Ok(()) => break,
-                Err(error) => self.retry(error, &mut attempt).await?,
+                Err(error) => {
+                    let retry = self.retry(error, &mut attempt);
+                    retry.await.map_err(|error| self.failed(error))?;
+                }
             }
         }
         self.note_state();
-        pending.drain(..).for_each(|ack| ack.settle(Outcome::Delivered));
+        self.pending.acks.drain(..).for_each(|ack| ack.settle(Outcome::Delivered));
+        self.pending.flushed = Instant::now();
         Ok(())
     }
 
@@ -174,24 +204,24 @@ impl Task {
         Ok(rest)
     }
 
-    /// This sink failed for good. With a fallback, that gets the batch in hand and all that are still to come.
-    async fn hand_over(self, error: Error, batch: Option<Batch>) -> Result<(), Error> {
-        let Some(fallback) = &self.fallback else { return Err(error) };
+    /// The sink failed for good. With a fallback, that gets the batch in hand and all that are still to come.
+    fn give_up(&mut self, error: Error) -> Result<(), Error> {
+        if self.fallback.is_none() {
+            return Err(self.failed(error));
+        }
         tracing::warn!("`{}` failed ({}); the next sink takes over", self.metrics.name, error.full());
-        let mut next = batch.map(Parcel::from);
-        loop {
-            let parcel = match next.take() {
-                Some(parcel) => parcel,
-                None => match self.input.take().await {
-                    Some((_, parcel)) => parcel,
-                    None => return Ok(()),
-                },
-            };
+        self.broken = Some(error);
+        Ok(())
+    }
+
+    fn hand_on(&mut self, parcel: Parcel) -> impl Future<Output = Result<(), Error>> + use<> {
+        let fallback = self.fallback.clone();
+        let gone = Error::permanent(format!("what takes over from `{}` has ended", self.metrics.name));
+        async move {
+            let Some(fallback) = fallback else { return Err(gone) };
             fallback.room().await;
             let bytes = parcel.bytes();
-            if fallback.push(parcel, bytes).is_err() {
-                return Err(error);
-            }
+            fallback.hand_over(parcel, bytes).map(HandOver::run).map_err(|_| gone)
         }
     }
 
