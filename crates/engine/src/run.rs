@@ -281,7 +281,7 @@ impl Run {
                 retries: retries.clone(),
                 state: keeping.positions.then_some(state),
                 pending: sink::Pending::default(),
-                broken: None,
+                has_given_up: false,
             };
             let saved = if keeping.positions { store.get()?.sink_state(name)? } else { None };
             sinks.push((writer, saved, channels.receiver(Destination::Sink(number))));

@@ -115,10 +115,12 @@ impl<T> Sender<T> {
     /// # Errors
     /// The item, if all receivers were dropped.
     pub fn push(&self, item: T, bytes: usize) -> Result<(), T> {
+        let state = self.0.state.lock();
+        // Under the lock: the last receiver empties the channel when it goes, and nothing may be left in it after that.
         if self.is_abandoned() {
             return Err(item);
         }
-        self.enqueue(self.0.state.lock(), item, bytes);
+        self.enqueue(state, item, bytes);
         Ok(())
     }
 
@@ -131,10 +133,10 @@ impl<T> Sender<T> {
     where
         T: Send + 'static,
     {
+        let mut state = self.0.state.lock();
         if self.is_abandoned() {
             return Err(item);
         }
-        let mut state = self.0.state.lock();
         let attached = if state.items.is_empty() { self.0.attached.get() } else { None };
         if let Some(place) = attached.and_then(|attached| attached.claim()) {
             let ticket = state.next;

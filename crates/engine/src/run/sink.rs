@@ -32,19 +32,36 @@ pub(super) struct Writer {
     /// Where to put the sink's state for the next save, if positions are kept.
     pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
     pub(super) pending: Pending,
-    /// Why the sink failed for good; from then on the fallback gets all that comes.
-    pub(super) broken: Option<Error>,
+    /// Whether the sink failed for good: the fallback gets all that comes.
+    pub(super) has_given_up: bool,
 }
 
 /// What was written and is not in safety yet.
 pub(super) struct Pending {
-    acks: Vec<Ack>,
+    written: Vec<Unsafe>,
     flushed: Instant,
+}
+
+enum Unsafe {
+    /// The duty to acknowledge it.
+    Ack(Ack),
+    /// The whole of it, since another sink has to write it if this one fails.
+    Batch(Box<Batch>),
 }
 
 impl Default for Pending {
     fn default() -> Self {
-        Self { acks: Vec::new(), flushed: Instant::now() }
+        Self { written: Vec::new(), flushed: Instant::now() }
+    }
+}
+
+impl Pending {
+    fn settle(&mut self) {
+        self.written.drain(..).for_each(|written| match written {
+            Unsafe::Ack(ack) => ack.settle(Outcome::Delivered),
+            Unsafe::Batch(batch) => batch.settle(Outcome::Delivered),
+        });
+        self.flushed = Instant::now();
     }
 }
 
@@ -53,7 +70,7 @@ impl Worker for Writer {
     type Error = Error;
 
     async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
-        if self.broken.is_some() {
+        if self.has_given_up {
             return self.hand_on(parcel).await;
         }
         let Parcel::Messages(mut batch) = parcel;
@@ -65,16 +82,19 @@ impl Worker for Writer {
                     self.metrics.add_out(batch.rows(), batch.payload_bytes());
                     match written {
                         Written::Safe => batch.settle(Outcome::Delivered),
-                        Written::Pending => self.pending.acks.push(batch.take_ack()),
+                        Written::Pending if self.fallback.is_some() => {
+                            self.pending.written.push(Unsafe::Batch(batch.into()));
+                        }
+                        Written::Pending => self.pending.written.push(Unsafe::Ack(batch.take_ack())),
                     }
                 }
             }
             Err(error) => {
-                self.give_up(error)?;
-                return self.hand_on(batch.into()).await;
+                self.pending.written.push(Unsafe::Batch(batch.into()));
+                return self.give_up(error).await;
             }
         }
-        if !self.pending.acks.is_empty() && self.pending.flushed.elapsed() >= FLUSH_EVERY {
+        if !self.pending.written.is_empty() && self.pending.flushed.elapsed() >= FLUSH_EVERY {
             self.flush().await?;
         }
         self.note_state();
@@ -84,7 +104,7 @@ impl Worker for Writer {
     /// What is pending is flushed at the latest after a while, and at once when it keeps the memory that a source
     /// is waiting for.
     fn is_restless(&self) -> bool {
-        !self.pending.acks.is_empty()
+        !self.pending.written.is_empty()
             && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short())
     }
 
@@ -93,16 +113,17 @@ impl Worker for Writer {
     }
 
     async fn finish(mut self) -> Result<(), Error> {
-        if self.broken.is_some() {
+        if self.has_given_up {
             return Ok(());
         }
         let mut attempt = 0;
         while let Err(error) = self.sink.finish().await {
-            let retry = self.retry(error, &mut attempt);
-            retry.await.map_err(|error| self.failed(error))?;
+            if let Err(error) = self.retry(error, &mut attempt).await {
+                return self.give_up(error).await;
+            }
         }
         self.note_state();
-        self.pending.acks.into_iter().for_each(|ack| ack.settle(Outcome::Delivered));
+        self.pending.settle();
         Ok(())
     }
 }
@@ -111,7 +132,7 @@ impl Writer {
     /// Makes the sink ready to write, with the state that a former run left.
     pub(super) async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
         if let Err(error) = self.sink.open(saved).await {
-            return self.give_up(error);
+            return self.give_up(error).await;
         }
         // Before anything is written: a crash then finds what this run began with, not what a former one left.
         self.note_state();
@@ -157,14 +178,14 @@ impl Writer {
             match flushed {
                 Ok(()) => break,
                 Err(error) => {
-                    let retry = self.retry(error, &mut attempt);
-                    retry.await.map_err(|error| self.failed(error))?;
+                    if let Err(error) = self.retry(error, &mut attempt).await {
+                        return self.give_up(error).await;
+                    }
                 }
             }
         }
         self.note_state();
-        self.pending.acks.drain(..).for_each(|ack| ack.settle(Outcome::Delivered));
-        self.pending.flushed = Instant::now();
+        self.pending.settle();
         Ok(())
     }
 
@@ -204,13 +225,18 @@ impl Writer {
         Ok(rest)
     }
 
-    /// The sink failed for good. With a fallback, that gets the batch in hand and all that are still to come.
-    fn give_up(&mut self, error: Error) -> Result<(), Error> {
+    /// The sink failed for good. With a fallback, that gets what is not in safety and all that is still to come.
+    async fn give_up(&mut self, error: Error) -> Result<(), Error> {
         if self.fallback.is_none() {
             return Err(self.failed(error));
         }
         tracing::warn!("`{}` failed ({}); the next sink takes over", self.metrics.name, error.full());
-        self.broken = Some(error);
+        self.has_given_up = true;
+        for written in std::mem::take(&mut self.pending.written) {
+            if let Unsafe::Batch(batch) = written {
+                self.hand_on(Parcel::from(*batch)).await?;
+            }
+        }
         Ok(())
     }
 
