@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions,
-    StringViewArray, TimestampMicrosecondArray, UInt64Array, builder::StringViewBuilder, cast::AsArray,
+    StringViewArray, TimestampMicrosecondArray, UInt32Array, UInt64Array, builder::StringViewBuilder,
+    cast::AsArray,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use arrow_select::{concat::concat, filter::FilterBuilder, take::take};
@@ -256,19 +257,9 @@ impl Batch {
             self.settle(Outcome::Filtered);
             return Ok(None);
         }
-        let indices = arrow_array::UInt32Array::from(rows.to_vec());
-        let fields = self
-            .fields
-            .columns()
-            .iter()
-            .map(|column| take(column, &indices, None))
-            .collect::<Result<Vec<_>, _>>()?;
+        let indices = UInt32Array::from(rows.to_vec());
+        let (fields, positions) = self.taken(&indices)?;
         let payload = take(&self.payload, &indices, None)?.as_binary_view().clone();
-        let positions = match &self.positions {
-            Some(positions) => Some(take(positions, &indices, None)?.as_primitive().clone()),
-            None => None,
-        };
-        let fields = record_batch(self.fields.schema(), fields, rows.len())?;
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
     }
 
@@ -284,23 +275,23 @@ impl Batch {
             self.settle(Outcome::Filtered);
             return Ok(None);
         }
-        if let Some(row) = rows.iter().find(|&&row| row as usize >= self.rows()) {
+        let (fields, positions) = self.taken(&UInt32Array::from(rows))?;
+        Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }))
+    }
+
+    /// The fields and positions of the messages at `rows`.
+    fn taken(&self, rows: &UInt32Array) -> Result<(RecordBatch, Option<UInt64Array>), ArrowError> {
+        // `take` panics on some types where it could fail.
+        if let Some(row) = rows.values().iter().find(|&&row| row as usize >= self.rows()) {
             return Err(ArrowError::InvalidArgumentError(format!("row {row} of {} messages", self.rows())));
         }
-        let count = rows.len();
-        let indices = arrow_array::UInt32Array::from(rows);
-        let fields = self
-            .fields
-            .columns()
-            .iter()
-            .map(|column| take(column, &indices, None))
-            .collect::<Result<Vec<_>, _>>()?;
+        let columns = self.fields.columns().iter().map(|column| take(column, rows, None));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let positions = match &self.positions {
-            Some(positions) => Some(take(positions, &indices, None)?.as_primitive().clone()),
+            Some(positions) => Some(take(positions, rows, None)?.as_primitive().clone()),
             None => None,
         };
-        let fields = record_batch(self.fields.schema(), fields, count)?;
-        Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }))
+        Ok((record_batch(self.fields.schema(), columns, rows.len())?, positions))
     }
 
     /// Joins batches of the same fields; `None` if there are none.
@@ -368,6 +359,17 @@ impl Batch {
         let fields = self.fields.columns().iter().map(|column| column.as_ref() as &dyn Array);
         budget.claim_buffers(payload.chain(positions).chain(fields));
     }
+}
+
+/// Which of so many messages are left without those at `rows`.
+pub fn all_but(count: usize, rows: impl IntoIterator<Item = u32>) -> BooleanArray {
+    let mut keep = vec![true; count];
+    for row in rows {
+        if let Some(keep) = keep.get_mut(row as usize) {
+            *keep = false;
+        }
+    }
+    keep.into()
 }
 
 /// The payloads as text; bytes that are not UTF-8 are replaced by U+FFFD.
@@ -498,6 +500,7 @@ mod tests {
         assert_eq!(fields.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["y", "y", "x"]);
         assert_eq!(made.positions().unwrap().values(), &[2, 2, 0]);
         assert!(batch(&["a"]).expand(batch(&["1"]).payload().clone(), vec![1]).is_err());
+        assert!(batch(&["a"]).select(&[1]).is_err());
         assert!(batch(&["a"]).expand(batch(&["1"]).payload().clone(), vec![]).is_err());
     }
 

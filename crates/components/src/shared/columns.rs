@@ -11,13 +11,13 @@ use std::sync::Arc;
 use arrow_array::builder::{
     ArrayBuilder, BooleanBuilder, Float64Builder, Int64Builder, TimestampMicrosecondBuilder,
 };
-use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Error, Mistake, Outlets};
-use thalweg_record::{Batch, TextBuilder};
+use thalweg_record::{Batch, TextBuilder, all_but};
 
 use super::names::same;
 use super::timestamps::{TimeFormat, TimeParser};
@@ -35,8 +35,8 @@ pub enum FieldType {
     Float,
     /// True or false: `true`, `yes`, `on`, `t`, `y`, `1`, and their opposites, in any case.
     Bool,
-    /// A point in time: RFC 3339 or ISO 8601, the common log format, RFC 2822, or seconds or milliseconds since
-    /// 1970. What names no time zone is UTC.
+    /// A point in time: RFC 3339 or ISO 8601, the common log format, RFC 2822, or a number since 1970 (of seconds,
+    /// milli-, micro- or nanoseconds, as its size tells). What names no time zone is UTC.
     Timestamp,
     /// JSON, kept as text.
     Json,
@@ -235,10 +235,8 @@ pub(crate) fn unknown_types<'a>(
     types: &BTreeMap<String, FieldType>,
     known: impl Iterator<Item = &'a str> + Clone,
 ) -> impl Iterator<Item = Mistake> {
-    types.keys().filter(move |name| !known.clone().any(|known| known == name.as_str())).map(|name| Mistake {
-        option: "types",
-        message: format!("`{name}` is given a type, but there is no field of that name."),
-        help: None,
+    types.keys().filter(move |name| !known.clone().any(|known| known == name.as_str())).map(|name| {
+        Mistake::new("types", format!("`{name}` is given a type, but there is no field of that name."))
     })
 }
 
@@ -415,9 +413,8 @@ impl Layout {
     ) -> Result<(), Error> {
         let before = Before::of(&batch);
         let batch = self.extend(batch, columns)?;
-        if let Some(rest) = before.reject(batch, failed, out)? {
-            out.send(rest);
-        }
+        let rest = before.reject(batch, failed, out)?;
+        out.send(rest);
         Ok(())
     }
 }
@@ -444,34 +441,22 @@ impl Before {
         if failed.is_empty() {
             return Ok(Some(now));
         }
-        let mut keep = vec![true; now.rows()];
-        let mut rows = Vec::with_capacity(failed.len());
-        let mut reasons = Vec::with_capacity(failed.len());
-        for (row, reason) in failed {
-            if let Some(keep) = keep.get_mut(row as usize) {
-                *keep = false;
-            }
-            reasons.push((rows.len() as u32, reason));
-            rows.push(row);
-        }
+        let (rows, reasons): (Vec<u32>, Vec<String>) = failed.into_iter().unzip();
         let was = now.share().with_payload(self.payload)?.with_fields(self.fields)?;
         if let Some(was) = was.select(&rows)? {
-            out.reject(was, reasons)?;
+            out.reject(was, (0..).zip(reasons).collect())?;
         }
-        Ok(now.filter(&BooleanArray::from(keep))?)
+        let keep = all_but(now.rows(), rows);
+        Ok(now.filter(&keep)?)
     }
 }
 
 /// Rejects all messages of a batch for the same reason.
 pub(crate) fn reject_all(batch: Batch, reason: &str, out: &mut Outlets) -> Result<(), Error> {
     let failed = (0..batch.rows() as u32).map(|row| (row, reason.to_owned())).collect();
-    match out.reject(batch, failed)? {
-        Some(rest) => {
-            out.send(rest);
-            Ok(())
-        }
-        None => Ok(()),
-    }
+    let rest = out.reject(batch, failed)?;
+    out.send(rest);
+    Ok(())
 }
 
 /// Why a message without the field to look into is rejected.

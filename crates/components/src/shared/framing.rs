@@ -130,18 +130,13 @@ impl Framing {
     pub fn check(&self, limit: ByteSize) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         if limit.bytes() == 0 || limit > MAX_LIMIT {
-            mistakes.push(Mistake {
-                option: "max_message_bytes",
-                message: format!("`max_message_bytes` is {limit}, but must be between 1 and {MAX_LIMIT}."),
-                help: Some(format!("The default is {DEFAULT_LIMIT}.")),
-            });
+            let message = format!("`max_message_bytes` is {limit}, but must be between 1 and {MAX_LIMIT}.");
+            let mistake = Mistake::new("max_message_bytes", message);
+            mistakes.push(mistake.help(format!("The default is {DEFAULT_LIMIT}.")));
         }
         if self.timeout.is_some() && self.start_pattern.is_none() {
-            mistakes.push(Mistake {
-                option: "framing",
-                message: "`timeout` means nothing without `start_pattern`.".to_owned(),
-                help: Some("Remove it, or say in `start_pattern` how messages begin.".to_owned()),
-            });
+            let mistake = Mistake::new("framing", "`timeout` means nothing without `start_pattern`.");
+            mistakes.push(mistake.help("Remove it, or say in `start_pattern` how messages begin."));
         }
         mistakes
     }

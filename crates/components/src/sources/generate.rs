@@ -90,18 +90,12 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         if self.lines.is_some() && self.message.is_some() {
-            mistakes.push(Mistake {
-                option: "lines",
-                message: "`lines` and `message` exclude each other.".to_owned(),
-                help: Some("Keep the one that says what the messages are to be.".to_owned()),
-            });
+            let mistake = Mistake::new("lines", "`lines` and `message` exclude each other.");
+            mistakes.push(mistake.help("Keep the one that says what the messages are to be."));
         }
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
-            mistakes.push(Mistake {
-                option: "rate",
-                message: "`rate` must be more than nothing.".to_owned(),
-                help: Some("Leave it out to make as many messages as possible.".to_owned()),
-            });
+            let mistake = Mistake::new("rate", "`rate` must be more than nothing.");
+            mistakes.push(mistake.help("Leave it out to make as many messages as possible."));
         }
         mistakes
     }

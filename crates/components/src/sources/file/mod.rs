@@ -158,32 +158,27 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.framing.check(self.max_message_bytes);
-        let mut add = |option, message: String, help: Option<&str>| {
-            mistakes.push(Mistake { option, message, help: help.map(str::to_owned) });
-        };
         let paths = self.path.to_vec();
         if paths.is_empty() || paths.iter().any(String::is_empty) {
-            add("path", "No path is given.".to_owned(), Some("Write a path such as `logs/*.log`."));
+            let mistake = Mistake::new("path", "No path is given.");
+            mistakes.push(mistake.help("Write a path such as `logs/*.log`."));
         }
         for path in &paths {
             if let Some(message) = pattern_mistake(path).filter(|_| !Path::new(path).exists()) {
-                add(
-                    "path",
-                    message,
-                    Some("`**` must stand alone between slashes; for a bracket itself write `[[]`."),
-                );
+                let help = "`**` must stand alone between slashes; for a bracket itself write `[[]`.";
+                mistakes.push(Mistake::new("path", message).help(help));
             }
         }
         for message in self.exclude.iter().filter_map(|pattern| pattern_mistake(pattern)) {
-            add("exclude", message, None);
+            mistakes.push(Mistake::new("exclude", message));
         }
         if self.read_from == ReadFrom::End && !self.follow {
-            let message = "`read_from: end` reads nothing without `follow: true`.".to_owned();
-            add("read_from", message, Some("Add `follow: true`, or remove it."));
+            let mistake = Mistake::new("read_from", "`read_from: end` reads nothing without `follow: true`.");
+            mistakes.push(mistake.help("Add `follow: true`, or remove it."));
         }
         if self.follow && self.poll_interval.is_zero() {
-            let message = "`poll_interval` is 0, which would keep a core busy.".to_owned();
-            add("poll_interval", message, Some("The default is `250ms`."));
+            let message = "`poll_interval` is 0, which would keep a core busy.";
+            mistakes.push(Mistake::new("poll_interval", message).help("The default is `250ms`."));
         }
         mistakes
     }
