@@ -270,11 +270,10 @@ impl Reader<'_> {
                 if let Some((kind, built)) = self.component(item, Role::Transform) {
                     let numbered = numbered(kind, &mut seen);
                     if let Some(Built::Transform(config)) = built {
-                        transforms.push(TransformNode {
-                            name: format!("{name}.{numbered}").into(),
-                            kind,
-                            config,
-                        });
+                        let before = transforms.iter().map(|node: &TransformNode| node.name.clone());
+                        let before = before.collect();
+                        let name = format!("{name}.{numbered}").into();
+                        transforms.push(TransformNode { name, kind, config, before });
                     }
                 }
             }

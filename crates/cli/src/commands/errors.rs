@@ -40,9 +40,9 @@ enum Command {
     Show(Show),
     /// Processes dead letters again, in the pipelines that rejected them.
     ///
-    /// A letter is given to its pipeline from the beginning, so put the configuration right before. What was delivered
-    /// is removed from the dead letters; what is rejected again becomes a new one. Files that sinks wrote are
-    /// added to, not replaced.
+    /// Put the configuration right before. A letter enters its pipeline where it was rejected: what transforms before
+    /// that did is in it already, and only those that are new there are applied. What was delivered is removed from the
+    /// dead letters; what is rejected again becomes a new one. Files that sinks wrote are added to, not replaced.
     Replay(Replay),
     /// Removes dead letters.
     Clear(Clear),
@@ -285,6 +285,9 @@ fn show(arguments: &Show) -> Result<Exit, Failure> {
     line("id", &arguments.id.to_string());
     line("time", &moment(letter.time_us));
     line("component", &letter.component);
+    if !letter.passed.is_empty() {
+        line("after", &letter.passed.join(", "));
+    }
     line("reason", &letter.reason);
     line("source", &letter.source);
     if let Some(path) = &letter.path {
