@@ -34,15 +34,38 @@ pub(super) struct Task {
     pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
 }
 
+/// What was written and is not in safety yet.
+enum Pending {
+    /// The duty to acknowledge it.
+    Ack(Ack),
+    /// The whole of it, since another sink has to write it if this one fails.
+    Batch(Box<Batch>),
+}
+
+impl Pending {
+    fn settle(self) {
+        match self {
+            Pending::Ack(ack) => ack.settle(Outcome::Delivered),
+            Pending::Batch(batch) => batch.settle(Outcome::Delivered),
+        }
+    }
+}
+
 impl Task {
     pub(super) async fn run(mut self) -> Result<(), Error> {
         let name = self.metrics.name.clone();
-        let failed = |error| Error::permanent(format!("the sink `{name}` failed")).caused_by(error);
-        let mut pending: Vec<Ack> = Vec::new();
+        let mut pending = Vec::new();
+        let served = match self.serve(&mut pending).await {
+            Err(error) => self.hand_over(error, pending).await,
+            Ok(()) => Ok(()),
+        };
+        served.map_err(|error| Error::permanent(format!("the sink `{name}` failed")).caused_by(error))
+    }
+
+    /// Writes all there is. Where it fails for good, `pending` has what is not in safety, in order.
+    async fn serve(&mut self, pending: &mut Vec<Pending>) -> Result<(), Error> {
         let saved = self.saved.take();
-        if let Err(error) = self.sink.open(saved).await {
-            return self.hand_over(error, None).await.map_err(failed);
-        }
+        self.sink.open(saved).await?;
         // Before anything is written: a crash then finds what this run began with, not what a former one left.
         self.note_state();
         let mut flushed = Instant::now();
@@ -58,7 +81,7 @@ impl Task {
                     match tokio::time::timeout(wait, self.input.take()).await {
                         Ok(taken) => taken,
                         Err(_) => {
-                            self.flush(&mut pending).await.map_err(failed)?;
+                            self.flush(pending).await?;
                             flushed = Instant::now();
                             continue;
                         }
@@ -69,19 +92,24 @@ impl Task {
             batch.ack_mut().enter(&self.metrics.name);
             match self.write(&batch).await {
                 Ok((written, rejected)) => {
-                    let batch = self.part(batch, rejected).map_err(failed)?;
-                    if let Some(mut batch) = batch {
+                    if let Some(mut batch) = self.part(batch, rejected)? {
                         self.metrics.add_out(batch.rows(), batch.payload_bytes());
                         match written {
                             Written::Safe => batch.settle(Outcome::Delivered),
-                            Written::Pending => pending.push(batch.take_ack()),
+                            Written::Pending if self.fallback.is_some() => {
+                                pending.push(Pending::Batch(batch.into()));
+                            }
+                            Written::Pending => pending.push(Pending::Ack(batch.take_ack())),
                         }
                     }
                 }
-                Err(error) => return self.hand_over(error, Some(batch)).await.map_err(failed),
+                Err(error) => {
+                    pending.push(Pending::Batch(batch.into()));
+                    return Err(error);
+                }
             }
             if !pending.is_empty() && flushed.elapsed() >= FLUSH_EVERY {
-                self.flush(&mut pending).await.map_err(failed)?;
+                self.flush(pending).await?;
                 flushed = Instant::now();
             }
             self.note_state();
@@ -89,10 +117,10 @@ impl Task {
         }
         let mut attempt = 0;
         while let Err(error) = self.sink.finish().await {
-            self.retry(error, &mut attempt).await.map_err(failed)?;
+            self.retry(error, &mut attempt).await?;
         }
         self.note_state();
-        pending.into_iter().for_each(|ack| ack.settle(Outcome::Delivered));
+        pending.drain(..).for_each(Pending::settle);
         Ok(())
     }
 
@@ -122,7 +150,7 @@ impl Task {
         }
     }
 
-    async fn flush(&mut self, pending: &mut Vec<Ack>) -> Result<(), Error> {
+    async fn flush(&mut self, pending: &mut Vec<Pending>) -> Result<(), Error> {
         let mut attempt = 0;
         loop {
             let start = Instant::now();
@@ -134,7 +162,7 @@ impl Task {
             }
         }
         self.note_state();
-        pending.drain(..).for_each(|ack| ack.settle(Outcome::Delivered));
+        pending.drain(..).for_each(Pending::settle);
         Ok(())
     }
 
@@ -174,13 +202,16 @@ impl Task {
         Ok(rest)
     }
 
-    /// This sink failed for good. With a fallback, that gets the batch in hand and all that are still to come.
-    async fn hand_over(self, error: Error, batch: Option<Batch>) -> Result<(), Error> {
+    /// This sink failed for good. With a fallback, that gets what is not in safety and all that is still to come.
+    async fn hand_over(self, error: Error, pending: Vec<Pending>) -> Result<(), Error> {
         let Some(fallback) = &self.fallback else { return Err(error) };
         tracing::warn!("`{}` failed ({}); the next sink takes over", self.metrics.name, error.full());
-        let mut next = batch.map(Parcel::from);
+        let mut held = pending.into_iter().filter_map(|pending| match pending {
+            Pending::Batch(batch) => Some(Parcel::from(*batch)),
+            Pending::Ack(_) => None,
+        });
         loop {
-            let parcel = match next.take() {
+            let parcel = match held.next() {
                 Some(parcel) => parcel,
                 None => match self.input.take().await {
                     Some((_, parcel)) => parcel,
