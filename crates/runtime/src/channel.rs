@@ -69,10 +69,11 @@ impl<T> Sender<T> {
     /// # Errors
     /// The item, if all receivers were dropped.
     pub fn push(&self, item: T, bytes: usize) -> Result<(), T> {
+        let mut state = self.0.state.lock();
+        // Under the lock: the last receiver empties the channel when it goes, and nothing may be left in it after that.
         if self.is_abandoned() {
             return Err(item);
         }
-        let mut state = self.0.state.lock();
         state.items.push_back((item, bytes));
         state.bytes += bytes;
         drop(state);
