@@ -46,7 +46,10 @@ fn letters_are_listed_shown_and_removed() {
     assert!(shown.contains("component: main.parse_json\n") && shown.ends_with("  rubbish\n"), "{shown}");
     assert_eq!(house.run(&["errors", "show", &id, "c.yaml", "--payload"]).out, "rubbish");
 
-    assert_eq!(house.run(&["errors", "clear", "--component", "other"]).code, Some(0));
+    let nothing = "there are no dead letters of `other` in `.thalweg`\n";
+    assert_eq!(house.run(&["errors", "list", "--component", "other"]).out, nothing);
+    assert_eq!(house.run(&["errors", "clear", "--component", "other"]).err, nothing);
+    assert_eq!(house.run(&["errors", "replay", "c.yaml", "--component", "other"]).err, nothing);
     assert_eq!(letters(&house).len(), 2);
     assert_eq!(
         house.run(&["errors", "clear", "c.yaml", "--component", "main"]).err,
