@@ -121,6 +121,20 @@ pub struct Mistake {
     pub help: Option<String>,
 }
 
+impl Mistake {
+    /// A mistake in an option, or, with `""`, in the component as a whole. The message is a sentence.
+    pub fn new(option: &'static str, message: impl Into<String>) -> Self {
+        Self { option, message: message.into(), help: None }
+    }
+
+    /// Says what would be right, in a sentence.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
 /// A configured source.
 pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// Its key in configurations.

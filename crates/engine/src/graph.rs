@@ -44,6 +44,8 @@ pub struct TransformNode {
     pub kind: &'static str,
     /// Its options.
     pub config: Arc<dyn BuildTransform>,
+    /// The names of those before it in its pipeline: what a message that it rejects has been through there.
+    pub before: Arc<[Arc<str>]>,
 }
 
 /// A sink of the graph.

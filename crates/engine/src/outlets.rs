@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{ArrayRef, BooleanArray, StringArray};
+use arrow_array::{ArrayRef, StringArray};
 use arrow_schema::{DataType, Field};
-use thalweg_record::{Batch, ERROR_COMPONENT, ERROR_REASON};
+use thalweg_record::{Batch, ERROR_COMPONENT, ERROR_REASON, all_but};
 
 use crate::Error;
 
@@ -34,9 +34,9 @@ impl Outlets {
         Self { component, given: Vec::new(), pause: Duration::ZERO }
     }
 
-    /// Gives a batch to the output that leads on.
-    pub fn send(&mut self, batch: Batch) {
-        self.given.push((Output::Main, batch));
+    /// Gives a batch to the output that leads on; where none is left (of a filter, say), there is nothing to give.
+    pub fn send(&mut self, batch: impl Into<Option<Batch>>) {
+        self.given.extend(batch.into().map(|batch| (Output::Main, batch)));
     }
 
     /// Gives a batch to a named output: see [`outputs`](crate::TransformConfig::outputs).
@@ -101,15 +101,9 @@ pub(crate) fn part_rejected(
     }
     failed.dedup_by_key(|(row, _)| *row);
     let rows: Vec<u32> = failed.iter().map(|(row, _)| *row).collect();
-    let mut keep = vec![true; batch.rows()];
-    for &row in &rows {
-        match keep.get_mut(row as usize) {
-            Some(keep) => *keep = false,
-            None => return Err(Error::permanent(format!("row {row} of a batch of {} rows", batch.rows()))),
-        }
-    }
     let rejected = batch.share().select(&rows)?;
-    let rest = batch.filter(&BooleanArray::from(keep))?;
+    let keep = all_but(batch.rows(), rows);
+    let rest = batch.filter(&keep)?;
     let rejected = match rejected {
         Some(rejected) => {
             let reasons: ArrayRef =

@@ -161,7 +161,8 @@ impl Planner<'_> {
     fn encoder(&self, sink: usize) -> Option<TransformNode> {
         let node = &self.graph.sinks[sink];
         let config: Arc<dyn BuildTransform> = node.config.encoder()?.into();
-        Some(TransformNode { name: format!("{}.encode", node.name).into(), kind: config.kind(), config })
+        let name = format!("{}.encode", node.name).into();
+        Some(TransformNode { name, kind: config.kind(), config, before: Arc::default() })
     }
 
     /// The stages that a feed outside of segments leads to.
@@ -276,7 +277,7 @@ impl Planner<'_> {
                 let config = Router::new(way, numbers.len());
                 let kind = config.kind();
                 let name = format!("{}.{kind}", pipeline.name).into();
-                let node = TransformNode { name, kind, config: Arc::new(config) };
+                let node = TransformNode { name, kind, config: Arc::new(config), before: Arc::default() };
                 self.operator(pipeline, node, within, |planner, segment| {
                     let each = numbers.iter().enumerate().map(|(at, &sink)| {
                         (Output::Named(at), planner.lead_to(pipeline, sink, Some(segment)))

@@ -1,12 +1,17 @@
 //! Processing dead letters again.
 //!
-//! Letters are given once more to the pipeline that rejected them, from its beginning, so that a configuration
-//! that was put right applies as a whole. What fed that pipeline is replaced by a source of letters, and only what
-//! it leads to is kept: other pipelines had their copy of these messages in the run that rejected them.
+//! A letter enters its pipeline where it was rejected, as it was then: the payload and fields that came to the
+//! component that rejected it. Transforms that it has been through are not applied a second time, since what they
+//! did is in the letter. New transforms that a configuration put right has before the one that rejected it are
+//! applied, and if that one is gone, whatever stands there now. What fed the pipeline is replaced by a source of
+//! letters, and only what it leads to is kept: other pipelines had their copy of these messages in the run that
+//! rejected them.
 //!
-//! A pipeline that takes from another one gets the fields that the message had when it was rejected; one that takes
-//! from a source gets the payload alone, as a source would send it. What a sink rejected goes to that sink again,
-//! which is not to encode it a second time: that is a run of its own, as a sink cannot both encode and not encode.
+//! To begin anew with the payload as it was read was rejected. It would have to be kept in memory until the end
+//! of the pipeline for every message, and a part made by `split` would bring all the other parts with it again.
+//!
+//! What a sink rejected goes to that sink again, which is not to encode it a second time: that is a run of its own,
+//! as a sink cannot both encode and not encode.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -79,7 +84,7 @@ pub fn replay(graph: &Graph, letters: Vec<(LetterId, DeadLetter)>) -> Replay {
     let mut left = Vec::new();
     let mut by_way: BTreeMap<Way, Vec<(LetterId, DeadLetter)>> = BTreeMap::new();
     for (id, letter) in letters {
-        match way(graph, &letter.component) {
+        match way(graph, &letter).and_then(|way| restorable(graph, &way, &letter).map(|()| way)) {
             Ok(way) => by_way.entry(way).or_default().push((id, letter)),
             Err(reason) => left.push((id, reason)),
         }
@@ -90,10 +95,10 @@ pub fn replay(graph: &Graph, letters: Vec<(LetterId, DeadLetter)>) -> Replay {
 }
 
 /// Where a letter enters.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// The beginning of a pipeline.
-    Pipeline(Arc<str>),
+    /// A pipeline, before the transform of this number.
+    Pipeline(Arc<str>, usize),
     /// The end of a pipeline, before the encoding of this sink.
     Encoding(Arc<str>),
     /// A sink, past its encoding.
@@ -101,14 +106,25 @@ enum Way {
 }
 
 impl Way {
-    fn name(&self) -> &Arc<str> {
+    /// The name of the source of letters that go this way. No name in a configuration has a dot.
+    fn source(&self) -> Arc<str> {
         match self {
-            Way::Pipeline(name) | Way::Encoding(name) | Way::Written(name) => name,
+            Way::Pipeline(name, 0) | Way::Encoding(name) | Way::Written(name) => format!("letters.{name}"),
+            Way::Pipeline(name, at) => format!("letters.{name}.{at}"),
         }
+        .into()
+    }
+
+    /// Whether letters come with their fields. What comes straight from a source has none.
+    fn has_fields(&self, graph: &Graph) -> bool {
+        let Way::Pipeline(name, 0) = self else { return true };
+        let from = graph.pipeline(name).map(|pipeline| pipeline.from.as_slice()).unwrap_or_default();
+        !from.iter().all(|feed| matches!(feed, Feed::Source(_)))
     }
 }
 
-fn way(graph: &Graph, component: &str) -> Result<Way, String> {
+fn way(graph: &Graph, letter: &DeadLetter) -> Result<Way, String> {
+    let component = letter.component.as_str();
     let sink = |name: &str| graph.sinks.iter().find(|sink| &*sink.name == name);
     if let Some(sink) = sink(component) {
         // In a failover each sink encodes for itself, and what it rejects is as it was before that.
@@ -118,12 +134,33 @@ fn way(graph: &Graph, component: &str) -> Result<Way, String> {
     }
     let (name, transform) = component.split_once('.').unwrap_or((component, ""));
     match (graph.pipeline(name), sink(name)) {
-        (Some(pipeline), _) if !transform.is_empty() => Ok(Way::Pipeline(pipeline.name.clone())),
+        (Some(pipeline), _) if !transform.is_empty() => {
+            Ok(Way::Pipeline(pipeline.name.clone(), entrance(pipeline, letter)))
+        }
         (_, Some(sink)) => Ok(Way::Encoding(sink.name.clone())),
         _ if graph.sources.iter().any(|source| &*source.name == component) => {
             Err(format!("it is a part of what the source `{component}` could not read as a message"))
         }
         _ => Err(format!("there is no `{component}` in the configuration any more")),
+    }
+}
+
+/// The number of the transform before which a letter enters: after the last one that it has been through.
+fn entrance(pipeline: &Pipeline, letter: &DeadLetter) -> usize {
+    let before = pipeline.transforms.iter().take_while(|transform| *transform.name != *letter.component);
+    let passed = before.map(|transform| letter.passed.iter().any(|passed| **passed == *transform.name));
+    let passed: Vec<bool> = passed.collect();
+    passed.iter().rposition(|passed| *passed).map_or(0, |last| last + 1)
+}
+
+/// One letter that cannot be read back is not to keep the others from being processed.
+fn restorable(graph: &Graph, way: &Way, letter: &DeadLetter) -> Result<(), String> {
+    if !way.has_fields(graph) {
+        return Ok(());
+    }
+    match restore(&[&letter.fields]) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("its fields cannot be read back: {}", error.full())),
     }
 }
 
@@ -134,71 +171,99 @@ fn failover<'g>(graph: &'g Graph, sink: &str) -> Option<&'g To> {
 
 fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(LetterId, DeadLetter)>>) -> ReplayRun {
     let mut run = ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new() };
-    let starts = letters.keys().filter_map(|way| match way {
-        Way::Pipeline(name) => Some(name.clone()),
-        Way::Encoding(_) | Way::Written(_) => None,
-    });
-    let encoding = letters.keys().filter_map(|way| match way {
-        Way::Encoding(name) => Some(failover(graph, name).cloned().unwrap_or(To::All(vec![name.clone()]))),
-        Way::Pipeline(_) | Way::Written(_) => None,
-    });
-    let mut sinks: BTreeSet<Arc<str>> = encoding.flat_map(|to| to.sinks().to_vec()).collect();
-    let mut reached: BTreeSet<Arc<str>> = starts.collect();
-    let comes = |feed: &Feed, pipelines: &BTreeSet<Arc<str>>, sinks: &BTreeSet<Arc<str>>| match feed {
-        Feed::Source(_) => false,
-        Feed::Pipeline(name) | Feed::Named(name, _) => pipelines.contains(name),
-        Feed::Errors(name) => pipelines.contains(name) || sinks.contains(name),
-    };
-    loop {
-        let before = (reached.len(), sinks.len());
-        for pipeline in &graph.pipelines {
-            if pipeline.from.iter().any(|feed| comes(feed, &reached, &sinks)) {
-                reached.insert(pipeline.name.clone());
-            }
-            if reached.contains(&pipeline.name) {
-                sinks.extend(pipeline.to.sinks().iter().cloned());
-            }
-        }
-        if before == (reached.len(), sinks.len()) {
-            break;
-        }
-    }
-    for pipeline in graph.pipelines.iter().filter(|pipeline| reached.contains(&pipeline.name)) {
-        let mut pipeline = pipeline.clone();
-        pipeline.from.retain(|feed| comes(feed, &reached, &sinks));
-        run.graph.pipelines.push(pipeline);
-    }
-    run.graph.sinks.extend(graph.sinks.iter().filter(|sink| sinks.contains(&sink.name)).cloned());
+    let mut pipelines = graph.pipelines.clone();
+    pipelines.iter_mut().for_each(|pipeline| pipeline.from.retain(|feed| !matches!(feed, Feed::Source(_))));
+    let mut entrances: BTreeMap<Arc<str>, BTreeMap<usize, Feed>> = BTreeMap::new();
     for (way, letters) in letters {
-        let from_source = |name: &str| {
-            let pipeline = graph.pipeline(name);
-            pipeline.is_some_and(|pipeline| pipeline.from.iter().all(|feed| matches!(feed, Feed::Source(_))))
-        };
-        let with_fields = !matches!(&way, Way::Pipeline(name) if from_source(name));
-        let source = run.add_source(way.name(), letters, with_fields);
-        match &way {
-            Way::Pipeline(name) => {
-                let pipelines = run.graph.pipelines.iter_mut();
-                let pipeline = pipelines.into_iter().find(|pipeline| pipeline.name == *name);
-                pipeline.into_iter().for_each(|pipeline| pipeline.from.push(Feed::Source(source.clone())));
+        let source = run.add_source(&way, letters, way.has_fields(graph));
+        match way {
+            Way::Pipeline(name, at) => {
+                entrances.entry(name).or_default().insert(at, Feed::Source(source));
             }
             Way::Encoding(name) | Way::Written(name) => {
-                let to = failover(graph, name).cloned().unwrap_or(To::All(vec![name.clone()]));
-                run.graph.pipelines.push(straight(source, to));
+                let to = failover(graph, &name).cloned().unwrap_or(To::All(vec![name]));
+                pipelines.push(straight(source, to));
             }
         }
     }
+    for (name, entrances) in entrances {
+        cut(&mut pipelines, &name, &entrances);
+    }
+    prune(&mut pipelines);
+    let is_fed = |sink: &SinkNode| pipelines.iter().any(|pipeline| pipeline.to.sinks().contains(&sink.name));
+    run.graph.sinks.extend(graph.sinks.iter().filter(|sink| is_fed(sink)).cloned());
+    run.graph.pipelines = pipelines;
     run
+}
+
+/// Cuts a pipeline into parts that feed each other, so that something else can enter where each begins.
+fn cut(pipelines: &mut Vec<Pipeline>, name: &str, entrances: &BTreeMap<usize, Feed>) {
+    let Some(at) = pipelines.iter().position(|pipeline| &*pipeline.name == name) else { return };
+    let whole = pipelines.remove(at);
+    let mut starts: Vec<usize> = entrances.keys().copied().filter(|&start| start > 0).collect();
+    starts.insert(0, 0);
+    let mut parts: Vec<Pipeline> = Vec::new();
+    for (number, &start) in starts.iter().enumerate() {
+        let next = starts.get(number + 1).copied();
+        let transforms = whole.transforms.get(start..next.unwrap_or(whole.transforms.len()));
+        let mut part = Pipeline { transforms: transforms.unwrap_or_default().to_vec(), ..whole.clone() };
+        if let Some(former) = parts.last() {
+            part.from = vec![Feed::Pipeline(former.name.clone())];
+        }
+        part.from.extend(entrances.get(&start).cloned());
+        // The last part keeps the name, since what comes out at its end comes out of the whole.
+        if next.is_some() {
+            part.name = format!("{name}.{number}").into();
+            part.to = To::All(Vec::new());
+        }
+        parts.push(part);
+    }
+    for pipeline in pipelines.iter_mut() {
+        let feeds = std::mem::take(&mut pipeline.from).into_iter();
+        let feeds = feeds.flat_map(|feed| match &feed {
+            Feed::Errors(from) if **from == *name => {
+                parts.iter().map(|part| Feed::Errors(part.name.clone())).collect()
+            }
+            Feed::Named(from, label) if **from == *name => {
+                let has_it = |part: &&Pipeline| part.outputs().any(|(_, _, output)| output == *label);
+                let part = parts.iter().find(has_it);
+                part.map(|part| Feed::Named(part.name.clone(), label.clone())).into_iter().collect()
+            }
+            _ => vec![feed],
+        });
+        pipeline.from = feeds.collect();
+    }
+    pipelines.splice(at..at, parts);
+}
+
+/// Removes what nothing leads to.
+fn prune(pipelines: &mut Vec<Pipeline>) {
+    loop {
+        let names: BTreeSet<Arc<str>> = pipelines.iter().map(|pipeline| pipeline.name.clone()).collect();
+        let sinks: BTreeSet<Arc<str>> =
+            pipelines.iter().flat_map(|pipeline| pipeline.to.sinks().to_vec()).collect();
+        for pipeline in pipelines.iter_mut() {
+            pipeline.from.retain(|feed| match feed {
+                Feed::Source(_) => true,
+                Feed::Pipeline(name) | Feed::Named(name, _) => names.contains(name),
+                Feed::Errors(name) => names.contains(name) || sinks.contains(name),
+            });
+        }
+        pipelines.retain(|pipeline| !pipeline.from.is_empty());
+        if pipelines.len() == names.len() {
+            return;
+        }
+    }
 }
 
 fn to_sinks(graph: &Graph, letters: BTreeMap<Way, Vec<(LetterId, DeadLetter)>>) -> ReplayRun {
     let mut run = ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new() };
     for (way, letters) in letters {
-        let name = way.name();
+        let Way::Written(name) = &way else { continue };
         let sink = graph.sinks.iter().find(|sink| sink.name == *name).cloned();
         run.graph.sinks.extend(sink.map(|sink| SinkNode { config: Arc::new(Encoded(sink.config)), ..sink }));
         // The fields may be part of the sink's paths, keys or headers.
-        let source = run.add_source(name, letters, true);
+        let source = run.add_source(&way, letters, true);
         run.graph.pipelines.push(straight(source, To::All(vec![name.clone()])));
     }
     run
@@ -227,9 +292,8 @@ fn straight(source: Arc<str>, to: To) -> Pipeline {
 }
 
 impl ReplayRun {
-    fn add_source(&mut self, to: &str, letters: Vec<(LetterId, DeadLetter)>, with_fields: bool) -> Arc<str> {
-        // No name in a configuration has a dot.
-        let name: Arc<str> = format!("letters.{to}").into();
+    fn add_source(&mut self, way: &Way, letters: Vec<(LetterId, DeadLetter)>, with_fields: bool) -> Arc<str> {
+        let name = way.source();
         self.letters.insert(name.clone(), letters.iter().map(|(id, _)| *id).collect());
         let config = Arc::new(Letters { letters: letters.into(), with_fields });
         self.graph.sources.push(SourceNode { name: name.clone(), kind: KIND, config });

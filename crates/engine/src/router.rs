@@ -87,8 +87,10 @@ impl Transform for Running {
             }
             Way::ByKey(key) => {
                 let column = batch.column(key);
+                let options = FormatOptions::default();
+                let hash = column.as_ref().map(|column| hasher(column, &options)).transpose()?;
                 for row in 0..rows {
-                    let hash = column.as_ref().map_or(Ok(0), |column| hash(column, row))?;
+                    let hash = hash.as_ref().map_or(0, |hash| hash(row));
                     self.rows[(hash % outputs as u64) as usize].push(row as u32);
                 }
             }
@@ -114,40 +116,51 @@ impl Transform for Running {
     }
 }
 
-/// Equal values of any type have equal hashes; NULL is a value of its own.
-fn hash(column: &dyn Array, row: usize) -> Result<u64, Error> {
-    if column.is_null(row) {
-        return Ok(0);
-    }
-    Ok(match column.data_type() {
-        DataType::Utf8View => xxh3_64(column.as_string_view().value(row).as_bytes()),
-        DataType::Utf8 => xxh3_64(column.as_string::<i32>().value(row).as_bytes()),
+/// What gives the hash of each value of a column. Equal values have equal hashes, also of different types if they are
+/// written alike; NULL is a value of its own.
+fn hasher<'a>(
+    column: &'a dyn Array,
+    options: &'a FormatOptions<'a>,
+) -> Result<Box<dyn Fn(usize) -> u64 + 'a>, Error> {
+    let hash: Box<dyn Fn(usize) -> u64 + 'a> = match column.data_type() {
+        DataType::Utf8View => {
+            let column = column.as_string_view();
+            Box::new(move |row| xxh3_64(column.value(row).as_bytes()))
+        }
+        DataType::Utf8 => {
+            let column = column.as_string::<i32>();
+            Box::new(move |row| xxh3_64(column.value(row).as_bytes()))
+        }
         DataType::Int64 => {
-            let mut text = [0; 20];
-            let mut at = text.len();
-            let value = column.as_primitive::<Int64Type>().value(row);
-            let mut rest = value.unsigned_abs();
-            // As text, so that the number 7 and the text `7` go the same way.
-            while at > 1 {
-                at -= 1;
-                text[at] = b'0' + (rest % 10) as u8;
-                rest /= 10;
-                if rest == 0 {
-                    break;
-                }
-            }
-            if value < 0 {
-                at -= 1;
-                text[at] = b'-';
-            }
-            xxh3_64(&text[at..])
+            let column = column.as_primitive::<Int64Type>();
+            Box::new(move |row| of_number(column.value(row)))
         }
         _ => {
-            let options = FormatOptions::default();
-            let formatter = ArrayFormatter::try_new(column, &options)?;
-            xxh3_64(formatter.value(row).to_string().as_bytes())
+            let formatter = ArrayFormatter::try_new(column, options)?;
+            Box::new(move |row| xxh3_64(formatter.value(row).to_string().as_bytes()))
         }
-    })
+    };
+    Ok(Box::new(move |row| if column.is_null(row) { 0 } else { hash(row) }))
+}
+
+/// The hash of a number as text, so that the number 7 and the text `7` go the same way.
+fn of_number(value: i64) -> u64 {
+    let mut text = [0; 20];
+    let mut at = text.len();
+    let mut rest = value.unsigned_abs();
+    while at > 1 {
+        at -= 1;
+        text[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        at -= 1;
+        text[at] = b'-';
+    }
+    xxh3_64(&text[at..])
 }
 
 #[cfg(test)]
@@ -189,7 +202,9 @@ mod tests {
         for value in [0, 7, -7, 1234567890, i64::MAX, i64::MIN] {
             let number = arrow_array::Int64Array::from(vec![value]);
             let text = arrow_array::StringArray::from(vec![value.to_string()]);
-            assert_eq!(hash(&number, 0).unwrap(), hash(&text, 0).unwrap(), "{value}");
+            let options = FormatOptions::default();
+            let hash = |column: &dyn Array| hasher(column, &options).unwrap()(0);
+            assert_eq!(hash(&number), hash(&text), "{value}");
         }
     }
 }

@@ -290,6 +290,12 @@ impl Run {
             input: channels.receiver(Destination::DeadLetters),
             store: store.clone(),
             metrics: handle.letters.clone(),
+            before: plan
+                .segments
+                .iter()
+                .flat_map(|segment| &segment.operators)
+                .map(|operator| (operator.node.name.clone(), operator.node.before.clone()))
+                .collect(),
         };
         drop(channels);
         drop(failures);

@@ -29,6 +29,9 @@ pub struct DeadLetter {
     pub time_us: i64,
     /// The component that rejected it.
     pub component: String,
+    /// The transforms of its pipeline that it had been through before that, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<String>,
     /// Why.
     pub reason: String,
     /// The source that it came from.
@@ -39,13 +42,13 @@ pub struct DeadLetter {
     /// Where in that it began, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// Its payload, where that is text.
+    /// Its payload when it came to the component that rejected it, where that is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
     /// Its payload in hexadecimal digits, where it is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_hex: Option<String>,
-    /// The fields that it had.
+    /// The fields that it had, when it came to the component that rejected it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<KeptField>,
 }
@@ -263,6 +266,7 @@ mod tests {
         let mut letter = DeadLetter {
             time_us: 1,
             component: "main.parse_json".into(),
+            passed: vec!["main.filter".into()],
             reason: "is not JSON".into(),
             source: "in".into(),
             path: None,

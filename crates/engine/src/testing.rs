@@ -96,7 +96,7 @@ pub fn payloads(batch: &Batch) -> Vec<String> {
     batch.payload().iter().map(|v| String::from_utf8_lossy(v.unwrap_or_default()).into_owned()).collect()
 }
 
-/// Columns as JSON objects, a message each; NULLs are left out. Timestamps are text as RFC 3339.
+/// Columns as JSON objects, a message each; NULLs are left out. Times are microseconds since 1970.
 pub fn rows(fields: &RecordBatch) -> Vec<Value> {
     use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
     use arrow_schema::DataType;

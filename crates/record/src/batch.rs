@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow_array::{
     Array, ArrayRef, BinaryViewArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions,
-    StringViewArray, TimestampMicrosecondArray, UInt64Array, builder::StringViewBuilder, cast::AsArray,
+    StringViewArray, TimestampMicrosecondArray, UInt32Array, UInt64Array, builder::StringViewBuilder,
+    cast::AsArray,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use arrow_select::{concat::concat, filter::FilterBuilder, take::take};
@@ -256,19 +257,9 @@ impl Batch {
             self.settle(Outcome::Filtered);
             return Ok(None);
         }
-        let indices = arrow_array::UInt32Array::from(rows.to_vec());
-        let fields = self
-            .fields
-            .columns()
-            .iter()
-            .map(|column| take(column, &indices, None))
-            .collect::<Result<Vec<_>, _>>()?;
+        let indices = UInt32Array::from(rows.to_vec());
+        let (fields, positions) = self.taken(&indices)?;
         let payload = take(&self.payload, &indices, None)?.as_binary_view().clone();
-        let positions = match &self.positions {
-            Some(positions) => Some(take(positions, &indices, None)?.as_primitive().clone()),
-            None => None,
-        };
-        let fields = record_batch(self.fields.schema(), fields, rows.len())?;
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
     }
 
@@ -284,23 +275,23 @@ impl Batch {
             self.settle(Outcome::Filtered);
             return Ok(None);
         }
-        if let Some(row) = rows.iter().find(|&&row| row as usize >= self.rows()) {
+        let (fields, positions) = self.taken(&UInt32Array::from(rows))?;
+        Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }))
+    }
+
+    /// The fields and positions of the messages at `rows`.
+    fn taken(&self, rows: &UInt32Array) -> Result<(RecordBatch, Option<UInt64Array>), ArrowError> {
+        // `take` panics on some types where it could fail.
+        if let Some(row) = rows.values().iter().find(|&&row| row as usize >= self.rows()) {
             return Err(ArrowError::InvalidArgumentError(format!("row {row} of {} messages", self.rows())));
         }
-        let count = rows.len();
-        let indices = arrow_array::UInt32Array::from(rows);
-        let fields = self
-            .fields
-            .columns()
-            .iter()
-            .map(|column| take(column, &indices, None))
-            .collect::<Result<Vec<_>, _>>()?;
+        let columns = self.fields.columns().iter().map(|column| take(column, rows, None));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let positions = match &self.positions {
-            Some(positions) => Some(take(positions, &indices, None)?.as_primitive().clone()),
+            Some(positions) => Some(take(positions, rows, None)?.as_primitive().clone()),
             None => None,
         };
-        let fields = record_batch(self.fields.schema(), fields, count)?;
-        Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }))
+        Ok((record_batch(self.fields.schema(), columns, rows.len())?, positions))
     }
 
     /// Joins batches of the same fields; `None` if there are none.
@@ -370,6 +361,17 @@ impl Batch {
     }
 }
 
+/// Which of so many messages are left without those at `rows`.
+pub fn all_but(count: usize, rows: impl IntoIterator<Item = u32>) -> BooleanArray {
+    let mut keep = vec![true; count];
+    for row in rows {
+        if let Some(keep) = keep.get_mut(row as usize) {
+            *keep = false;
+        }
+    }
+    keep.into()
+}
+
 /// The payloads as text; bytes that are not UTF-8 are replaced by U+FFFD.
 fn text_of(payload: &BinaryViewArray) -> StringViewArray {
     let mut builder = crate::TextBuilder::over(payload.data_buffers(), payload.len());
@@ -405,105 +407,4 @@ fn same_rows(expected: usize, found: usize) -> Result<(), ArrowError> {
 }
 
 #[cfg(all(test, not(feature = "loom")))]
-mod tests {
-    use super::*;
-    use arrow_array::StringArray;
-
-    fn meta() -> Arc<Meta> {
-        Arc::new(Meta { source: "test".into(), path: Some("a/path/to/a/file.log".into()), time_us: 1 })
-    }
-
-    fn batch(lines: &[&str]) -> Batch {
-        let mut writer = PayloadWriter::default();
-        lines.iter().for_each(|line| writer.push(line.as_bytes()));
-        Batch::new(writer.finish(), meta(), Ack::unobserved())
-    }
-
-    fn lines(batch: &Batch) -> Vec<String> {
-        batch.payload().iter().map(|v| String::from_utf8_lossy(v.unwrap_or_default()).into_owned()).collect()
-    }
-
-    #[test]
-    fn a_partition_holds_every_message_once_and_null_counts_as_no() {
-        let condition = BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]);
-        let (yes, no) = batch(&["a", "b", "c", "d"]).partition(&condition).unwrap();
-        assert_eq!(lines(&yes.unwrap()), ["a", "d"]);
-        assert_eq!(lines(&no.unwrap()), ["b", "c"]);
-    }
-
-    #[test]
-    fn the_bytes_are_counted_once_however_many_share_them_and_all_come_back() {
-        let budget = Budget::new(1 << 20);
-        let line = "x".repeat(1000);
-        let whole = batch(&[line.as_str(); 100]);
-        whole.claim(&budget);
-        let counted = budget.used();
-        assert!(counted >= 100_000, "{counted}");
-        let second = whole.share();
-        second.claim(&budget);
-        whole.claim(&budget);
-        assert_eq!(budget.used(), counted);
-        drop(whole);
-        assert_eq!(budget.used(), counted);
-        drop(second);
-        assert_eq!(budget.used(), 0);
-    }
-
-    #[test]
-    fn a_few_messages_do_not_keep_the_buffer_of_many() {
-        let budget = Budget::new(1 << 20);
-        let line = "x".repeat(1000);
-        let keep: BooleanArray = (0..100).map(|row| Some(row % 50 == 0)).collect();
-        let few = batch(&[line.as_str(); 100]).filter(&keep).unwrap().unwrap();
-        few.claim(&budget);
-        assert!(budget.used() < 5000, "{}", budget.used());
-        assert_eq!(lines(&few), [line.clone(), line]);
-    }
-
-    #[test]
-    fn names_reach_fields_payload_and_meta() {
-        let field: ArrayRef = Arc::new(StringArray::from(vec!["x", "y"]));
-        let batch = batch(&["a", "b"]).set_fields([(Field::new("f", DataType::Utf8, true), field)]).unwrap();
-        assert_eq!(batch.column("f").unwrap().as_string::<i32>().value(1), "y");
-        assert_eq!(batch.column("payload").unwrap().as_string_view().value(0), "a");
-        assert_eq!(batch.column("meta.source").unwrap().as_string_view().value(1), "test");
-        assert_eq!(batch.column("meta.path").unwrap().as_string_view().value(1), "a/path/to/a/file.log");
-        assert!(batch.column("meta.position").is_none());
-        assert!(batch.column("nothing").is_none());
-    }
-
-    #[test]
-    fn what_is_not_utf8_is_shown_replaced_and_kept_as_it_was() {
-        let mut writer = PayloadWriter::default();
-        writer.push(b"ok");
-        writer.push(b"\xff\xfe");
-        let batch = Batch::new(writer.finish(), meta(), Ack::unobserved());
-        assert_eq!(batch.column("payload").unwrap().as_string_view().value(1), "\u{fffd}\u{fffd}");
-        assert_eq!(batch.payload().value(1), b"\xff\xfe");
-    }
-
-    #[test]
-    fn one_message_made_into_several_gives_each_its_fields() {
-        let field: ArrayRef = Arc::new(StringArray::from(vec!["x", "y"]));
-        let made = batch(&["a", "b"])
-            .with_positions(UInt64Array::from(vec![0, 2]))
-            .unwrap()
-            .set_fields([(Field::new("f", DataType::Utf8, true), field)])
-            .unwrap()
-            .expand(batch(&["1", "2", "3"]).payload().clone(), vec![1, 1, 0])
-            .unwrap()
-            .unwrap();
-        assert_eq!(lines(&made), ["1", "2", "3"]);
-        let fields = made.column("f").unwrap();
-        assert_eq!(fields.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["y", "y", "x"]);
-        assert_eq!(made.positions().unwrap().values(), &[2, 2, 0]);
-        assert!(batch(&["a"]).expand(batch(&["1"]).payload().clone(), vec![1]).is_err());
-        assert!(batch(&["a"]).expand(batch(&["1"]).payload().clone(), vec![]).is_err());
-    }
-
-    #[test]
-    fn merged_batches_have_all_messages_in_order() {
-        let merged = Batch::merge(vec![batch(&["a", "b"]), batch(&["c"])]).unwrap().unwrap();
-        assert_eq!(lines(&merged), ["a", "b", "c"]);
-    }
-}
+mod tests;

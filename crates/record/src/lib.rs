@@ -19,7 +19,7 @@ mod parcel;
 mod views;
 
 pub use ack::{Ack, Outcome, Settlement};
-pub use batch::{Batch, ERROR_COMPONENT, ERROR_REASON, Meta, PAYLOAD};
+pub use batch::{Batch, ERROR_COMPONENT, ERROR_REASON, Meta, PAYLOAD, all_but};
 pub use budget::{Arena, Budget, Lease, Share};
 pub use parcel::Parcel;
 pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs};

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
 use crate::common::House;
 
@@ -178,6 +179,66 @@ fn a_full_disk_stops_the_run_and_says_so() {
     .unwrap();
     let text = failure(&house);
     assert!(text.contains("/dev/full") && text.to_lowercase().contains("space"), "{text}");
+}
+
+/// A file system of 256 KiB in memory, for as long as it is kept.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    /// Mounts it at a folder, or says why that cannot be.
+    fn mounted(at: &'a Path) -> Result<Self, String> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).arg(at);
+        match mount.output() {
+            Ok(output) if output.status.success() => Ok(Self(at)),
+            Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg(self.0).status();
+        if !unmounted.is_ok_and(|status| status.success()) {
+            println!("{} stays mounted", self.0.display());
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_keeps_what_it_has_and_the_run_goes_on_when_there_is_room() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    let out = folder.join("out");
+    fs::create_dir(&out).unwrap();
+    let disk = match SmallDisk::mounted(&out) {
+        Ok(disk) => disk,
+        Err(reason) => {
+            println!("not shown: a small disk cannot be mounted here: {reason}");
+            return;
+        }
+    };
+    fs::write(out.join("ballast"), vec![0; 128 << 10]).unwrap();
+    let all: String = (0..20_000).map(|n| format!("{n:09}\n")).collect();
+    house.write("in.log", all.as_bytes());
+    fs::write(
+        folder.join("pipeline.yaml"),
+        "state: kept\nmemory: 512KiB\n\
+         sources: { in: { file: { path: in.log } } }\n\
+         pipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { file: { path: out/out.log } } }\n",
+    )
+    .unwrap();
+    let text = failure(&house);
+    assert!(text.contains("out/out.log") && text.contains("no space is left on its disk"), "{text}");
+    let kept = house.read("out/out.log.part");
+    assert!(!kept.is_empty() && kept.ends_with('\n') && all.starts_with(&kept), "{} bytes", kept.len());
+
+    fs::remove_file(out.join("ballast")).unwrap();
+    house.run_well(&["run", "pipeline.yaml"]);
+    assert!(house.read("out/out.log") == all, "something was lost, or is there twice");
+    drop(disk);
 }
 
 #[test]

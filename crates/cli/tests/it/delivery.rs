@@ -162,3 +162,25 @@ fn each_message_of_a_failover_reaches_a_sink() {
     house.run_well(&["run", "pipeline.yaml", "--quiet"]);
     assert_eq!(numbers(&house, "out.jsonl"), (0..1000).collect::<Vec<_>>());
 }
+
+#[test]
+fn what_a_sink_wrote_and_could_not_bring_into_safety_goes_to_the_next() {
+    if !Path::new("/dev/full").exists() {
+        println!("not shown: there is no /dev/full");
+        return;
+    }
+    let house = House::with(&[]);
+    let folder = house.path();
+    numbered_lines(&folder.join("in.jsonl"), 100_000);
+    // What is compressed is in safety only when it is flushed, which fails here.
+    fs::write(
+        folder.join("pipeline.yaml"),
+        "memory: 1MiB\n\
+         sources: { in: { file: { path: in.jsonl } } }\n\
+         pipelines: { main: { from: in, to: { failover: [full, whole] } } }\n\
+         sinks:\n  full: { file: { path: /dev/full, atomic: false, compression: gzip } }\n  whole: { file: { path: out.jsonl } }\n",
+    )
+    .unwrap();
+    house.run_well(&["run", "pipeline.yaml", "--quiet"]);
+    assert_eq!(numbers(&house, "out.jsonl"), (0..100_000).collect::<Vec<_>>());
+}

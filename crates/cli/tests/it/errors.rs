@@ -46,7 +46,10 @@ fn letters_are_listed_shown_and_removed() {
     assert!(shown.contains("component: main.parse_json\n") && shown.ends_with("  rubbish\n"), "{shown}");
     assert_eq!(house.run(&["errors", "show", &id, "c.yaml", "--payload"]).out, "rubbish");
 
-    assert_eq!(house.run(&["errors", "clear", "--component", "other"]).code, Some(0));
+    let nothing = "there are no dead letters of `other` in `.thalweg`\n";
+    assert_eq!(house.run(&["errors", "list", "--component", "other"]).out, nothing);
+    assert_eq!(house.run(&["errors", "clear", "--component", "other"]).err, nothing);
+    assert_eq!(house.run(&["errors", "replay", "c.yaml", "--component", "other"]).err, nothing);
     assert_eq!(letters(&house).len(), 2);
     assert_eq!(
         house.run(&["errors", "clear", "c.yaml", "--component", "main"]).err,
@@ -127,6 +130,185 @@ sinks:
         "{}",
         house.read("big.jsonl")
     );
+}
+
+#[test]
+fn what_earlier_transforms_did_is_not_done_twice() {
+    let configuration = |first: &str, pattern: &str| {
+        configuration(
+            &format!(
+                "{first} {{ set: {{ payload: \"payload || '!'\" }} }}, {{ parse_regex: {{ pattern: '{pattern}' }} }}"
+            ),
+            "",
+        )
+    };
+    let house = House::with(&[("in.jsonl", "a1\nb\n"), ("c.yaml", &configuration("", r"(?<text>.*\d!)"))]);
+    assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
+    assert_eq!(house.read("out.jsonl"), "{\"text\":\"a1!\"}\n");
+    let letter = &letters(&house)[0];
+    assert_eq!((&letter["payload"], &letter["passed"]), (&"b!".into(), &serde_json::json!(["main.set"])));
+    let shown = house.run(&["errors", "show", &letter["id"].to_string(), "c.yaml"]).out;
+    assert!(shown.contains("after:     main.set\n"), "{shown}");
+
+    // A transform that is new before `set` comes too late for it, as does one that is not there any more.
+    house.write("c.yaml", configuration("{ filter: \"false\" },", "(?<text>.*)").as_bytes());
+    let said = house.run(&["errors", "replay", "c.yaml"]);
+    assert!(said.err.contains("1 dead letter: 1 processed\n"), "{}", said.err);
+    assert_eq!(house.read("out.jsonl"), "{\"text\":\"a1!\"}\n{\"text\":\"b!\"}\n");
+}
+
+#[test]
+fn a_part_of_a_message_is_not_divided_again_and_what_is_new_before_the_fault_is_applied() {
+    let configuration = |between: &str| {
+        configuration(&format!("{{ split: {{ json_array: true }} }}, {between} parse_json"), "")
+    };
+    let house = House::with(&[("in.jsonl", "[{\"n\":1},[2]]\n"), ("c.yaml", &configuration(""))]);
+    assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
+    assert_eq!(house.read("out.jsonl"), "{\"n\":1}\n");
+    let mend = r#"{ set: { payload: "'{\"n\":' || trim(payload, '[]') || '}'" } },"#;
+    house.write("c.yaml", configuration(mend).as_bytes());
+    let said = house.run(&["errors", "replay", "c.yaml"]);
+    assert!(said.err.contains("1 dead letter: 1 processed\n"), "{}", said.err);
+    assert_eq!(house.read("out.jsonl"), "{\"n\":1}\n{\"n\":2}\n");
+}
+
+#[test]
+fn letters_enter_one_pipeline_in_several_places_and_leave_by_all_its_outputs() {
+    let configuration = |types: &str, pattern: &str| {
+        format!(
+            "
+sources: {{ in: {{ file: {{ path: in.jsonl }} }} }}
+pipelines:
+  main:
+    from: in
+    transforms:
+      - parse_json: {{ {types} }}
+      - route: {{ large: \"n > 9\" }}
+      - parse_regex: {{ pattern: '{pattern}', field: name }}
+    to: out
+  large: {{ from: main.large, to: big }}
+sinks:
+  out: {{ file: {{ path: out.jsonl, encode: json }} }}
+  big: {{ file: {{ path: big.jsonl, encode: json }} }}
+"
+        )
+    };
+    let input = "{\"n\":\"x\",\"name\":\"a1\"}\n{\"n\":2,\"name\":\"b\"}\n{\"n\":\"10\",\"name\":\"c3\"}\n";
+    let house = House::with(&[
+        ("in.jsonl", input),
+        ("c.yaml", &configuration("types: { n: int, at: timestamp, name: int }", r"(?<digit>\d)")),
+    ]);
+    assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
+    let components = |house: &House| -> Vec<Value> {
+        letters(house).into_iter().map(|letter| letter["component"].clone()).collect()
+    };
+    assert_eq!(components(&house), ["main.parse_json"; 3]);
+
+    house.write("c.yaml", configuration("", r"(?<digit>\d)").as_bytes());
+    let said = house.run(&["errors", "replay", "c.yaml"]);
+    assert!(said.err.contains("3 dead letters: 2 processed\n  1 rejected again"), "{}", said.err);
+    assert_eq!(components(&house), ["main.parse_regex"]);
+
+    // One more at the beginning, so that they enter in two places at once.
+    house.write("in.jsonl", b"{\"n\":11\n");
+    assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
+    assert_eq!(components(&house), ["main.parse_regex", "main.parse_json"]);
+    let mended = configuration("", r"(?<digit>\d?)$").replace(
+        "      - parse_json",
+        "      - set: { payload: \"rtrim(payload, '}') || '}'\" }\n      - parse_json",
+    );
+    house.write("c.yaml", mended.as_bytes());
+    let said = house.run(&["errors", "replay", "c.yaml"]);
+    assert!(said.err.contains("2 dead letters: 2 processed\n"), "{}", said.err);
+    assert_eq!(letters(&house).len(), 0);
+    assert!(house.read("out.jsonl").ends_with("{\"n\":2,\"name\":\"b\",\"digit\":\"\"}\n"));
+    assert!(house.read("big.jsonl").ends_with("{\"n\":11}\n"), "{}", house.read("big.jsonl"));
+}
+
+#[test]
+fn letters_of_a_pipeline_that_takes_errors_go_there_again() {
+    let configuration = |pattern: &str| {
+        format!(
+            "
+sources: {{ in: {{ file: {{ path: in.jsonl }} }} }}
+pipelines:
+  main: {{ from: in, transforms: [ parse_json ], to: out }}
+  mend: {{ from: main.errors, transforms: [ {{ parse_regex: {{ pattern: '{pattern}' }} }}, {{ keep: [n] }} ], to: mended }}
+sinks:
+  out: {{ file: {{ path: out.jsonl, encode: json }} }}
+  mended: {{ file: {{ path: mended.jsonl, encode: json }} }}
+"
+        )
+    };
+    let house =
+        House::with(&[("in.jsonl", "{\"n\":1}\nn=2\nn:3\n"), ("c.yaml", &configuration(r"n=(?<n>\d)"))]);
+    assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
+    assert_eq!(house.read("mended.jsonl"), "{\"n\":\"2\"}\n");
+    assert_eq!(letters(&house)[0]["component"], "mend.parse_regex");
+    house.write("c.yaml", configuration(r"n[=:](?<n>\d)").as_bytes());
+    let said = house.run(&["errors", "replay", "c.yaml"]);
+    assert!(said.err.contains("1 dead letter: 1 processed\n"), "{}", said.err);
+    assert_eq!(house.read("mended.jsonl"), "{\"n\":\"2\"}\n{\"n\":\"3\"}\n");
+    assert_eq!(house.read("out.jsonl"), "{\"n\":1}\n");
+
+    // Rejected by the pipeline whose errors are taken: it goes on from there.
+    let unconnected = configuration("").replace("  mend: { from: main.errors", "  mend: { from: in");
+    house.write("in.jsonl", b"n=4\n");
+    house.write("c.yaml", unconnected.replace("pattern: ''", "pattern: '(?<n>.)'").as_bytes());
+    assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
+    assert_eq!(letters(&house)[0]["component"], "main.parse_json");
+    house.write("c.yaml", configuration(r"n=(?<n>\d)").as_bytes());
+    let said = house.run(&["errors", "replay", "c.yaml"]);
+    assert!(said.err.contains("1 dead letter: 1 processed\n"), "{}", said.err);
+    assert!(house.read("mended.jsonl").ends_with("{\"n\":\"4\"}\n"), "{}", house.read("mended.jsonl"));
+}
+
+#[test]
+fn what_a_sink_of_a_failover_rejected_goes_to_the_failover_again() {
+    let configuration = |path: &str, taken: &str| {
+        format!(
+            "
+sources: {{ in: {{ generate: {{ lines: ['{{\"n\": 1, \"kind\": \"a\"}}', '{{\"n\": 2, \"kind\": \"../b\"}}'] }} }} }}
+pipelines: {{ main: {{ from: in, transforms: [ parse_json ], to: {{ failover: [first, second] }} }} }}
+sinks:
+  first: {{ file: {{ path: '{taken}' }} }}
+  second: {{ file: {{ path: '{path}', encode: json }} }}
+"
+        )
+    };
+    let house = House::with(&[("c.yaml", &configuration("{kind}.jsonl", "taken"))]);
+    std::fs::create_dir(house.path().join("taken")).unwrap();
+    assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
+    assert_eq!(letters(&house)[0]["component"], "second");
+    house.write("c.yaml", configuration("number-{n}.jsonl", "taken").as_bytes());
+    let said = house.run(&["errors", "replay", "c.yaml"]);
+    assert!(said.err.contains("1 dead letter: 1 processed\n"), "{}", said.err);
+    assert_eq!(house.read("number-2.jsonl"), "{\"n\":2,\"kind\":\"../b\"}\n");
+}
+
+#[test]
+fn a_letter_that_cannot_be_read_back_keeps_no_other_from_being_processed() {
+    let configuration = |format: &str, pattern: &str| {
+        configuration(
+            &format!(
+                "{{ parse_regex: {{ pattern: '^(?<t>\\d+)' }} }}, {{ parse_timestamp: {{ field: t, format: {format} }} }}, \
+                 {{ parse_regex: {{ pattern: '{pattern}' }} }}"
+            ),
+            "",
+        )
+    };
+    // In seconds, the first is a time in the year 33,658.
+    let house = House::with(&[
+        ("in.jsonl", "1000000000000 x\n1700000000 y\n"),
+        ("c.yaml", &configuration("unix", "(?<word>[a-c])")),
+    ]);
+    assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
+    assert_eq!(letters(&house).len(), 2);
+    house.write("c.yaml", configuration("unix", "(?<word>[a-z])").as_bytes());
+    let said = house.run(&["errors", "replay", "c.yaml"]);
+    assert!(said.err.contains("2 dead letters: 1 processed\n"), "{}", said.err);
+    assert!(said.err.contains("1 cannot be processed again: its fields cannot be read back"), "{}", said.err);
+    assert_eq!(house.read("out.jsonl"), "{\"t\":\"2023-11-14T22:13:20Z\",\"word\":\"y\"}\n");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use arrow_array::{BooleanArray, cast::AsArray};
 use arrow_select::filter::filter;
 use thalweg_engine::{Error, Outlets};
 use thalweg_expression::Evaluator;
-use thalweg_record::Batch;
+use thalweg_record::{Batch, all_but};
 
 /// Asks whether the condition is true of each message. Those of which it cannot be said are rejected; the others
 /// come back with their answers.
@@ -17,12 +17,7 @@ pub(crate) fn ask(
     if answers.failed.is_empty() {
         return Ok(Some((batch, answers.values)));
     }
-    let mut keep = vec![true; batch.rows()];
-    for (row, _) in &answers.failed {
-        if let Some(keep) = keep.get_mut(*row as usize) {
-            *keep = false;
-        }
-    }
-    let values = filter(&answers.values, &BooleanArray::from(keep))?.as_boolean().clone();
+    let keep = all_but(batch.rows(), answers.failed.iter().map(|(row, _)| *row));
+    let values = filter(&answers.values, &keep)?.as_boolean().clone();
     Ok(out.reject(batch, answers.failed)?.map(|rest| (rest, values)))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{FieldRef, Schema, SchemaRef};
-use thalweg_engine::Error;
+use thalweg_engine::{Error, Outlets, Transform};
 use thalweg_record::Batch;
 
 /// Whether a name matches a pattern, in which `*` stands for any characters.
@@ -64,6 +64,40 @@ impl Projection {
         let fields = RecordBatch::try_new_with_options(chosen.to.clone(), columns, &options)?;
         self.last = Some(chosen);
         Ok(batch.with_fields(fields)?)
+    }
+}
+
+/// Passes the fields whose names are listed on, or the others. What is listed may be patterns: see [`matches`].
+pub(crate) struct Selection {
+    patterns: Vec<String>,
+    keeps: bool,
+    projection: Projection,
+}
+
+impl Selection {
+    /// The fields listed.
+    pub(crate) fn of(patterns: Vec<String>) -> Self {
+        Self { patterns, keeps: true, projection: Projection::default() }
+    }
+
+    /// All fields but those listed.
+    pub(crate) fn without(patterns: Vec<String>) -> Self {
+        Self { keeps: false, ..Self::of(patterns) }
+    }
+}
+
+impl Transform for Selection {
+    fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+        let Self { patterns, keeps, projection } = self;
+        let is_listed = |name: &str| patterns.iter().any(|pattern| matches(pattern, name));
+        out.send(projection.apply(batch, |schema| {
+            let fields = schema.fields().iter().enumerate();
+            fields
+                .filter(|(_, field)| is_listed(field.name()) == *keeps)
+                .map(|(index, field)| (index, field.clone()))
+                .collect()
+        })?);
+        Ok(())
     }
 }
 

@@ -46,8 +46,8 @@ use crate::transforms::encode::EncodeConfig;
 /// Each message is written as it is, or as `encode` says, followed by `delimiter`. The folders that `path` names
 /// are created.
 ///
-/// While a file is being written its name ends in `.part` (`.continued.part`, if it existed and is added to); it gets its own name when it is finished. So a file without
-/// `.part` is complete. Turn this off with `atomic: false`.
+/// While a file is being written its name ends in `.part` (`.continued.part`, if it existed and is added to); it gets
+/// its own name when it is finished. So a file without `.part` is complete. Turn this off with `atomic: false`.
 ///
 /// A message whose path cannot be (the value of a field leads out of the folder, is empty where a name is needed,
 /// is too long, or begins a name with a dot) is rejected: it leaves by `errors` with the reason.
@@ -206,53 +206,47 @@ sinks:
         let of_encode = TransformConfig::check(&self.encode).into_iter();
         let mut mistakes: Vec<Mistake> =
             of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
-        let mut mistake = |option, message: String, help: Option<&str>| {
-            mistakes.push(Mistake { option, message, help: help.map(str::to_owned) });
-        };
         if self.path.is_constant() {
             let path = self.path.prefix();
             if path.is_empty() || path.ends_with('/') {
-                let message = format!("`{path}` names no file.");
-                mistake("path", message, Some("Add the name of a file, for example `out.jsonl`."));
+                let mistake = Mistake::new("path", format!("`{path}` names no file."));
+                mistakes.push(mistake.help("Add the name of a file, for example `out.jsonl`."));
             }
             if path.contains('\0') {
-                mistake("path", "A path cannot hold a NUL byte.".to_owned(), None);
+                mistakes.push(Mistake::new("path", "A path cannot hold a NUL byte."));
             }
             if self.atomic && names::is_reserved(path) {
-                let message = format!("`{path}` ends as names of unfinished files do.");
-                mistake("path", message, Some("Choose another name, or set `atomic: false`."));
+                let mistake = Mistake::new("path", format!("`{path}` ends as names of unfinished files do."));
+                mistakes.push(mistake.help("Choose another name, or set `atomic: false`."));
             }
         }
         match (self.compression_level, self.compression.levels()) {
             (Some(_), None) => {
-                let message = "There is a `compression_level`, but no `compression`.".to_owned();
-                mistake("compression_level", message, Some("Set `compression` to `gzip` or `zstd`."));
+                let message = "There is a `compression_level`, but no `compression`.";
+                let mistake = Mistake::new("compression_level", message);
+                mistakes.push(mistake.help("Set `compression` to `gzip` or `zstd`."));
             }
             (Some(level), Some(levels)) if !levels.contains(&level) => {
-                let message = format!("There is no level {level}.");
+                let mistake = Mistake::new("compression_level", format!("There is no level {level}."));
                 let help = format!("Its levels are {} to {}.", levels.start(), levels.end());
-                mistake("compression_level", message, Some(&help));
+                mistakes.push(mistake.help(help));
             }
             _ => {}
         }
         if let Some(rotate) = &self.rotate {
             if rotate.size.is_none() && rotate.every.is_none() {
-                let message = "`rotate` does not say when.".to_owned();
-                mistake(
-                    "rotate",
-                    message,
-                    Some("Give it a `size`, for example `100MiB`, or `every`, for example `1h`."),
-                );
+                let help = "Give it a `size`, for example `100MiB`, or `every`, for example `1h`.";
+                mistakes.push(Mistake::new("rotate", "`rotate` does not say when.").help(help));
             }
             if rotate.size.is_some_and(|size| size.bytes() == 0) {
-                mistake("rotate", "The `size` of a file cannot be 0.".to_owned(), None);
+                mistakes.push(Mistake::new("rotate", "The `size` of a file cannot be 0."));
             }
             if rotate.every.is_some_and(|every| every.duration().is_zero()) {
-                mistake("rotate", "`every` cannot be 0.".to_owned(), None);
+                mistakes.push(Mistake::new("rotate", "`every` cannot be 0."));
             }
         }
         if self.idle_timeout.is_some_and(|span| span.duration().is_zero()) {
-            mistake("idle_timeout", "It cannot be 0.".to_owned(), None);
+            mistakes.push(Mistake::new("idle_timeout", "It cannot be 0."));
         }
         mistakes
     }

@@ -124,9 +124,7 @@ impl Transform for Deduper {
         let keep = BooleanBuffer::collect_bool(batch.rows(), |_| {
             hashes.next().is_none_or(|&key| self.seen.insert(key, now))
         });
-        if let Some(batch) = batch.filter(&BooleanArray::from(keep))? {
-            out.send(batch);
-        }
+        out.send(batch.filter(&BooleanArray::from(keep))?);
         Ok(())
     }
 }

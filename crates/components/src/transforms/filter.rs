@@ -57,10 +57,8 @@ struct Running {
 
 impl Transform for Running {
     fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
-        if let Some((batch, answers)) = ask(&mut self.condition, batch, out)?
-            && let Some(batch) = batch.filter(&answers)?
-        {
-            out.send(batch);
+        if let Some((batch, answers)) = ask(&mut self.condition, batch, out)? {
+            out.send(batch.filter(&answers)?);
         }
         Ok(())
     }

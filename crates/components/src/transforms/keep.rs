@@ -2,10 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outlets, Transform, TransformConfig};
-use thalweg_record::Batch;
+use thalweg_engine::{Context, Error, Transform, TransformConfig};
 
-use crate::shared::names::{Projection, matches};
+use crate::shared::names::Selection;
 
 /// Keeps the fields listed, and drops all others.
 ///
@@ -32,26 +31,7 @@ sinks:
 "#;
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        Ok(Box::new(Keeper { patterns: self.0.clone(), projection: Projection::default() }))
-    }
-}
-
-struct Keeper {
-    patterns: Vec<String>,
-    projection: Projection,
-}
-
-impl Transform for Keeper {
-    fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
-        let patterns = &self.patterns;
-        out.send(self.projection.apply(batch, |schema| {
-            let fields = schema.fields().iter().enumerate();
-            fields
-                .filter(|(_, field)| patterns.iter().any(|pattern| matches(pattern, field.name())))
-                .map(|(index, field)| (index, field.clone()))
-                .collect()
-        })?);
-        Ok(())
+        Ok(Box::new(Selection::of(self.0.clone())))
     }
 }
 

@@ -80,24 +80,20 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
-        let mut mistake = |option, message: &str, help: Option<&str>| {
-            mistakes.push(Mistake { option, message: message.to_owned(), help: help.map(str::to_owned) });
-        };
         if !(self.rate.is_finite() && self.rate > 0.0) {
-            mistake("rate", "The rate must be greater than 0: nothing would ever pass.", None);
+            let message = "The rate must be greater than 0: nothing would ever pass.";
+            mistakes.push(Mistake::new("rate", message));
         }
         if self.per.duration().is_zero() {
-            mistake("per", "The time must be longer than 0.", None);
+            mistakes.push(Mistake::new("per", "The time must be longer than 0."));
         }
         if self.burst.is_some_and(|burst| !(burst.is_finite() && burst >= 1.0)) {
-            mistake("burst", "The burst must be at least 1: nothing would ever pass.", None);
+            let message = "The burst must be at least 1: nothing would ever pass.";
+            mistakes.push(Mistake::new("burst", message));
         }
         if self.key.is_some() && self.on_excess == OnExcess::Wait {
-            mistake(
-                "on_excess",
-                "With a `key`, messages that are too many cannot wait.",
-                Some("Say `on_excess: drop`, or `on_excess: error`."),
-            );
+            let mistake = Mistake::new("on_excess", "With a `key`, messages that are too many cannot wait.");
+            mistakes.push(mistake.help("Say `on_excess: drop`, or `on_excess: error`."));
         }
         mistakes
     }
@@ -215,9 +211,7 @@ impl Transform for Limiter {
             let failed = excess.map(|(row, _)| (row as u32, reason.clone())).collect();
             out.reject(batch, failed)?
         };
-        if let Some(rest) = rest {
-            out.send(rest);
-        }
+        out.send(rest);
         Ok(())
     }
 }

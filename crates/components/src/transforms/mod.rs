@@ -48,6 +48,21 @@ pub(crate) mod testing {
         thalweg_engine::testing::batch(payloads).set_fields(fields).unwrap()
     }
 
+    /// Gives a transform these lines: each must leave as it came, on or by `errors`.
+    pub(crate) fn no_line_is_lost<C: thalweg_engine::TransformConfig>(
+        yaml: &str,
+        lines: &[String],
+    ) -> Result<(), proptest::test_runner::TestCaseError> {
+        use thalweg_engine::{Output, testing};
+        let given = testing::apply::<C>(yaml, [testing::batch(lines)]);
+        let (mut found, mut expected) = (given.payloads(Output::Main), lines.to_vec());
+        found.extend(given.payloads(Output::Errors));
+        found.sort();
+        expected.sort();
+        proptest::prop_assert_eq!(found, expected);
+        Ok(())
+    }
+
     /// Prints how long a message takes, in batches of these lines: the best of some rounds.
     pub(crate) fn measure<C: thalweg_engine::TransformConfig>(yaml: &str, lines: &[String]) {
         use thalweg_engine::{Outlets, testing};

@@ -69,13 +69,10 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         if self.groups().next().is_none() {
-            return vec![Mistake {
-                option: "pattern",
-                message:
-                    "The regular expression has no named group, so that there is nothing to make fields of."
-                        .to_owned(),
-                help: Some("Give the parts that are wanted names: `(?<status>\\d{3})`.".to_owned()),
-            }];
+            let message =
+                "The regular expression has no named group, so that there is nothing to make fields of.";
+            let help = "Give the parts that are wanted names: `(?<status>\\d{3})`.";
+            return vec![Mistake::new("pattern", message).help(help)];
         }
         unknown_types(&self.types, self.groups()).collect()
     }

@@ -64,21 +64,15 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         if let Err(message) = TimeFormat::parse(&self.format) {
-            mistakes.push(Mistake {
-                option: "format",
-                message,
-                help: Some(
-                    "Write `auto`, `rfc3339`, `rfc2822`, `clf`, `unix`, `unix_ms`, `unix_us`, `unix_ns`, or a format such as `%Y-%m-%d %H:%M:%S`."
-                        .to_owned(),
-                ),
-            });
+            mistakes.push(Mistake::new("format", message).help(
+                "Write `auto`, `rfc3339`, `rfc2822`, `clf`, `unix`, `unix_ms`, `unix_us`, `unix_ns`, or a format \
+                 such as `%Y-%m-%d %H:%M:%S`.",
+            ));
         }
         if parse_zone(&self.timezone).is_none() {
-            mistakes.push(Mistake {
-                option: "timezone",
-                message: format!("`{}` is not a time zone that is known here.", self.timezone),
-                help: Some("Write `UTC`, or hours and minutes from it, such as `+02:00`.".to_owned()),
-            });
+            let message = format!("`{}` is not a time zone that is known here.", self.timezone);
+            let help = "Write `UTC`, or hours and minutes from it, such as `+02:00`.";
+            mistakes.push(Mistake::new("timezone", message).help(help));
         }
         mistakes
     }

@@ -41,7 +41,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mistake = |message: String| Mistake { option: "", message, help: None };
+        let mistake = |message: String| Mistake::new("", message);
         let entries = &self.0.0;
         let doubles = entries.iter().enumerate().filter_map(|(at, (_, new))| {
             let (first, _) = entries.iter().take(at).find(|(_, other)| other == new)?;

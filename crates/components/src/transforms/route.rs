@@ -42,27 +42,19 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mistake =
-            |message: String, help: &str| Mistake { option: "", message, help: Some(help.to_owned()) };
         let mut mistakes = Vec::new();
         if self.0.0.is_empty() {
-            mistakes.push(mistake(
-                "There is no label to send messages to.".to_owned(),
-                "Write `{label: \"condition\"}`.",
-            ));
+            let mistake = Mistake::new("", "There is no label to send messages to.");
+            mistakes.push(mistake.help("Write `{label: \"condition\"}`."));
         }
         for (label, _) in &self.0.0 {
             let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
             if label == "errors" {
-                mistakes.push(mistake(
-                    "The label `errors` is taken: messages that cannot be processed leave by it.".to_owned(),
-                    "Choose another, such as `failures`.",
-                ));
+                let message = "The label `errors` is taken: messages that cannot be processed leave by it.";
+                mistakes.push(Mistake::new("", message).help("Choose another, such as `failures`."));
             } else if label.is_empty() || !label.chars().all(is_name) {
-                mistakes.push(mistake(
-                    format!("`{label}` cannot be a label."),
-                    "A label has letters, digits, `_` and `-` only.",
-                ));
+                let mistake = Mistake::new("", format!("`{label}` cannot be a label."));
+                mistakes.push(mistake.help("A label has letters, digits, `_` and `-` only."));
             }
         }
         mistakes
@@ -94,9 +86,7 @@ impl Transform for Router {
             }
             left = others;
         }
-        if let Some(batch) = left {
-            out.send(batch);
-        }
+        out.send(left);
         Ok(())
     }
 }

@@ -13,7 +13,8 @@ use crate::shared::keys::hash_keys;
 
 /// Passes a part of the messages and filters the others.
 ///
-/// Say either `rate: 0.1`, to pass each message with that chance, or `one_in: 10`, to pass every tenth.
+/// Say either `rate: 0.1`, to pass each message with that chance, or `one_in: 10`, to pass every tenth (with a `key`,
+/// every tenth value of it on average).
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sample {
@@ -45,9 +46,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mistake = |message: &str, help: &str| {
-            vec![Mistake { option: "", message: message.to_owned(), help: Some(help.to_owned()) }]
-        };
+        let mistake = |message: &str, help: &str| vec![Mistake::new("", message).help(help)];
         match (self.rate, self.one_in) {
             (None, None) => {
                 mistake("How many messages to pass is not said.", "Say `rate: 0.1`, or `one_in: 10`.")
@@ -60,7 +59,8 @@ sinks:
     }
 
     fn is_sequential(&self) -> bool {
-        self.seed.is_some() && self.key.is_none()
+        // A key decides alone; every tenth message, and what a seed says, depend on those before.
+        self.key.is_none() && (self.seed.is_some() || self.one_in.is_some())
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
@@ -115,9 +115,7 @@ impl Transform for Sampler {
                 Part::OneIn(count) => BooleanBuffer::collect_bool(rows, |row| hash(row) % count == 0),
             }
         };
-        if let Some(batch) = batch.filter(&BooleanArray::from(keep))? {
-            out.send(batch);
-        }
+        out.send(batch.filter(&BooleanArray::from(keep))?);
         Ok(())
     }
 }

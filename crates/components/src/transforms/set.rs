@@ -46,10 +46,8 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let nameless = self.0.0.iter().filter(|(name, _)| name.is_empty());
         nameless
-            .map(|(_, expression)| Mistake {
-                option: "",
-                message: format!("The field to set to `{expression}` has no name."),
-                help: None,
+            .map(|(_, expression)| {
+                Mistake::new("", format!("The field to set to `{expression}` has no name."))
             })
             .collect()
     }
@@ -111,9 +109,8 @@ impl Transform for Setter {
             }
             batch = setting.set(batch, evaluated)?;
         }
-        if let Some(batch) = before.reject(batch, failed.into_iter().collect(), out)? {
-            out.send(batch);
-        }
+        let rest = before.reject(batch, failed.into_iter().collect(), out)?;
+        out.send(rest);
         Ok(())
     }
 }

@@ -54,9 +54,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mistake = |option, message: &str, help: &str| {
-            vec![Mistake { option, message: message.to_owned(), help: Some(help.to_owned()) }]
-        };
+        let mistake = |option, message: &str, help: &str| vec![Mistake::new(option, message).help(help)];
         match &self.delimiter {
             Some(delimiter) if delimiter.is_empty() => {
                 mistake("delimiter", "The delimiter is empty.", "Write what stands between the parts.")
@@ -202,9 +200,7 @@ impl Transform for Splitter {
         let Some(rest) = out.reject(batch, failed)? else { return Ok(()) };
         match made {
             Made::Payloads(builder) => {
-                if let Some(batch) = rest.expand(builder.finish(), rows)? {
-                    out.send(batch);
-                }
+                out.send(rest.expand(builder.finish(), rows)?);
             }
             Made::Texts(builder) => {
                 let indices = arrow_array::UInt32Array::from(rows.clone());

@@ -1,13 +1,11 @@
 //! A number of bytes: `256MiB`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
-use serde::{Serialize, Serializer};
 
+use super::text_type::text_type;
 use crate::{FormatError, nearest};
 
 pub(crate) const FORMAT: &str = "byte-size";
@@ -175,16 +173,6 @@ fn factor(number: &str, unit: &str) -> Result<u64, FormatError> {
     })
 }
 
-pub(crate) fn check(text: &str) -> Result<(), FormatError> {
-    ByteSize::from_str(text).map(|_| ())
-}
-
-impl Serialize for ByteSize {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Size;
@@ -215,30 +203,14 @@ impl<'de> Deserialize<'de> for ByteSize {
     }
 }
 
-impl JsonSchema for ByteSize {
-    fn schema_name() -> Cow<'static, str> {
-        "ByteSize".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        "thalweg_config::ByteSize".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["string", "integer"],
-            "format": FORMAT,
-            "minimum": 0,
-            "description": "A size: a number and a unit (`KiB`, `MiB`, `GiB` by 1024; `kB`, `MB`, `GB` by 1000), \
-                            or a number of bytes.",
-            "examples": ["256MiB"],
-        })
-    }
-}
+text_type!(ByteSize, {
+    "type": ["string", "integer"],
+    "format": FORMAT,
+    "minimum": 0,
+    "description": "A size: a number and a unit (`KiB`, `MiB`, `GiB` by 1024; `kB`, `MB`, `GB` by 1000), \
+                    or a number of bytes.",
+    "examples": ["256MiB"],
+});
 
 #[cfg(test)]
 mod tests {

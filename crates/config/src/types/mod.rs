@@ -5,6 +5,7 @@
 
 pub(crate) mod byte_size;
 pub(crate) mod pattern;
+mod text_type;
 pub(crate) mod time_span;
 
 pub use byte_size::ByteSize;

@@ -1,16 +1,12 @@
 //! A regular expression.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-use regex::bytes::Regex;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer};
-use serde::{Serialize, Serializer};
-
+use super::text_type::{read_from_text, text_type};
 use crate::FormatError;
+use regex::bytes::Regex;
 
 pub(crate) const FORMAT: &str = "regex";
 
@@ -109,45 +105,14 @@ fn explain(text: &str, error: &regex::Error) -> FormatError {
     }
 }
 
-pub(crate) fn check(text: &str) -> Result<(), FormatError> {
-    Pattern::from_str(text).map(|_| ())
-}
+read_from_text!(Pattern);
 
-impl Serialize for Pattern {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.as_str())
-    }
-}
-
-impl<'de> Deserialize<'de> for Pattern {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl JsonSchema for Pattern {
-    fn schema_name() -> Cow<'static, str> {
-        "Pattern".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        "thalweg_config::Pattern".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "format": FORMAT,
-            "description": "A regular expression. Named groups are written `(?<name>...)`.",
-            "examples": ["^(?<client>\\S+) (?<status>\\d{3})$"],
-        })
-    }
-}
+text_type!(Pattern, {
+    "type": "string",
+    "format": FORMAT,
+    "description": "A regular expression. Named groups are written `(?<name>...)`.",
+    "examples": ["^(?<client>\\S+) (?<status>\\d{3})$"],
+});
 
 #[cfg(test)]
 mod tests {

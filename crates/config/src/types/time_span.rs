@@ -1,15 +1,11 @@
 //! A length of time: `1h30m`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer};
-use serde::{Serialize, Serializer};
-
+use super::text_type::{read_from_text, text_type};
 use crate::{FormatError, nearest};
 
 pub(crate) const FORMAT: &str = "time-span";
@@ -187,45 +183,14 @@ fn unknown(number: &str, unit: &str) -> FormatError {
     }
 }
 
-pub(crate) fn check(text: &str) -> Result<(), FormatError> {
-    TimeSpan::from_str(text).map(|_| ())
-}
+read_from_text!(TimeSpan);
 
-impl Serialize for TimeSpan {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for TimeSpan {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl JsonSchema for TimeSpan {
-    fn schema_name() -> Cow<'static, str> {
-        "TimeSpan".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        "thalweg_config::TimeSpan".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "format": FORMAT,
-            "description": "A length of time: a number and a unit (`ms`, `s`, `m`, `h`, `d`), or several.",
-            "examples": ["5s", "500ms", "1h30m"],
-        })
-    }
-}
+text_type!(TimeSpan, {
+    "type": "string",
+    "format": FORMAT,
+    "description": "A length of time: a number and a unit (`ms`, `s`, `m`, `h`, `d`), or several.",
+    "examples": ["5s", "500ms", "1h30m"],
+});
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! The task that keeps what could not be processed and that no pipeline takes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,13 +19,15 @@ pub(super) struct Task {
     pub(super) input: Receiver<Parcel>,
     pub(super) store: Arc<LazyStore>,
     pub(super) metrics: Arc<ComponentMetrics>,
+    /// For each transform, those before it in its pipeline.
+    pub(super) before: BTreeMap<Arc<str>, Arc<[Arc<str>]>>,
 }
 
 impl Task {
     pub(super) async fn run(self) -> Result<(), Error> {
         while let Some((_, Parcel::Messages(batch))) = self.input.take().await {
             let start = Instant::now();
-            let letters = letters(&batch);
+            let letters = letters(&batch, &self.before);
             blocking(|| self.store.get()?.add_letters(&letters))?;
             self.metrics.add_in(batch.rows(), batch.payload_bytes());
             self.metrics.add_busy(start);
@@ -34,7 +37,7 @@ impl Task {
     }
 }
 
-fn letters(batch: &Batch) -> Vec<DeadLetter> {
+fn letters(batch: &Batch, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> Vec<DeadLetter> {
     let text = |name: &str, row: usize| {
         let column = batch.fields().column_by_name(name);
         let column = column.and_then(|column| column.as_string_opt::<i32>());
@@ -46,9 +49,12 @@ fn letters(batch: &Batch) -> Vec<DeadLetter> {
         .into_iter()
         .enumerate()
         .map(|(row, fields)| {
+            let component = text(ERROR_COMPONENT, row).unwrap_or_default();
+            let passed = before.get(component.as_str()).into_iter().flat_map(|before| before.iter());
             let mut letter = DeadLetter {
                 time_us: meta.time_us,
-                component: text(ERROR_COMPONENT, row).unwrap_or_default(),
+                passed: passed.map(ToString::to_string).collect(),
+                component,
                 reason: text(ERROR_REASON, row).unwrap_or_default(),
                 source: meta.source.to_string(),
                 path: meta.path.as_deref().map(str::to_owned),

@@ -109,7 +109,9 @@ pub(super) fn numbers(name: &str, and_unfinished: bool) -> io::Result<Vec<u32>> 
         let digits = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
         let Some(digits) = digits.and_then(|rest| rest.strip_suffix(extension)) else { continue };
         // Only what `numbered` writes: nothing else may be taken for a piece, since pieces get pruned.
+        // After the highest number of all there is no next.
         if let Ok(number) = digits.parse::<u32>()
+            && number < u32::MAX
             && digits == format!("{number:05}")
         {
             found.push(number);

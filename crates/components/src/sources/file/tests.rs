@@ -188,7 +188,7 @@ async fn a_file_without_permission_is_named() {
     let folder = Folder::new();
     folder.write("a.log", "a\n").write("b.log", "b\n");
     fs::set_permissions(folder.path("b.log"), fs::Permissions::from_mode(0o000)).unwrap();
-    if File::open(folder.path("b.log")).is_ok() {
+    if fs::File::open(folder.path("b.log")).is_ok() {
         // Root may read everything.
         return;
     }

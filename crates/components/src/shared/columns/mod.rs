@@ -5,21 +5,26 @@
 //! its reason and filled up with NULLs, so that the common path is a plain append; only if any failed are the
 //! columns cut down to the messages that are left.
 
+mod layout;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_array::builder::{
     ArrayBuilder, BooleanBuilder, Float64Builder, Int64Builder, TimestampMicrosecondBuilder,
 };
-use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
-use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, Field, TimeUnit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{Error, Mistake, Outlets};
 use thalweg_record::{Batch, TextBuilder};
 
-use super::names::same;
+pub(crate) use layout::{Before, Layout, reject_all};
+
 use super::timestamps::{TimeFormat, TimeParser};
 
 /// What a field holds.
@@ -35,8 +40,8 @@ pub enum FieldType {
     Float,
     /// True or false: `true`, `yes`, `on`, `t`, `y`, `1`, and their opposites, in any case.
     Bool,
-    /// A point in time: RFC 3339 or ISO 8601, the common log format, RFC 2822, or seconds or milliseconds since
-    /// 1970. What names no time zone is UTC.
+    /// A point in time: RFC 3339 or ISO 8601, the common log format, RFC 2822, or a number since 1970 (of seconds,
+    /// milli-, micro- or nanoseconds, as its size tells). What names no time zone is UTC.
     Timestamp,
     /// JSON, kept as text.
     Json,
@@ -235,10 +240,8 @@ pub(crate) fn unknown_types<'a>(
     types: &BTreeMap<String, FieldType>,
     known: impl Iterator<Item = &'a str> + Clone,
 ) -> impl Iterator<Item = Mistake> {
-    types.keys().filter(move |name| !known.clone().any(|known| known == name.as_str())).map(|name| Mistake {
-        option: "types",
-        message: format!("`{name}` is given a type, but there is no field of that name."),
-        help: None,
+    types.keys().filter(move |name| !known.clone().any(|known| known == name.as_str())).map(|name| {
+        Mistake::new("types", format!("`{name}` is given a type, but there is no field of that name."))
     })
 }
 
@@ -294,8 +297,7 @@ impl Columns {
         let kind = self.typing.types.get(name).copied().unwrap_or_default();
         let may_be_null = self.typing.nulls_in_text || !matches!(kind, FieldType::Text | FieldType::Json);
         self.columns.push(Column { name: name.into(), kind, may_be_null });
-        self.layout.fields.push(Arc::new(kind.field(name)));
-        self.layout.from = None;
+        self.layout.add(Arc::new(kind.field(name)));
         let mut builder = ColumnBuilder::new(kind, &self.base, self.rows);
         (0..row).for_each(|_| builder.push_null());
         self.builders.push(builder);
@@ -356,192 +358,7 @@ impl Columns {
     }
 }
 
-/// Where new columns go among those that a batch has, remembered for the schema it was worked out for.
-#[derive(Debug, Default)]
-pub(crate) struct Layout {
-    fields: Vec<FieldRef>,
-    from: Option<SchemaRef>,
-    to: Option<SchemaRef>,
-    places: Vec<usize>,
-}
-
-impl Layout {
-    /// For these new fields.
-    pub(crate) fn new(fields: Vec<FieldRef>) -> Self {
-        Self { fields, ..Self::default() }
-    }
-
-    /// Gives a batch the new columns, each in the place of one of the same name if there is one, else at the end.
-    pub(crate) fn extend(&mut self, batch: Batch, new: Vec<ArrayRef>) -> Result<Batch, Error> {
-        let from = batch.fields().schema();
-        let to = match (&self.from, &self.to) {
-            (Some(known), Some(to)) if same(known, &from) => to.clone(),
-            _ => {
-                let mut fields = from.fields().to_vec();
-                self.places.clear();
-                for field in &self.fields {
-                    let place = fields.iter().position(|known| known.name() == field.name());
-                    match place.and_then(|place| fields.get_mut(place)) {
-                        Some(known) => *known = field.clone(),
-                        None => fields.push(field.clone()),
-                    }
-                    self.places.push(place.unwrap_or(fields.len() - 1));
-                }
-                let to = Arc::new(Schema::new(fields));
-                self.from = Some(from);
-                self.to = Some(to.clone());
-                to
-            }
-        };
-        let mut columns = batch.fields().columns().to_vec();
-        for (column, &place) in new.into_iter().zip(&self.places) {
-            match columns.get_mut(place) {
-                Some(known) => *known = column,
-                None => columns.push(column),
-            }
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.rows()));
-        Ok(batch.with_fields(RecordBatch::try_new_with_options(to, columns, &options)?)?)
-    }
-
-    /// Rejects the messages that failed, as they were, and sends the others on with the new columns. These have a
-    /// value for each message of the batch, also for those that failed.
-    pub(crate) fn give(
-        &mut self,
-        batch: Batch,
-        columns: Vec<ArrayRef>,
-        failed: Vec<(u32, String)>,
-        out: &mut Outlets,
-    ) -> Result<(), Error> {
-        let before = Before::of(&batch);
-        let batch = self.extend(batch, columns)?;
-        if let Some(rest) = before.reject(batch, failed, out)? {
-            out.send(rest);
-        }
-        Ok(())
-    }
-}
-
-/// A batch as it was: what is rejected leaves as it came, so that it can be replayed.
-pub(crate) struct Before {
-    payload: BinaryViewArray,
-    fields: RecordBatch,
-}
-
-impl Before {
-    /// As the batch is now.
-    pub(crate) fn of(batch: &Batch) -> Self {
-        Self { payload: batch.payload().clone(), fields: batch.fields().clone() }
-    }
-
-    /// Rejects the messages that failed, as they were, and gives back the others, as they are `now`.
-    pub(crate) fn reject(
-        self,
-        now: Batch,
-        failed: Vec<(u32, String)>,
-        out: &mut Outlets,
-    ) -> Result<Option<Batch>, Error> {
-        if failed.is_empty() {
-            return Ok(Some(now));
-        }
-        let mut keep = vec![true; now.rows()];
-        let mut rows = Vec::with_capacity(failed.len());
-        let mut reasons = Vec::with_capacity(failed.len());
-        for (row, reason) in failed {
-            if let Some(keep) = keep.get_mut(row as usize) {
-                *keep = false;
-            }
-            reasons.push((rows.len() as u32, reason));
-            rows.push(row);
-        }
-        let was = now.share().with_payload(self.payload)?.with_fields(self.fields)?;
-        if let Some(was) = was.select(&rows)? {
-            out.reject(was, reasons)?;
-        }
-        Ok(now.filter(&BooleanArray::from(keep))?)
-    }
-}
-
-/// Rejects all messages of a batch for the same reason.
-pub(crate) fn reject_all(batch: Batch, reason: &str, out: &mut Outlets) -> Result<(), Error> {
-    let failed = (0..batch.rows() as u32).map(|row| (row, reason.to_owned())).collect();
-    match out.reject(batch, failed)? {
-        Some(rest) => {
-            out.send(rest);
-            Ok(())
-        }
-        None => Ok(()),
-    }
-}
-
 /// Why a message without the field to look into is rejected.
 pub(crate) fn missing(field: &str) -> String {
     format!("there is no field `{field}`")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use thalweg_engine::{Output, testing};
-
-    fn built(kind: FieldType, pieces: &[&str]) -> Vec<Result<(), Misfit>> {
-        let mut builder = ColumnBuilder::new(kind, &[], pieces.len());
-        pieces.iter().map(|piece| builder.push(piece)).collect()
-    }
-
-    #[test]
-    fn what_fits_a_type_is_read_and_what_does_not_is_refused() {
-        use FieldType::*;
-        for (kind, fitting, misfits) in [
-            (
-                Int,
-                &["0", "-5", "+7", " 12 ", "9223372036854775807"][..],
-                &["", "1.0", "9223372036854775808", "x"][..],
-            ),
-            (Float, &["0", "1.5", "-1e300", "nan", " .5"], &["", "1,5", "x"]),
-            (Bool, &["true", "YES", "0", "off"], &["", "2", "tru"]),
-            (Timestamp, &["2024-01-02T03:04:05Z", "1700000000"], &["", "soon"]),
-            (Json, &["{}", "[1, 2]", "null"], &["", "{", "x"]),
-            (Text, &["", "x"], &[]),
-        ] {
-            assert!(built(kind, fitting).iter().all(Result::is_ok), "{kind:?}");
-            assert!(built(kind, misfits).iter().all(Result::is_err), "{kind:?}");
-        }
-    }
-
-    #[test]
-    fn the_schema_of_batches_of_one_schema_is_one_object() {
-        let mut columns = Columns::new(Typing::new(&BTreeMap::new(), None), ["a"]);
-        let mut out = Outlets::new("test".into());
-        for row in ["one", "two"] {
-            let batch = testing::batch([row]);
-            columns.begin(batch.payload().data_buffers(), 1);
-            columns.push(0, row).unwrap();
-            columns.finish(batch, &mut out).unwrap();
-        }
-        let schemas: Vec<_> = out.take().into_iter().map(|(_, batch)| batch.fields().schema()).collect();
-        assert!(Arc::ptr_eq(&schemas[0], &schemas[1]));
-    }
-
-    #[test]
-    fn a_field_of_the_same_name_is_replaced_in_its_place_and_kept_in_what_is_rejected() {
-        let text: ArrayRef = Arc::new(arrow_array::StringViewArray::from(vec!["old", "old"]));
-        let field = |name| Field::new(name, DataType::Utf8View, true);
-        let batch =
-            testing::batch(["x", "y"]).set_fields([(field("a"), text.clone()), (field("b"), text)]).unwrap();
-        let mut columns = Columns::new(Typing::new(&BTreeMap::new(), None), ["c", "a"]);
-        let mut out = Outlets::new("test".into());
-        columns.begin(&[], 2);
-        columns.push(0, "new c").unwrap();
-        columns.push(1, "new a").unwrap();
-        columns.fail(1, "no".into());
-        columns.finish(batch, &mut out).unwrap();
-        let mut given = out.take();
-        given.sort_by_key(|(output, _)| *output);
-        let rows: Vec<_> =
-            given.iter().map(|(_, batch)| testing::rows(batch.fields())[0].to_string()).collect();
-        assert_eq!(given[0].0, Output::Main);
-        assert_eq!(rows[0], r#"{"a":"new a","b":"old","c":"new c"}"#);
-        assert!(rows[1].contains(r#""a":"old""#), "{}", rows[1]);
-    }
 }

@@ -1,0 +1,94 @@
+//! `thalweg errors list`.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use thalweg_engine::{DeadLetter, LetterId, Store};
+
+use super::{Filter, Place, json_of, nothing_in, open};
+use crate::exit::{Exit, Failure};
+use crate::format::{count, counted, excerpt, moment, paragraphs};
+use crate::paint::Paint;
+use crate::print;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    filter: Filter,
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: u64,
+    /// Print JSON, a letter a line.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let folder = arguments.place.folder()?;
+    let store = open(&folder)?;
+    let paint = Paint::stdout();
+    let width = print::width().clamp(40, 160);
+    let mut by_component: BTreeMap<String, u64> = BTreeMap::new();
+    let mut all = 0;
+    for found in store.iter().flat_map(Store::letters) {
+        let (id, letter) = found?;
+        if !arguments.filter.takes(&letter) {
+            continue;
+        }
+        *by_component.entry(letter.component.clone()).or_default() += 1;
+        all += 1;
+        if all <= arguments.limit {
+            print::out(&if arguments.json {
+                json_of(id, &letter)?
+            } else {
+                brief(id, &letter, width, paint)
+            })?;
+        }
+    }
+    if arguments.json {
+        return Ok(Exit::Done);
+    }
+    if all == 0 {
+        print::out(&nothing_in(&folder, &arguments.filter))?;
+        return Ok(Exit::Done);
+    }
+    let parts = by_component.iter().map(|(component, number)| format!("{} of `{component}`", count(*number)));
+    let parts: Vec<String> = parts.collect();
+    let of_what = if parts.len() > 1 { format!(": {}", parts.join(", ")) } else { String::new() };
+    print::out(&format!("{}{of_what}\n", counted(all, "dead letter")))?;
+    if all > arguments.limit {
+        print::out(&format!("the first {} are shown; `--limit` shows more\n", count(arguments.limit)))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Where it came from: `access.log:1234`.
+fn place_of(letter: &DeadLetter) -> String {
+    let from = letter.path.as_ref().unwrap_or(&letter.source);
+    match letter.position {
+        Some(position) => format!("{from}:{position}"),
+        None => from.clone(),
+    }
+}
+
+fn payload_of(letter: &DeadLetter) -> String {
+    String::from_utf8_lossy(&letter.payload_bytes()).into_owned()
+}
+
+fn brief(id: LetterId, letter: &DeadLetter, width: usize, paint: Paint) -> String {
+    const INDENT: usize = 6;
+    let reason = paragraphs(&letter.reason, width, INDENT);
+    let payload = excerpt(&payload_of(letter), width - INDENT - 1);
+    let payload = if payload.is_empty() { "(empty)".to_owned() } else { payload };
+    format!(
+        "{}  {}  {}  {}\n{reason}{:INDENT$}{}\n",
+        paint.bold(&format!("{id:>4}")),
+        moment(letter.time_us),
+        paint.cyan(&letter.component),
+        place_of(letter),
+        "",
+        paint.dim(&payload),
+    )
+}

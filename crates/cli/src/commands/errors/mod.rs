@@ -1,0 +1,125 @@
+//! `thalweg errors`: what could not be processed, and why.
+
+mod clear;
+mod list;
+mod replay;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use thalweg_engine::{DeadLetter, LetterId, Store};
+
+use crate::exit::{Exit, Failure};
+use crate::load::{Configuration, state_folder};
+
+/// Shows what could not be processed and why, and processes it again.
+///
+/// A message that a component cannot process, and that no pipeline takes with `from: NAME.errors`, is kept as a
+/// dead letter: its payload, its fields, where it came from and the reason. Dead letters are in the state folder
+/// (`--state`, or `state:` in the configuration), and without one in the folder `.thalweg` beside the configuration.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  thalweg errors list logs.yaml
+  thalweg errors show 17 logs.yaml
+  thalweg errors replay logs.yaml --component main.parse_json
+  thalweg errors clear logs.yaml --yes")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lists the dead letters, oldest first: number, time, component, place, reason and the payload's beginning.
+    List(list::Arguments),
+    /// Shows one dead letter as a whole.
+    Show(show::Arguments),
+    /// Processes dead letters again, in the pipelines that rejected them.
+    ///
+    /// Put the configuration right before. A letter enters its pipeline where it was rejected: what transforms before
+    /// that did is in it already, and only those that are new there are applied. What was delivered is removed from the
+    /// dead letters; what is rejected again becomes a new one. Files that sinks wrote are added to, not replaced.
+    Replay(replay::Arguments),
+    /// Removes dead letters.
+    Clear(clear::Arguments),
+}
+
+#[derive(Debug, Args)]
+struct Place {
+    /// The configuration whose run rejected them. Without it, dead letters are looked for in this folder.
+    #[arg(value_name = "CONFIG")]
+    config: Option<PathBuf>,
+    /// The state folder, if the run was given one.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Filter {
+    /// Only those that this component rejected (`main.parse_json`), or any of this pipeline (`main`).
+    #[arg(long, value_name = "NAME")]
+    component: Option<String>,
+}
+
+pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
+    match arguments.command {
+        Command::List(arguments) => list::run(&arguments),
+        Command::Show(arguments) => show::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
+        Command::Clear(arguments) => clear::run(&arguments),
+    }
+}
+
+impl Place {
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        let Some(path) = &self.config else {
+            return Ok(state_folder(Path::new(""), None, self.state.as_deref()).0);
+        };
+        let configuration = Configuration { path };
+        if let Some(state) = &self.state {
+            return Ok(state.clone());
+        }
+        // That the rest of the configuration is right is not needed to look at what it left behind.
+        let document = configuration.document()?;
+        let state = document.root().get("state").and_then(|state| state.as_str()).map(Path::new);
+        Ok(state_folder(&configuration.folder(), state, None).0)
+    }
+}
+
+impl Filter {
+    fn takes(&self, letter: &DeadLetter) -> bool {
+        self.component.as_deref().is_none_or(|wanted| {
+            let rest = letter.component.strip_prefix(wanted);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    }
+}
+
+/// The store, if there is one: looking for dead letters is not to make a folder.
+fn open(folder: &Path) -> Result<Option<Store>, Failure> {
+    if !folder.exists() {
+        return Ok(None);
+    }
+    Ok(Some(Store::open(folder)?))
+}
+
+/// What to say where there is nothing to list, remove or process.
+fn nothing_in(folder: &Path, filter: &Filter) -> String {
+    let folder = folder.display();
+    match &filter.component {
+        Some(component) => format!("there are no dead letters of `{component}` in `{folder}`\n"),
+        None => format!("there are no dead letters in `{folder}`\n"),
+    }
+}
+
+fn json_of(id: LetterId, letter: &DeadLetter) -> Result<String, Failure> {
+    let failed = |error: serde_json::Error| Failure::Failed(error.to_string());
+    let mut line = json!({ "id": id });
+    let letter = serde_json::to_value(letter).map_err(failed)?;
+    if let (Some(line), serde_json::Value::Object(letter)) = (line.as_object_mut(), letter) {
+        line.extend(letter);
+    }
+    Ok(format!("{line}\n"))
+}

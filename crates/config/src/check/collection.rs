@@ -1,0 +1,98 @@
+//! Lists and mappings: their elements and entries, those that are missing and those that are unknown.
+
+use serde_json::Value as Json;
+
+use super::schema::{Layers, array, by_pattern, properties, property};
+use super::wording::{list, subject};
+use super::{Checker, Context, Found};
+use crate::{Diagnostic, Key, Node, nearest};
+
+impl<'s> Checker<'s> {
+    /// Checks the elements of a list, and how many there are.
+    pub(super) fn sequence(
+        &self,
+        node: &Node,
+        items: &[Node],
+        layers: &Layers<'s>,
+        context: &Context<'_>,
+        mistakes: &mut Found,
+    ) {
+        for layer in layers {
+            let first: Vec<&Json> = array(layer, "prefixItems").collect();
+            for (index, item) in items.iter().enumerate() {
+                let schema = first.get(index).copied().or_else(|| layer.get("items"));
+                if let Some(schema) = schema {
+                    self.node(item, schema, &Context { name: None, place: item.span }, mistakes);
+                }
+            }
+            let count =
+                |count: u64| if count == 1 { "1 element".to_owned() } else { format!("{count} elements") };
+            let have = items.len() as u64;
+            let has = if have == 0 { "is empty".to_owned() } else { format!("has {have}") };
+            if let Some(least) = layer.get("minItems").and_then(Json::as_u64).filter(|least| have < *least) {
+                let message = format!("{} needs at least {}, but it {has}.", subject(context), count(least));
+                mistakes.push(Diagnostic::new(self.place(node, context), message));
+            }
+            if let Some(most) = layer.get("maxItems").and_then(Json::as_u64).filter(|most| have > *most) {
+                let message = format!("{} takes at most {}, but it {has}.", subject(context), count(most));
+                mistakes.push(Diagnostic::new(self.place(node, context), message));
+            }
+        }
+    }
+
+    /// Checks the entries of a mapping, and which are missing.
+    pub(super) fn mapping(
+        &self,
+        node: &Node,
+        entries: &[(Key, Node)],
+        layers: &Layers<'s>,
+        context: &Context<'_>,
+        mistakes: &mut Found,
+    ) {
+        let closed = layers.iter().any(|layer| {
+            ["additionalProperties", "unevaluatedProperties"]
+                .iter()
+                .any(|key| layer.get(*key) == Some(&Json::Bool(false)))
+        });
+        let others = layers
+            .iter()
+            .find_map(|layer| layer.get("additionalProperties").filter(|other| other.is_object()));
+        // The keys of which a mistake has been told.
+        let mut told: Vec<&str> = Vec::new();
+        for (key, value) in entries {
+            let inner = Context { name: Some(&key.name), place: key.span };
+            if let Some(schema) =
+                property(layers, &key.name).or_else(|| by_pattern(layers, &key.name)).or(others)
+            {
+                self.node(value, schema, &inner, mistakes);
+            } else if closed {
+                let message = match context.name {
+                    Some(name) => format!("`{name}` has no option `{}`.", key.name),
+                    None => format!("`{}` is not an option here.", key.name),
+                };
+                let free = || properties(layers).filter(|name| node.get(name).is_none());
+                let near = nearest(&key.name, free());
+                told.extend(near);
+                let mut mistake = Diagnostic::new(key.span, message);
+                mistake.label("unknown option").help(match near {
+                    Some(near) => format!("Did you mean `{near}`?"),
+                    None if properties(layers).next().is_none() => "It takes no options.".to_owned(),
+                    None => format!("It accepts {}.", list(properties(layers), "and")),
+                });
+                mistakes.push(mistake);
+            }
+        }
+        for name in layers.iter().flat_map(|layer| array(layer, "required")).filter_map(Json::as_str) {
+            // A misspelt key is one mistake, not an unknown key and a missing one; so is one that two layers require.
+            if node.get(name).is_some() || told.contains(&name) {
+                continue;
+            }
+            told.push(name);
+            let mut mistake = self.missing(node, name, context);
+            if let Some(help) = property(layers, name).and_then(|schema| self.explained(name, schema)) {
+                mistake.help(help);
+            }
+            mistakes.push(mistake);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Whether the type of a value fits, and making it fit.
+
+use std::collections::HashSet;
+
+use super::number::{Number, number};
+use super::schema::{Layers, types};
+use crate::{Node, Value, scalar};
+
+/// How well the type of a value fits.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Fit {
+    Exact,
+    /// It is decoded all the same: a number as text, a text as the number it is, nothing as a mapping without
+    /// entries.
+    Lenient,
+    No,
+}
+
+/// How well the type of `node` fits.
+pub(super) fn fit(node: &Node, layers: &Layers<'_>) -> Fit {
+    let Some(types) = types(layers) else { return Fit::Exact };
+    let has = |kind: &str| types.contains(&kind);
+    let whole = matches!(number(node), Some(Number::Whole(_)));
+    let exact = match &node.value {
+        Value::Null => has("null"),
+        Value::Bool(_) => has("boolean"),
+        Value::Integer(_) => has("integer") || has("number"),
+        Value::Float(_) => has("number") || has("integer") && whole,
+        Value::String(_) => has("string"),
+        Value::Sequence(_) => has("array"),
+        Value::Mapping(_) => has("object"),
+    };
+    if exact {
+        return Fit::Exact;
+    }
+    let lenient = match &node.value {
+        Value::Null => has("object"),
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => has("string") && node.text().is_some(),
+        Value::String(text) => {
+            has("boolean") && matches!(scalar::typed(text.trim()), Value::Bool(_))
+                || has("integer") && whole
+                || has("number") && number(node).is_some()
+        }
+        _ => false,
+    };
+    if lenient { Fit::Lenient } else { Fit::No }
+}
+
+/// The node with those below it that are among `those` made what their schema wants.
+pub(super) fn retyped(node: &Node, those: &HashSet<*const Node>) -> Node {
+    let mut raw = node.raw.clone();
+    let value = match &node.value {
+        Value::Sequence(items) => Value::Sequence(items.iter().map(|item| retyped(item, those)).collect()),
+        Value::Mapping(entries) => {
+            Value::Mapping(entries.iter().map(|(key, value)| (key.clone(), retyped(value, those))).collect())
+        }
+        value if !those.contains(&std::ptr::from_ref(node)) => value.clone(),
+        Value::Null => Value::Mapping(Vec::new()),
+        Value::String(text) => {
+            raw = Some(text.trim().into());
+            scalar::typed(text.trim())
+        }
+        value => node.text().map_or_else(|| value.clone(), |text| Value::String(text.to_owned())),
+    };
+    Node { span: node.span, value, raw, substituted: node.substituted }
+}

@@ -1,0 +1,201 @@
+//! Holding a node against a JSON schema, and finding everything that is wrong with it.
+//!
+//! A validator for JSON schemas answers "does not match any of the branches". A person wants to know which
+//! branch they were in. So this walker knows the few shapes that `schemars` derives from Rust types, and why:
+//!
+//! - a struct is `properties`, `required` and `additionalProperties: false`;
+//! - an enum is `oneOf`, and how its variants are told apart depends on how it is tagged: by a constant
+//!   (`mode: fast`), by the only key (`file: { ... }`), by a key with a constant in it (`type: file`), or not at
+//!   all. The branch is chosen by that mark first, and only when there is none by which has the fewest mistakes;
+//! - `Option<T>` is `anyOf` with null; `#[serde(flatten)]` is `properties` beside `oneOf`.
+//!
+//! The keywords of a schema, of what it refers to and of the branch chosen are *layers* of one type, so that a
+//! key known to any of them is known. Keywords that `schemars` does not produce are ignored: decoding has
+//! the last word.
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use schemars::Schema;
+use serde_json::Value as Json;
+
+use crate::{Diagnostic, Diagnostics, Node, Span, Value};
+
+mod choose;
+mod collection;
+mod fit;
+mod number;
+mod schema;
+mod text;
+mod wording;
+
+use fit::{Fit, fit, retyped};
+use number::number;
+use schema::{Layers, allows, constants};
+pub(crate) use wording::without_secret;
+
+/// A JSON schema: one of `schemars`, or plain JSON.
+pub trait AsSchema {
+    /// The schema as JSON.
+    fn as_schema(&self) -> &Json;
+}
+
+impl AsSchema for Schema {
+    fn as_schema(&self) -> &Json {
+        self.as_value()
+    }
+}
+
+impl AsSchema for Json {
+    fn as_schema(&self) -> &Json {
+        self
+    }
+}
+
+/// Checks `node` against a JSON schema and adds every mistake to `diagnostics`.
+pub fn check<S: AsSchema + ?Sized>(node: &Node, schema: &S, diagnostics: &mut Diagnostics) {
+    let _only_the_mistakes_are_wanted = retyping(node, schema, diagnostics);
+}
+
+/// Checks, and if nothing is wrong gives the node as its schema wants it; none, if it is as it should be.
+///
+/// A number where text is asked for is made text, as it was written, and so on. Decoding could do this where it
+/// knows what is asked for, but within untagged enums and flattened structs `serde` does not ask.
+pub(crate) fn retyping<S: AsSchema + ?Sized>(
+    node: &Node,
+    schema: &S,
+    diagnostics: &mut Diagnostics,
+) -> Result<Option<Node>, usize> {
+    let mut found = Found::default();
+    let source = diagnostics.text();
+    let checker = Checker { root: schema.as_schema(), source, fuel: Cell::new(MOST_STEPS) };
+    checker.node(node, schema.as_schema(), &Context { name: None, place: node.span }, &mut found);
+    let count = found.len();
+    for mistake in found.mistakes {
+        diagnostics.push(mistake);
+    }
+    match count {
+        0 if found.retyped.is_empty() => Ok(None),
+        0 => Ok(Some(retyped(node, &found.retyped))),
+        _ => Err(count),
+    }
+}
+
+/// What one way to read a node came to.
+#[derive(Default)]
+struct Found {
+    mistakes: Vec<Diagnostic>,
+    /// Nodes that fit once they are made another type, by their addresses.
+    retyped: HashSet<*const Node>,
+}
+
+impl Found {
+    fn push(&mut self, mistake: Diagnostic) {
+        self.mistakes.push(mistake);
+    }
+
+    fn len(&self) -> usize {
+        self.mistakes.len()
+    }
+}
+
+/// Trying the branches of untagged enums inside of untagged enums could take forever.
+const MOST_STEPS: usize = 300_000;
+
+/// Where a value stands.
+struct Context<'a> {
+    /// The key it is the value of.
+    name: Option<&'a str>,
+    /// That key, or the value itself.
+    place: Span,
+}
+
+struct Checker<'s> {
+    root: &'s Json,
+    source: &'s str,
+    fuel: Cell<usize>,
+}
+
+impl<'s> Checker<'s> {
+    fn node(&self, node: &Node, schema: &'s Json, context: &Context<'_>, mistakes: &mut Found) {
+        let fuel = self.fuel.get();
+        if fuel == 0 {
+            return;
+        }
+        self.fuel.set(fuel - 1);
+        let branches = schema::branches(self.root, schema);
+        match branches.as_slice() {
+            [] => {
+                let message = match context.name {
+                    Some(name) => format!("`{name}` cannot be given here."),
+                    None => "Nothing can be given here.".to_owned(),
+                };
+                mistakes.push(Diagnostic::new(context.place, message));
+            }
+            [layers] => self.layers(node, layers, context, mistakes),
+            _ => self.choose(node, &branches, context, mistakes),
+        }
+    }
+
+    /// Checks against schemas that all hold.
+    fn layers(&self, node: &Node, layers: &Layers<'s>, context: &Context<'_>, mistakes: &mut Found) {
+        match fit(node, layers) {
+            Fit::No => return mistakes.push(self.wrong_type(node, std::slice::from_ref(layers), context)),
+            Fit::Lenient => {
+                mistakes.retyped.insert(std::ptr::from_ref(node));
+            }
+            Fit::Exact => {}
+        }
+        let mut constants = constants(layers).peekable();
+        if constants.peek().is_some() {
+            let constants: Vec<&Json> = constants.collect();
+            if !constants.iter().any(|constant| is_constant(node, constant)) {
+                let names: Vec<&str> = constants.iter().filter_map(|constant| constant.as_str()).collect();
+                mistakes.push(if names.is_empty() {
+                    let accepted = constants.iter().map(|constant| constant.to_string()).collect::<Vec<_>>();
+                    self.unknown_name(
+                        node,
+                        &accepted.iter().map(String::as_str).collect::<Vec<_>>(),
+                        &[],
+                        context,
+                    )
+                } else {
+                    self.unknown_name(node, &names, &[], context)
+                });
+            }
+            return;
+        }
+        match &node.value {
+            Value::Sequence(items) => self.sequence(node, items, layers, context, mistakes),
+            Value::Mapping(entries) => self.mapping(node, entries, layers, context, mistakes),
+            Value::Null => {
+                if allows(layers, "object") && !allows(layers, "null") {
+                    self.mapping(node, &[], layers, context, mistakes);
+                }
+            }
+            _ => {
+                let numeric = allows(layers, "integer") || allows(layers, "number");
+                let before = mistakes.len();
+                if numeric && let Some(number) = number(node) {
+                    self.number(node, &number, layers, context, mistakes);
+                }
+                if allows(layers, "string") && mistakes.len() == before {
+                    self.text(node, layers, context, mistakes);
+                }
+            }
+        }
+    }
+}
+
+fn is_constant(node: &Node, constant: &Json) -> bool {
+    match constant {
+        Json::String(name) => node.text() == Some(name),
+        Json::Number(_) => {
+            number(node).is_some_and(|number| number.partial_cmp(constant) == Some(Ordering::Equal))
+        }
+        Json::Bool(value) => node.as_bool() == Some(*value),
+        Json::Null => node.is_null(),
+        _ => true,
+    }
+}

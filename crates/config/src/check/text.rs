@@ -1,0 +1,52 @@
+//! Texts: their formats, lengths and patterns.
+
+use serde_json::Value as Json;
+
+use super::schema::Layers;
+use super::wording::{subject, without_secret};
+use super::{Checker, Context, Found};
+use crate::{Diagnostic, Node, format, place};
+
+impl<'s> Checker<'s> {
+    /// Checks what is asked of a text.
+    pub(super) fn text(&self, node: &Node, layers: &Layers<'s>, context: &Context<'_>, mistakes: &mut Found) {
+        let Some(text) = node.text() else { return };
+        for layer in layers {
+            if let Some(check) = layer.get("format").and_then(Json::as_str).and_then(format::registered)
+                && let Err(error) = check(text)
+            {
+                let span = match error.range {
+                    Some(range) => place::within(self.source, node.span, text, range),
+                    None => node.span,
+                };
+                let hide = |message: &str| without_secret(node, message, self.source);
+                let mut mistake = Diagnostic::new(span, hide(&error.message));
+                mistake.help = error.help.map(|help| hide(&help));
+                return mistakes.push(mistake);
+            }
+            let length = || text.chars().count() as u64;
+            if let Some(least) =
+                layer.get("minLength").and_then(Json::as_u64).filter(|least| length() < *least)
+            {
+                let message = match least {
+                    1 => format!("{} is empty.", subject(context)),
+                    _ => format!("{} is too short: it needs at least {least} characters.", subject(context)),
+                };
+                mistakes.push(Diagnostic::new(node.span, message));
+            }
+            if let Some(most) = layer.get("maxLength").and_then(Json::as_u64).filter(|most| length() > *most)
+            {
+                let message = format!("{} is too long: it has room for {most} characters.", subject(context));
+                mistakes.push(Diagnostic::new(node.span, message));
+            }
+            if let Some(pattern) = layer.get("pattern").and_then(Json::as_str)
+                && regex::Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(text))
+            {
+                let message = format!("{} does not have the form it should.", subject(context));
+                let mut mistake = Diagnostic::new(node.span, message);
+                mistake.help(format!("It must match the regular expression `{pattern}`."));
+                mistakes.push(mistake);
+            }
+        }
+    }
+}

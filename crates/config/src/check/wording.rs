@@ -1,0 +1,275 @@
+//! How a mistake is told.
+
+use serde_json::Value as Json;
+
+use super::schema::{self, Layers, array, constants, has_type, types};
+use super::{Checker, Context};
+use crate::{Diagnostic, Node, Span, Value, nearest, scalar};
+
+/// How many names a message lists.
+const LISTED: usize = 16;
+
+impl<'s> Checker<'s> {
+    /// A key that has to be given, and is not.
+    pub(super) fn missing(&self, node: &Node, name: &str, context: &Context<'_>) -> Diagnostic {
+        let message = match context.name {
+            Some(parent) => format!("`{parent}` needs the option `{name}`."),
+            None => format!("The option `{name}` is missing."),
+        };
+        let mut mistake = Diagnostic::new(self.place(node, context), message);
+        mistake.label(format!("`{name}` is missing here"));
+        mistake
+    }
+
+    /// Where to show that something about the whole of a collection is wrong: at itself if it is short, otherwise at
+    /// its key.
+    pub(super) fn place(&self, node: &Node, context: &Context<'_>) -> Span {
+        let written = self.source.get(node.span.start..node.span.end).unwrap_or("");
+        if node.is_null() || (written.contains('\n') && context.name.is_some()) {
+            return context.place;
+        }
+        match node.entries() {
+            [(first, _), ..] if written.contains('\n') => first.span,
+            _ => node.span,
+        }
+    }
+
+    /// What the schema says of a key: the first sentence of its documentation, and an example.
+    pub(super) fn explained(&self, name: &str, schema: &'s Json) -> Option<String> {
+        let branches = schema::branches(self.root, schema);
+        let layers = branches.first()?;
+        let text = layers.iter().find_map(|layer| layer.get("description")).and_then(Json::as_str);
+        let sentence = text.map(|text| {
+            let paragraph = text.split("\n\n").next().unwrap_or(text).replace('\n', " ");
+            let end = paragraph.find(". ").map_or(paragraph.len(), |end| end + 1);
+            paragraph.get(..end).unwrap_or(&paragraph).trim_end_matches('.').to_owned()
+        });
+        match (sentence, example(layers)) {
+            (Some(sentence), Some(example)) => Some(format!("{sentence}. For example `{name}: {example}`.")),
+            (Some(sentence), None) => Some(format!("{sentence}.")),
+            (None, Some(example)) => Some(format!("For example `{name}: {example}`.")),
+            (None, None) => None,
+        }
+    }
+
+    /// A value of a type that fits none of `branches`.
+    pub(super) fn wrong_type(
+        &self,
+        node: &Node,
+        branches: &[Layers<'s>],
+        context: &Context<'_>,
+    ) -> Diagnostic {
+        let mut expected: Vec<String> = Vec::new();
+        for layers in branches {
+            for phrase in phrases(layers) {
+                if !expected.contains(&phrase) && phrase != "nothing" {
+                    expected.push(phrase);
+                }
+            }
+        }
+        let expected = match expected.split_last() {
+            None => "something else".to_owned(),
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        };
+        if node.is_null() {
+            let message = match context.name {
+                Some(name) => format!("`{name}` has no value."),
+                None => "A value is missing.".to_owned(),
+            };
+            let mut mistake = Diagnostic::new(context.place, message);
+            mistake.help(format!("It should be {expected}."));
+            return mistake;
+        }
+        let is = match &node.value {
+            Value::Integer(_) | Value::Float(_) | Value::Bool(_) => self.shown(node),
+            Value::String(_) => match self.shown(node) {
+                shown if shown.starts_with('`') => format!("the text {shown}"),
+                other => other,
+            },
+            _ => node.kind().to_owned(),
+        };
+        let message = match context.name {
+            Some(name) => format!("`{name}` should be {expected}, but it is {is}."),
+            None => format!("This should be {expected}, but it is {is}."),
+        };
+        let mut mistake = Diagnostic::new(self.place(node, context), message);
+        let wants = |kind: &str| branches.iter().any(|layers| has_type(layers, kind));
+        let written = self.source.get(node.span.start..node.span.end).unwrap_or("");
+        match node.text().map(str::trim) {
+            Some("yes" | "Yes" | "on" | "On" | "y") if wants("boolean") => {
+                mistake.help("Write `true`.");
+            }
+            Some("no" | "No" | "off" | "Off" | "n") if wants("boolean") => {
+                mistake.help("Write `false`.");
+            }
+            Some(text) if wants("object") && text.contains(':') && !text.contains(char::is_whitespace) => {
+                mistake.help("Is a space missing after the colon?");
+            }
+            Some(_)
+                if wants("array") && !wants("object") && written.len() < 40 && !written.contains('\n') =>
+            {
+                mistake.help(format!("Put it in brackets: `[{written}]`."));
+            }
+            None if wants("string") && written.starts_with(['{', '[']) => {
+                mistake.help("Put quotes around a text that starts with `{` or `[`.");
+            }
+            _ => {
+                if let Some(example) = branches.iter().find_map(|layers| example(layers)) {
+                    mistake.help(match context.name {
+                        Some(name) => format!("For example `{name}: {example}`."),
+                        None => format!("For example `{example}`."),
+                    });
+                }
+            }
+        }
+        mistake
+    }
+
+    /// A text that is none of the names there are.
+    pub(super) fn unknown_name(
+        &self,
+        node: &Node,
+        names: &[&str],
+        tags: &[&str],
+        context: &Context<'_>,
+    ) -> Diagnostic {
+        let Some(text) = node.text() else {
+            let mut mistake = Diagnostic::new(
+                node.span,
+                match context.name {
+                    Some(name) if node.is_null() => format!("`{name}` has no value."),
+                    Some(name) => format!("`{name}` should be a name, but it is {}.", node.kind()),
+                    None => format!("This should be a name, but it is {}.", node.kind()),
+                },
+            );
+            if node.is_null() {
+                mistake.span = context.place;
+            }
+            mistake.help(format!("It can be {}.", list(names.iter().chain(tags).copied(), "or")));
+            return mistake;
+        };
+        let shown = self.shown(node);
+        let message = match context.name {
+            Some(name) => format!("`{name}` cannot be {shown}."),
+            None => format!("{shown} is not known here."),
+        };
+        let mut mistake = Diagnostic::new(node.span, message);
+        mistake.help(suggestion(text, names.iter().chain(tags).copied(), "It can be", "or"));
+        mistake
+    }
+
+    /// A scalar in backticks: as it stands in the document if a variable was put in, since that may be a secret.
+    pub(super) fn shown(&self, node: &Node) -> String {
+        /// Longer texts are not repeated in a message.
+        const LONGEST: usize = 60;
+        let written = self.source.get(node.span.start..node.span.end);
+        let text = if node.substituted { written } else { node.text() };
+        match text.filter(|text| text.chars().count() <= LONGEST && !text.contains('\n')) {
+            Some("") => "an empty text".to_owned(),
+            Some(text) => format!("`{text}`"),
+            None => node.kind().to_owned(),
+        }
+    }
+}
+
+/// The message without the values of variables, which may be secrets: as they stand in the document instead.
+pub(crate) fn without_secret(node: &Node, message: &str, source: &str) -> String {
+    /// What is shorter is no secret, and would be found in the words around it.
+    const SHORTEST: usize = 4;
+    let mut message = message.to_owned();
+    let mut nodes = vec![node];
+    while let Some(node) = nodes.pop() {
+        match &node.value {
+            Value::Sequence(items) => nodes.extend(items),
+            Value::Mapping(entries) => nodes.extend(entries.iter().map(|(_, value)| value)),
+            _ => {
+                let secret = node.text().filter(|text| node.substituted && text.len() >= SHORTEST);
+                if let (Some(secret), Some(written)) = (secret, source.get(node.span.start..node.span.end)) {
+                    message = message.replace(secret, written);
+                }
+            }
+        }
+    }
+    message
+}
+
+/// What a message is about.
+pub(super) fn subject(context: &Context<'_>) -> String {
+    context.name.map_or_else(|| "This".to_owned(), |name| format!("`{name}`"))
+}
+
+/// "Did you mean", or else all there is.
+pub(super) fn suggestion<'a>(
+    name: &str,
+    names: impl Iterator<Item = &'a str> + Clone,
+    expected: &str,
+    and: &str,
+) -> String {
+    match nearest(name, names.clone()) {
+        Some(near) => format!("Did you mean `{near}`?"),
+        None => format!("{expected} {}.", list(names, and)),
+    }
+}
+
+/// `a`, `b` and `c`.
+pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>, and: &str) -> String {
+    let mut seen: Vec<String> = Vec::new();
+    for name in names {
+        let name = format!("`{name}`");
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    if seen.len() > LISTED {
+        let more = seen.len() - LISTED;
+        seen.truncate(LISTED);
+        seen.push(format!("{more} more"));
+    }
+    match seen.split_last() {
+        None => "nothing".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} {and} {last}", others.join(", ")),
+    }
+}
+
+/// What is expected, in words.
+fn phrases(layers: &Layers<'_>) -> Vec<String> {
+    let names: Vec<&str> = constants(layers).filter_map(Json::as_str).collect();
+    if !names.is_empty() {
+        return names.into_iter().map(|name| format!("`{name}`")).collect();
+    }
+    let format = layers.iter().find_map(|layer| layer.get("format")).and_then(Json::as_str).unwrap_or("");
+    match format {
+        "byte-size" => return vec!["a size such as `256MiB`".to_owned()],
+        "time-span" => return vec!["a length of time such as `5s`".to_owned()],
+        _ => {}
+    }
+    let types = types(layers).unwrap_or_default();
+    let phrase = |kind: &str| match kind {
+        "null" => "nothing",
+        "boolean" => "`true` or `false`",
+        "integer" => "a whole number",
+        "number" => "a number",
+        "string" if format == "regex" => "a regular expression",
+        "string" => "text",
+        "array" => "a list",
+        _ => "a mapping",
+    };
+    types.into_iter().map(|kind| phrase(kind).to_owned()).collect()
+}
+
+/// The first example of the schemas, as it would be written.
+fn example(layers: &Layers<'_>) -> Option<String> {
+    let example = layers.iter().find_map(|layer| array(layer, "examples").next())?;
+    match example {
+        Json::String(text) => {
+            let plain = matches!(scalar::typed(text), Value::String(_))
+                && !text.contains([':', '#', '\'', '"', '\n', '{', '}', '[', ']', ','])
+                && text
+                    .starts_with(|first: char| first.is_alphanumeric() || matches!(first, '/' | '.' | '_'));
+            Some(if plain { text.clone() } else { format!("'{}'", text.replace('\'', "''")) })
+        }
+        other => Some(other.to_string()),
+    }
+}

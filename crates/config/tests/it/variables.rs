@@ -1,0 +1,108 @@
+//! Variables and files that are put into a document.
+
+use std::fs;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{Document, TimeSpan, decode};
+
+use crate::common::{json, parsed, variables};
+
+/// The values after substitution, or the mistakes.
+fn substituted(text: &str) -> Result<serde_json::Value, String> {
+    let mut document = parsed(text);
+    let mut diagnostics = document.diagnostics();
+    document.substitute(&variables, &mut diagnostics);
+    if diagnostics.is_empty() { Ok(json(document.root())) } else { Err(diagnostics.to_string()) }
+}
+
+#[test]
+fn variables_are_put_in_and_typed() {
+    let value = substituted(
+        "port: ${PORT}\nquoted: \"${PORT}\"\nurl: http://h:${PORT}/\nsecret: ${SECRET}\nwith: ${NONE:-5s}\nempty: ${EMPTY:-x}\nnothing: ${NONE:-}\n",
+    );
+    assert_eq!(
+        value.unwrap(),
+        serde_json::json!({
+            "port": 8080, "quoted": "8080", "url": "http://h:8080/", "secret": "a: {b} # ${PORT}", "with": "5s",
+            "empty": "x", "nothing": null
+        })
+    );
+}
+
+#[test]
+fn patterns_and_lone_dollars_survive() {
+    let value = substituted("a: '^(?<a>\\d+)$'\nb: $x\nc: $${PORT}\nd: a$$b\ne: $\n${PORT}: key\nf: [$1]\n");
+    assert_eq!(
+        value.unwrap(),
+        serde_json::json!({
+            "a": "^(?<a>\\d+)$", "b": "$x", "c": "${PORT}", "d": "a$b", "e": "$", "${PORT}": "key", "f": ["$1"]
+        })
+    );
+}
+
+#[test]
+fn a_wrong_variable_is_shown_at_its_place() {
+    assert_eq!(
+        substituted(
+            "a: 'x ${NONE} y'\nb: ${file:no/such}\nc: ${open\nd: ${a b}\ne: ${fil:x}\nf: ${PORT:5}\n"
+        )
+        .unwrap_err(),
+        "x.yaml:1:7: The variable `NONE` is not set. (Set it, or give it a default: `${NONE:-default}`.)\n\
+         x.yaml:2:4: The file `no/such` cannot be read: No such file or directory (os error 2). \
+         (It was looked for at `no/such`; paths are relative to this document.)\n\
+         x.yaml:3:4: A `${` is never closed. (Close it with `}`, or write `$${` if it is no variable.)\n\
+         x.yaml:4:4: `a b` is not the name of a variable. (For the characters themselves write `$${`.)\n\
+         x.yaml:5:4: `fil:x` is not the name of a variable. (Did you mean `${file:x}`?)\n\
+         x.yaml:6:4: `PORT:5` is not the name of a variable. (A default is written `${PORT:-5}`.)"
+    );
+}
+
+#[test]
+fn files_are_put_in_relative_to_the_document() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("password"), "a: b\n\n").unwrap();
+    let path = directory.path().join("x.yaml");
+    fs::write(&path, "password: ${file:password}\n").unwrap();
+    let document = Document::load(&path, &variables).unwrap();
+    assert_eq!(json(document.root()), serde_json::json!({"password": "a: b\n"}));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.yaml");
+    let told = Document::load(&path, &variables).unwrap_err();
+    assert!(
+        told.render(false).contains("cannot be read: No such file or directory"),
+        "{}",
+        told.render(false)
+    );
+    fs::write(&path, b"a: \xff\n").unwrap();
+    let told = Document::load(&path, &variables).unwrap_err();
+    assert!(told.to_string().contains(":1:4: This is not UTF-8 text."), "{told}");
+}
+
+#[test]
+fn the_value_of_a_variable_is_in_no_message() {
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[allow(dead_code)]
+    struct Config {
+        number: u8,
+        time: TimeSpan,
+        name: Name,
+    }
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    enum Name {
+        One,
+    }
+
+    let mut document = parsed("number: ${S}\ntime: ${S}\nname: ${S}\n");
+    let mut diagnostics = document.diagnostics();
+    document.substitute(&|_| Some("hunter2-".repeat(3)), &mut diagnostics);
+    assert!(decode::<Config>(document.root(), &mut diagnostics).is_none());
+    let shown = diagnostics.render(false) + &diagnostics.to_string();
+    assert_eq!(diagnostics.len(), 3, "{shown}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+}

@@ -1,0 +1,222 @@
+//! What the parts of a configuration say of each other: names exist, nothing is left over, nothing goes in a circle.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_config::{Node, Span, nearest};
+
+use super::{Reader, list};
+use crate::graph::{Feed, Graph, To};
+
+impl Reader<'_> {
+    /// Connects the pipelines, and checks what only all parts together can say.
+    pub(super) fn connections(&mut self, root: &Node, graph: &mut Graph) {
+        let pipelines = root.get("pipelines").map(Node::entries).unwrap_or_default();
+        let has = |section: &str, name: &str| root.get(section).is_some_and(|node| node.get(name).is_some());
+        for (at, (key, node)) in pipelines.iter().enumerate() {
+            let Some(from) = node.get("from") else {
+                if node.as_mapping().is_some() {
+                    self.diagnostics
+                        .error(key.span, format!("The pipeline `{}` says not what feeds it.", key.name))
+                        .help("Add `from:` with a source, or an output of another pipeline.");
+                }
+                continue;
+            };
+            let feeds: Vec<&Node> =
+                from.as_sequence().map_or_else(|| vec![from], |items| items.iter().collect());
+            if feeds.is_empty() {
+                self.diagnostics.error(from.span, "`from` is empty.").help("Name at least one source.");
+            }
+            for feed in feeds {
+                let found = self.feed(feed, graph, &has);
+                graph.pipelines[at].from.extend(found);
+            }
+            let to_span = node.get("to").map_or(key.span, |to| to.span);
+            let sinks = graph.pipelines[at].to.sinks().to_vec();
+            for sink in &sinks {
+                if !has("sinks", sink) {
+                    let known = root.get("sinks").map(Node::entries).unwrap_or_default();
+                    let help = match nearest(sink, known.iter().map(|(key, _)| key.name.as_str())) {
+                        Some(near) => format!("Did you mean `{near}`?"),
+                        None => "Add it under `sinks:`.".to_owned(),
+                    };
+                    let span = place_of(node.get("to"), sink).unwrap_or(to_span);
+                    self.diagnostics.error(span, format!("There is no sink called `{sink}`.")).help(help);
+                }
+            }
+        }
+        if !self.diagnostics.is_empty() {
+            // What is left over and what goes in a circle can only be told when the names are right.
+            return;
+        }
+        self.leftovers(root, graph);
+        self.circles(root, graph);
+    }
+
+    fn feed(&mut self, node: &Node, graph: &Graph, has: &dyn Fn(&str, &str) -> bool) -> Option<Feed> {
+        let Some(text) = node.as_str() else {
+            let message = format!("`from` names a source or an output, but this is {}.", node.kind());
+            self.diagnostics.error(node.span, message);
+            return None;
+        };
+        let (name, output) = match text.split_once('.') {
+            Some((name, output)) => (name, Some(output)),
+            None => (text, None),
+        };
+        let pipeline = graph.pipeline(name);
+        let known = has("sources", name) || has("sinks", name) || has("pipelines", name);
+        if !known {
+            let names = self.names.keys().map(String::as_str);
+            let help = match nearest(name, names) {
+                Some(near) => format!("Did you mean `{near}`?"),
+                None => "Add it under `sources:`.".to_owned(),
+            };
+            let message = format!("There is no source or pipeline called `{name}`.");
+            self.diagnostics.error(node.span, message).help(help);
+            return None;
+        }
+        match output {
+            Some("errors") => Some(Feed::Errors(name.into())),
+            None if pipeline.is_some() => Some(Feed::Pipeline(name.into())),
+            None if has("sources", name) => Some(Feed::Source(name.into())),
+            None => {
+                let message = format!("`{name}` is a sink: nothing comes out of it but `{name}.errors`.");
+                self.diagnostics.error(node.span, message);
+                None
+            }
+            Some(output) => {
+                let outputs: Vec<String> =
+                    pipeline.map(|p| p.outputs().map(|(_, _, label)| label).collect()).unwrap_or_default();
+                if outputs.iter().any(|label| label == output) {
+                    return Some(Feed::Named(name.into(), output.to_owned()));
+                }
+                let mut all: Vec<&str> = outputs.iter().map(String::as_str).collect();
+                all.push("errors");
+                let help = match nearest(output, all.iter().copied()) {
+                    Some(near) => format!("Did you mean `{name}.{near}`?"),
+                    None => format!("It has: {}.", list(&all)),
+                };
+                let message = format!("`{name}` has no output called `{output}`.");
+                self.diagnostics.error(node.span, message).help(help);
+                None
+            }
+        }
+    }
+
+    fn leftovers(&mut self, root: &Node, graph: &Graph) {
+        let span = |section: &str, name: &str| {
+            root.get(section).and_then(|node| node.key(name)).map_or(root.span, |key| key.span)
+        };
+        for source in &graph.sources {
+            if graph.fed_by(&Feed::Source(source.name.clone())).is_empty() {
+                let message = format!("No pipeline reads the source `{}`.", source.name);
+                let help = format!("Add a pipeline with `from: {}`, or remove it.", source.name);
+                self.diagnostics.error(span("sources", &source.name), message).help(help);
+            }
+        }
+        for sink in &graph.sinks {
+            let feeds = graph.pipelines.iter().filter(|pipeline| pipeline.to.sinks().contains(&sink.name));
+            let failover = feeds.clone().any(|pipeline| matches!(pipeline.to, To::Failover(_)));
+            match feeds.count() {
+                0 => {
+                    let message = format!("No pipeline feeds the sink `{}`.", sink.name);
+                    let help = format!("Add a pipeline with `to: {}`, or remove it.", sink.name);
+                    self.diagnostics.error(span("sinks", &sink.name), message).help(help);
+                }
+                1 => {}
+                _ if failover => {
+                    let message =
+                        format!("The sink `{}` is in a `failover` and fed by another pipeline.", sink.name);
+                    let help = "Give each of the two a sink of its own.";
+                    self.diagnostics.error(span("sinks", &sink.name), message).help(help);
+                }
+                _ => {}
+            }
+        }
+        for pipeline in &graph.pipelines {
+            let at = span("pipelines", &pipeline.name);
+            let onward = graph.fed_by(&Feed::Pipeline(pipeline.name.clone()));
+            if pipeline.to.sinks().is_empty() && onward.is_empty() {
+                let message = format!("What the pipeline `{}` gives goes nowhere.", pipeline.name);
+                self.diagnostics.error(at, message).help("Add `to:` with a sink (`discard` throws it away).");
+            }
+            let mut labels = BTreeMap::new();
+            for (_, _, label) in pipeline.outputs() {
+                if labels.insert(label.clone(), ()).is_some() {
+                    let message =
+                        format!("The pipeline `{}` has two outputs called `{label}`.", pipeline.name);
+                    self.diagnostics.error(at, message).help("Rename one of them.");
+                } else if graph.fed_by(&Feed::Named(pipeline.name.clone(), label.clone())).is_empty() {
+                    let message = format!("Nothing takes what goes to `{}.{label}`.", pipeline.name);
+                    let help = format!("Add a pipeline with `from: {}.{label}`.", pipeline.name);
+                    self.diagnostics.error(at, message).help(help);
+                }
+            }
+            let mut sinks = pipeline.to.sinks().to_vec();
+            sinks.sort();
+            if let Some(twice) = sinks.windows(2).find(|pair| pair[0] == pair[1]) {
+                let message = format!("The pipeline `{}` leads to `{}` twice.", pipeline.name, twice[0]);
+                self.diagnostics.error(at, message).help("Name it once.");
+            }
+        }
+    }
+
+    /// A pipeline, directly or through others, must not feed itself; also not by the errors of its sinks.
+    fn circles(&mut self, root: &Node, graph: &Graph) {
+        let feeds_of = |name: &str| -> Vec<Arc<str>> {
+            let Some(pipeline) = graph.pipeline(name) else { return Vec::new() };
+            let mut before: Vec<Arc<str>> = Vec::new();
+            for feed in &pipeline.from {
+                match feed {
+                    Feed::Source(_) => {}
+                    Feed::Pipeline(name) | Feed::Named(name, _) => before.push(name.clone()),
+                    Feed::Errors(name) if graph.pipeline(name).is_some() => before.push(name.clone()),
+                    Feed::Errors(sink) => before.extend(
+                        graph
+                            .pipelines
+                            .iter()
+                            .filter(|pipeline| pipeline.to.sinks().contains(sink))
+                            .map(|pipeline| pipeline.name.clone()),
+                    ),
+                }
+            }
+            before
+        };
+        let mut done: Vec<Arc<str>> = Vec::new();
+        for start in &graph.pipelines {
+            let mut trail: Vec<(Arc<str>, Vec<Arc<str>>)> = vec![(start.name.clone(), feeds_of(&start.name))];
+            while let Some((name, open)) = trail.last_mut() {
+                let Some(next) = open.pop() else {
+                    done.push(name.clone());
+                    trail.pop();
+                    continue;
+                };
+                if let Some(at) = trail.iter().position(|(name, _)| *name == next) {
+                    let mut circle: Vec<&str> = trail[at..].iter().map(|(name, _)| &**name).collect();
+                    circle.reverse();
+                    circle.push(circle[0]);
+                    let message =
+                        format!("These pipelines feed each other in a circle: {}.", circle.join(" → "));
+                    let span =
+                        root.get("pipelines").and_then(|node| node.key(&next)).map_or(root.span, |k| k.span);
+                    self.diagnostics.error(span, message).help("Messages must come to an end somewhere.");
+                    return;
+                }
+                if !done.contains(&next) {
+                    let feeds = feeds_of(&next);
+                    trail.push((next, feeds));
+                }
+            }
+        }
+    }
+}
+
+/// The place of a name within `to`, at whatever depth it is written.
+fn place_of(node: Option<&Node>, name: &str) -> Option<Span> {
+    let node = node?;
+    if node.as_str() == Some(name) {
+        return Some(node.span);
+    }
+    let below = node.items().iter().chain(node.entries().iter().map(|(_, value)| value));
+    below.into_iter().find_map(|child| place_of(Some(child), name))
+}
