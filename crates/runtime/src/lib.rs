@@ -7,6 +7,7 @@
 //! This crate knows nothing of messages, configuration or components.
 
 mod channel;
+pub mod evaluation;
 mod sequence;
 mod stop;
 
