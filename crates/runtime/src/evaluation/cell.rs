@@ -8,8 +8,6 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use smallvec::SmallVec;
-
 use super::error::EvaluationError;
 use super::hook::{self, Forgotten};
 use super::sync::{AtomicBool, Mutex, Ordering};
@@ -18,6 +16,8 @@ pub struct Cell<T> {
     concluded: AtomicBool,
     /// Whether the code has started and was left waiting.
     suspended: AtomicBool,
+    /// Whether somebody has been given the result. Used under the lock; it stands here for its size.
+    known: AtomicBool,
     state: Mutex<State<T>>,
 }
 
@@ -26,20 +26,19 @@ struct State<T> {
     /// Wakes the code while it waits; whoever concludes the cell uses it to have the code dropped.
     code: Option<Waker>,
     /// The handles that wait, by their numbers, in the order in which they came.
-    waiters: SmallVec<[(u32, Waker); 1]>,
+    waiters: Waiters,
     handles: u32,
     next_handle: u32,
     /// How to give a result to several; set by the first `clone` of a handle, which is where `T: Clone` is known.
     duplicate: Option<fn(&T) -> T>,
     /// Whom to tell a result that nobody asked for.
     forget: Option<fn(T)>,
-    /// Whether somebody has been given the result.
-    is_known: bool,
 }
 
 enum Stage<T> {
     Pending,
-    Concluded(Result<T, EvaluationError>),
+    /// A failure is in a box, since it is rare and larger than most results.
+    Concluded(Result<T, Box<EvaluationError>>),
     Taken,
 }
 
@@ -49,16 +48,16 @@ impl<T> Cell<T> {
         let state = State {
             result: Stage::Pending,
             code: None,
-            waiters: SmallVec::new(),
+            waiters: Waiters::default(),
             handles: 1,
             next_handle: 1,
             duplicate: None,
             forget: None,
-            is_known: false,
         };
         Arc::new(Self {
             concluded: AtomicBool::new(false),
             suspended: AtomicBool::new(suspended),
+            known: AtomicBool::new(false),
             state: Mutex::new(state),
         })
     }
@@ -116,7 +115,7 @@ impl<T> Cell<T> {
             state.result = Stage::Taken;
             Some(result)
         } else {
-            state.result = Stage::Concluded(result);
+            state.result = Stage::Concluded(result.map_err(Box::new));
             None
         };
         self.concluded.store(true, Ordering::Release);
@@ -124,9 +123,7 @@ impl<T> Cell<T> {
         let code = state.code.take();
         let forget = state.forget;
         drop(state);
-        for (_, waiter) in waiters {
-            waiter.wake();
-        }
+        waiters.wake();
         if let Some(result) = unasked {
             tell(result, forget);
         }
@@ -142,16 +139,16 @@ impl<T> Cell<T> {
         let mut state = self.state.lock();
         let left = match (&state.result, state.handles, state.duplicate) {
             (Stage::Pending, ..) => {
-                state.wait(handle, context.waker());
+                state.waiters.add(handle, context.waker());
                 return Poll::Pending;
             }
             (Stage::Concluded(Ok(value)), 2.., Some(duplicate)) => Stage::Concluded(Ok(duplicate(value))),
             (Stage::Concluded(Err(error)), ..) => Stage::Concluded(Err(error.clone())),
             _ => Stage::Taken,
         };
-        state.is_known = true;
+        self.known.store(true, Ordering::Relaxed);
         match std::mem::replace(&mut state.result, left) {
-            Stage::Concluded(result) => Poll::Ready(result),
+            Stage::Concluded(result) => Poll::Ready(result.map_err(|error| *error)),
             Stage::Pending | Stage::Taken => Poll::Ready(Err(EvaluationError::Taken)),
         }
     }
@@ -165,7 +162,7 @@ impl<T> Cell<T> {
         if !matches!(state.result, Stage::Pending) {
             return Poll::Ready(());
         }
-        state.wait(handle, context.waker());
+        state.waiters.add(handle, context.waker());
         Poll::Pending
     }
 
@@ -190,25 +187,57 @@ impl<T> Cell<T> {
     /// A handle is gone.
     pub(super) fn remove_handle(&self, handle: u32) {
         let mut state = self.state.lock();
-        let waiter = state.waiters.iter().position(|(number, _)| *number == handle);
-        let waiter = waiter.map(|at| state.waiters.remove(at));
+        let waiter = state.waiters.remove(handle);
         state.handles -= 1;
-        let is_unasked = state.handles == 0 && !state.is_known && matches!(state.result, Stage::Concluded(_));
+        let is_unasked = state.handles == 0
+            && !self.known.load(Ordering::Relaxed)
+            && matches!(state.result, Stage::Concluded(_));
         let unasked = is_unasked.then(|| std::mem::replace(&mut state.result, Stage::Taken));
         let forget = state.forget;
         drop(state);
         drop(waiter);
         if let Some(Stage::Concluded(result)) = unasked {
-            tell(result, forget);
+            tell(result.map_err(|error| *error), forget);
         }
     }
 }
 
-impl<T> State<T> {
-    fn wait(&mut self, handle: u32, waker: &Waker) {
-        match self.waiters.iter_mut().find(|(number, _)| *number == handle) {
+type Waiter = (u32, Waker);
+
+/// Handles that wait. Mostly there is one: more are in a box, which keeps a million cells small.
+#[derive(Default)]
+struct Waiters {
+    first: Option<Waiter>,
+    #[allow(clippy::box_collection, reason = "one word in the common case, not three")]
+    others: Option<Box<Vec<Waiter>>>,
+}
+
+impl Waiters {
+    fn add(&mut self, handle: u32, waker: &Waker) {
+        let is_empty = self.first.is_none() && self.others.is_none();
+        let others = self.others.iter_mut().flat_map(|others| others.iter_mut());
+        match self.first.iter_mut().chain(others).find(|(number, _)| *number == handle) {
             Some((_, known)) => known.clone_from(waker),
-            None => self.waiters.push((handle, waker.clone())),
+            None if is_empty => {
+                self.first = Some((handle, waker.clone()));
+            }
+            None => self.others.get_or_insert_default().push((handle, waker.clone())),
+        }
+    }
+
+    fn remove(&mut self, handle: u32) -> Option<Waiter> {
+        if self.first.as_ref().is_some_and(|(number, _)| *number == handle) {
+            return self.first.take();
+        }
+        let others = self.others.as_mut()?;
+        let at = others.iter().position(|(number, _)| *number == handle)?;
+        Some(others.remove(at))
+    }
+
+    /// Wakes all in the order in which they came.
+    fn wake(self) {
+        for (_, waker) in self.first.into_iter().chain(self.others.into_iter().flat_map(|others| *others)) {
+            waker.wake();
         }
     }
 }
@@ -219,6 +248,16 @@ fn tell<T>(result: Result<T, EvaluationError>, forget: Option<fn(T)>) {
         (Ok(value), Some(forget)) => forget(value),
         (Err(EvaluationError::Panicked(message)), _) => hook::tell(Forgotten::Panicked(message)),
         _ => {}
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_small() {
+        assert_eq!(size_of::<Cell<()>>(), 104);
     }
 }
 

@@ -39,6 +39,9 @@ type Code = Pin<Slot<dyn Future<Output = ()>>>;
 /// call costs as much as some dozens of them.
 const LOOK_AFTER: u32 = 64;
 
+/// A queue that had more than these gives its memory back when most of them are gone.
+const QUEUE_KEPT: usize = 4096;
+
 thread_local! {
     static EVENT_LOOP: EventLoop = EventLoop::new();
     /// The number of this thread's event loop, for those who only want to know whether it is theirs: asking
@@ -103,7 +106,13 @@ impl EventLoop {
     fn add_entry(&self, code: Option<Code>) -> u32 {
         let serial = self.entries_made.get();
         self.entries_made.set(serial.wrapping_add(1));
-        let place = self.entries.borrow_mut().insert(Entry { code, serial, is_scheduled: false });
+        let mut entries = self.entries.borrow_mut();
+        if entries.len() == entries.capacity() {
+            // Growing by a quarter, not by doubling: half of a million empty entries would be 12 MB.
+            let more = entries.capacity() / 4;
+            entries.reserve_exact(more.max(64));
+        }
+        let place = entries.insert(Entry { code, serial, is_scheduled: false });
         // Entries have 24 bytes: the memory ends long before the numbers do.
         place as u32
     }
@@ -181,8 +190,17 @@ impl EventLoop {
         }
     }
 
+    fn shrink_queue(&self) {
+        let mut queue = self.queue.borrow_mut();
+        if queue.capacity() > QUEUE_KEPT && queue.len() < queue.capacity() / 4 {
+            let left = queue.len();
+            queue.shrink_to(left.max(QUEUE_KEPT / 2));
+        }
+    }
+
     /// Schedules what became ready, and sleeps if nothing is.
     fn gather(&self) {
+        self.shrink_queue();
         loop {
             self.take_woken();
             self.fire_timers();
@@ -292,6 +310,7 @@ impl<'l> Foreground<'l> {
 impl Drop for Foreground<'_> {
     fn drop(&mut self) {
         self.event_loop.is_running.set(false);
+        self.event_loop.shrink_queue();
         self.event_loop.remove_entry(self.place);
     }
 }

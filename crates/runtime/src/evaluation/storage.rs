@@ -5,7 +5,7 @@
 //! `Box`, but its memory comes from, and goes back to, a list of free blocks that each thread keeps. In the
 //! steady state taking a slot is a load and a store, and giving it back is another pair.
 //!
-//! The lists are by size, in steps so fine (32 bytes, 64 above 1 KiB) that a million waiting evaluations do not
+//! The lists are by size, in steps so fine (16 bytes, 64 above 1 KiB) that a million waiting evaluations do not
 //! pay for the rounding. The size is known where the code is compiled, so that the choice of the list is a
 //! constant. What is larger than 16 KiB, or aligned to more than 16 bytes, goes to the allocator each time.
 //!
@@ -26,12 +26,16 @@ use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
 const ALIGNMENT: usize = 16;
-const FINE_STEP: usize = 32;
-const FINE_UP_TO: usize = 1024;
+/// Sizes are a word more than a multiple of 16: allocators that put a word of their own before a block, as glibc's
+/// does, then waste nothing, and others have a size for it as well.
+const SMALLEST: usize = 24;
+const FINE_STEP: usize = 16;
+const FINE_LISTS: usize = 64;
+const FINE_UP_TO: usize = SMALLEST + (FINE_LISTS - 1) * FINE_STEP;
 const COARSE_STEP: usize = 64;
-const LARGEST: usize = 16 * 1024;
-const FINE_LISTS: usize = FINE_UP_TO / FINE_STEP;
-const LISTS: usize = FINE_LISTS + (LARGEST - FINE_UP_TO) / COARSE_STEP;
+const COARSE_LISTS: usize = 240;
+const LISTS: usize = FINE_LISTS + COARSE_LISTS;
+const LARGEST: usize = FINE_UP_TO + COARSE_LISTS * COARSE_STEP;
 /// A list keeps about this many bytes; what comes back beyond goes to the allocator, so that a burst of waiting
 /// evaluations does not stay with the process.
 const KEPT_BYTES: usize = 64 * 1024;
@@ -42,18 +46,18 @@ const fn list(layout: Layout) -> Option<usize> {
     if layout.align() > ALIGNMENT || size > LARGEST {
         None
     } else if size <= FINE_UP_TO {
-        Some(size.saturating_sub(1) / FINE_STEP)
+        Some(size.saturating_sub(SMALLEST).div_ceil(FINE_STEP))
     } else {
-        Some(FINE_LISTS + (size - FINE_UP_TO - 1) / COARSE_STEP)
+        Some(FINE_LISTS - 1 + (size - FINE_UP_TO).div_ceil(COARSE_STEP))
     }
 }
 
 /// The layout of the blocks in a list.
 const fn block(list: usize) -> Layout {
     let size = if list < FINE_LISTS {
-        (list + 1) * FINE_STEP
+        SMALLEST + list * FINE_STEP
     } else {
-        FINE_UP_TO + (list - FINE_LISTS + 1) * COARSE_STEP
+        FINE_UP_TO + (list + 1 - FINE_LISTS) * COARSE_STEP
     };
     match Layout::from_size_align(size, ALIGNMENT) {
         Ok(layout) => layout,
@@ -101,7 +105,7 @@ impl FreeBlocks {
             return false;
         }
         let free = at.cast::<Free>();
-        // SAFETY: a block has at least 32 bytes, is aligned to 16, and is the caller's to give.
+        // SAFETY: a block has at least 24 bytes, is aligned to 16, and is the caller's to give.
         unsafe { free.write(Free { next: self.first[list].get() }) };
         self.first[list].set(free.as_ptr());
         self.count[list].set(count + 1);
@@ -243,7 +247,7 @@ mod tests {
             let layout = Layout::from_size_align(size, 8).unwrap();
             let block = block(list(layout).unwrap());
             assert!(block.size() >= size, "{size}");
-            assert!(block.size() - size <= COARSE_STEP.max(size.saturating_sub(1)), "{size}");
+            assert!(block.size() - size.max(SMALLEST) < COARSE_STEP, "{size}");
         }
         assert_eq!(list(Layout::from_size_align(LARGEST, 8).unwrap()), Some(LISTS - 1));
         assert_eq!(list(Layout::from_size_align(LARGEST + 1, 8).unwrap()), None);
