@@ -2,8 +2,9 @@
 //! prints the ratios. Figures of one machine at one time say little; ratios say more, and medians of runs in turn
 //! say most.
 //!
-//! `thalweg-bench [speed|memory] [--quick]`; `make bench` builds what it needs.
+//! `thalweg-bench [speed|memory|evaluations] [--quick]`; `make bench` builds what it needs.
 
+mod evaluations;
 mod inputs;
 mod limit;
 mod measure;
@@ -37,16 +38,28 @@ fn main() -> std::process::ExitCode {
         let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
         named.is_empty() || named.iter().any(|argument| *argument == name)
     };
-    let result = Bench::new(quick).and_then(|bench| {
-        if wanted("speed") {
-            bench.speed()?;
+    let measure = || {
+        if let [mode, what] = &arguments[..]
+            && mode == evaluations::HOLD
+        {
+            return evaluations::hold(what);
         }
-        if wanted("memory") {
-            bench.memory()?;
+        if wanted("speed") || wanted("memory") {
+            let bench = Bench::new(quick)?;
+            if wanted("speed") {
+                bench.speed()?;
+            }
+            if wanted("memory") {
+                bench.memory()?;
+            }
+            std::fs::remove_dir_all(&bench.scratch).map_err(|error| error.to_string())?;
         }
-        std::fs::remove_dir_all(&bench.scratch).map_err(|error| error.to_string())
-    });
-    match result {
+        if wanted("evaluations") {
+            evaluations::run(quick)?;
+        }
+        Ok(())
+    };
+    match measure() {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");

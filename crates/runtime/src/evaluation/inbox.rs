@@ -111,7 +111,9 @@ mod loom_tests {
                     inbox.sleep(None);
                 }
             }
-            threads.map(|thread| thread.join().unwrap());
+            for thread in threads {
+                thread.join().unwrap();
+            }
             places.sort_unstable();
             assert_eq!(places, [3, 5]);
         });
