@@ -2,9 +2,10 @@
 //! prints the ratios. Figures of one machine at one time say little; ratios say more, and medians of runs in turn
 //! say most.
 //!
-//! `thalweg-bench [speed|memory] [--quick]`; `make bench` builds what it needs.
+//! `thalweg-bench [speed|memory|evaluations] [--quick]`; `make bench` builds what it needs.
 
 mod contest;
+mod evaluations;
 mod inputs;
 mod limit;
 mod measure;
@@ -16,31 +17,42 @@ use contest::Contest;
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [command, count] = arguments.as_slice()
-        && command == limit::COMMAND
-    {
-        limit::two_threads(count.parse().unwrap_or(0), 256 << 10);
-        return std::process::ExitCode::SUCCESS;
-    }
-    let quick = arguments.iter().any(|argument| argument == "--quick");
-    let wanted = |name: &str| {
-        let mut named = arguments.iter().filter(|argument| !argument.starts_with('-')).peekable();
-        named.peek().is_none() || named.any(|argument| argument == name)
-    };
-    let result = Contest::new(quick).and_then(|contest| {
-        if wanted("speed") {
-            speed::run(&contest)?;
-        }
-        if wanted("memory") {
-            memory::run(&contest)?;
-        }
-        contest.clean()
-    });
-    match result {
+    match print_tables(&arguments) {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");
             std::process::ExitCode::FAILURE
         }
     }
+}
+
+fn print_tables(arguments: &[String]) -> Result<(), String> {
+    // What runs as a process of its own, in turn with the others or to be looked at from outside.
+    match arguments {
+        [command, count] if command == limit::COMMAND => {
+            limit::two_threads(count.parse().unwrap_or(0), 256 << 10);
+            return Ok(());
+        }
+        [command, what] if command == evaluations::HOLD => return evaluations::hold(what),
+        _ => {}
+    }
+    let quick = arguments.iter().any(|argument| argument == "--quick");
+    let wanted = |name: &str| {
+        let mut named = arguments.iter().filter(|argument| !argument.starts_with('-')).peekable();
+        named.peek().is_none() || named.any(|argument| argument == name)
+    };
+    if wanted("speed") || wanted("memory") {
+        let contest = Contest::new(quick)?;
+        if wanted("speed") {
+            speed::run(&contest)?;
+        }
+        if wanted("memory") {
+            memory::run(&contest)?;
+        }
+        contest.clean()?;
+    }
+    if wanted("evaluations") {
+        evaluations::run(quick)?;
+    }
+    Ok(())
 }

@@ -1,12 +1,15 @@
 //! How it moves: channels bounded by bytes, the order of what several copies worked on, and stopping.
 //!
-//! Stages of a run are tokio tasks. Between two stages stands a [`channel`]; where the stage before it has
-//! several copies, a [`Sequencer`] puts back in order what they give. Nothing here waits while it holds
-//! something that others need: a push never waits, a stage asks for room *before* it takes its next input.
+//! Code that may have to wait is an [`evaluation`]: it runs in its caller's stack until it does, and only then is
+//! something that is scheduled. On that stand the [`Stage`]s of a run: an item is handed over by a call, and goes
+//! through the [`channel`] between two stages only where it is not taken at once. Where a stage has several copies, a
+//! [`Sequencer`] puts back in order what they give. Nothing here waits while it holds something that others need: a
+//! push never waits, a stage asks for room *before* it takes its next input.
 //!
 //! This crate knows nothing of messages, configuration or components.
 
 mod channel;
+pub mod evaluation;
 mod sequence;
 mod stage;
 mod stop;

@@ -1,6 +1,6 @@
 //! Stages: workers that take what is handed to them, in their own stack or in that of whoever hands it over.
 //!
-//! Handing over is a [`call_nonblock`](crate::ConcurrentProc::call_nonblock): if a worker is free, nothing waits
+//! Handing over is a [`call_nonblock`](crate::evaluation::ConcurrentProc::call_nonblock): if a worker is free, nothing waits
 //! before the item, and the work is not worth waking another core for, the caller does the stage's work in its
 //! own stack until that has to wait for something. Only otherwise the item goes through the channel, to the stage's
 //! own tasks. An evaluation that had to wait is finished by those tasks too.
@@ -14,16 +14,15 @@
 //! locking there is; a worker's own state needs none.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::channel::{Claim, NewsGiver, Place, Receiver, Taken, Ticket};
+use crate::evaluation::{Called, ConcurrentProc, Evaluation};
 
 /// What it takes, roughly, until another core has begun with what it was handed.
 const WORTH_WAKING: Duration = Duration::from_micros(50);
@@ -96,7 +95,7 @@ pub struct Stage<W: Worker> {
 }
 
 /// An evaluation that had to wait: gives the worker back, and what came of it.
-type Running<W> = Pin<Box<dyn Future<Output = (W, Result<(), <W as Worker>::Error>)> + Send>>;
+type Running<W> = Evaluation<(W, Result<(), <W as Worker>::Error>)>;
 
 struct Seats<W: Worker> {
     state: Mutex<State<W>>,
@@ -151,9 +150,13 @@ impl<W: Worker> Stage<W> {
             let (worker, result) = match self.next().await? {
                 Next::Item(worker, ticket, item) => {
                     self.seats.hand_overs.queued.fetch_add(1, Ordering::Relaxed);
-                    self.seats.work(worker, ticket, item).await
+                    work((self.seats.clone(), worker, ticket, item)).await
                 }
-                Next::Running(running) => running.await,
+                Next::Running(running) => match running.await {
+                    Ok(done) => done,
+                    // The panic was told where it happened; here it ends the task, as one of the task's own would.
+                    Err(error) => resume_unwind(Box::new(error.to_string())),
+                },
                 Next::Restless(mut worker) => {
                     let result = worker.rest().await;
                     (worker, result)
@@ -252,13 +255,6 @@ impl<W: Worker> Drop for Stage<W> {
 }
 
 impl<W: Worker> Seats<W> {
-    async fn work(&self, mut worker: W, ticket: Ticket, item: W::Item) -> (W, Result<(), W::Error>) {
-        let start = Instant::now();
-        let result = worker.take(ticket, item).await;
-        self.note_cost(start.elapsed());
-        (worker, result)
-    }
-
     /// An average in which an item counts an eighth. One that had to wait long must not outweigh hundreds.
     fn note_cost(&self, spent: Duration) {
         let spent = spent.min(WORTH_WAKING * 16).as_nanos() as u64;
@@ -318,36 +314,42 @@ impl<W: Worker> Claim<W::Item> for Entrance<W> {
             state.resting.swap_remove(at)
         };
         let (seats, news) = (self.seats.clone(), self.news.clone());
-        Some(Box::new(move |ticket, item| call_nonblock(&seats, &news, worker, ticket, item)))
+        Some(Box::new(move |ticket, item| work_at_once(seats, &news, worker, ticket, item)))
     }
 }
 
+async fn work<W: Worker>(
+    (seats, mut worker, ticket, item): (Arc<Seats<W>>, W, Ticket, W::Item),
+) -> (W, Result<(), W::Error>) {
+    let start = Instant::now();
+    let result = worker.take(ticket, item).await;
+    seats.note_cost(start.elapsed());
+    (worker, result)
+}
+
 /// Does a stage's work as far as it goes without waiting; leaves the rest to the stage.
-fn call_nonblock<W: Worker>(
-    seats: &Arc<Seats<W>>,
+fn work_at_once<W: Worker>(
+    seats: Arc<Seats<W>>,
     news: &NewsGiver<W::Item>,
     worker: W,
     ticket: Ticket,
     item: W::Item,
 ) {
     seats.hand_overs.at_once.fetch_add(1, Ordering::Relaxed);
-    let mut running: Running<W> = {
-        let seats = seats.clone();
-        Box::pin(async move { seats.work(worker, ticket, item).await })
-    };
-    let mut context = Context::from_waker(Waker::noop());
+    let proc = ConcurrentProc::on_tokio(work);
+    let argument = (seats.clone(), worker, ticket, item);
     // A panic belongs to the stage whose code it is, not to the one that happened to hand over.
-    let failure = match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(&mut context))) {
-        Ok(Poll::Ready((worker, Ok(())))) => {
+    let failure = match catch_unwind(AssertUnwindSafe(|| proc.call_nonblock(argument))) {
+        Ok(Called::Concluded((worker, Ok(())))) => {
             let is_restless = worker.is_restless();
             seats.give_back(worker);
             return if is_restless { news.wake() } else { news.wake_if_any() };
         }
-        Ok(Poll::Pending) => {
+        Ok(Called::Waiting(running)) => {
             seats.state.lock().running.push(running);
             return news.wake();
         }
-        Ok(Poll::Ready((_, Err(error)))) => Failure::Error(error),
+        Ok(Called::Concluded((_, Err(error)))) => Failure::Error(error),
         Err(panic) => Failure::Panic(panic),
     };
     seats.state.lock().failure = Some(failure);

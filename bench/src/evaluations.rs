@@ -1,0 +1,434 @@
+//! What evaluations cost: a call that does not wait beside a plain one, one that waits beside tokio's tasks, both
+//! beside Ruby's Concurrently, where the idea is from; and the memory of a million that wait.
+//!
+//! Times are of CPU, on one thread, so that what else the machine does matters less. Each figure is the median of
+//! rounds in which all contenders had their turn.
+
+use std::future::Future;
+use std::hint::black_box;
+use std::io::Write;
+use std::pin::pin;
+use std::process::Command;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use thalweg_runtime::evaluation::{Called, ConcurrentProc, Evaluation, await_readable, block_on, wait};
+
+use crate::measure::{self, thread_time};
+use crate::report::grouped;
+
+/// Calls that are made before any of them is awaited, where calls come in batches.
+const BATCH: usize = 100;
+const NEXT_TURN: Duration = Duration::ZERO;
+/// A wait that takes a timer and is over by the time it is looked at.
+const TIMER: Duration = Duration::from_nanos(1);
+const HELD: usize = 1_000_000;
+
+/// What Concurrently took on Ruby 3.1.2 on a machine of two cores (Xeon, 3 GHz), in nanoseconds of CPU.
+const RUBY_ELSEWHERE: [(&str, f64); 10] = [
+    ("plain", 72.5),
+    ("call", 1134.6),
+    ("call_nonblock", 942.9),
+    ("call_detached", 1800.1),
+    ("call_and_forget", 962.0),
+    ("call, waits", 8868.0),
+    ("call_nonblock, waits", 4121.6),
+    ("call_detached, waits", 4085.3),
+    ("call_and_forget, waits", 3992.2),
+    ("wait", 2752.1),
+];
+
+/// The first argument of a process that only holds evaluations, for its memory to be looked at from outside.
+pub const HOLD: &str = "hold-evaluations";
+
+struct Contender<'a> {
+    name: &'static str,
+    /// Ruby's counterpart.
+    ruby: Option<&'static str>,
+    /// Executes so many times.
+    run: Box<dyn FnMut(usize) + 'a>,
+}
+
+#[inline(never)]
+fn plain(number: u64) -> u64 {
+    black_box(number) + 1
+}
+
+/// Measures and prints.
+pub fn run(quick: bool) -> Result<(), String> {
+    let describe = |error: std::io::Error| error.to_string();
+    let rounds = if quick { 3 } else { 11 };
+    let round = Duration::from_millis(if quick { 5 } else { 50 });
+    let on_tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(describe)?;
+    let (reader, mut writer) = std::io::pipe().map_err(describe)?;
+    writer.write_all(b"x").map_err(describe)?;
+    let reader = &*Box::leak(Box::new(reader));
+
+    let mut contenders = not_waiting();
+    contenders.extend(waiting(reader));
+    contenders.extend(tokios(&on_tokio, reader));
+    let figures = measure_in_turn(&mut contenders, rounds, round);
+
+    println!("Evaluations: CPU time on one thread, medians of {rounds} rounds in turn\n");
+    let (ruby, is_here) = match ruby(round.as_secs_f64()) {
+        Ok(figures) => (figures, true),
+        Err(reason) => {
+            println!("  Ruby's Concurrently was not run: {reason}");
+            println!("  Its figures (*) are those of another machine and time.\n");
+            (RUBY_ELSEWHERE.map(|(name, figure)| (name.to_owned(), figure)).to_vec(), false)
+        }
+    };
+    let mark = if is_here { ' ' } else { '*' };
+    let ruby = |name: &str| ruby.iter().find(|(known, _)| known == name).map(|(_, figure)| *figure);
+    println!(
+        "  {:<42}{:>9}{:>15}{:>8}{:>12}{:>9}",
+        "", "ns", "executions/s", "× plain", "Ruby, ns", "× plain"
+    );
+    let plain = figures[0];
+    let ruby_plain = ruby("plain").unwrap_or(f64::NAN);
+    for (contender, figure) in contenders.iter().zip(&figures) {
+        print!("  {:<42}{figure:>9.1}{:>15}{:>8.1}", contender.name, grouped(1e9 / figure), figure / plain);
+        match contender.ruby.and_then(ruby) {
+            Some(theirs) => println!("{theirs:>11.0}{mark}{:>9.1}", theirs / ruby_plain),
+            None => println!(),
+        }
+    }
+    println!();
+    memory()
+}
+
+fn measure_in_turn(contenders: &mut [Contender], rounds: usize, round: Duration) -> Vec<f64> {
+    let counts: Vec<usize> = contenders.iter_mut().map(|contender| calibrate(contender, round)).collect();
+    let mut figures = vec![Vec::with_capacity(rounds); contenders.len()];
+    for _ in 0..rounds {
+        for ((contender, &count), figures) in contenders.iter_mut().zip(&counts).zip(&mut figures) {
+            let start = thread_time();
+            (contender.run)(count);
+            figures.push((thread_time() - start).as_nanos() as f64 / count as f64);
+        }
+    }
+    let median = |mut figures: Vec<f64>| {
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    };
+    figures.into_iter().map(median).collect()
+}
+
+/// How often a contender runs in a round: as often as takes about the round's time.
+fn calibrate(contender: &mut Contender, round: Duration) -> usize {
+    let mut count = BATCH;
+    loop {
+        let start = thread_time();
+        (contender.run)(count);
+        let taken = thread_time() - start;
+        if taken * 2 > round {
+            return count;
+        }
+        count *= 2;
+    }
+}
+
+fn contender<'a>(name: &'static str, run: impl FnMut(usize) + 'a) -> Contender<'a> {
+    Contender { name, ruby: None, run: Box::new(run) }
+}
+
+impl Contender<'_> {
+    fn beside(mut self, ruby: &'static str) -> Self {
+        self.ruby = Some(ruby);
+        self
+    }
+}
+
+fn each(count: usize, mut work: impl FnMut(u64)) {
+    for number in 0..count as u64 {
+        work(number);
+    }
+}
+
+/// Calls in batches: all of a batch are started, then all are finished.
+fn in_batches<T>(count: usize, start: impl Fn(u64) -> T, mut finish: impl FnMut(&mut Vec<T>)) {
+    let mut started = Vec::with_capacity(BATCH);
+    for _ in 0..count / BATCH {
+        started.extend((0..BATCH as u64).map(&start));
+        finish(&mut started);
+        started.clear();
+    }
+}
+
+fn finish<T: 'static>(evaluations: &mut Vec<Evaluation<T>>) {
+    block_on(async {
+        for mut evaluation in evaluations.drain(..) {
+            let _ = black_box(evaluation.await_result().await);
+        }
+    });
+}
+
+fn evaluation<T>(called: Called<T>) -> Evaluation<T> {
+    match called {
+        Called::Waiting(evaluation) => evaluation,
+        Called::Concluded(_) => unreachable!("the contenders that use this wait"),
+    }
+}
+
+/// Lets the event loop take so many turns.
+fn turns(count: u32) {
+    block_on(async {
+        for _ in 0..count {
+            wait(NEXT_TURN).await;
+        }
+    });
+}
+
+fn not_waiting<'a>() -> Vec<Contender<'a>> {
+    let code = ConcurrentProc::new(async |number: u64| plain(number));
+    let forgotten = ConcurrentProc::new(async |number: u64| {
+        black_box(plain(number));
+    });
+    let on_tokio = ConcurrentProc::on_tokio(async |number: u64| plain(number));
+    let nonblock = move |number| match code.call_nonblock(number) {
+        Called::Concluded(sum) => _ = black_box(sum),
+        Called::Waiting(_) => unreachable!("the code does not wait"),
+    };
+    vec![
+        contender("plain call, not inlined", |count| {
+            each(count, |number| _ = black_box(plain(number)));
+        })
+        .beside("plain"),
+        contender("a bare future, polled", |count| {
+            each(count, |number| {
+                let future = pin!(async { plain(number) });
+                let polled: Poll<u64> = future.poll(&mut Context::from_waker(Waker::noop()));
+                let _ = black_box(polled);
+            });
+        }),
+        contender("call, awaited in an evaluation", move |count| {
+            block_on(async {
+                for number in 0..count as u64 {
+                    black_box(code.call(number).await);
+                }
+            });
+        }),
+        contender("call, by block_on", move |count| {
+            each(count, |number| _ = black_box(block_on(code.call(number))));
+        })
+        .beside("call"),
+        contender("call_nonblock", move |count| each(count, nonblock)).beside("call_nonblock"),
+        contender("call_nonblock, for tokio", move |count| {
+            each(count, |number| match on_tokio.call_nonblock(number) {
+                Called::Concluded(sum) => _ = black_box(sum),
+                Called::Waiting(_) => unreachable!("the code does not wait"),
+            });
+        }),
+        contender("call_detached, run, awaited", move |count| {
+            in_batches(count, |number| code.call_detached(number), finish);
+        })
+        .beside("call_detached"),
+        contender("call_and_forget, run", move |count| {
+            in_batches(count, |number| forgotten.call_and_forget(number), |_| turns(1));
+        })
+        .beside("call_and_forget"),
+    ]
+}
+
+fn waiting<'a>(reader: &'static std::io::PipeReader) -> Vec<Contender<'a>> {
+    let turn = ConcurrentProc::new(async |_: u64| wait(NEXT_TURN).await);
+    let timer = ConcurrentProc::new(async |_: u64| wait(TIMER).await);
+    let pipe = ConcurrentProc::new(move |_: u64| async move { await_readable(reader).await.is_ok() });
+    let forgotten_pipe = ConcurrentProc::new(move |_: u64| async move { await_readable(reader).await });
+    vec![
+        contender("a turn: wait", |count| {
+            block_on(async {
+                for _ in 0..count {
+                    wait(NEXT_TURN).await;
+                }
+            });
+        })
+        .beside("wait"),
+        contender("a turn: call", move |count| each(count, |number| block_on(turn.call(number))))
+            .beside("call, waits"),
+        contender("a turn: call_nonblock, awaited", move |count| {
+            in_batches(count, |number| evaluation(turn.call_nonblock(number)), finish);
+        })
+        .beside("call_nonblock, waits"),
+        contender("a turn: call_detached, run, awaited", move |count| {
+            in_batches(count, |number| turn.call_detached(number), finish);
+        })
+        .beside("call_detached, waits"),
+        contender("a turn: call_and_forget, run", move |count| {
+            in_batches(count, |number| turn.call_and_forget(number), |_| turns(2));
+        })
+        .beside("call_and_forget, waits"),
+        contender("a timer: call", move |count| each(count, |number| block_on(timer.call(number)))),
+        contender("a timer: call_nonblock, awaited", move |count| {
+            in_batches(count, |number| evaluation(timer.call_nonblock(number)), finish);
+        }),
+        contender("a timer: call_detached, run, awaited", move |count| {
+            in_batches(count, |number| timer.call_detached(number), finish);
+        }),
+        contender("a timer: call_and_forget, run", move |count| {
+            in_batches(count, |number| timer.call_and_forget(number), |_| turns(2));
+        }),
+        contender("a pipe: call", move |count| {
+            each(count, |number| _ = black_box(block_on(pipe.call(number))));
+        })
+        .beside("call, pipe"),
+        contender("a pipe: call_nonblock, awaited", move |count| {
+            in_batches(count, |number| evaluation(pipe.call_nonblock(number)), finish);
+        }),
+        contender("a pipe: call_detached, run, awaited", move |count| {
+            in_batches(count, |number| pipe.call_detached(number), finish);
+        }),
+        contender("a pipe: call_and_forget, run", move |count| {
+            in_batches(count, |number| forgotten_pipe.call_and_forget(number), |_| turns(3));
+            // The last of them may still wait for a look at the descriptor.
+            block_on(async { _ = black_box(await_readable(reader).await) });
+        }),
+    ]
+}
+
+fn tokios<'a>(
+    runtime: &'a tokio::runtime::Runtime,
+    reader: &'static std::io::PipeReader,
+) -> Vec<Contender<'a>> {
+    let waits = ConcurrentProc::on_tokio(async |_: u64| wait(NEXT_TURN).await);
+    vec![
+        contender("tokio: spawn, await", |count| {
+            runtime.block_on(async {
+                for number in 0..count as u64 {
+                    let _ = black_box(tokio::spawn(async move { plain(number) }).await);
+                }
+            });
+        }),
+        contender("tokio: spawn, await, in batches", |count| {
+            runtime.block_on(async {
+                let mut tasks = Vec::with_capacity(BATCH);
+                for _ in 0..count / BATCH {
+                    tasks.extend((0..BATCH as u64).map(|n| tokio::spawn(async move { plain(n) })));
+                    for task in tasks.drain(..) {
+                        let _ = black_box(task.await);
+                    }
+                }
+            });
+        }),
+        contender("tokio: spawn, forget, run", |count| {
+            runtime.block_on(async {
+                for _ in 0..count / BATCH {
+                    for number in 0..BATCH as u64 {
+                        tokio::spawn(async move { _ = black_box(plain(number)) });
+                    }
+                    tokio::task::yield_now().await;
+                }
+            });
+        }),
+        contender("tokio: spawn, yield, forget, run", |count| {
+            runtime.block_on(async {
+                for _ in 0..count / BATCH {
+                    for _ in 0..BATCH {
+                        tokio::spawn(tokio::task::yield_now());
+                    }
+                    for _ in 0..2 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+            });
+        }),
+        contender("for tokio: a turn: call_nonblock, awaited", move |count| {
+            runtime.block_on(async {
+                let mut started = Vec::with_capacity(BATCH);
+                for _ in 0..count / BATCH {
+                    started.extend((0..BATCH as u64).map(|number| evaluation(waits.call_nonblock(number))));
+                    for evaluation in started.drain(..) {
+                        let _ = black_box(evaluation.await);
+                    }
+                }
+            });
+        }),
+        contender("for tokio: a pipe: call", move |count| {
+            runtime.block_on(async {
+                for _ in 0..count {
+                    let _ = black_box(await_readable(reader).await);
+                }
+            });
+        }),
+    ]
+}
+
+/// What Concurrently takes here.
+fn ruby(seconds_a_round: f64) -> Result<Vec<(String, f64)>, String> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/concurrently/calls.rb");
+    let output = Command::new("ruby").arg(script).arg(format!("{seconds_a_round}")).output();
+    let output = output.map_err(|error| format!("`ruby` cannot be started: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(said.lines().next().unwrap_or("`ruby` failed without saying why").to_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figure = |line: &str| {
+        let (name, figure) = line.split_once('\t')?;
+        Some((name.to_owned(), figure.parse().ok()?))
+    };
+    Ok(text.lines().filter_map(figure).collect())
+}
+
+/// The memory of evaluations that wait: peak resident sizes of processes that hold them, less that of one that
+/// holds none.
+fn memory() -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let peak = |what: &str| {
+        let run = measure::run(Command::new(&program).args([HOLD, what]))?;
+        Ok::<u64, String>(run.peak_rss)
+    };
+    let nothing = peak("nothing")?;
+    println!("  {} waiting at once: resident bytes of each, its state included", grouped(HELD as f64));
+    for (what, description) in HOLDINGS {
+        let each = peak(what)?.saturating_sub(nothing) as f64 / HELD as f64;
+        println!("  {description:<42}{each:>9.0}");
+    }
+    println!(
+        "  {:<42}{:>9}   10,000 of them; 31,744 are the most it can hold",
+        "Ruby, measured elsewhere", "13,800"
+    );
+    println!();
+    Ok(())
+}
+
+const HOLDINGS: [(&str, &str); 4] = [
+    ("called", "call_nonblock, for ever"),
+    ("timed", "call_nonblock, for a timer"),
+    ("tokio", "tokio: spawn, for ever"),
+    ("tokio-timed", "tokio: spawn, for a timer"),
+];
+
+/// Holds evaluations of this kind, and ends.
+pub fn hold(what: &str) -> Result<(), String> {
+    let hour = Duration::from_secs(3600);
+    match what {
+        "called" => {
+            let code = ConcurrentProc::new(|_: ()| std::future::pending::<()>());
+            let held: Vec<_> = (0..HELD).map(|_| evaluation(code.call_nonblock(()))).collect();
+            turns(2);
+            black_box(held);
+        }
+        "timed" => {
+            let code = ConcurrentProc::new(move |_: ()| wait(hour));
+            let held: Vec<_> = (0..HELD).map(|_| evaluation(code.call_nonblock(()))).collect();
+            turns(2);
+            black_box(held);
+        }
+        "tokio" | "tokio-timed" => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map_err(|error| error.to_string())?.block_on(async {
+                let task = |_| match what {
+                    "tokio" => tokio::spawn(std::future::pending::<()>()),
+                    _ => tokio::spawn(tokio::time::sleep(hour)),
+                };
+                let held: Vec<_> = (0..HELD).map(task).collect();
+                tokio::task::yield_now().await;
+                tokio::task::yield_now().await;
+                black_box(held);
+            });
+        }
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! The handle of an evaluation.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::cell::Cell;
+use super::error::EvaluationError;
+use super::event_loop;
+use super::hook::{self, Forgettable};
+use super::wait::within;
+
+/// Code that is evaluated concurrently: a handle to await its result, to ask about it, or to end it.
+///
+/// It is a future of its result itself; [`await_result`](Self::await_result) says the same in words. Where the
+/// result can be cloned the handle can be too, and each handle gets the result. Handles can be sent to other
+/// threads if the result can. Dropping the handles does not end the code: it goes on, and a panic in it goes to
+/// the [hook](super::on_forgotten). For its errors to go there as well, [`forget`](Self::forget) the last handle.
+#[must_use = "an error in it is lost unless it is awaited, or given to the hook by `forget`"]
+pub struct Evaluation<T> {
+    cell: Arc<Cell<T>>,
+    number: u32,
+}
+
+impl<T> Evaluation<T> {
+    /// The first handle of a cell.
+    pub(super) fn first(cell: Arc<Cell<T>>) -> Self {
+        Self { cell, number: 0 }
+    }
+
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// [`Panicked`](EvaluationError::Panicked) if the code panicked, [`Abandoned`](EvaluationError::Abandoned) if
+    /// nothing can come any more, and [`Taken`](EvaluationError::Taken) if this handle gave the result already and
+    /// there was no clone of it that needs the result too.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use thalweg_runtime::evaluation::{EvaluationError, block_on, concurrently, wait};
+    ///
+    /// let mut level = concurrently(async {
+    ///     wait(Duration::from_millis(1)).await;
+    ///     17
+    /// });
+    /// let mut broken = concurrently(async { panic!("the gauge is broken") });
+    /// block_on(async {
+    ///     assert_eq!(level.await_result().await, Ok(17));
+    ///     let result: Result<(), _> = broken.await_result().await;
+    ///     assert_eq!(result, Err(EvaluationError::Panicked("the gauge is broken".into())));
+    /// });
+    /// ```
+    pub async fn await_result(&mut self) -> Result<T, EvaluationError> {
+        self.await
+    }
+
+    /// Waits for the result, but not longer than this. The evaluation goes on when the time is over: end it by
+    /// [`conclude_to`](Self::conclude_to), or await it again.
+    ///
+    /// # Errors
+    /// [`TimedOut`](EvaluationError::TimedOut) if the time was over first, and what
+    /// [`await_result`](Self::await_result) gives.
+    pub async fn await_result_within(&mut self, duration: Duration) -> Result<T, EvaluationError> {
+        within(duration, &mut *self).await?
+    }
+
+    /// Waits for the result, but not longer than this, and gives this value if the time was over first.
+    ///
+    /// # Errors
+    /// What [`await_result`](Self::await_result) gives.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use thalweg_runtime::evaluation::{block_on, concurrently, wait};
+    ///
+    /// let mut slow = concurrently(async {
+    ///     wait(Duration::from_secs(60)).await;
+    ///     "fresh"
+    /// });
+    /// let answer = block_on(slow.await_result_within_or(Duration::from_millis(1), "from the cache"));
+    /// assert_eq!(answer, Ok("from the cache"));
+    /// ```
+    pub async fn await_result_within_or(
+        &mut self,
+        duration: Duration,
+        value: T,
+    ) -> Result<T, EvaluationError> {
+        within(duration, &mut *self).await.unwrap_or(Ok(value))
+    }
+
+    /// Ends the evaluation with this value. All who await it get the value; its code is dropped where it waits (at
+    /// once if it waits on this thread), or does not start. Destructors run, nothing else of it does.
+    ///
+    /// # Errors
+    /// The value, if the evaluation was concluded already.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use thalweg_runtime::evaluation::{block_on, concurrently, wait};
+    ///
+    /// let mut forecast = concurrently(async {
+    ///     wait(Duration::from_secs(3600)).await;
+    ///     "sun"
+    /// });
+    /// assert_eq!(forecast.conclude_to("rain"), Ok(()));
+    /// assert_eq!(forecast.conclude_to("snow"), Err("snow"));
+    /// assert_eq!(block_on(forecast.await_result()), Ok("rain"));
+    /// ```
+    pub fn conclude_to(&self, value: T) -> Result<(), T> {
+        let code = self.cell.conclude_to(value)?;
+        if let Some(code) = code {
+            event_loop::cancel(code);
+        }
+        Ok(())
+    }
+
+    /// Whether there is a result, of whatever kind.
+    #[must_use]
+    pub fn is_concluded(&self) -> bool {
+        self.cell.is_concluded()
+    }
+
+    /// Whether the code has started and waits for something.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.cell.is_waiting()
+    }
+
+    /// Lets go of the handle. If it was the last and the evaluation fails, the [hook](super::on_forgotten) is told.
+    pub fn forget(self)
+    where
+        T: Forgettable,
+    {
+        self.cell.forget_to(hook::forget::<T>);
+    }
+
+    /// Ready when concluded. The result stays for who awaits it.
+    pub(super) fn poll_concluded(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.cell.poll_concluded(self.number, context)
+    }
+}
+
+impl<T> Future for Evaluation<T> {
+    type Output = Result<T, EvaluationError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.cell.poll_result(self.number, context)
+    }
+}
+
+impl<T: Clone> Clone for Evaluation<T> {
+    fn clone(&self) -> Self {
+        Self { cell: Arc::clone(&self.cell), number: self.cell.add_handle() }
+    }
+}
+
+impl<T> Drop for Evaluation<T> {
+    fn drop(&mut self) {
+        self.cell.remove_handle(self.number);
+    }
+}
+
+impl<T> fmt::Debug for Evaluation<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match (self.is_concluded(), self.is_waiting()) {
+            (true, _) => "concluded",
+            (false, true) => "waiting",
+            (false, false) => "scheduled or running",
+        };
+        f.debug_struct("Evaluation").field("state", &state).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! Code that runs, and where what comes of it goes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::cell::Cell;
+use super::error::{EvaluationError, message_of};
+use super::hook::{self, Forgotten};
+
+/// Where the result goes.
+pub enum Destination<T> {
+    /// To whoever polls the code: it is in the foreground.
+    Caller,
+    /// To this function.
+    Forget(fn(T)),
+    /// To the evaluation's handles.
+    Cell(Arc<Cell<T>>),
+}
+
+pin_project! {
+    /// Code together with its destination. As a future it is what executors see: it never fails and never panics,
+    /// and it ends early when the evaluation was concluded by someone else.
+    pub struct Running<Fut: Future> {
+        destination: Destination<Fut::Output>,
+        #[pin]
+        code: Fut,
+    }
+
+    impl<Fut: Future> PinnedDrop for Running<Fut> {
+        fn drop(this: Pin<&mut Self>) {
+            if let Destination::Cell(cell) = this.project().destination {
+                cell.conclude(Err(EvaluationError::Abandoned));
+            }
+        }
+    }
+}
+
+impl<Fut: Future> Running<Fut> {
+    #[inline]
+    pub(super) fn new(code: Fut, destination: Destination<Fut::Output>) -> Self {
+        Self { destination, code }
+    }
+
+    /// Lets the code run in the foreground: its result, and its panics, are the caller's.
+    #[inline]
+    pub(super) fn poll_code(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Fut::Output> {
+        self.project().code.poll(context)
+    }
+
+    /// Sends the result elsewhere from now on.
+    pub(super) fn redirect(self: Pin<&mut Self>, destination: Destination<Fut::Output>) {
+        *self.project().destination = destination;
+    }
+}
+
+impl<Fut: Future> Future for Running<Fut> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        if let Destination::Cell(cell) = &this.destination
+            && !cell.resumes()
+        {
+            return Poll::Ready(());
+        }
+        let result = match catch_unwind(AssertUnwindSafe(|| this.code.poll(context))) {
+            Ok(Poll::Ready(value)) => Ok(value),
+            Ok(Poll::Pending) => match &this.destination {
+                Destination::Cell(cell) if !cell.suspends(context.waker()) => return Poll::Ready(()),
+                _ => return Poll::Pending,
+            },
+            Err(panic) => Err(message_of(&*panic)),
+        };
+        match (std::mem::replace(this.destination, Destination::Caller), result) {
+            (Destination::Cell(cell), result) => {
+                cell.conclude(result.map_err(EvaluationError::Panicked));
+            }
+            (Destination::Forget(forget), Ok(value)) => forget(value),
+            (Destination::Forget(_), Err(message)) => hook::tell(Forgotten::Panicked(message)),
+            // In the foreground only `poll_code` is used.
+            (Destination::Caller, _) => {}
+        }
+        Poll::Ready(())
+    }
+}

@@ -1,0 +1,352 @@
+//! Recycled storage for running code: why a call that does not wait allocates nothing.
+//!
+//! A future must not be moved once it has been polled, so code that *may* have to wait has to stand at its final
+//! place before its first step, though most of it will be gone a moment later. The place is a [`Slot`]: like a
+//! `Box`, but its memory comes from, and goes back to, a list of free blocks that each thread keeps. In the
+//! steady state taking a slot is a load and a store, and giving it back is another pair.
+//!
+//! The lists are by size, in steps so fine (16 bytes, 64 above 1 KiB) that a million waiting evaluations do not
+//! pay for the rounding. The size is known where the code is compiled, so that the choice of the list is a
+//! constant. What is larger than 16 KiB, or aligned to more than 16 bytes, goes to the allocator each time.
+//!
+//! Rejected: the caller's stack (the code could not be moved away when it turns out to wait); a pool in each proc
+//! (one for each type, so nothing is shared, and a proc could not be shared by threads); a generational arena
+//! (freed only whole).
+//!
+//! All that is `unsafe` about storage is here. It rests on three facts. A block comes from the global allocator
+//! with exactly the layout that [`block`] gives for its list, and is freed with the same. A block is either in a
+//! list or in one slot. A slot owns its value alone and drops it before its block goes back.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::ptr::{self, NonNull};
+
+const ALIGNMENT: usize = 16;
+/// Sizes are a word more than a multiple of 16: allocators that put a word of their own before a block, as glibc's
+/// does, then waste nothing, and others have a size for it as well.
+const SMALLEST: usize = 24;
+const FINE_STEP: usize = 16;
+const FINE_LISTS: usize = 64;
+const FINE_UP_TO: usize = SMALLEST + (FINE_LISTS - 1) * FINE_STEP;
+const COARSE_STEP: usize = 64;
+const COARSE_LISTS: usize = 240;
+const LISTS: usize = FINE_LISTS + COARSE_LISTS;
+const LARGEST: usize = FINE_UP_TO + COARSE_LISTS * COARSE_STEP;
+/// A list keeps about this many bytes; what comes back beyond goes to the allocator, so that a burst of waiting
+/// evaluations does not stay with the process.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// The list for values of this layout, if there is one.
+const fn list(layout: Layout) -> Option<usize> {
+    let size = layout.size();
+    if layout.align() > ALIGNMENT || size > LARGEST {
+        None
+    } else if size <= FINE_UP_TO {
+        Some(size.saturating_sub(SMALLEST).div_ceil(FINE_STEP))
+    } else {
+        Some(FINE_LISTS - 1 + (size - FINE_UP_TO).div_ceil(COARSE_STEP))
+    }
+}
+
+/// The layout of the blocks in a list.
+const fn block(list: usize) -> Layout {
+    let size = if list < FINE_LISTS {
+        SMALLEST + list * FINE_STEP
+    } else {
+        FINE_UP_TO + (list + 1 - FINE_LISTS) * COARSE_STEP
+    };
+    match Layout::from_size_align(size, ALIGNMENT) {
+        Ok(layout) => layout,
+        Err(_) => panic!("every block has a size and an alignment that are possible"),
+    }
+}
+
+/// What stands at the beginning of a free block.
+struct Free {
+    next: *mut Free,
+}
+
+struct FreeBlocks {
+    first: [Cell<*mut Free>; LISTS],
+    count: [Cell<u32>; LISTS],
+}
+
+thread_local! {
+    static FREE_BLOCKS: FreeBlocks = const {
+        FreeBlocks {
+            first: [const { Cell::new(ptr::null_mut()) }; LISTS],
+            count: [const { Cell::new(0) }; LISTS],
+        }
+    };
+}
+
+impl FreeBlocks {
+    #[inline]
+    fn take(&self, list: usize) -> Option<NonNull<u8>> {
+        let free = NonNull::new(self.first[list].get())?;
+        // SAFETY: what a list leads to is a free block, whose beginning `give` wrote and nobody touched since.
+        self.first[list].set(unsafe { free.as_ref() }.next);
+        self.count[list].set(self.count[list].get() - 1);
+        Some(free.cast())
+    }
+
+    /// Whether the list took it.
+    ///
+    /// # Safety
+    /// The block is of this list's layout, and nobody uses it any more.
+    #[inline]
+    unsafe fn give(&self, list: usize, at: NonNull<u8>) -> bool {
+        let count = self.count[list].get();
+        if count as usize >= KEPT_BYTES / block(list).size() {
+            return false;
+        }
+        let free = at.cast::<Free>();
+        // SAFETY: a block has at least 24 bytes, is aligned to 16, and is the caller's to give.
+        unsafe { free.write(Free { next: self.first[list].get() }) };
+        self.first[list].set(free.as_ptr());
+        self.count[list].set(count + 1);
+        true
+    }
+}
+
+impl Drop for FreeBlocks {
+    fn drop(&mut self) {
+        for list in 0..LISTS {
+            while let Some(at) = self.take(list) {
+                // SAFETY: it was taken out of the list, so nobody else has it; its layout is the list's.
+                unsafe { dealloc(at.as_ptr(), block(list)) };
+            }
+        }
+    }
+}
+
+#[inline]
+fn take(layout: Layout) -> NonNull<u8> {
+    match list(layout) {
+        // A thread that is ending has no lists any more, and allocates.
+        Some(list) => match FREE_BLOCKS.try_with(|free| free.take(list)) {
+            Ok(Some(at)) => at,
+            _ => allocate(block(list)),
+        },
+        None => allocate(at_least_a_byte(layout)),
+    }
+}
+
+/// # Safety
+/// `at` came from [`take`] for the same layout, and nobody uses it any more.
+#[inline]
+unsafe fn give(at: NonNull<u8>, layout: Layout) {
+    let whole = match list(layout) {
+        Some(list) => {
+            // SAFETY: `take` gave a block of this list, and the caller gives it up.
+            if FREE_BLOCKS.try_with(|free| unsafe { free.give(list, at) }).unwrap_or(false) {
+                return;
+            }
+            block(list)
+        }
+        None => at_least_a_byte(layout),
+    };
+    // SAFETY: `take` allocated it with this layout, possibly on another thread, and no list has it.
+    unsafe { dealloc(at.as_ptr(), whole) };
+}
+
+fn at_least_a_byte(layout: Layout) -> Layout {
+    Layout::from_size_align(layout.size().max(1), layout.align()).unwrap_or(layout)
+}
+
+#[cold]
+fn allocate(layout: Layout) -> NonNull<u8> {
+    // SAFETY: the layouts of `block` and of `at_least_a_byte` are not empty.
+    NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// A value in recycled storage, owned like that of a `Box`, and pinned from the beginning.
+pub struct Slot<T: ?Sized> {
+    at: NonNull<T>,
+    owns: PhantomData<T>,
+}
+
+// SAFETY: a slot owns its value and nothing else; the block can be given back on any thread.
+unsafe impl<T: ?Sized + Send> Send for Slot<T> {}
+// SAFETY: through a shared slot only a shared reference to the value can be had.
+unsafe impl<T: ?Sized + Sync> Sync for Slot<T> {}
+
+impl<T> Slot<T> {
+    #[inline]
+    pub fn pin(value: T) -> Pin<Self> {
+        let at = take(Layout::new::<T>()).cast::<T>();
+        // SAFETY: the block is as large and as aligned as `T` needs, and nobody else has it.
+        unsafe { at.write(value) };
+        // SAFETY: the value does not move until `drop`, which drops it in place before the block is given back.
+        unsafe { Pin::new_unchecked(Self { at, owns: PhantomData }) }
+    }
+}
+
+impl<T: Future<Output = ()> + 'static> Slot<T> {
+    /// Forgets the type, for those who only want to run it.
+    #[inline]
+    pub fn erase(slot: Pin<Self>) -> Pin<Slot<dyn Future<Output = ()>>> {
+        // SAFETY: only the pointer is taken out, the value stays where it is and goes on being pinned below.
+        let slot = std::mem::ManuallyDrop::new(unsafe { Pin::into_inner_unchecked(slot) });
+        let at: NonNull<dyn Future<Output = ()>> = slot.at;
+        // SAFETY: ownership passed from the slot above, which is not dropped, to this one.
+        unsafe { Pin::new_unchecked(Slot { at, owns: PhantomData }) }
+    }
+}
+
+impl<T: ?Sized> Deref for Slot<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the slot owns a live value.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for Slot<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the slot owns a live value, and is borrowed alone.
+        unsafe { self.at.as_mut() }
+    }
+}
+
+impl<T: ?Sized> Drop for Slot<T> {
+    #[inline]
+    fn drop(&mut self) {
+        /// Gives the block back even if dropping the value panics.
+        struct GiveBack(NonNull<u8>, Layout);
+        impl Drop for GiveBack {
+            #[inline]
+            fn drop(&mut self) {
+                // SAFETY: the block was taken for this layout, and its value is gone.
+                unsafe { give(self.0, self.1) };
+            }
+        }
+        let _give_back = GiveBack(self.at.cast(), Layout::for_value::<T>(self));
+        // SAFETY: the value is live, and nobody sees it after this.
+        unsafe { ptr::drop_in_place(self.at.as_ptr()) };
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    use proptest::prelude::*;
+    use std::rc::Rc;
+
+    #[test]
+    fn every_size_has_a_list_whose_blocks_hold_it_with_little_to_spare() {
+        for size in 0..=LARGEST {
+            let layout = Layout::from_size_align(size, 8).unwrap();
+            let block = block(list(layout).unwrap());
+            assert!(block.size() >= size, "{size}");
+            assert!(block.size() - size.max(SMALLEST) < COARSE_STEP, "{size}");
+        }
+        assert_eq!(list(Layout::from_size_align(LARGEST, 8).unwrap()), Some(LISTS - 1));
+        assert_eq!(list(Layout::from_size_align(LARGEST + 1, 8).unwrap()), None);
+        assert_eq!(list(Layout::from_size_align(32, 64).unwrap()), None);
+    }
+
+    #[test]
+    fn the_storage_of_a_dropped_value_is_used_for_the_next() {
+        let first = Slot::pin([1_u64; 9]);
+        let address = ptr::from_ref(&*first).addr();
+        drop(first);
+        let second = Slot::pin([2_u64; 9]);
+        assert_eq!(ptr::from_ref(&*second).addr(), address);
+    }
+
+    #[test]
+    fn values_that_are_large_aligned_or_empty_are_kept_too() {
+        #[repr(align(128))]
+        struct Aligned(u8);
+        #[repr(align(64))]
+        struct Empty;
+        let slots = (Slot::pin([7_u8; 40_000]), Slot::pin(Aligned(9)), Slot::pin(Empty), Slot::pin(()));
+        assert_eq!(slots.0[39_999], 7);
+        assert_eq!(ptr::from_ref(&*slots.1).addr() % 128, 0);
+        assert_eq!(slots.1.0, 9);
+        assert_eq!(ptr::from_ref(&*slots.2).addr() % 64, 0);
+    }
+
+    #[test]
+    fn a_value_whose_drop_panics_still_gives_its_storage_back() {
+        struct Panics(#[allow(dead_code, reason = "to have a size")] [u64; 5]);
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                panic!("as meant");
+            }
+        }
+        let slot = Slot::pin(Panics([0; 5]));
+        let address = ptr::from_ref(&*slot).addr();
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(slot))).is_err());
+        assert_eq!(ptr::from_ref(&*Slot::pin([0_u64; 5])).addr(), address);
+    }
+
+    #[test]
+    fn a_slot_can_be_dropped_on_another_thread() {
+        let slot = Slot::pin(vec![1, 2, 3]);
+        std::thread::spawn(move || assert_eq!(*slot, [1, 2, 3])).join().unwrap();
+    }
+
+    /// Holds a byte pattern of its own, and says when it is dropped.
+    fn held(number: u8, size: usize, drops: &Rc<Cell<usize>>) -> Box<dyn Bytes> {
+        struct Counted<const N: usize>([u8; N], Rc<Cell<usize>>);
+        impl<const N: usize> Drop for Counted<N> {
+            fn drop(&mut self) {
+                self.1.set(self.1.get() + 1);
+            }
+        }
+        impl<const N: usize> Bytes for Counted<N> {
+            fn bytes(&self) -> &[u8] {
+                &self.0
+            }
+        }
+        let drops = Rc::clone(drops);
+        match size {
+            0 => Box::new(Slot::pin(Counted([number; 3], drops))),
+            1 => Box::new(Slot::pin(Counted([number; 24], drops))),
+            2 => Box::new(Slot::pin(Counted([number; 200], drops))),
+            _ => Box::new(Slot::pin(Counted([number; 2_000], drops))),
+        }
+    }
+    trait Bytes {
+        fn bytes(&self) -> &[u8];
+    }
+    impl<T: Bytes> Bytes for Pin<Slot<T>> {
+        fn bytes(&self) -> &[u8] {
+            (**self).bytes()
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+        #[test]
+        fn no_two_values_share_storage_and_each_is_dropped_once(
+            steps in prop::collection::vec((any::<u8>(), 0..4_usize, any::<prop::sample::Index>(), any::<bool>()), 1..60)
+        ) {
+            let drops = Rc::new(Cell::new(0));
+            let mut live: Vec<(u8, Box<dyn Bytes>)> = Vec::new();
+            let mut made = 0;
+            for (number, size, index, add) in steps {
+                if add || live.is_empty() {
+                    live.push((number, held(number, size, &drops)));
+                    made += 1;
+                } else {
+                    live.swap_remove(index.index(live.len()));
+                }
+                for (number, value) in &live {
+                    prop_assert!(value.bytes().iter().all(|byte| byte == number));
+                }
+                prop_assert_eq!(drops.get() + live.len(), made);
+            }
+        }
+    }
+}

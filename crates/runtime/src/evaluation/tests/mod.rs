@@ -1,0 +1,58 @@
+//! What evaluations promise, by theme.
+
+mod calling;
+mod failing;
+mod ordering;
+mod readiness;
+mod threads;
+mod waiting;
+
+use super::*;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const NEXT_TURN: Duration = Duration::ZERO;
+
+fn milliseconds(number: u64) -> Duration {
+    Duration::from_millis(number)
+}
+
+/// What happened, in order, written by several evaluations.
+#[derive(Clone, Default)]
+struct Log(Rc<RefCell<Vec<String>>>);
+
+impl Log {
+    fn note(&self, what: impl ToString) {
+        self.0.borrow_mut().push(what.to_string());
+    }
+
+    fn take(&self) -> Vec<String> {
+        self.0.take()
+    }
+}
+
+/// Notes when it is dropped.
+struct NotesDrop(Log, &'static str);
+
+impl Drop for NotesDrop {
+    fn drop(&mut self) {
+        self.0.note(self.1);
+    }
+}
+
+/// What the hook of this thread is told from now on.
+fn told_to_hook() -> Log {
+    let log = Log::default();
+    let told = log.clone();
+    on_forgotten(move |failure| told.note(failure));
+    log
+}
+
+fn waiting<T>(called: Called<T>) -> Evaluation<T> {
+    match called {
+        Called::Waiting(evaluation) => evaluation,
+        Called::Concluded(_) => panic!("it did not wait"),
+    }
+}

@@ -1,0 +1,122 @@
+//! Waiting for a time to pass, and for something that may take too long.
+
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::error::TimedOut;
+use super::event_loop;
+use super::home;
+use super::timers::Timer;
+
+/// Waits for so long, counted from when it is first polled. A duration of nought waits for the next turn of the
+/// event loop, so that what was scheduled before gets its turn.
+///
+/// Timers fire in the order of their times, and of their creation where these are the same.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use thalweg_runtime::evaluation::{block_on, wait};
+///
+/// let start = Instant::now();
+/// block_on(wait(Duration::from_millis(5)));
+/// assert!(start.elapsed() >= Duration::from_millis(5));
+/// ```
+pub fn wait(duration: Duration) -> Wait {
+    Wait { duration, state: State::New }
+}
+
+/// Made by [`wait`].
+#[derive(Debug)]
+#[must_use = "nothing is waited for until this is awaited"]
+pub struct Wait {
+    duration: Duration,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    /// It has been polled once, and that was all it was for.
+    NextTurn,
+    /// In the timers of this event loop.
+    Here {
+        event_loop: usize,
+        timer: Timer,
+    },
+    /// In a box, since tokio's is large and must not move, and most waits are not tokio's.
+    Tokio(Pin<Box<tokio::time::Sleep>>),
+}
+
+impl Future for Wait {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let duration = self.duration;
+        match &mut self.state {
+            State::New if duration.is_zero() => {
+                self.state = State::NextTurn;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            State::New if home::is_tokio() => {
+                let mut sleep = Box::pin(tokio::time::sleep(duration));
+                let polled = sleep.as_mut().poll(context);
+                self.state = State::Tokio(sleep);
+                polled
+            }
+            State::New => {
+                let (event_loop, timer) = event_loop::add_timer(duration, context.waker());
+                self.state = State::Here { event_loop, timer };
+                Poll::Pending
+            }
+            State::NextTurn => Poll::Ready(()),
+            State::Here { event_loop, .. } if !event_loop::is_here(*event_loop) => {
+                // It was moved to another thread. That never makes a wait shorter.
+                self.state = State::New;
+                self.poll(context)
+            }
+            State::Here { event_loop, timer } => {
+                if event_loop::rewake_timer(*event_loop, *timer, context.waker()) {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(())
+                }
+            }
+            State::Tokio(sleep) => sleep.as_mut().poll(context),
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let State::Here { event_loop, timer } = self.state {
+            event_loop::remove_timer(event_loop, timer);
+        }
+    }
+}
+
+/// Waits for something, but not longer than this. What came too late is dropped; an evaluation is not, since only
+/// its handle is waited for.
+///
+/// # Errors
+/// [`TimedOut`] if the time was over first.
+///
+/// ```
+/// use std::time::Duration;
+/// use thalweg_runtime::evaluation::{block_on, wait, within};
+///
+/// let slow = within(Duration::from_millis(1), wait(Duration::from_secs(60)));
+/// assert_eq!(block_on(slow).unwrap_err().to_string(), "nothing came within 1ms");
+/// ```
+pub async fn within<Fut: Future>(duration: Duration, future: Fut) -> Result<Fut::Output, TimedOut> {
+    let mut future = pin!(future);
+    let mut time = wait(duration);
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(value));
+        }
+        Pin::new(&mut time).poll(context).map(|()| Err(TimedOut { after: duration }))
+    })
+    .await
+}
