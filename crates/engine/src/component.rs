@@ -147,7 +147,13 @@ pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Builds it.
+    /// How many batches may be on the way at once: more than one for what sends requests and waits for the answers.
+    /// An option `concurrency` of the sink should make it [`InFlight::Fixed`].
+    fn in_flight(&self) -> InFlight {
+        InFlight::One
+    }
+
+    /// Builds it; once for each request that may be on the way.
     ///
     /// # Errors
     /// If its surroundings do not allow it. Opening files and the like belongs into [`Source::run`].
@@ -183,6 +189,29 @@ pub trait TransformConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static
     /// # Errors
     /// If its surroundings do not allow it.
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error>;
+}
+
+/// How many requests a sink has under way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InFlight {
+    /// One: what comes is written in the order in which it comes.
+    #[default]
+    One,
+    /// As many as do the other side good, up to so many. Each is a copy of the sink, and the order is that in which
+    /// they arrive.
+    Adaptive(usize),
+    /// So many, since the user says so.
+    Fixed(usize),
+}
+
+impl InFlight {
+    /// How many copies of the sink there must be.
+    pub fn most(self) -> usize {
+        match self {
+            InFlight::One => 1,
+            InFlight::Adaptive(most) | InFlight::Fixed(most) => most.max(1),
+        }
+    }
 }
 
 /// A configured sink.
@@ -244,6 +273,8 @@ pub trait BuildSink: Send + Sync {
     fn check(&self) -> Vec<Mistake>;
     /// See [`SinkConfig::encoder`].
     fn encoder(&self) -> Option<Box<dyn BuildTransform>>;
+    /// See [`SinkConfig::in_flight`].
+    fn in_flight(&self) -> InFlight;
     /// See [`SinkConfig::build`].
     ///
     /// # Errors
@@ -284,6 +315,9 @@ impl<C: SinkConfig> BuildSink for C {
     }
     fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
         SinkConfig::encoder(self)
+    }
+    fn in_flight(&self) -> InFlight {
+        SinkConfig::in_flight(self)
     }
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         SinkConfig::build(self, context)

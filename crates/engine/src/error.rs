@@ -5,6 +5,8 @@
 pub enum ErrorKind {
     /// It may pass by itself: the engine tries again, later and later.
     Temporary,
+    /// As temporary, and it came of too much at once: fewer requests are sent to the other side from now on.
+    Overloaded,
     /// It will not pass: the run stops with this error.
     Permanent,
 }
@@ -24,6 +26,12 @@ impl Error {
     /// One that trying again can mend. The message is a sentence: what happened to what, and what to do.
     pub fn temporary(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Temporary, message: message.into(), source: None }
+    }
+
+    /// One that trying again more gently can mend: the other side refused for want of room (HTTP's 429 and 503), or
+    /// did not answer in time. The message is a sentence: what happened to what, and what to do.
+    pub fn overloaded(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::Overloaded, message: message.into(), source: None }
     }
 
     /// One that trying again cannot mend. The message is a sentence: what happened to what, and what to do.

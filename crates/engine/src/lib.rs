@@ -26,7 +26,7 @@ mod store;
 pub mod testing;
 
 pub use component::{
-    BuildSink, BuildSource, BuildTransform, Context, Mistake, Sink, SinkConfig, Source, SourceConfig,
+    BuildSink, BuildSource, BuildTransform, Context, InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig,
     Transform, TransformConfig, Written,
 };
 pub use error::{Error, ErrorKind};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use thalweg_config::ByteSize;
 
-use crate::component::BuildTransform;
+use crate::component::{BuildTransform, InFlight};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode};
 use crate::outlets::Output;
 use crate::router::{Router, Way};
@@ -64,8 +64,10 @@ pub struct Segment {
     pub name: Arc<str>,
     /// Its operators; the first takes the input.
     pub operators: Vec<Operator>,
-    /// How many copies run at once.
+    /// How many copies run at once, at most.
     pub copies: usize,
+    /// Whether the user says how many. Otherwise fewer run while more would only be in each other's way.
+    pub is_fixed: bool,
     /// Whether its results are put back into the order of its input.
     pub ordered: bool,
     sequential: bool,
@@ -207,10 +209,12 @@ impl Planner<'_> {
             Some(segment) if self.segments[segment].sequential == sequential => (segment, false),
             _ => {
                 let copies = if sequential { 1 } else { pipeline.concurrency.unwrap_or(self.cores) };
+                let is_fixed = !sequential && pipeline.concurrency.is_some();
                 self.segments.push(Segment {
                     name: pipeline.name.clone(),
                     operators: Vec::new(),
                     copies: copies.max(1),
+                    is_fixed,
                     ordered: pipeline.ordered,
                     sequential,
                 });
@@ -337,10 +341,16 @@ impl fmt::Display for Plan {
             writeln!(f, "  source     {} ({}) → {to}", source.node.name, source.node.kind)?;
         }
         for (number, segment) in self.segments.iter().enumerate() {
-            let copies = match (segment.copies, segment.ordered) {
-                (1, _) => "1 copy".to_owned(),
-                (copies, true) => format!("{copies} copies, in order"),
-                (copies, false) => format!("{copies} copies, in any order"),
+            let copies = match (segment.copies, segment.is_fixed) {
+                (1, false) => "1 copy".to_owned(),
+                (1, true) => "1 copy, as configured".to_owned(),
+                (copies, false) => format!("adaptive 1 to {copies} copies"),
+                (copies, true) => format!("{copies} copies, as configured"),
+            };
+            let order = match (segment.copies, segment.ordered) {
+                (1, _) => "",
+                (_, true) => ", in order",
+                (_, false) => ", in any order",
             };
             let names: Vec<&str> = segment.operators.iter().map(|operator| &*operator.node.name).collect();
             let exits = segment.operators.iter().flat_map(|operator| operator.outputs.iter());
@@ -350,11 +360,16 @@ impl fmt::Display for Plan {
                 Target::Operator(_) => None,
             });
             let to = self.names_of(exits);
-            writeln!(f, "  segment {}  {copies} → {to}", number + 1)?;
+            writeln!(f, "  segment {}  {copies}{order} → {to}", number + 1)?;
             writeln!(f, "             {}", names.join(" · "))?;
         }
         for sink in &self.sinks {
             write!(f, "  sink       {} ({})", sink.node.name, sink.node.kind)?;
+            match sink.node.config.in_flight() {
+                InFlight::One => {}
+                InFlight::Adaptive(most) => write!(f, ", adaptive 1 to {most} requests")?,
+                InFlight::Fixed(most) => write!(f, ", {most} requests, as configured")?,
+            }
             match sink.fallback {
                 Some(next) => writeln!(f, ", else {}", self.sinks[next].node.name)?,
                 None => writeln!(f)?,

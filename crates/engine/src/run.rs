@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{Budget, Parcel};
-use thalweg_runtime::{Receiver, Sender, Sequencer, Stage, Stop, channel};
+use thalweg_runtime::{ConcurrencyLimit, Receiver, Sender, Sequencer, Stage, Stop, channel};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -31,7 +31,7 @@ use crate::outlet::Outlet;
 use crate::plan::{Destination, Plan};
 use crate::positions::Positions;
 use crate::store::Store;
-use crate::{Context, Error, Role};
+use crate::{Context, Error, InFlight, Role};
 
 /// How often positions are saved.
 const SAVE_EVERY: Duration = Duration::from_millis(500);
@@ -239,6 +239,11 @@ impl Run {
         let mut segments = Vec::new();
         for (number, segment) in plan.segments.iter().enumerate() {
             let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
+            let limit = match (segment.copies, segment.is_fixed) {
+                (1, _) => None,
+                (copies, true) => Some(ConcurrencyLimit::fixed(copies)),
+                (copies, false) => Some(ConcurrencyLimit::adaptive(1..=copies)),
+            };
             let mut copies = Vec::new();
             for _ in 0..segment.copies {
                 let mut built = Vec::new();
@@ -251,6 +256,7 @@ impl Run {
                     operators: built,
                     exits: channels.exits(segment),
                     sequencer: sequencer.clone(),
+                    limit: limit.clone(),
                     budget: handle.budget.clone(),
                     stop: handle.stop.clone(),
                 });
@@ -267,24 +273,34 @@ impl Run {
             let name = &stage.node.name;
             let state: Arc<Mutex<Option<Value>>> = Arc::default();
             sink_states.push((name.clone(), state.clone()));
-            let encoder = match &stage.encoder {
-                Some(node) => Some(node.config.build(&context(&node.name))?),
-                None => None,
+            let limit = match stage.node.config.in_flight() {
+                InFlight::One => None,
+                InFlight::Adaptive(most) => Some(ConcurrencyLimit::adaptive(1..=most)),
+                InFlight::Fixed(most) => Some(ConcurrencyLimit::fixed(most)),
             };
-            let writer = sink::Writer {
-                sink: stage.node.config.build(&context(name))?,
-                encoder,
-                fallback: stage.fallback.map(|next| channels.sender(Destination::Sink(next))),
-                errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
-                metrics: metrics(name),
-                budget: handle.budget.clone(),
-                retries: retries.clone(),
-                state: keeping.positions.then_some(state),
-                pending: sink::Pending::default(),
-                has_given_up: false,
-            };
+            let mut writers = Vec::new();
+            for _ in 0..stage.node.config.in_flight().most() {
+                let encoder = match &stage.encoder {
+                    Some(node) => Some(node.config.build(&context(&node.name))?),
+                    None => None,
+                };
+                writers.push(sink::Writer {
+                    sink: stage.node.config.build(&context(name))?,
+                    encoder,
+                    fallback: stage.fallback.map(|next| channels.sender(Destination::Sink(next))),
+                    errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
+                    metrics: metrics(name),
+                    budget: handle.budget.clone(),
+                    retries: retries.clone(),
+                    state: keeping.positions.then(|| state.clone()),
+                    limit: limit.clone(),
+                    pending: sink::Pending::default(),
+                    has_given_up: false,
+                });
+            }
             let saved = if keeping.positions { store.get()?.sink_state(name)? } else { None };
-            sinks.push((writer, saved, channels.receiver(Destination::Sink(number))));
+            let input = channels.receiver(Destination::Sink(number));
+            sinks.push(sink::run(writers, input, saved, metrics(name), handle.budget.shortage()));
         }
         let letters = letters::Task {
             input: channels.receiver(Destination::DeadLetters),
@@ -306,16 +322,8 @@ impl Run {
         for segment in segments {
             tasks.spawn(segment.run());
         }
-        for (mut writer, saved, input) in sinks {
-            let shortage = handle.budget.shortage();
-            on_a_thread(&mut tasks, &handle.abort, async move {
-                writer.open(saved).await?;
-                let hand_overs = writer.metrics.hand_overs.clone();
-                Stage::new(vec![writer], input, hand_overs)
-                    .with_rests(sink::FLUSH_EVERY, shortage)
-                    .run()
-                    .await
-            });
+        for sink in sinks {
+            on_a_thread(&mut tasks, &handle.abort, sink);
         }
         on_a_thread(&mut tasks, &handle.abort, letters.run());
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use thalweg_record::{Batch, Budget, Outcome, Parcel};
-use thalweg_runtime::{HandOver, Sender, Sequencer, Stop, Ticket, Worker};
+use thalweg_runtime::{ConcurrencyLimit, HandOver, Sender, Sequencer, Stop, Ticket, Worker};
 
 use crate::Error;
 use crate::component::Transform;
@@ -41,6 +41,8 @@ pub(super) struct Copy {
     pub(super) exits: BTreeMap<Destination, Sender<Parcel>>,
     /// Shared by the copies; none if the order need not be kept.
     pub(super) sequencer: Option<Arc<Sequencer<Results>>>,
+    /// Shared by the copies; none if there is only one.
+    pub(super) limit: Option<ConcurrencyLimit>,
     pub(super) budget: Budget,
     pub(super) stop: Stop,
 }
@@ -60,9 +62,16 @@ impl Worker for Copy {
     }
 
     async fn take(&mut self, ticket: Ticket, parcel: Parcel) -> Result<(), Error> {
+        let permit = match self.limit.as_ref().map(|limit| limit.acquire(parcel.bytes() as u64)) {
+            Some(permit) => Some(permit.await),
+            None => None,
+        };
         let Parcel::Messages(batch) = parcel;
         let mut results = Vec::new();
         self.apply(0, batch, &mut results)?;
+        if let Some(permit) = permit {
+            permit.succeeded();
+        }
         let mut at_once = Vec::new();
         match &self.sequencer {
             Some(sequencer) => {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{Ack, Batch, Budget, Outcome, Parcel};
-use thalweg_runtime::{HandOver, Sender, Ticket, Worker};
+use thalweg_runtime::{ConcurrencyLimit, HandOver, Receiver, Sender, Stage, Ticket, Worker};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use crate::component::{Sink, Transform, Written};
 use crate::metrics::ComponentMetrics;
@@ -16,7 +18,7 @@ use crate::{Error, ErrorKind};
 use super::Retries;
 
 /// What was written is brought into safety at least this often.
-pub(super) const FLUSH_EVERY: Duration = Duration::from_secs(1);
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// How often a sink that has a fallback is tried before that takes over.
 const ATTEMPTS_BEFORE_FALLBACK: u32 = 5;
 
@@ -31,6 +33,8 @@ pub(super) struct Writer {
     pub(super) retries: Retries,
     /// Where to put the sink's state for the next save, if positions are kept.
     pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
+    /// Shared by the copies of a sink that has several requests under way.
+    pub(super) limit: Option<ConcurrencyLimit>,
     pub(super) pending: Pending,
     /// Whether the sink failed for good: the fallback gets all that comes.
     pub(super) has_given_up: bool,
@@ -63,6 +67,38 @@ impl Pending {
         });
         self.flushed = Instant::now();
     }
+}
+
+/// Opens the copies of a sink and lets them write what comes, to the end.
+pub(super) async fn run(
+    mut writers: Vec<Writer>,
+    input: Receiver<Parcel>,
+    mut saved: Option<Value>,
+    metrics: Arc<ComponentMetrics>,
+    shortage: Arc<Notify>,
+) -> Result<(), Error> {
+    for writer in &mut writers {
+        writer.open(saved.take()).await?;
+    }
+    let copies = writers.len();
+    let stage = Stage::new(writers, input, metrics.hand_overs.clone()).with_rests(FLUSH_EVERY, shortage);
+    if copies == 1 {
+        return stage.run().await;
+    }
+    // Several copies only send and wait: they need no thread of their own.
+    let mut tasks = JoinSet::new();
+    for _ in 1..copies {
+        tasks.spawn(stage.clone().run());
+    }
+    tasks.spawn(stage.run());
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(result) => result?,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 impl Worker for Writer {
@@ -153,9 +189,21 @@ impl Writer {
         let mut rejects = Rejects::default();
         let mut attempt = 0;
         loop {
+            // For each attempt anew: the pauses between them say nothing of how much is too much.
+            let permit = match self.limit.as_ref().map(|limit| limit.acquire(batch.payload_bytes() as u64)) {
+                Some(permit) => Some(permit.await),
+                None => None,
+            };
             let start = Instant::now();
             let written = self.sink.write(encoded.as_ref().unwrap_or(batch), &mut rejects).await;
             self.metrics.add_busy(start);
+            if let Some(permit) = permit {
+                match &written {
+                    Ok(_) => permit.succeeded(),
+                    Err(error) if error.kind() == ErrorKind::Overloaded => permit.overloaded(),
+                    Err(_) => permit.failed(),
+                }
+            }
             let rejected = rejects.take();
             match written {
                 Ok(written) => {
