@@ -1,16 +1,22 @@
-//! How it moves: channels bounded by bytes, the order of what several copies worked on, and stopping.
+//! How it moves: channels bounded by bytes, the order of what several copies worked on, how many of them there
+//! are, and stopping.
 //!
 //! Stages of a run are tokio tasks. Between two stages stands a [`channel`]; where the stage before it has
 //! several copies, a [`Sequencer`] puts back in order what they give. Nothing here waits while it holds
 //! something that others need: a push never waits, a stage asks for room *before* it takes its next input.
 //!
+//! How many copies a stage has, and how many requests a sink has in flight, is a [`ConcurrencyLimit`], which finds its
+//! own value; how it does is in [`limit`].
+//!
 //! This crate knows nothing of messages, configuration or components.
 
 mod channel;
+pub mod limit;
 mod sequence;
 mod stop;
 
 pub use channel::{Receiver, Sender, Ticket, channel};
+pub use limit::ConcurrencyLimit;
 pub use sequence::Sequencer;
 pub use stop::Stop;
 
