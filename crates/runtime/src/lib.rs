@@ -1,4 +1,5 @@
-//! How it moves: channels bounded by bytes, the order of what several copies worked on, and stopping.
+//! How it moves: channels bounded by bytes, the order of what several copies worked on, how many of them there
+//! are, and stopping.
 //!
 //! Code that may have to wait is an [`evaluation`]: it runs in its caller's stack until it does, and only then is
 //! something that is scheduled. On that stand the [`Stage`]s of a run: an item is handed over by a call, and goes
@@ -6,15 +7,20 @@
 //! [`Sequencer`] puts back in order what they give. Nothing here waits while it holds something that others need: a
 //! push never waits, a stage asks for room *before* it takes its next input.
 //!
+//! How many copies a stage has, and how many requests a sink has in flight, is a [`ConcurrencyLimit`], which finds its
+//! own value; how it does is in [`limit`].
+//!
 //! This crate knows nothing of messages, configuration or components.
 
 mod channel;
 pub mod evaluation;
+pub mod limit;
 mod sequence;
 mod stage;
 mod stop;
 
 pub use channel::{AtOnce, HandOver, Receiver, Sender, Ticket, channel};
+pub use limit::ConcurrencyLimit;
 pub use sequence::Sequencer;
 pub use stage::{HandOvers, Stage, Worker};
 pub use stop::Stop;
