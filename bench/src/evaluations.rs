@@ -9,10 +9,14 @@ use std::hint::black_box;
 use std::io::Write;
 use std::pin::pin;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use thalweg_runtime::evaluation::{Called, ConcurrentProc, Evaluation, await_readable, block_on, wait};
+use thalweg_runtime::evaluation::{Called, ConcurrentProc, Evaluation, Wait, await_readable, block_on, wait};
+
+use tokio::task::JoinHandle;
+use tokio::time::Sleep;
 
 use crate::measure::{self, thread_time};
 use crate::report::grouped;
@@ -311,26 +315,10 @@ fn tokios<'a>(
             });
         }),
         contender("tokio: spawn, forget, run", |count| {
-            runtime.block_on(async {
-                for _ in 0..count / BATCH {
-                    for number in 0..BATCH as u64 {
-                        tokio::spawn(async move { _ = black_box(plain(number)) });
-                    }
-                    tokio::task::yield_now().await;
-                }
-            });
+            runtime.block_on(forgotten(count, async |number| _ = black_box(plain(number))));
         }),
         contender("tokio: spawn, yield, forget, run", |count| {
-            runtime.block_on(async {
-                for _ in 0..count / BATCH {
-                    for _ in 0..BATCH {
-                        tokio::spawn(tokio::task::yield_now());
-                    }
-                    for _ in 0..2 {
-                        tokio::task::yield_now().await;
-                    }
-                }
-            });
+            runtime.block_on(forgotten(count, async |_| tokio::task::yield_now().await));
         }),
         contender("for tokio: a turn: call_nonblock, awaited", move |count| {
             runtime.block_on(async {
@@ -353,6 +341,25 @@ fn tokios<'a>(
     ]
 }
 
+/// Spawns tasks on tokio in batches, and lets each batch run to its end: yielding alone lets only some of it run.
+async fn forgotten<Fut: Future<Output = ()> + Send + 'static>(count: usize, code: impl Fn(u64) -> Fut) {
+    static DONE: AtomicUsize = AtomicUsize::new(0);
+    for _ in 0..count / BATCH {
+        DONE.store(0, Ordering::Relaxed);
+        for number in 0..BATCH as u64 {
+            let code = code(number);
+            tokio::spawn(async move {
+                code.await;
+                // There is one thread, so that an atomic addition, which takes longer, is not needed.
+                DONE.store(DONE.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            });
+        }
+        while DONE.load(Ordering::Relaxed) < BATCH {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// What Concurrently takes here.
 fn ruby(seconds_a_round: f64) -> Result<Vec<(String, f64)>, String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/concurrently/calls.rb");
@@ -370,36 +377,37 @@ fn ruby(seconds_a_round: f64) -> Result<Vec<(String, f64)>, String> {
     Ok(text.lines().filter_map(figure).collect())
 }
 
-/// The memory of evaluations that wait: peak resident sizes of processes that hold them, less that of one that
-/// holds none.
+/// The memory of evaluations that wait: resident sizes of processes that hold them, less that of one that holds
+/// none.
 fn memory() -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let peak = |what: &str| {
-        let run = measure::run(Command::new(&program).args([HOLD, what]))?;
-        Ok::<u64, String>(run.peak_rss)
+    let resident = |what: &str| {
+        let output = Command::new(&program).args([HOLD, what]).output();
+        let output = output.map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.trim().parse::<f64>().map_err(|error| format!("holding `{what}` printed `{text}`: {error}"))
     };
-    let nothing = peak("nothing")?;
-    println!("  {} waiting at once: resident bytes of each, its state included", grouped(HELD as f64));
-    for (what, description) in HOLDINGS {
-        let each = peak(what)?.saturating_sub(nothing) as f64 / HELD as f64;
-        println!("  {description:<42}{each:>9.0}");
+    let nothing = resident("nothing")?;
+    let held = grouped(HELD as f64);
+    println!("  {held} waiting at once: resident bytes of each, with its handle and the state of its code");
+    println!("  {:<42}{:>9}{:>15}", "", "all", "beside these");
+    for (what, description, own) in HOLDINGS {
+        let each = (resident(what)? - nothing) / HELD as f64;
+        println!("  {description:<42}{each:>9.0}{:>15.0}", each - own as f64);
     }
-    println!(
-        "  {:<42}{:>9}   10,000 of them; 31,744 are the most it can hold",
-        "Ruby, measured elsewhere", "13,800"
-    );
-    println!();
+    println!("  Ruby, measured elsewhere: 13,800 bytes each; 31,744 are the most that it can hold\n");
     Ok(())
 }
 
-const HOLDINGS: [(&str, &str); 4] = [
-    ("called", "call_nonblock, for ever"),
-    ("timed", "call_nonblock, for a timer"),
-    ("tokio", "tokio: spawn, for ever"),
-    ("tokio-timed", "tokio: spawn, for a timer"),
+/// What is held, and the bytes of its handle and of the state of its code.
+const HOLDINGS: [(&str, &str, usize); 4] = [
+    ("called", "call_nonblock, for ever", size_of::<Evaluation<()>>()),
+    ("timed", "call_nonblock, for a timer", size_of::<Evaluation<()>>() + size_of::<Wait>()),
+    ("tokio", "tokio: spawn, for ever", size_of::<JoinHandle<()>>()),
+    ("tokio-timed", "tokio: spawn, for a timer", size_of::<JoinHandle<()>>() + size_of::<Sleep>()),
 ];
 
-/// Holds evaluations of this kind, and ends.
+/// Holds evaluations of this kind, prints the resident bytes of the process, and ends.
 pub fn hold(what: &str) -> Result<(), String> {
     let hour = Duration::from_secs(3600);
     match what {
@@ -407,13 +415,15 @@ pub fn hold(what: &str) -> Result<(), String> {
             let code = ConcurrentProc::new(|_: ()| std::future::pending::<()>());
             let held: Vec<_> = (0..HELD).map(|_| evaluation(code.call_nonblock(()))).collect();
             turns(2);
-            black_box(held);
+            print_resident()?;
+            drop(held);
         }
         "timed" => {
             let code = ConcurrentProc::new(move |_: ()| wait(hour));
             let held: Vec<_> = (0..HELD).map(|_| evaluation(code.call_nonblock(()))).collect();
             turns(2);
-            black_box(held);
+            print_resident()?;
+            drop(held);
         }
         "tokio" | "tokio-timed" => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -423,12 +433,21 @@ pub fn hold(what: &str) -> Result<(), String> {
                     _ => tokio::spawn(tokio::time::sleep(hour)),
                 };
                 let held: Vec<_> = (0..HELD).map(task).collect();
-                tokio::task::yield_now().await;
-                tokio::task::yield_now().await;
-                black_box(held);
-            });
+                // Enough for tokio to poll each of them once.
+                for _ in 0..HELD {
+                    tokio::task::yield_now().await;
+                }
+                print_resident()?;
+                drop(held);
+                Ok::<(), String>(())
+            })?;
         }
-        _ => {}
+        _ => print_resident()?,
     }
+    Ok(())
+}
+
+fn print_resident() -> Result<(), String> {
+    println!("{}", measure::resident().map_err(|error| error.to_string())?);
     Ok(())
 }

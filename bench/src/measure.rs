@@ -60,3 +60,14 @@ pub fn thread_time() -> Duration {
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
+
+/// The bytes that this process has resident now.
+///
+/// # Errors
+/// If the system has no `/proc`, or writes it otherwise.
+pub fn resident() -> std::io::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| std::io::Error::other("`/proc/self/status` has no `VmRSS`"))
+}

@@ -28,7 +28,7 @@ pub trait Runs<Fut: Future>: Copy {
     const PLACE: Place;
 
     /// Schedules code that has not started.
-    fn start(code: Running<Fut>);
+    fn start(code: impl FnOnce() -> Running<Fut>);
 
     /// Takes code over that was left waiting. Gives its waker, where that is known already.
     fn adopt(code: Pin<Slot<Running<Fut>>>) -> Option<Waker>;
@@ -38,8 +38,8 @@ impl<Fut: Future + 'static> Runs<Fut> for Here {
     const PLACE: Place = Place::Here;
 
     #[inline]
-    fn start(code: Running<Fut>) {
-        event_loop::start(Slot::erase(Slot::pin(code)));
+    fn start(code: impl FnOnce() -> Running<Fut>) {
+        event_loop::start(Slot::erase(Slot::pin_with(code)));
     }
 
     fn adopt(code: Pin<Slot<Running<Fut>>>) -> Option<Waker> {
@@ -54,8 +54,8 @@ where
 {
     const PLACE: Place = Place::Tokio;
 
-    fn start(code: Running<Fut>) {
-        tokio::spawn(code);
+    fn start(code: impl FnOnce() -> Running<Fut>) {
+        tokio::spawn(code());
     }
 
     fn adopt(code: Pin<Slot<Running<Fut>>>) -> Option<Waker> {

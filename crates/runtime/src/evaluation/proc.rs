@@ -110,7 +110,7 @@ impl<F, H> ConcurrentProc<F, H> {
         Fut: Future,
         H: Home<Fut>,
     {
-        let mut code = Slot::pin(Running::new((self.code)(argument), Destination::Caller));
+        let mut code = Slot::pin_with(|| Running::new((self.code)(argument), Destination::Caller));
         let first = {
             let _within = Within::enter(H::PLACE);
             code.as_mut().poll_code(&mut Context::from_waker(Waker::noop()))
@@ -139,7 +139,7 @@ impl<F, H> ConcurrentProc<F, H> {
         Fut: Future,
         H: Home<Fut>,
     {
-        evaluate::<H, Fut>((self.code)(argument))
+        evaluate::<H, Fut>(|| (self.code)(argument))
     }
 
     /// Schedules the code, and wants no result. If it fails, the [hook](super::on_forgotten) is told.
@@ -154,7 +154,7 @@ impl<F, H> ConcurrentProc<F, H> {
         Fut::Output: Forgettable,
         H: Home<Fut>,
     {
-        H::start(Running::new((self.code)(argument), Destination::Forget(hook::forget)));
+        H::start(|| Running::new((self.code)(argument), Destination::Forget(hook::forget)));
     }
 }
 
@@ -169,7 +169,7 @@ impl<F, H> ConcurrentProc<F, H> {
 /// ```
 #[inline]
 pub fn concurrently<Fut: Future + 'static>(code: Fut) -> Evaluation<Fut::Output> {
-    evaluate::<Here, Fut>(code)
+    evaluate::<Here, Fut>(|| code)
 }
 
 /// Schedules code on the tokio runtime that the caller is in, as [`concurrently`] does on the event loop.
@@ -182,11 +182,12 @@ where
     Fut: Future + Send + 'static,
     Fut::Output: Send + 'static,
 {
-    evaluate::<OnTokio, Fut>(code)
+    evaluate::<OnTokio, Fut>(|| code)
 }
 
-fn evaluate<H: Home<Fut>, Fut: Future>(code: Fut) -> Evaluation<Fut::Output> {
+#[inline]
+fn evaluate<H: Home<Fut>, Fut: Future>(code: impl FnOnce() -> Fut) -> Evaluation<Fut::Output> {
     let cell = Cell::new(false);
-    H::start(Running::new(code, Destination::Cell(cell.clone())));
+    H::start(|| Running::new(code(), Destination::Cell(cell.clone())));
     Evaluation::first(cell)
 }

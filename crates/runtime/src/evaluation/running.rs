@@ -33,10 +33,16 @@ pin_project! {
     impl<Fut: Future> PinnedDrop for Running<Fut> {
         fn drop(this: Pin<&mut Self>) {
             if let Destination::Cell(cell) = this.project().destination {
-                cell.conclude(Err(EvaluationError::Abandoned));
+                abandon(cell);
             }
         }
     }
+}
+
+/// Out of line, since most code that is dropped has been run in the foreground.
+#[cold]
+fn abandon<T>(cell: &Cell<T>) {
+    cell.conclude(Err(EvaluationError::Abandoned));
 }
 
 impl<Fut: Future> Running<Fut> {

@@ -3,7 +3,7 @@
 //! A future must not be moved once it has been polled, so code that *may* have to wait has to stand at its final
 //! place before its first step, though most of it will be gone a moment later. The place is a [`Slot`]: like a
 //! `Box`, but its memory comes from, and goes back to, a list of free blocks that each thread keeps. In the
-//! steady state taking a slot is a load and a store, and giving it back is another pair.
+//! steady state taking a slot and giving it back are a load and a store each.
 //!
 //! The lists are by size, in steps so fine (16 bytes, 64 above 1 KiB) that a million waiting evaluations do not
 //! pay for the rounding. The size is known where the code is compiled, so that the choice of the list is a
@@ -70,7 +70,10 @@ struct Free {
     next: *mut Free,
 }
 
+/// The free blocks of a thread. The one that came back last is not in its list but apart, so that code that takes
+/// and gives, over and over, touches a single word.
 struct FreeBlocks {
+    latest: [Cell<*mut Free>; LISTS],
     first: [Cell<*mut Free>; LISTS],
     count: [Cell<u32>; LISTS],
 }
@@ -78,6 +81,7 @@ struct FreeBlocks {
 thread_local! {
     static FREE_BLOCKS: FreeBlocks = const {
         FreeBlocks {
+            latest: [const { Cell::new(ptr::null_mut()) }; LISTS],
             first: [const { Cell::new(ptr::null_mut()) }; LISTS],
             count: [const { Cell::new(0) }; LISTS],
         }
@@ -87,6 +91,14 @@ thread_local! {
 impl FreeBlocks {
     #[inline]
     fn take(&self, list: usize) -> Option<NonNull<u8>> {
+        match NonNull::new(self.latest[list].replace(ptr::null_mut())) {
+            Some(latest) => Some(latest.cast()),
+            None => self.take_from_list(list),
+        }
+    }
+
+    #[inline(never)]
+    fn take_from_list(&self, list: usize) -> Option<NonNull<u8>> {
         let free = NonNull::new(self.first[list].get())?;
         // SAFETY: what a list leads to is a free block, whose beginning `give` wrote and nobody touched since.
         self.first[list].set(unsafe { free.as_ref() }.next);
@@ -94,12 +106,24 @@ impl FreeBlocks {
         Some(free.cast())
     }
 
-    /// Whether the list took it.
+    /// Whether the block was kept.
     ///
     /// # Safety
     /// The block is of this list's layout, and nobody uses it any more.
     #[inline]
     unsafe fn give(&self, list: usize, at: NonNull<u8>) -> bool {
+        if self.latest[list].get().is_null() {
+            self.latest[list].set(at.cast().as_ptr());
+            return true;
+        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.give_to_list(list, at) }
+    }
+
+    /// # Safety
+    /// As for [`give`](Self::give).
+    #[inline(never)]
+    unsafe fn give_to_list(&self, list: usize, at: NonNull<u8>) -> bool {
         let count = self.count[list].get();
         if count as usize >= KEPT_BYTES / block(list).size() {
             return false;
@@ -117,7 +141,7 @@ impl Drop for FreeBlocks {
     fn drop(&mut self) {
         for list in 0..LISTS {
             while let Some(at) = self.take(list) {
-                // SAFETY: it was taken out of the list, so nobody else has it; its layout is the list's.
+                // SAFETY: it was taken out, so nobody else has it; its layout is the list's.
                 unsafe { dealloc(at.as_ptr(), block(list)) };
             }
         }
@@ -126,32 +150,28 @@ impl Drop for FreeBlocks {
 
 #[inline]
 fn take(layout: Layout) -> NonNull<u8> {
-    match list(layout) {
-        // A thread that is ending has no lists any more, and allocates.
-        Some(list) => match FREE_BLOCKS.try_with(|free| free.take(list)) {
-            Ok(Some(at)) => at,
-            _ => allocate(block(list)),
-        },
-        None => allocate(at_least_a_byte(layout)),
-    }
+    // A thread that is ending has no lists any more, and allocates.
+    let kept = list(layout).and_then(|list| FREE_BLOCKS.try_with(|free| free.take(list)).ok().flatten());
+    kept.unwrap_or_else(|| allocate(layout))
 }
 
 /// # Safety
 /// `at` came from [`take`] for the same layout, and nobody uses it any more.
 #[inline]
 unsafe fn give(at: NonNull<u8>, layout: Layout) {
-    let whole = match list(layout) {
-        Some(list) => {
-            // SAFETY: `take` gave a block of this list, and the caller gives it up.
-            if FREE_BLOCKS.try_with(|free| unsafe { free.give(list, at) }).unwrap_or(false) {
-                return;
-            }
-            block(list)
-        }
-        None => at_least_a_byte(layout),
-    };
-    // SAFETY: `take` allocated it with this layout, possibly on another thread, and no list has it.
-    unsafe { dealloc(at.as_ptr(), whole) };
+    let is_kept = list(layout).is_some_and(|list| {
+        // SAFETY: `take` gave a block of this list, and the caller gives it up.
+        FREE_BLOCKS.try_with(|free| unsafe { free.give(list, at) }).unwrap_or(false)
+    });
+    if !is_kept {
+        // SAFETY: the caller's promise is passed on, and the block is not kept.
+        unsafe { free(at, layout) };
+    }
+}
+
+/// The layout with which the block for a value is allocated.
+fn whole(layout: Layout) -> Layout {
+    list(layout).map_or(at_least_a_byte(layout), block)
 }
 
 fn at_least_a_byte(layout: Layout) -> Layout {
@@ -160,8 +180,18 @@ fn at_least_a_byte(layout: Layout) -> Layout {
 
 #[cold]
 fn allocate(layout: Layout) -> NonNull<u8> {
+    let whole = whole(layout);
     // SAFETY: the layouts of `block` and of `at_least_a_byte` are not empty.
-    NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+    NonNull::new(unsafe { alloc(whole) }).unwrap_or_else(|| handle_alloc_error(whole))
+}
+
+/// # Safety
+/// `at` was allocated for this layout by [`allocate`], possibly on another thread, and neither a slot nor a list
+/// has it.
+#[cold]
+unsafe fn free(at: NonNull<u8>, layout: Layout) {
+    // SAFETY: it was allocated with the same layout.
+    unsafe { dealloc(at.as_ptr(), whole(layout)) };
 }
 
 /// A value in recycled storage, owned like that of a `Box`, and pinned from the beginning.
@@ -176,13 +206,35 @@ unsafe impl<T: ?Sized + Send> Send for Slot<T> {}
 unsafe impl<T: ?Sized + Sync> Sync for Slot<T> {}
 
 impl<T> Slot<T> {
+    /// Makes the value at its place: making it first and moving it there costs more than all the rest.
     #[inline]
-    pub fn pin(value: T) -> Pin<Self> {
-        let at = take(Layout::new::<T>()).cast::<T>();
+    pub fn pin_with(make: impl FnOnce() -> T) -> Pin<Self> {
+        let block = Block { at: take(Layout::new::<T>()), layout: Layout::new::<T>() };
+        let at = block.at.cast::<T>();
         // SAFETY: the block is as large and as aligned as `T` needs, and nobody else has it.
-        unsafe { at.write(value) };
+        unsafe { at.write(make()) };
+        std::mem::forget(block);
         // SAFETY: the value does not move until `drop`, which drops it in place before the block is given back.
         unsafe { Pin::new_unchecked(Self { at, owns: PhantomData }) }
+    }
+
+    #[cfg(test)]
+    pub fn pin(value: T) -> Pin<Self> {
+        Self::pin_with(|| value)
+    }
+}
+
+/// A block without a value, which is given back when a panic drops this.
+struct Block {
+    at: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Drop for Block {
+    #[cold]
+    fn drop(&mut self) {
+        // SAFETY: the block was taken for this layout, and has no value or no value any more.
+        unsafe { give(self.at, self.layout) };
     }
 }
 
@@ -217,20 +269,17 @@ impl<T: ?Sized> DerefMut for Slot<T> {
 }
 
 impl<T: ?Sized> Drop for Slot<T> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        /// Gives the block back even if dropping the value panics.
-        struct GiveBack(NonNull<u8>, Layout);
-        impl Drop for GiveBack {
-            #[inline]
-            fn drop(&mut self) {
-                // SAFETY: the block was taken for this layout, and its value is gone.
-                unsafe { give(self.0, self.1) };
-            }
-        }
-        let _give_back = GiveBack(self.at.cast(), Layout::for_value::<T>(self));
+        let (at, layout) = (self.at.cast(), Layout::for_value::<T>(self));
+        // Gives the block back if dropping the value panics.
+        let block = Block { at, layout };
         // SAFETY: the value is live, and nobody sees it after this.
         unsafe { ptr::drop_in_place(self.at.as_ptr()) };
+        // Not left to `block`, so that what the layout decides is decided where the code is compiled.
+        std::mem::forget(block);
+        // SAFETY: the block was taken for this layout, and its value is gone.
+        unsafe { give(at, layout) };
     }
 }
 
