@@ -147,13 +147,7 @@ pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// How many batches may be on the way at once: more than one for what sends requests and waits for the answers.
-    /// An option `concurrency` of the sink should make it [`InFlight::Fixed`].
-    fn in_flight(&self) -> InFlight {
-        InFlight::One
-    }
-
-    /// Builds it; once for each request that may be on the way.
+    /// Builds it.
     ///
     /// # Errors
     /// If its surroundings do not allow it. Opening files and the like belongs into [`Source::run`].
@@ -232,7 +226,13 @@ pub trait SinkConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         None
     }
 
-    /// Builds it.
+    /// How many batches may be on the way at once: more than one for what sends requests and waits for the answers.
+    /// An option `concurrency` of the sink should make it [`InFlight::Fixed`].
+    fn in_flight(&self) -> InFlight {
+        InFlight::One
+    }
+
+    /// Builds it; once for each request that may be on the way.
     ///
     /// # Errors
     /// If its surroundings do not allow it. Opening files and the like belongs into [`Sink::open`].

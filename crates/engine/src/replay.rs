@@ -313,6 +313,10 @@ impl BuildSink for Encoded {
         None
     }
 
+    fn in_flight(&self) -> InFlight {
+        self.0.in_flight()
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         self.0.build(context)
     }
