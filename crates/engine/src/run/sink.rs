@@ -65,7 +65,10 @@ impl Task {
     /// Writes all there is. Where it fails for good, `pending` has what is not in safety, in order.
     async fn serve(&mut self, pending: &mut Vec<Pending>) -> Result<(), Error> {
         let saved = self.saved.take();
-        self.sink.open(saved).await?;
+        let mut attempt = 0;
+        while let Err(error) = self.sink.open(saved.clone()).await {
+            self.retry(error, &mut attempt).await?;
+        }
         // Before anything is written: a crash then finds what this run began with, not what a former one left.
         self.note_state();
         let mut flushed = Instant::now();
@@ -92,6 +95,8 @@ impl Task {
             batch.ack_mut().enter(&self.metrics.name);
             match self.write(&batch).await {
                 Ok((written, rejected)) => {
+                    // Before it is settled: a state that is saved must not be older than the positions beside it.
+                    self.note_state();
                     if let Some(mut batch) = self.part(batch, rejected)? {
                         self.metrics.add_out(batch.rows(), batch.payload_bytes());
                         match written {
@@ -112,7 +117,6 @@ impl Task {
                 self.flush(pending).await?;
                 flushed = Instant::now();
             }
-            self.note_state();
             tokio::task::coop::consume_budget().await;
         }
         let mut attempt = 0;
@@ -227,7 +231,8 @@ impl Task {
     }
 
     fn note_state(&self) {
-        if let (Some(slot), Some(state)) = (&self.state, self.sink.state()) {
+        let Some(slot) = &self.state else { return };
+        if let Some(state) = self.sink.state() {
             *slot.lock() = Some(state);
         }
     }
@@ -242,4 +247,87 @@ fn encode(encoder: &mut dyn Transform, batch: &Batch) -> Result<Option<Batch>, E
     let main = out.take().into_iter().filter(|(output, _)| *output == Output::Main).map(|(_, batch)| batch);
     let encoded = Batch::merge(main.collect())?;
     Ok(encoded.filter(|encoded| encoded.rows() == batch.rows()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use thalweg_runtime::{Stop, channel};
+
+    use crate::{Role, testing};
+
+    /// Counts what it wrote.
+    #[derive(Default)]
+    struct Counting {
+        /// How often it cannot be opened.
+        refusals: u32,
+        written: u64,
+    }
+
+    #[async_trait]
+    impl Sink for Counting {
+        async fn open(&mut self, _: Option<Value>) -> Result<(), Error> {
+            match self.refusals.checked_sub(1) {
+                Some(left) => {
+                    self.refusals = left;
+                    Err(Error::temporary("not yet"))
+                }
+                None => Ok(()),
+            }
+        }
+
+        async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+            self.written += batch.rows() as u64;
+            Ok(Written::Safe)
+        }
+
+        async fn flush(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn state(&self) -> Option<Value> {
+            Some(self.written.into())
+        }
+    }
+
+    /// Runs a sink over batches of two messages; gives what was put down as its state when each was acknowledged.
+    async fn states_seen(sink: Counting, batches: usize) -> Vec<Option<Value>> {
+        let (sender, input) = channel(1 << 20);
+        let state: Arc<Mutex<Option<Value>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<Option<Value>>>> = Arc::default();
+        for _ in 0..batches {
+            let (state, seen) = (state.clone(), seen.clone());
+            let mut batch = testing::batch(["one", "two"]);
+            *batch.ack_mut() = Ack::new("test".into(), move |_| seen.lock().push(state.lock().clone()));
+            sender.push(batch.into(), 6).unwrap();
+        }
+        drop(sender);
+        let task = Task {
+            sink: Box::new(sink),
+            encoder: None,
+            input,
+            fallback: None,
+            errors: Vec::new(),
+            metrics: ComponentMetrics::new("out".into(), Role::Sink, "counting"),
+            budget: Budget::new(1 << 20),
+            retries: Retries { stop: Stop::default(), log: Arc::default() },
+            saved: None,
+            state: Some(state),
+        };
+        task.run().await.unwrap();
+        std::mem::take(&mut seen.lock())
+    }
+
+    #[tokio::test]
+    async fn the_state_has_what_is_acknowledged() {
+        let seen = states_seen(Counting::default(), 2).await;
+        assert_eq!(seen, [Some(Value::from(2)), Some(Value::from(4))]);
+    }
+
+    #[tokio::test]
+    async fn a_sink_that_cannot_be_opened_yet_is_opened_later() {
+        let sink = Counting { refusals: 1, written: 0 };
+        assert_eq!(states_seen(sink, 1).await, [Some(Value::from(2))]);
+    }
 }
