@@ -64,7 +64,7 @@ pub trait Sink: Send {
     /// this run continues a former one: everything after that will be sent again.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// After a temporary error the engine calls this again.
     async fn open(&mut self, saved: Option<serde_json::Value>) -> Result<(), Error> {
         let _ = saved;
         Ok(())

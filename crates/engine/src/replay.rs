@@ -20,7 +20,7 @@ use arrow_array::{Array, UInt64Array};
 use async_trait::async_trait;
 use thalweg_record::{Meta, PayloadWriter};
 
-use crate::component::{BuildSink, BuildSource, BuildTransform, Context, Mistake, Sink, Source};
+use crate::component::{BuildSink, BuildSource, BuildTransform, Context, InFlight, Mistake, Sink, Source};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
 use crate::kept::{alike, restore};
 use crate::store::{DeadLetter, LetterId};

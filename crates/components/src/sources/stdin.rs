@@ -7,6 +7,7 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::mpsc as sync;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -21,6 +22,9 @@ use crate::shared::io::io_error;
 
 /// How much is read at once: what a pipe holds.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// How long to wait for more where the input does not wait itself.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// How many pieces may wait.
 const PIECES: usize = 4;
@@ -170,13 +174,29 @@ impl Input {
     }
 }
 
+/// Reads what whoever started the program may have set not to wait for input, which is no error of the input.
+struct Patient<R>(R);
+
+impl<R: Read> Read for Patient<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+}
+
 /// Reads to the end, or until nobody listens.
 fn read_pieces(
-    mut input: Box<dyn Read + Send>,
+    input: Box<dyn Read + Send>,
     compression: Compression,
     fill: &mpsc::Sender<io::Result<Vec<u8>>>,
     reuse: &sync::Receiver<Vec<u8>>,
 ) {
+    let mut input = Patient(input);
     let mut first = Vec::new();
     let format = loop {
         if let Some(format) = compression.of(&first) {
@@ -186,7 +206,6 @@ fn read_pieces(
         match input.read(&mut byte) {
             Ok(0) => break None,
             Ok(_) => first.extend_from_slice(&byte),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
                 let _ = fill.blocking_send(Err(error));
                 return;
@@ -207,7 +226,6 @@ fn read_pieces(
                 piece.truncate(read);
                 Ok(piece)
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => Err(error),
         };
         let is_last = message.is_err();
@@ -265,15 +283,19 @@ impl Source for Input {
             match came {
                 Some(Came::End) => return Ok(()),
                 Some(Came::Failed(error)) => {
-                    let Some(damage) = Damage::of(&error) else {
-                        return Err(io_error("read", "stdin", &error));
+                    let reason = match Damage::of(&error) {
+                        Some(damage) => format!("breaks off: of the standard input, {damage}"),
+                        None => format!("breaks off: the standard input cannot be read on: {error}"),
                     };
-                    let reason = format!("breaks off: of the standard input, {damage}");
                     self.cutter.reject_rest(&self.carry, &reason, None, out).await?;
                     self.carry.clear();
-                    return Err(Error::permanent(format!(
-                        "cannot read the standard input to its end: {damage}. What comes before was read."
-                    )));
+                    return Err(Error::permanent(match Damage::of(&error) {
+                        Some(damage) => format!(
+                            "cannot read the standard input to its end: {damage}. What comes before was read."
+                        ),
+                        // Not temporary, whatever it is: the thread that read has ended.
+                        None => io_error("read", "stdin", &error).full(),
+                    }));
                 }
                 Some(Came::Bytes(_)) | None => {}
             }
@@ -284,7 +306,6 @@ impl Source for Input {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use thalweg_engine::ErrorKind as Kind;
     use thalweg_engine::testing::{Sent, options, payloads, start_source};
     use thalweg_record::Parcel;
@@ -320,6 +341,42 @@ mod tests {
             assert!(sent.result.is_none(), "{:?}", sent.result);
             assert_eq!(sent.payloads(), lines);
         }
+    }
+
+    /// Fails before each byte but the last, and then at the end if it is to.
+    struct Hesitant(Vec<u8>, Option<ErrorKind>, bool);
+
+    impl Read for Hesitant {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.2 = !self.2;
+            match (self.0.is_empty(), self.1) {
+                (true, Some(kind)) => Err(kind.into()),
+                (true, None) => Ok(0),
+                (false, _) if self.2 => Err(ErrorKind::WouldBlock.into()),
+                (false, _) => {
+                    into[0] = self.0.remove(0);
+                    Ok(1)
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_input_that_does_not_wait_is_waited_for_and_one_that_fails_is_told() {
+        let read = async |end| {
+            let source = input("{}", 100, Hesitant(b"one\ntwo\nthr".to_vec(), end, false));
+            start_source(source, 100, Default::default()).finish().await
+        };
+        let sent = read(None).await;
+        assert!(sent.result.is_none());
+        assert_eq!(sent.payloads(), ["one", "two", "thr"]);
+        // A time that is over is temporary elsewhere; here nobody would go on reading.
+        let sent = read(Some(ErrorKind::TimedOut)).await;
+        assert_eq!(sent.payloads(), ["one", "two"]);
+        assert_eq!(sent.errors.iter().flat_map(payloads).collect::<Vec<_>>(), ["thr"]);
+        let error = sent.result.unwrap();
+        assert_eq!(error.kind(), Kind::Permanent);
+        assert!(error.full().starts_with("cannot read `stdin`"), "{}", error.full());
     }
 
     #[tokio::test]

@@ -113,6 +113,8 @@ impl Worker for Writer {
         batch.ack_mut().enter(&self.metrics.name);
         match self.write(&batch).await {
             Ok((written, rejected)) => {
+                // Before it is settled: a state that is saved must not be older than the positions beside it.
+                self.note_state();
                 let batch = self.part(batch, rejected).map_err(|error| self.failed(error))?;
                 if let Some(mut batch) = batch {
                     self.metrics.add_out(batch.rows(), batch.payload_bytes());
@@ -133,7 +135,6 @@ impl Worker for Writer {
         if !self.pending.written.is_empty() && self.pending.flushed.elapsed() >= FLUSH_EVERY {
             self.flush().await?;
         }
-        self.note_state();
         Ok(())
     }
 
@@ -167,8 +168,11 @@ impl Worker for Writer {
 impl Writer {
     /// Makes the sink ready to write, with the state that a former run left.
     pub(super) async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
-        if let Err(error) = self.sink.open(saved).await {
-            return self.give_up(error).await;
+        let mut attempt = 0;
+        while let Err(error) = self.sink.open(saved.clone()).await {
+            if let Err(error) = self.retry(error, &mut attempt).await {
+                return self.give_up(error).await;
+            }
         }
         // Before anything is written: a crash then finds what this run began with, not what a former one left.
         self.note_state();
@@ -300,7 +304,8 @@ impl Writer {
     }
 
     fn note_state(&self) {
-        if let (Some(slot), Some(state)) = (&self.state, self.sink.state()) {
+        let Some(slot) = &self.state else { return };
+        if let Some(state) = self.sink.state() {
             *slot.lock() = Some(state);
         }
     }
@@ -315,4 +320,90 @@ fn encode(encoder: &mut dyn Transform, batch: &Batch) -> Result<Option<Batch>, E
     let main = out.take().into_iter().filter(|(output, _)| *output == Output::Main).map(|(_, batch)| batch);
     let encoded = Batch::merge(main.collect())?;
     Ok(encoded.filter(|encoded| encoded.rows() == batch.rows()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use thalweg_runtime::{Stop, channel};
+
+    use crate::{Role, testing};
+
+    /// Counts what it wrote.
+    #[derive(Default)]
+    struct Counting {
+        /// How often it cannot be opened.
+        refusals: u32,
+        written: u64,
+    }
+
+    #[async_trait]
+    impl Sink for Counting {
+        async fn open(&mut self, _: Option<Value>) -> Result<(), Error> {
+            match self.refusals.checked_sub(1) {
+                Some(left) => {
+                    self.refusals = left;
+                    Err(Error::temporary("not yet"))
+                }
+                None => Ok(()),
+            }
+        }
+
+        async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+            self.written += batch.rows() as u64;
+            Ok(Written::Safe)
+        }
+
+        async fn flush(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn state(&self) -> Option<Value> {
+            Some(self.written.into())
+        }
+    }
+
+    /// Runs a sink over batches of two messages; gives what was put down as its state when each was acknowledged.
+    async fn states_seen(sink: Counting, batches: usize) -> Vec<Option<Value>> {
+        let (sender, input) = channel(1 << 20);
+        let state: Arc<Mutex<Option<Value>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<Option<Value>>>> = Arc::default();
+        for _ in 0..batches {
+            let (state, seen) = (state.clone(), seen.clone());
+            let mut batch = testing::batch(["one", "two"]);
+            *batch.ack_mut() = Ack::new("test".into(), move |_| seen.lock().push(state.lock().clone()));
+            sender.push(batch.into(), 6).unwrap();
+        }
+        drop(sender);
+        let metrics = ComponentMetrics::new("out".into(), Role::Sink, "counting");
+        let budget = Budget::new(1 << 20);
+        let writer = Writer {
+            sink: Box::new(sink),
+            encoder: None,
+            fallback: None,
+            errors: Vec::new(),
+            metrics: metrics.clone(),
+            budget: budget.clone(),
+            retries: Retries { stop: Stop::default(), log: Arc::default() },
+            state: Some(state),
+            limit: None,
+            pending: Pending::default(),
+            has_given_up: false,
+        };
+        run(vec![writer], input, None, metrics, budget.shortage()).await.unwrap();
+        std::mem::take(&mut seen.lock())
+    }
+
+    #[tokio::test]
+    async fn the_state_has_what_is_acknowledged() {
+        let seen = states_seen(Counting::default(), 2).await;
+        assert_eq!(seen, [Some(Value::from(2)), Some(Value::from(4))]);
+    }
+
+    #[tokio::test]
+    async fn a_sink_that_cannot_be_opened_yet_is_opened_later() {
+        let sink = Counting { refusals: 1, written: 0 };
+        assert_eq!(states_seen(sink, 1).await, [Some(Value::from(2))]);
+    }
 }

@@ -17,7 +17,12 @@ pub(super) async fn run(
         let read = outlet.metrics.counts().rows_out;
         match source.run(&mut outlet).await {
             Ok(()) => return Ok(()),
-            Err(error) if error.kind() != ErrorKind::Permanent && !outlet.is_stopping() => {
+            Err(error) if error.kind() != ErrorKind::Permanent && outlet.is_stopping() => {
+                // It is to read no more in any case.
+                tracing::warn!("`{name}`: {}; the run is stopping", error.full());
+                return Ok(());
+            }
+            Err(error) if error.kind() != ErrorKind::Permanent => {
                 // One that got somewhere starts anew with the short pauses.
                 attempt = if outlet.metrics.counts().rows_out > read { 0 } else { attempt + 1 };
                 if retries.pause(&name, error, attempt).await.is_err() {
