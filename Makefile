@@ -5,12 +5,14 @@ export CARGO_TERM_COLOR ?= auto
 # Where a shared folder for compiled dependencies is set up, it is used; without one, all is built here.
 target := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo build test lint fmt bench clean
+.PHONY: help demo build test miri lint fmt bench clean
 
 help:
 	@echo "make demo    run the examples on real input, and show what came out"
 	@echo "make test    check the format, lint, and run all tests"
-	@echo "make bench   compare with grep, cat and Benthos, and measure memory (about ten minutes)"
+	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
+	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
+	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks and Ruby's Concurrently, and measure memory (ten minutes)"
 	@echo "make fmt     format the code"
 	@echo "make lint    what 'make test' checks before it tests"
 
@@ -23,6 +25,12 @@ demo: build
 test: lint
 	$(CARGO) test --release --locked --workspace
 	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
+	$(CARGO) test --release --locked -p thalweg-runtime --features loom --lib loom
+
+# Timers need a clock, and the property tests a folder for their failures: both are outside of Miri's isolation.
+# Backtraces of panics that are meant take most of the time under Miri.
+miri:
+	RUST_BACKTRACE=0 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p thalweg-runtime --lib evaluation
 
 lint:
 	$(CARGO) fmt --all --check

@@ -26,8 +26,8 @@ mod store;
 pub mod testing;
 
 pub use component::{
-    BuildSink, BuildSource, BuildTransform, Context, InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig,
-    Transform, TransformConfig, Written,
+    BuildSink, BuildSource, BuildTransform, Context, InFlight, Mistake, Sink, SinkConfig, Source,
+    SourceConfig, Transform, TransformConfig, Written,
 };
 pub use error::{Error, ErrorKind};
 pub use graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode};

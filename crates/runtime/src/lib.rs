@@ -1,8 +1,8 @@
-//! How it moves: channels bounded by bytes, the order of what several copies worked on, how many of them there
-//! are, and stopping.
+//! How it moves: evaluations, stages, channels bounded by bytes, the order of what several copies worked on, how many
+//! of them there are, and stopping.
 //!
 //! Code that may have to wait is an [`evaluation`]: it runs in its caller's stack until it does, and only then is
-//! something that is scheduled. On that stand the [`Stage`]s of a run: an item is handed over by a call, and goes
+//! something that is scheduled; that module stands on nothing else here. On it stand the [`Stage`]s of a run: an item is handed over by a call, and goes
 //! through the [`channel`] between two stages only where it is not taken at once. Where a stage has several copies, a
 //! [`Sequencer`] puts back in order what they give. Nothing here waits while it holds something that others need: a
 //! push never waits, a stage asks for room *before* it takes its next input.

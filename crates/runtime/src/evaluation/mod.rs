@@ -1,4 +1,264 @@
-//! Evaluations.
+//! Evaluations: code that runs concurrently, and costs nothing until it waits.
+//!
+//! Most code that *may* have to wait does not: the channel has room, the bytes are in the cache, the limit is not
+//! reached. So it should not pay for the possibility. Code that is *evaluated* runs in the foreground, in its
+//! caller's stack, until it first has to wait; only then is there something to schedule, to wake and to await.
+//! A call that does not wait costs a few nanoseconds more than a plain one and allocates nothing. One that waits
+//! takes about 200 bytes, so a million of them are nothing special.
+//!
+//! ```
+//! use std::time::Duration;
+//! use thalweg_runtime::evaluation::{ConcurrentProc, block_on, wait};
+//!
+//! let measure = ConcurrentProc::new(async |(place, milliseconds): (&'static str, u64)| {
+//!     wait(Duration::from_millis(milliseconds)).await;
+//!     format!("measured at {place}")
+//! });
+//! let upstream = measure.call_detached(("the weir", 2));
+//! let downstream = measure.call_detached(("the bridge", 1));
+//! block_on(async {
+//!     assert_eq!(upstream.await.unwrap(), "measured at the weir");
+//!     assert_eq!(downstream.await.unwrap(), "measured at the bridge");
+//! });
+//! ```
+//!
+//! # What there is
+//!
+//! - [`ConcurrentProc`] is code to be called in one of four ways; [`concurrently`] is the short form for code that
+//!   is called once.
+//! - [`Evaluation`] is the handle of what was left running: await its result, bound the time for it, conclude it
+//!   to a value from outside, ask whether it waits.
+//! - Code waits with [`wait`] for time, with [`await_readable`] and [`await_writable`] for descriptors, with
+//!   [`await_fastest`] for one of several evaluations, with [`resumption`] for what only other code knows of, by
+//!   awaiting an evaluation for that; and, being an ordinary future, with `.await` for any future there is.
+//!   [`within`] bounds the time of any of them.
+//! - [`block_on`] is where code that is no evaluation waits, and lets the event loop run.
+//! - [`on_forgotten`] sets who is told of failures that nobody awaits.
+//! - [`VirtualTime`] is a clock for tests.
+//!
+//! # What runs when
+//!
+//! Each thread has an event loop, which runs while the thread is in [`block_on`], in turns. In one turn all that
+//! was scheduled before it runs, in the order in which it was scheduled. What is scheduled during a turn runs in
+//! the next. Something is scheduled by being called detached; by being woken when what it waits for is there; and
+//! by its timer: timers fire in the order of their times, and of their creation where the times are the same.
+//!
+//! Code that is called in the foreground runs at once, before anything that is scheduled. If it has to wait, a
+//! `call` makes its caller wait, while `call_nonblock` gives it to the event loop and returns.
+//!
+//! ```
+//! use std::{cell::RefCell, rc::Rc, time::Duration};
+//! use thalweg_runtime::evaluation::{ConcurrentProc, block_on, wait};
+//!
+//! let log = Rc::new(RefCell::new(Vec::new()));
+//! let code = {
+//!     let log = Rc::clone(&log);
+//!     ConcurrentProc::new(move |name: &'static str| {
+//!         let log = Rc::clone(&log);
+//!         async move {
+//!             log.borrow_mut().push(format!("{name} starts"));
+//!             wait(Duration::ZERO).await;
+//!             log.borrow_mut().push(format!("{name} goes on"));
+//!         }
+//!     })
+//! };
+//! code.call_and_forget("scheduled");
+//! let foreground = code.call_nonblock("foreground");
+//! log.borrow_mut().push("caller".to_owned());
+//! block_on(async { for _ in 0..2 { wait(Duration::ZERO).await } });
+//! assert_eq!(
+//!     *log.borrow(),
+//!     ["foreground starts", "caller", "scheduled starts", "foreground goes on", "scheduled goes on"]
+//! );
+//! # drop(foreground);
+//! ```
+//!
+//! Evaluations of a thread never leave it and never run at the same time, so what they share needs no lock; it may
+//! change wherever one awaits, and nowhere else.
+//!
+//! # On tokio
+//!
+//! [`ConcurrentProc::on_tokio`] and [`concurrently_on_tokio`] make the same evaluations for code that runs in a
+//! tokio runtime. The foreground is the same, and as cheap; what waits is a task of the runtime, on any of its
+//! threads, so the code must be `Send`. Timers and descriptors are then tokio's: timers have its resolution of a
+//! millisecond, and there is no order among its threads. Handles can be awaited, and evaluations concluded, from
+//! anywhere. A proc made by [`ConcurrentProc::new`] is not for tokio's threads: what waits would wait for an event
+//! loop that nothing there runs.
+//!
+//! # What may block
+//!
+//! Nothing, but `block_on`. The event loop has one thread, and code that sleeps, reads a file or computes for long
+//! without awaiting stops all that waits there.
+//!
+//! # What newcomers get wrong
+//!
+//! **An evaluation never runs.** It is only scheduled, and nothing on this thread waits, so its event loop does not
+//! run. An evaluation that is to end has to be awaited:
+//!
+//! ```
+//! # use thalweg_runtime::evaluation::{block_on, concurrently};
+//! let greeting = concurrently(async { "hello" });
+//! std::thread::sleep(std::time::Duration::from_millis(1)); // The event loop does not run meanwhile.
+//! assert!(!greeting.is_concluded());
+//! assert_eq!(block_on(greeting), Ok("hello"));
+//! ```
+//!
+//! **An evaluation stops half way.** What was in the foreground was ready first, `block_on` returned, and with it
+//! the event loop stopped. What is left goes on in the next `block_on` of the thread, or is dropped with it:
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use thalweg_runtime::evaluation::{block_on, concurrently, wait};
+//! let slow = concurrently(wait(Duration::from_millis(5)));
+//! block_on(wait(Duration::from_millis(1)));
+//! assert!(slow.is_waiting());
+//! assert_eq!(block_on(slow), Ok(()));
+//! ```
+//!
+//! **A call holds everything up.** `call` is awaited where it stands, so a loop of calls is as long as all of them
+//! together. Start them all, then await them:
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use thalweg_runtime::evaluation::{ConcurrentProc, VirtualTime, block_on, wait};
+//! let time = VirtualTime::start();
+//! let second = ConcurrentProc::new(async |_: u32| wait(Duration::from_secs(1)).await);
+//! let start = time.now();
+//! block_on(async { for number in 0..3 { second.call(number).await } });
+//! assert_eq!(time.now() - start, Duration::from_secs(3));
+//!
+//! let start = time.now();
+//! let evaluations = [0, 1, 2].map(|number| second.call_detached(number));
+//! block_on(async { for evaluation in evaluations { evaluation.await.unwrap() } });
+//! assert_eq!(time.now() - start, Duration::from_secs(1));
+//! ```
+//!
+//! **Timers are late, descriptors go unread.** Some evaluation computes for long. It should let the others have
+//! their turn now and then:
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use thalweg_runtime::evaluation::{block_on, concurrently, wait};
+//! let sum = concurrently(async {
+//!     let mut sum = 0_u64;
+//!     for number in 0..100_000 {
+//!         sum += number;
+//!         if number % 10_000 == 0 {
+//!             wait(Duration::ZERO).await;
+//!         }
+//!     }
+//!     sum
+//! });
+//! let other = concurrently(async { "had its turn" });
+//! assert_eq!(block_on(other), Ok("had its turn"));
+//! assert!(!sum.is_concluded());
+//! # assert_eq!(block_on(sum), Ok(4_999_950_000));
+//! ```
+//!
+//! **`block_on` panics.** It was called within an evaluation, which runs on the event loop that it would wait for.
+//! There, `.await` is meant:
+//!
+//! ```should_panic
+//! # use std::time::Duration;
+//! # use thalweg_runtime::evaluation::{block_on, concurrently, wait};
+//! let inner = async || wait(Duration::from_millis(1)).await;
+//! block_on(async move {
+//!     wait(Duration::ZERO).await;
+//!     block_on(inner()); // Should be `inner().await`.
+//! });
+//! ```
+//!
+//! **An error went unseen.** A handle that is dropped takes the result along, and with it the `Err` that it may be
+//! (a panic is told to the hook all the same). `forget` keeps errors from being lost:
+//!
+//! ```
+//! # use std::{cell::Cell, rc::Rc, time::Duration};
+//! # use thalweg_runtime::evaluation::{block_on, concurrently, on_forgotten, wait};
+//! let told = Rc::new(Cell::new(0));
+//! let count = Rc::clone(&told);
+//! on_forgotten(move |_| count.set(count.get() + 1));
+//!
+//! drop(concurrently(async { "7 boats".parse::<u32>() }));
+//! concurrently(async { "8 boats".parse::<u32>() }).forget();
+//! block_on(wait(Duration::ZERO));
+//! assert_eq!(told.get(), 1);
+//! ```
+//!
+//! **A panic ended more than its evaluation.** One in the foreground is the caller's, as in any function. One after
+//! the first wait, or of scheduled code, ends its own evaluation, and whoever awaits that gets it as an error.
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use thalweg_runtime::evaluation::{Called, ConcurrentProc, EvaluationError, block_on, wait};
+//! let code = ConcurrentProc::new(async |waits: bool| {
+//!     if waits {
+//!         wait(Duration::ZERO).await;
+//!     }
+//!     panic!("over the weir")
+//! });
+//! let foreground: Result<Called<()>, _> = std::panic::catch_unwind(|| code.call_nonblock(false));
+//! assert!(foreground.is_err());
+//! let Called::Waiting(evaluation) = code.call_nonblock(true) else { unreachable!() };
+//! assert_eq!(block_on(evaluation), Err(EvaluationError::Panicked("over the weir".into())));
+//! ```
+//!
+//! **Dropping a handle, or a timeout, does not stop the code.** Only [`conclude_to`](Evaluation::conclude_to) does;
+//! that is also how the losers of [`await_fastest`] end:
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use thalweg_runtime::evaluation::{ConcurrentProc, await_fastest, block_on, wait};
+//! let server = ConcurrentProc::new(async |milliseconds| {
+//!     wait(Duration::from_millis(milliseconds)).await;
+//!     Some(milliseconds)
+//! });
+//! let servers = [60_000, 1].map(|milliseconds| server.call_detached(milliseconds));
+//! assert_eq!(block_on(await_fastest(&servers)), Some(1));
+//! assert!(servers[0].is_waiting());
+//! assert_eq!(servers[0].conclude_to(None), Ok(()));
+//! ```
+//!
+//! **The compiler says that the code "does not live long enough", or that it is only `FnOnce`.** An evaluation may
+//! outlive the call, so it must own what it uses of the closure's captures: clone them into it, as `log` above.
+//!
+//! **A borrow of a `RefCell` panics.** It was held over an `.await`, and another evaluation borrowed meanwhile. End
+//! borrows before awaiting. For the same reason thread-locals are shared: they belong to the thread, not to the
+//! evaluation.
+//!
+//! ```
+//! # use std::{cell::RefCell, rc::Rc, time::Duration};
+//! # use thalweg_runtime::evaluation::{block_on, concurrently, wait};
+//! let level = Rc::new(RefCell::new(1));
+//! let ours = Rc::clone(&level);
+//! let raised = concurrently(async move {
+//!     let before = *ours.borrow(); // A copy: the borrow ends here.
+//!     wait(Duration::ZERO).await;
+//!     *ours.borrow_mut() = before + 1;
+//! });
+//! assert_eq!(block_on(raised), Ok(()));
+//! assert_eq!(*level.borrow(), 2);
+//! ```
+//!
+//! **A handle is awaited on another thread and nothing comes.** The code runs on the thread that called it, and that
+//! thread has to be in `block_on`. If it has ended, the evaluation is [`Abandoned`](EvaluationError::Abandoned):
+//!
+//! ```
+//! # use thalweg_runtime::evaluation::{EvaluationError, block_on, concurrently};
+//! let evaluation = std::thread::spawn(|| concurrently(async { "never run" })).join().unwrap();
+//! assert_eq!(block_on(evaluation), Err(EvaluationError::Abandoned));
+//! ```
+//!
+//! # How it is made
+//!
+//! Ordinary futures, polled. A future that was polled cannot be moved, so code is put into recycled storage before
+//! its first step, and that is all a call that does not wait sees. If it waits, the same storage goes to the event
+//! loop (or to tokio), gets an entry to be woken by, and a cell for its result. The event loop's wakers are
+//! numbers and own nothing. `unsafe` is the storage, the making of those wakers, and the registration of
+//! descriptors at tokio, each in a module of its own.
+//!
+//! Rejected: fibers with stacks of their own, as in Ruby's Concurrently, from which the idea is: a stack takes
+//! kilobytes and a mapping, and Rust has no safe way to switch. Spawning a task for each call and letting it be
+//! fast: a task has to be allocated, queued and awaited whether it waits or not, which takes fifty times as long.
 
 mod cell;
 mod clock;
@@ -34,3 +294,8 @@ pub use wait::{Wait, wait, within};
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests;
+
+/// Has the examples of the users' page tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/evaluations.md")]
+struct UsersPage;

@@ -116,7 +116,10 @@ impl<F, H> ConcurrentProc<F, H> {
             code.as_mut().poll_code(&mut Context::from_waker(Waker::noop()))
         };
         match first {
-            Poll::Ready(value) => Called::Concluded(value),
+            Poll::Ready(value) => {
+                Slot::dispose(code);
+                Called::Concluded(value)
+            }
             Poll::Pending => {
                 let cell = Cell::new(true);
                 code.as_mut().redirect(Destination::Cell(cell.clone()));

@@ -268,18 +268,37 @@ impl<T: ?Sized> DerefMut for Slot<T> {
     }
 }
 
-impl<T: ?Sized> Drop for Slot<T> {
+impl<T: ?Sized> Slot<T> {
+    /// Drops the slot as `drop` does, but within the caller: the compiler makes `drop` a function of its own, and
+    /// calling it is a third of the time of a call that does not wait.
     #[inline(always)]
-    fn drop(&mut self) {
+    pub fn dispose(slot: Pin<Self>) {
+        // SAFETY: the value stays where it is until it is dropped.
+        let mut slot = std::mem::ManuallyDrop::new(unsafe { Pin::into_inner_unchecked(slot) });
+        // SAFETY: the slot is not dropped again, nor used after this.
+        unsafe { slot.end() };
+    }
+
+    /// # Safety
+    /// Nobody uses or drops the slot after this.
+    #[inline(always)]
+    unsafe fn end(&mut self) {
         let (at, layout) = (self.at.cast(), Layout::for_value::<T>(self));
         // Gives the block back if dropping the value panics.
         let block = Block { at, layout };
-        // SAFETY: the value is live, and nobody sees it after this.
+        // SAFETY: the value is live, and the caller promises that nobody sees it after this.
         unsafe { ptr::drop_in_place(self.at.as_ptr()) };
         // Not left to `block`, so that what the layout decides is decided where the code is compiled.
         std::mem::forget(block);
         // SAFETY: the block was taken for this layout, and its value is gone.
         unsafe { give(at, layout) };
+    }
+}
+
+impl<T: ?Sized> Drop for Slot<T> {
+    fn drop(&mut self) {
+        // SAFETY: this is the end of the slot.
+        unsafe { self.end() };
     }
 }
 
@@ -292,7 +311,8 @@ mod tests {
 
     #[test]
     fn every_size_has_a_list_whose_blocks_hold_it_with_little_to_spare() {
-        for size in 0..=LARGEST {
+        // Miri takes too long for all of them.
+        for size in (0..=LARGEST).step_by(if cfg!(miri) { 61 } else { 1 }) {
             let layout = Layout::from_size_align(size, 8).unwrap();
             let block = block(list(layout).unwrap());
             assert!(block.size() >= size, "{size}");
@@ -323,6 +343,16 @@ mod tests {
         assert_eq!(ptr::from_ref(&*slots.1).addr() % 128, 0);
         assert_eq!(slots.1.0, 9);
         assert_eq!(ptr::from_ref(&*slots.2).addr() % 64, 0);
+    }
+
+    #[test]
+    fn a_value_is_disposed_of_like_dropped() {
+        let value = Rc::new(());
+        let slot = Slot::pin(Rc::clone(&value));
+        let address = ptr::from_ref(&*slot).addr();
+        Slot::dispose(slot);
+        assert_eq!(Rc::strong_count(&value), 1);
+        assert_eq!(ptr::from_ref(&*Slot::pin(value)).addr(), address);
     }
 
     #[test]
@@ -376,7 +406,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 256 }))]
         #[test]
         fn no_two_values_share_storage_and_each_is_dropped_once(
             steps in prop::collection::vec((any::<u8>(), 0..4_usize, any::<prop::sample::Index>(), any::<bool>()), 1..60)

@@ -12,7 +12,8 @@ use super::timers::Timer;
 /// Waits for so long, counted from when it is first polled. A duration of nought waits for the next turn of the
 /// event loop, so that what was scheduled before gets its turn.
 ///
-/// Timers fire in the order of their times, and of their creation where these are the same.
+/// Timers fire in the order of their times, and of their creation where these are the same. They are those of
+/// tokio in what runs there, and else those of this thread's event loop, which fire while it runs.
 ///
 /// ```
 /// use std::time::{Duration, Instant};

@@ -38,6 +38,22 @@ fn a_panic_in_the_foreground_is_the_callers() {
 }
 
 #[test]
+fn a_panic_of_what_block_on_waits_for_leaves_the_event_loop_usable() {
+    let mut other = concurrently(async {
+        wait(NEXT_TURN).await;
+        wait(NEXT_TURN).await;
+        5
+    });
+    let foreground = async {
+        wait(NEXT_TURN).await;
+        panic!("in the foreground")
+    };
+    let result: Result<(), _> = catch_unwind(AssertUnwindSafe(|| block_on(foreground)));
+    assert!(result.is_err());
+    assert_eq!(block_on(other.await_result()), Ok(5));
+}
+
+#[test]
 fn a_forgotten_error_reaches_the_hook() {
     let told = told_to_hook();
     let code = ConcurrentProc::new(async |text: &'static str| {

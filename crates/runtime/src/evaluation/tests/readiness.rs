@@ -6,12 +6,12 @@ use super::*;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 
 fn pipe() -> (PipeReader, PipeWriter) {
-    std::io::pipe().unwrap()
+    std::io::pipe().expect("there are descriptors left")
 }
 
 fn read_byte(mut reader: &PipeReader) -> u8 {
     let mut byte = [0];
-    reader.read_exact(&mut byte).unwrap();
+    reader.read_exact(&mut byte).expect("something was written");
     byte[0]
 }
 

@@ -77,7 +77,8 @@ mod on_tokio {
     use super::*;
 
     fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(2).enable_all().build().expect("threads can be made")
     }
 
     #[test]
@@ -138,7 +139,9 @@ mod on_tokio {
     #[test]
     fn evaluations_of_a_runtime_that_is_shut_down_are_abandoned() {
         let runtime = runtime();
-        let evaluation = runtime.block_on(async { concurrently_on_tokio(std::future::pending::<()>()) });
+        let guard = runtime.enter();
+        let evaluation = concurrently_on_tokio(std::future::pending::<()>());
+        drop(guard);
         drop(runtime);
         assert_eq!(block_on(evaluation), Err(EvaluationError::Abandoned));
     }
