@@ -2,10 +2,10 @@
 //! of them there are, and stopping.
 //!
 //! Code that may have to wait is an [`evaluation`]: it runs in its caller's stack until it does, and only then is
-//! something that is scheduled; that module stands on nothing else here. On it stand the [`Stage`]s of a run: an item is handed over by a call, and goes
-//! through the [`channel`] between two stages only where it is not taken at once. Where a stage has several copies, a
-//! [`Sequencer`] puts back in order what they give. Nothing here waits while it holds something that others need: a
-//! push never waits, a stage asks for room *before* it takes its next input.
+//! something that is scheduled. That module stands on nothing else here. On it stand the [`Stage`]s of a run: an item
+//! is handed over by a call, and goes through the [`channel`] between two stages only where it is not taken at once.
+//! Where a stage has several copies, a [`Sequencer`] puts back in order what they give. Nothing here waits while it
+//! holds something that others need: a push never waits, a stage asks for room *before* it takes its next input.
 //!
 //! How many copies a stage has, and how many requests a sink has in flight, is a [`ConcurrencyLimit`], which finds its
 //! own value; how it does is in [`limit`].
