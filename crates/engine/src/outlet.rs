@@ -78,6 +78,11 @@ impl Outlet {
         self.stop.is_requested()
     }
 
+    /// Whether something that it leads to has ended, which it does by failing as long as there is a source.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.main.iter().chain(&self.errors).any(Sender::is_abandoned)
+    }
+
     /// Waits until the run is told to stop: for `select!` beside a wait for input.
     pub async fn stopping(&self) {
         self.stop.requested().await;

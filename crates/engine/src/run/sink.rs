@@ -186,10 +186,7 @@ impl Writer {
     /// Writes a batch, again and again after temporary errors; gives what was rejected.
     async fn write(&mut self, batch: &Batch) -> Result<(Written, Vec<(u32, String)>), Error> {
         self.metrics.add_in(batch.rows(), batch.payload_bytes());
-        let encoded = match &mut self.encoder {
-            Some(encoder) => encode(encoder.as_mut(), batch)?,
-            None => None,
-        };
+        let encoded = self.encoder.as_mut().map(|encoder| encode(encoder.as_mut(), batch)).transpose()?;
         let mut rejects = Rejects::default();
         let mut attempt = 0;
         loop {
@@ -312,14 +309,17 @@ impl Writer {
 }
 
 /// Encodes a batch for this sink alone, leaving the batch as it is: another sink may have to encode it anew.
-fn encode(encoder: &mut dyn Transform, batch: &Batch) -> Result<Option<Batch>, Error> {
+fn encode(encoder: &mut dyn Transform, batch: &Batch) -> Result<Batch, Error> {
     let mut copy = batch.share();
     copy.take_ack().settle(Outcome::Filtered);
     let mut out = Outlets::new("encode".into());
     encoder.apply(copy, &mut out)?;
     let main = out.take().into_iter().filter(|(output, _)| *output == Output::Main).map(|(_, batch)| batch);
-    let encoded = Batch::merge(main.collect())?;
-    Ok(encoded.filter(|encoded| encoded.rows() == batch.rows()))
+    match Batch::merge(main.collect())? {
+        Some(encoded) if encoded.rows() == batch.rows() => Ok(encoded),
+        // Written as they are, they would look like what the others became.
+        _ => Err(Error::permanent("its encoder did not encode every message; this is a bug of thalweg")),
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,9 @@ pub(super) async fn run(
         let read = outlet.metrics.counts().rows_out;
         match source.run(&mut outlet).await {
             Ok(()) => return Ok(()),
+            // What failed there says why; that this source cannot go on is nothing but a consequence, which must not be
+            // told in its place.
+            Err(_) if outlet.is_abandoned() => return Ok(()),
             Err(error) if error.kind() != ErrorKind::Permanent && outlet.is_stopping() => {
                 // It is to read no more in any case.
                 tracing::warn!("`{name}`: {}; the run is stopping", error.full());
@@ -33,5 +36,39 @@ pub(super) async fn run(
                 return Err(Error::permanent(format!("the source `{name}` failed")).caused_by(error));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use thalweg_record::Budget;
+    use thalweg_runtime::Stop;
+
+    use super::*;
+    use crate::outlet::loose_outlet;
+    use crate::{Reading, testing};
+
+    struct One;
+
+    #[async_trait]
+    impl Source for One {
+        async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+            let payload = testing::batch(["one"]).payload().clone();
+            out.send(Reading { payload, path: None, positions: None, mark: None }).await
+        }
+    }
+
+    #[tokio::test]
+    async fn that_what_it_leads_to_has_failed_is_no_failure_of_its_own() {
+        let budget = Budget::new(1 << 20);
+        let (mut outlet, main, errors) = loose_outlet(Stop::default(), &budget, 1 << 10, BTreeMap::new());
+        drop((main, errors));
+        assert!(One.run(&mut outlet).await.is_err());
+        let retries = Retries { stop: Stop::default(), log: Arc::default() };
+        assert!(run(Box::new(One), outlet, retries).await.is_ok());
     }
 }
