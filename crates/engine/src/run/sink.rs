@@ -364,6 +364,22 @@ mod tests {
         }
     }
 
+    fn writer(sink: impl Sink + 'static) -> Writer {
+        Writer {
+            sink: Box::new(sink),
+            encoder: None,
+            fallback: None,
+            errors: Vec::new(),
+            metrics: ComponentMetrics::new("out".into(), Role::Sink, "test"),
+            budget: Budget::new(1 << 20),
+            retries: Retries { stop: Stop::default(), log: Arc::default() },
+            state: None,
+            limit: None,
+            pending: Pending::default(),
+            has_given_up: false,
+        }
+    }
+
     /// Runs a sink over batches of two messages; gives what was put down as its state when each was acknowledged.
     async fn states_seen(sink: Counting, batches: usize) -> Vec<Option<Value>> {
         let (sender, input) = channel(1 << 20);
@@ -376,22 +392,9 @@ mod tests {
             sender.push(batch.into(), 6).unwrap();
         }
         drop(sender);
-        let metrics = ComponentMetrics::new("out".into(), Role::Sink, "counting");
-        let budget = Budget::new(1 << 20);
-        let writer = Writer {
-            sink: Box::new(sink),
-            encoder: None,
-            fallback: None,
-            errors: Vec::new(),
-            metrics: metrics.clone(),
-            budget: budget.clone(),
-            retries: Retries { stop: Stop::default(), log: Arc::default() },
-            state: Some(state),
-            limit: None,
-            pending: Pending::default(),
-            has_given_up: false,
-        };
-        run(vec![writer], input, None, metrics, budget.shortage()).await.unwrap();
+        let writer = Writer { state: Some(state), ..writer(sink) };
+        let (metrics, shortage) = (writer.metrics.clone(), writer.budget.shortage());
+        run(vec![writer], input, None, metrics, shortage).await.unwrap();
         std::mem::take(&mut seen.lock())
     }
 
@@ -405,5 +408,57 @@ mod tests {
     async fn a_sink_that_cannot_be_opened_yet_is_opened_later() {
         let sink = Counting { refusals: 1, written: 0 };
         assert_eq!(states_seen(sink, 1).await, [Some(Value::from(2))]);
+    }
+
+    /// Sends requests that take a while; refuses every seventh.
+    struct Requests(Arc<Mutex<UnderWay>>);
+
+    #[derive(Default)]
+    struct UnderWay {
+        now: usize,
+        most: usize,
+        sent: usize,
+    }
+
+    #[async_trait]
+    impl Sink for Requests {
+        async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+            let number = {
+                let mut under_way = self.0.lock();
+                under_way.now += 1;
+                under_way.most = under_way.most.max(under_way.now);
+                under_way.sent += 1;
+                under_way.sent
+            };
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            self.0.lock().now -= 1;
+            if number % 7 == 0 { Err(Error::overloaded("too much")) } else { Ok(Written::Safe) }
+        }
+
+        async fn flush(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_are_under_way_up_to_the_limit_and_what_was_refused_is_sent_again() {
+        let (sender, input) = channel(1 << 20);
+        let delivered: Arc<Mutex<usize>> = Arc::default();
+        for _ in 0..30 {
+            let delivered = delivered.clone();
+            let mut batch = testing::batch(["one"]);
+            *batch.ack_mut() = Ack::new("test".into(), move |_| *delivered.lock() += 1);
+            sender.push(batch.into(), 3).unwrap();
+        }
+        drop(sender);
+        let under_way: Arc<Mutex<UnderWay>> = Arc::default();
+        let limit = ConcurrencyLimit::fixed(3);
+        let copy = |_| Writer { limit: Some(limit.clone()), ..writer(Requests(under_way.clone())) };
+        let writers: Vec<Writer> = (0..8).map(copy).collect();
+        let (metrics, shortage) = (writers[0].metrics.clone(), writers[0].budget.shortage());
+        run(writers, input, None, metrics, shortage).await.unwrap();
+        let under_way = under_way.lock();
+        assert_eq!((*delivered.lock(), under_way.now, under_way.most), (30, 0, 3));
+        assert_eq!(under_way.sent, 30 + under_way.sent / 7);
     }
 }
