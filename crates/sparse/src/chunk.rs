@@ -15,8 +15,6 @@ pub(crate) const CHUNK: u32 = 1 << 16;
 const MOST_PACKED: usize = CHUNK as usize / 4 * 3;
 /// With less than this a page is packed again. Far from the other limit, so that a chunk does not go to and fro.
 const LEAST_PAGED: usize = CHUNK as usize / 4;
-/// The most that a chunk can take.
-pub(crate) const LARGEST: usize = CHUNK as usize + CHUNK as usize / 8 + size_of::<Chunk>();
 
 #[derive(Debug)]
 enum Body {
@@ -54,6 +52,12 @@ impl Chunk {
         Self { body, held: 0, used: AtomicU64::new(0), listed: 0 }
     }
 
+    /// The memory of such a chunk.
+    pub fn first_heap(bytes: usize) -> usize {
+        let body = if bytes + 4 > MOST_PACKED { CHUNK as usize + 4 } else { bytes.max(16) + 16 };
+        size_of::<Self>() + body
+    }
+
     /// How many bytes it holds.
     pub fn held(&self) -> u32 {
         self.held
@@ -71,7 +75,10 @@ impl Chunk {
     /// How much more it may take after a write of `bytes` bytes.
     pub fn growth(&self, bytes: usize) -> usize {
         match &self.body {
-            Body::Packed(packed) if must_be_page(packed, bytes) => LARGEST,
+            // What it takes as a page, on top of what it takes now: both are there for a moment.
+            Body::Packed(packed) if must_be_page(packed, bytes) => {
+                CHUNK as usize + (16 + packed.runs() * 8).min(CHUNK as usize / 8)
+            }
             Body::Packed(packed) => packed.growth(bytes),
             Body::Page(presence, _) => presence.growth(),
         }

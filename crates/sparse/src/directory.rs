@@ -9,7 +9,7 @@
 //! The order in which locks are taken: shards, in their order; then one of the leaves (numbers, pins, the pool's
 //! list), never two of them.
 
-use crate::chunk::{CHUNK, Chunk, LARGEST};
+use crate::chunk::{CHUNK, Chunk};
 use crate::clock::Clock;
 use crate::pool::Member;
 use crate::shard::{Guards, SHARDS, Shard, State, place};
@@ -41,14 +41,6 @@ pub(crate) struct Directory {
 struct Pins {
     next: u64,
     spans: Vec<(u64, Span)>,
-}
-
-/// What came of an attempt to let a chunk go.
-pub(crate) enum Eviction {
-    /// It was let go, with so many bytes of the file.
-    Done { bytes: u64 },
-    /// It is gone already, was used meanwhile, or is pinned.
-    Not,
 }
 
 /// What a write has done, to be settled when the locks are given back.
@@ -734,32 +726,23 @@ impl Directory {
         }
     }
 
-    /// Lets a chunk go for the pool, which had it in its list under `tick`, unless it was used since or is pinned.
-    /// It is in the list again then.
-    pub fn evict(&self, key: u64, tick: u64) -> Eviction {
+    /// Lets a chunk go for the pool, which has it in its list under `tick`, and says how many bytes of the file were in
+    /// it. Not if it was used since (it is moved in the list then), is pinned, or is another by now.
+    pub fn evict(&self, key: u64, tick: u64) -> Option<u64> {
+        let member = self.member.as_ref()?;
         let mut state = self.write_one(key);
         let State { chunks, held, .. } = &mut *state;
-        let (Some(chunk), Some(member)) = (chunks.get_mut(&key), &self.member) else { return Eviction::Not };
-        if chunk.listed != tick {
-            return Eviction::Not;
-        }
+        let chunk = chunks.get_mut(&key).filter(|chunk| chunk.listed == tick)?;
         let used = *chunk.used.get_mut();
         if used > tick {
             chunk.listed = used;
+            member.unlist(tick);
             member.list_at(used, key);
-            return Eviction::Not;
+            return None;
         }
-        let positions = Span::between(join(key, 0), join(key, CHUNK));
-        if self
-            .pins
-            .lock()
-            .spans
-            .iter()
-            .any(|(_, pin)| pin.position < positions.end() && pin.end() > positions.position)
-        {
-            chunk.listed = member.list(key);
-            *chunk.used.get_mut() = chunk.listed;
-            return Eviction::Not;
+        let (start, end) = (join(key, 0), join(key, CHUNK));
+        if self.pins.lock().spans.iter().any(|(_, pin)| pin.position < end && pin.end() > start) {
+            return None;
         }
         let bytes = u64::from(chunk.held());
         *held -= bytes;
@@ -769,7 +752,7 @@ impl Directory {
         self.blocks_erased.fetch_add(1, Ordering::Relaxed);
         self.bytes_erased.fetch_add(bytes, Ordering::Relaxed);
         self.note_evicted(1, bytes);
-        Eviction::Done { bytes }
+        Some(bytes)
     }
 
     /// Keeps the chunks of `span` from being evicted, until `unpin` with the number that it gives.
@@ -801,7 +784,7 @@ impl Drop for Directory {
 fn growth(state: &State, key: u64, bytes: usize) -> usize {
     match state.chunks.get(&key) {
         Some(chunk) => chunk.growth(bytes),
-        None => ENTRY + LARGEST.min(2 * bytes + 64 + size_of::<Chunk>()),
+        None => ENTRY + Chunk::first_heap(bytes),
     }
 }
 

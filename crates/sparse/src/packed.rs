@@ -229,6 +229,9 @@ impl Packed {
         let kept = before.is_some() as usize + behind.is_some() as usize;
         self.runs.splice(first..after, before.into_iter().chain(behind));
         self.runs[first + kept..].iter_mut().for_each(|run| *run -= less as u32);
+        if self.heap() > 4 * (self.data.len() + self.runs.len() * 4) + 64 {
+            self.trim(wipe);
+        }
     }
 
     fn reserve(&mut self, bytes: usize, wipe: bool) {

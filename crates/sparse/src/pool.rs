@@ -9,7 +9,7 @@
 //! found in logarithmic time, and the order is that of true use. Moving a chunk to the front of a linked list at
 //! each use was rejected: it makes all readers of all files wait for one lock.
 
-use crate::directory::{Directory, Eviction};
+use crate::directory::Directory;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -162,24 +162,21 @@ impl Pool {
 
     /// Lets go of the range that was used least recently. False if there is none that may go.
     fn evict_one(&self) -> bool {
-        let mut left = self.0.list.lock().chunks.len() * 2 + 1;
-        while left > 0 {
-            left -= 1;
-            let next = {
-                let mut list = self.0.list.lock();
-                let Some((tick, (file, key))) = list.chunks.pop_first() else { return false };
-                list.files.get(&file).and_then(Weak::upgrade).map(|directory| (directory, tick, key))
+        let mut from = 0;
+        loop {
+            let (tick, key, directory) = {
+                let list = self.0.list.lock();
+                let Some((tick, (file, key))) = list.chunks.range(from..).next() else { return false };
+                (*tick, *key, list.files.get(file).and_then(Weak::upgrade))
             };
             // Outside the list's lock: the shard's lock comes first wherever both are held.
-            if let Some((directory, tick, key)) = next
-                && let Eviction::Done { bytes } = directory.evict(key, tick)
-            {
+            if let Some(bytes) = directory.and_then(|directory| directory.evict(key, tick)) {
                 self.0.evicted_ranges.fetch_add(1, Ordering::Relaxed);
                 self.0.evicted_bytes.fetch_add(bytes, Ordering::Relaxed);
                 return true;
             }
+            from = tick + 1;
         }
-        false
     }
 }
 
