@@ -2,11 +2,13 @@
 //! prints the ratios. Figures of one machine at one time say little; ratios say more, and medians of runs in turn
 //! say most.
 //!
-//! `thalweg-bench [speed|memory] [--quick]`; `make bench` builds what it needs.
+//! `thalweg-bench [speed|memory|sparse] [--quick]`; `make bench` builds what it needs.
 
+mod heap;
 mod inputs;
 mod limit;
 mod measure;
+mod sparse;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,6 +35,13 @@ struct Contender<'a> {
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let quick = arguments.iter().any(|argument| argument == "--quick");
+    if let Some((first, named)) = arguments.split_first()
+        && first == "sparse"
+    {
+        let named: Vec<String> =
+            named.iter().filter(|argument| !argument.starts_with('-')).cloned().collect();
+        return sparse::main(quick, &named);
+    }
     let wanted = |name: &str| {
         let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
         named.is_empty() || named.iter().any(|argument| *argument == name)

@@ -5,12 +5,13 @@
 //! bounded by those 48 KiB, and so is the memory by one and a half times what packing would need.
 
 use crate::packed::Packed;
+use crate::page::{PAGE, Page};
 use crate::presence::Presence;
 use std::sync::atomic::AtomicU64;
 use zeroize::Zeroize;
 
 /// How many positions a chunk has.
-pub(crate) const CHUNK: u32 = 1 << 16;
+pub(crate) const CHUNK: u32 = PAGE as u32;
 /// With more than this, four bytes a run included, it is a page.
 const MOST_PACKED: usize = CHUNK as usize / 4 * 3;
 /// With less than this a page is packed again. Far from the other limit, so that a chunk does not go to and fro.
@@ -19,7 +20,7 @@ const LEAST_PAGED: usize = CHUNK as usize / 4;
 #[derive(Debug)]
 enum Body {
     Packed(Packed),
-    Page(Presence, Box<[u8]>),
+    Page(Presence, Page),
 }
 
 /// See the module. `used` and `listed` belong to the pool, if there is one.
@@ -45,7 +46,7 @@ impl Chunk {
     /// A chunk that is about to be written for the first time, with `bytes` bytes.
     pub fn for_first(bytes: usize) -> Self {
         let body = if bytes + 4 > MOST_PACKED {
-            Body::Page(Presence::with_capacity(1), Box::default())
+            Body::Page(Presence::with_capacity(1), Page::new())
         } else {
             Body::Packed(Packed::with_capacity(bytes))
         };
@@ -63,12 +64,12 @@ impl Chunk {
         self.held
     }
 
-    /// The memory that it takes.
+    /// The memory that it takes, its page included.
     pub fn heap(&self) -> usize {
         size_of::<Self>()
             + match &self.body {
                 Body::Packed(packed) => packed.heap(),
-                Body::Page(presence, page) => presence.heap() + page.len(),
+                Body::Page(presence, _) => presence.heap() + PAGE,
             }
     }
 
@@ -179,14 +180,7 @@ impl Chunk {
     fn write_page(&mut self, from: u32, bytes: &[u8]) {
         let Body::Page(presence, page) = &mut self.body else { return };
         let to = from + bytes.len() as u32;
-        if page.is_empty() && to - from == CHUNK {
-            *page = bytes.into();
-        } else {
-            if page.is_empty() {
-                *page = vec![0; CHUNK as usize].into_boxed_slice();
-            }
-            page[from as usize..to as usize].copy_from_slice(bytes);
-        }
+        page[from as usize..to as usize].copy_from_slice(bytes);
         self.held += presence.add(from, to);
         if self.held == CHUNK {
             *presence = Presence::All;
@@ -196,7 +190,7 @@ impl Chunk {
     fn become_page(&mut self, wipe: bool) {
         let Body::Packed(packed) = &mut self.body else { return };
         let mut presence = Presence::with_capacity(packed.runs() + packed.runs() / 4);
-        let mut page = vec![0; CHUNK as usize].into_boxed_slice();
+        let mut page = Page::new();
         packed.visit(0, CHUNK, &mut |start, bytes| {
             let end = start as usize + bytes.len();
             page[start as usize..end].copy_from_slice(bytes);

@@ -184,20 +184,28 @@ impl Directory {
     fn write_within(&self, key: u64, from: u32, bytes: &[u8], overlap: Overlap) -> Result<(), Error> {
         let mut state = self.write_one(key);
         let State { chunks, held, .. } = &mut *state;
-        if let Some(chunk) = chunks.get_mut(&key)
-            && chunk.write_free(from, bytes)
-        {
-            if let Some(member) = &self.member {
-                member.used(&chunk.used);
+        if let Some(chunk) = chunks.get_mut(&key) {
+            let free = chunk.write_free(from, bytes);
+            let same = || overlap == Overlap::Agree && chunk.get(from, bytes.len()) == Some(bytes);
+            if free || same() {
+                if let Some(member) = &self.member {
+                    member.used(&chunk.used);
+                }
+                *held += if free { bytes.len() as u64 } else { 0 };
+                state.note_write(bytes.len(), self.clock);
+                return Ok(());
             }
-            *held += bytes.len() as u64;
-            state.note_write(bytes.len(), self.clock);
-            return Ok(());
+            if self.member.is_none() {
+                self.put(&mut state, key, from, bytes, overlap, &mut Written::default())?;
+                state.note_write(bytes.len(), self.clock);
+                return Ok(());
+            }
         }
         drop(state);
         self.write_slowly(key, from, bytes, overlap)
     }
 
+    /// A write to a new chunk, or one that may take memory of the pool.
     fn write_slowly(&self, key: u64, from: u32, bytes: &[u8], overlap: Overlap) -> Result<(), Error> {
         let mut granted = 0;
         let mut written = Written::default();

@@ -9,6 +9,7 @@ mod directory;
 mod error;
 mod file;
 mod packed;
+mod page;
 mod pool;
 mod presence;
 mod shard;
