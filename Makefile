@@ -23,6 +23,7 @@ demo: build
 test: lint
 	$(CARGO) test --release --locked --workspace
 	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
+	$(CARGO) test --release --locked -p thalweg-sparse --features budget --doc
 
 lint:
 	$(CARGO) fmt --all --check
@@ -37,7 +38,10 @@ bench: build
 		echo "building benthos, the peer"; \
 		(cd bench/benthos && go build -o "$$OLDPWD/$(target)/benthos" .) ; \
 	else echo "no go here: benthos is left out"; fi
-	BENTHOS=$(target)/benthos $(target)/release/thalweg-bench $(BENCH)
+	@if python3 -m venv $(target)/svfsc && $(target)/svfsc/bin/pip install --quiet svfsc==0.4.1; then :; \
+	else echo "svfsc cannot be installed here: its rows in Python are left out"; fi
+	BENTHOS=$(target)/benthos SVFSC_PYTHON=$(target)/svfsc/bin/python $(target)/release/thalweg-bench $(BENCH)
+	$(if $(filter-out --%,$(BENCH)),,SVFSC_PYTHON=$(target)/svfsc/bin/python $(target)/release/thalweg-bench sparse $(BENCH))
 
 clean:
 	$(CARGO) clean

@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How exactly a file notes when it was last read and written. Asking the system for the time may cost as much as
-/// reading a byte.
+/// How exactly a file notes when it was last read and written. Asking the system for the time costs about as much as
+/// reading a byte, so whoever wants it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Clock {
     /// Not at all.
+    #[default]
     Off,
     /// To a few milliseconds, which costs a third of asking exactly (where the system has no such clock, it is exact).
-    #[default]
     Coarse,
     /// To a microsecond.
     Exact,

@@ -28,11 +28,11 @@ pub trait Account: Send + Sync {
 /// ```
 /// use thalweg_sparse::{Options, Pool, SparseFile};
 ///
-/// let pool = Pool::new(1 << 20);
+/// let pool = Pool::new(2 << 20);
 /// let file = SparseFile::with_options("file", 0.0, Options { pool: Some(pool.clone()), ..Options::default() });
 /// for mebibyte in 0..16u64 {
 ///     file.write(mebibyte << 20, &vec![1; 1 << 20])?;
-///     assert!(pool.statistics().used <= 1 << 20);
+///     assert!(pool.statistics().used <= 2 << 20);
 /// }
 /// assert!(!file.has(0, 1) && file.has((16 << 20) - 1, 1));
 /// # Ok::<(), thalweg_sparse::Error>(())
@@ -89,7 +89,7 @@ impl std::fmt::Debug for Pool {
 
 impl Pool {
     /// A pool of `limit` bytes. A write needs some room to work in: with much less than 256 KiB the limit is exceeded
-    /// at times, and counted as that.
+    /// at times, and counted as that; so is a single write that is larger than the limit.
     pub fn new(limit: usize) -> Self {
         Self::make(limit, None)
     }

@@ -1,5 +1,7 @@
 //! What memory files take, counted where it is allocated: a byte is a byte on every machine.
 
+#![allow(clippy::unwrap_used)]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use thalweg_sparse::{Options, Overlap, SparseFile};

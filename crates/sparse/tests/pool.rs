@@ -1,5 +1,7 @@
 //! Eviction: a limit on what many files take together.
 
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

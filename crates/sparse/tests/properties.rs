@@ -1,11 +1,13 @@
 //! Whatever is done to a sparse file, it is what a plain map of bytes would be.
 
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 
 mod model;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
     fn a_sparse_file_is_a_map_of_bytes(bytes in prop::collection::vec(any::<u8>(), 0..600)) {

@@ -127,11 +127,10 @@ impl Model {
         *self.pages.get(&(position / PAGE))?.get((position % PAGE) as usize)?
     }
 
-    fn set(&mut self, position: u64, byte: Option<u8>) -> Option<u8> {
+    fn set(&mut self, position: u64, byte: Option<u8>) {
         let page = self.pages.entry(position / PAGE).or_insert_with(|| vec![None; PAGE as usize]);
         let old = std::mem::replace(&mut page[(position % PAGE) as usize], byte);
         self.held = self.held + u64::from(byte.is_some()) - u64::from(old.is_some());
-        old
     }
 
     fn blocks(&self) -> Vec<Span> {
@@ -179,7 +178,7 @@ impl Model {
             match overlap {
                 Overlap::Keep if held.is_some() => {}
                 Overlap::KeepFirst if in_first => {}
-                _ => drop(self.set(position, Some(*byte))),
+                _ => self.set(position, Some(*byte)),
             }
         }
         Ok(())
@@ -299,7 +298,7 @@ fn apply(file: &SparseFile, model: &mut Model, step: &Step) {
                     Err(Error::NotABlock { position: block.end() }),
                     "{step:?}"
                 );
-                (block.position..block.end()).for_each(|position| drop(model.set(position, None)));
+                (block.position..block.end()).for_each(|position| model.set(position, None));
                 assert_eq!(file.erase_block(block.position), Ok(block.length), "{step:?}");
             }
         }
