@@ -31,9 +31,9 @@
 //! Times are CPU time of one call on a 2.45 GHz EPYC. svfsc is the C++ library whose place this takes.
 //!
 //! - *A tree of blocks* is what svfsc is: 112 bytes of heap for a block of one byte, about 150 ns to read it and 380 ns to
-//!   write it on the same machine, most of that waiting for memory. Here: 2.3 to 7 bytes, 27 ns and 28 ns.
+//!   write it on the same machine, most of that waiting for memory. Here: 2.3 to 7 bytes, and about 30 ns for either.
 //! - *Binary search* among a chunk's runs, down to one: each step waits for the one before, and reading one of 64 runs
-//!   took 40 to 60 ns. Counting the last 64 starts that are not greater, which has nothing to wait for, brought it to 27.
+//!   took 40 to 60 ns. Counting the last 64 starts that are not greater, which has nothing to wait for, brought it to 30; the last 16 made no difference.
 //! - *Pages from the allocator*: of 380 MiB that were let go, mimalloc gave nothing back in 50 ms. Pages are mapped, and
 //!   gone at once; what is packed is the allocator's, and goes back when that gives it back.
 //! - *The time of each use* costs 9 ns by the coarse clock and 29 by the exact one, so it is noted only when asked for.
