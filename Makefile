@@ -12,7 +12,8 @@ help:
 	@echo "make test    check the format, lint, and run all tests"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
-	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks and Ruby's Concurrently, and measure memory (ten minutes)"
+	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory"
+	@echo "             (a quarter of an hour)"
 	@echo "make fmt     format the code"
 	@echo "make lint    what 'make test' checks before it tests"
 
@@ -45,7 +46,9 @@ bench: build
 		echo "building benthos, the peer"; \
 		(cd bench/benthos && go build -o "$$OLDPWD/$(target)/benthos" .) ; \
 	else echo "no go here: benthos is left out"; fi
-	BENTHOS=$(target)/benthos $(target)/release/thalweg-bench $(BENCH)
+	@if python3 -m venv $(target)/svfsc && $(target)/svfsc/bin/pip install --quiet svfsc==0.4.1; then :; \
+	else echo "svfsc cannot be installed here: its rows in Python are left out"; fi
+	BENTHOS=$(target)/benthos SVFSC_PYTHON=$(target)/svfsc/bin/python $(target)/release/thalweg-bench $(BENCH)
 
 clean:
 	$(CARGO) clean

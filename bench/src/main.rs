@@ -2,15 +2,17 @@
 //! prints the ratios. Figures of one machine at one time say little; ratios say more, and medians of runs in turn
 //! say most.
 //!
-//! `thalweg-bench [speed|memory|evaluations] [--quick]`; `make bench` builds what it needs.
+//! `thalweg-bench [speed|memory|evaluations|sparse [TABLE...]] [--quick]`; `make bench` builds what it needs.
 
 mod contest;
 mod evaluations;
+mod heap;
 mod inputs;
 mod limit;
 mod measure;
 mod memory;
 mod report;
+mod sparse;
 mod speed;
 
 use contest::Contest;
@@ -37,10 +39,14 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
         _ => {}
     }
     let quick = arguments.iter().any(|argument| argument == "--quick");
-    let wanted = |name: &str| {
-        let mut named = arguments.iter().filter(|argument| !argument.starts_with('-')).peekable();
-        named.peek().is_none() || named.any(|argument| argument == name)
-    };
+    let named: Vec<&str> =
+        arguments.iter().map(String::as_str).filter(|argument| !argument.starts_with('-')).collect();
+    // Sparse files have tables of their own to choose from.
+    if let ["sparse", tables @ ..] = named.as_slice() {
+        sparse::run(quick, tables);
+        return Ok(());
+    }
+    let wanted = |name: &str| named.is_empty() || named.contains(&name);
     if wanted("speed") || wanted("memory") {
         let contest = Contest::new(quick)?;
         if wanted("speed") {
@@ -53,6 +59,9 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
     }
     if wanted("evaluations") {
         evaluations::run(quick)?;
+    }
+    if wanted("sparse") {
+        sparse::run(quick, &[]);
     }
     Ok(())
 }

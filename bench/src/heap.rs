@@ -1,0 +1,46 @@
+//! Counts the heap of each thread, so that a table can say what something takes. The memory is that of the allocator
+//! that `thalweg` has.
+
+use mimalloc::MiMalloc;
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+
+struct Counting;
+
+thread_local!(static HELD: Cell<usize> = const { Cell::new(0) });
+
+/// The bytes that this thread has asked for and not given back.
+pub fn held() -> usize {
+    HELD.get()
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: everything is passed on as it came; the cell that counts has no destructor and allocates nothing.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.set(HELD.get().wrapping_add(layout.size()));
+        // SAFETY: the caller's obligations are those of the allocator.
+        unsafe { MiMalloc.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        HELD.set(HELD.get().wrapping_add(layout.size()));
+        // SAFETY: as above.
+        unsafe { MiMalloc.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        HELD.set(HELD.get().wrapping_add(size).wrapping_sub(layout.size()));
+        // SAFETY: as above.
+        unsafe { MiMalloc.realloc(memory, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        HELD.set(HELD.get().wrapping_sub(layout.size()));
+        // SAFETY: as above.
+        unsafe { MiMalloc.dealloc(memory, layout) }
+    }
+}

@@ -1,0 +1,247 @@
+//! What is held: reading it, and the questions about it.
+
+use super::*;
+use crate::{Counters, Error};
+
+impl Directory {
+    #[inline]
+    pub fn read(&self, position: u64, into: &mut [u8]) -> Result<(), Error> {
+        let (key, from) = split(position);
+        if into.len() > (CHUNK - from) as usize {
+            return self.read_across(position, into);
+        }
+        let (shard, state) = self.read_one(key);
+        let found = state.chunks.get(&key).and_then(|chunk| Some((chunk, chunk.get(from, into.len())?)));
+        let Some((chunk, bytes)) = found else {
+            drop(state);
+            return Err(self.missing(position, into.len()));
+        };
+        into.copy_from_slice(bytes);
+        if let Some(member) = &self.member {
+            member.used(&chunk.used);
+        }
+        shard.note_read(into.len(), self.clock);
+        Ok(())
+    }
+
+    fn read_across(&self, position: u64, into: &mut [u8]) -> Result<(), Error> {
+        let (first, last) = (split(position).0, split(position + (into.len() as u64 - 1)).0);
+        let guards = self.read_several(first, last);
+        for (key, from, part) in pieces(position, into.len()) {
+            let chunk = guards.get(key).and_then(|state| state.chunks.get(&key));
+            let found = chunk.and_then(|chunk| Some((chunk, chunk.get(from, part.len())?)));
+            let Some((chunk, bytes)) = found else {
+                drop(guards);
+                return Err(self.missing(position, into.len()));
+            };
+            into[part].copy_from_slice(bytes);
+            if let Some(member) = &self.member {
+                member.used(&chunk.used);
+            }
+        }
+        drop(guards);
+        let shards = self.shards();
+        shards[place(first, shards.len())].note_read(into.len(), self.clock);
+        Ok(())
+    }
+
+    #[cold]
+    fn missing(&self, position: u64, length: usize) -> Error {
+        let wanted = Span::new(position, length as u64);
+        let mut missing = Vec::new();
+        self.need(wanted, &mut missing);
+        // What was missing may have come meanwhile; then all of it was, in a way.
+        Error::Missing { wanted, missing: missing.first().copied().unwrap_or(wanted) }
+    }
+
+    // Asking
+
+    /// Shows the numbers of the chunks from `first` to `last`, in order, until `visit` says false. When there are few,
+    /// some may not be there.
+    pub(super) fn each_key(&self, first: u64, last: u64, visit: &mut dyn FnMut(u64) -> bool) -> bool {
+        if last - first < 4 {
+            return (first..=last).all(visit);
+        }
+        // Copied, since locks of shards are taken while they are visited.
+        let words: Vec<(u64, u64)> =
+            self.numbers.read().range(first / 64..=last / 64).map(|(key, word)| (*key, *word)).collect();
+        for (number, mut word) in words {
+            while word != 0 {
+                let key = number * 64 + u64::from(word.trailing_zeros());
+                word &= word - 1;
+                if (first..=last).contains(&key) && !visit(key) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Shows what is held of `span`, in order, in pieces that may touch, until `visit` says false.
+    #[inline]
+    fn each_held(&self, span: Span, visit: &mut impl FnMut(u64, u64) -> bool) {
+        if span.length == 0 {
+            return;
+        }
+        let ((first, from), (last, to)) = (split(span.position), split(span.end() - 1));
+        let mut one = |key: u64| {
+            let from = if key == first { from } else { 0 };
+            let to = if key == last { to + 1 } else { CHUNK };
+            let (_, state) = self.read_one(key);
+            state.chunks.get(&key).is_none_or(|chunk| {
+                chunk.visit(from, to, &mut |start, bytes| {
+                    let start = join(key, start);
+                    visit(start, start + bytes.len() as u64)
+                })
+            })
+        };
+        if first == last {
+            one(first);
+        } else {
+            self.each_key(first, last, &mut one);
+        }
+    }
+
+    /// Adds the parts of `span` that are not held.
+    #[inline]
+    pub fn need(&self, span: Span, missing: &mut Vec<Span>) {
+        let mut at = span.position;
+        self.each_held(span, &mut |start, end| {
+            if start > at {
+                missing.push(Span::between(at, start));
+            }
+            at = end;
+            true
+        });
+        if at < span.end() {
+            missing.push(Span::between(at, span.end()));
+        }
+    }
+
+    pub fn has(&self, span: Span) -> bool {
+        let mut at = span.position;
+        self.each_held(span, &mut |start, end| {
+            let goes_on = start == at;
+            if goes_on {
+                at = end;
+            }
+            goes_on
+        });
+        at == span.end()
+    }
+
+    pub fn blocks(&self) -> Vec<Span> {
+        let mut blocks: Vec<Span> = Vec::new();
+        self.each_held(Span::between(0, u64::MAX), &mut |start, end| {
+            match blocks.last_mut() {
+                Some(last) if last.end() == start => last.length += end - start,
+                _ => blocks.push(Span::between(start, end)),
+            }
+            true
+        });
+        blocks
+    }
+
+    pub fn count_blocks(&self) -> u64 {
+        let mut count = 0;
+        let mut before = None;
+        self.each_key(0, u64::MAX, &mut |key| {
+            let (_, state) = self.read_one(key);
+            if let Some(chunk) = state.chunks.get(&key) {
+                let joined = before == Some(key) && chunk.run_at(0).is_some();
+                count += chunk.runs() as u64 - u64::from(joined);
+                before = chunk.run_at(CHUNK - 1).map(|_| key + 1);
+            }
+            true
+        });
+        count
+    }
+
+    pub fn block_at(&self, position: u64) -> Option<Span> {
+        block_in(&|key, at| self.read_one(key).1.run_at(key, at), position)
+    }
+
+    /// The position after the last byte.
+    pub fn end(&self) -> u64 {
+        loop {
+            let last = self.numbers.read().last_key_value().map(|(number, word)| (*number, *word));
+            let Some((number, word)) = last else { return 0 };
+            let key = number * 64 + 63 - u64::from(word.leading_zeros());
+            let mut end = 0;
+            if let Some(chunk) = self.read_one(key).1.chunks.get(&key) {
+                chunk.visit(0, CHUNK, &mut |start, bytes| {
+                    end = start + bytes.len() as u32;
+                    true
+                });
+                return join(key, end);
+            }
+        }
+    }
+
+    pub fn held(&self) -> u64 {
+        self.shards().iter().map(|shard| shard.read().held).sum()
+    }
+
+    pub fn heap(&self) -> usize {
+        let shards = self.shards();
+        let table = |state: &State| state.chunks.capacity().div_ceil(7) * 8 * (size_of::<(u64, usize)>() + 1);
+        let chunks = |state: &State| state.chunks.values().map(|chunk| chunk.heap()).sum::<usize>();
+        let of = |shard: &Shard| {
+            let state = shard.read();
+            table(&state) + chunks(&state)
+        };
+        let numbers = self.numbers.read().len() * 24;
+        size_of::<Self>()
+            + numbers
+            + shards.iter().map(of).sum::<usize>()
+            + if shards.len() > 1 { size_of_val(shards) } else { 0 }
+    }
+
+    pub fn counters(&self) -> Counters {
+        let mut total = Counters {
+            blocks_erased: self.blocks_erased.load(Ordering::Relaxed),
+            bytes_erased: self.bytes_erased.load(Ordering::Relaxed),
+            blocks_evicted: self.blocks_evicted.load(Ordering::Relaxed),
+            bytes_evicted: self.bytes_evicted.load(Ordering::Relaxed),
+            ..Counters::default()
+        };
+        let (mut last_read, mut last_write) = (0, 0);
+        for shard in self.every_shard() {
+            let state = shard.read();
+            total.writes += state.writes;
+            total.bytes_written += state.bytes_written;
+            last_write = last_write.max(state.written_at.micros());
+            let (reads, bytes, at) = shard.reads();
+            total.reads += reads;
+            total.bytes_read += bytes;
+            last_read = last_read.max(at);
+        }
+        total.last_read = crate::clock::time(last_read);
+        total.last_write = crate::clock::time(last_write);
+        total
+    }
+
+    /// The first one keeps what it counted after the chunks were divided.
+    pub(super) fn every_shard(&self) -> impl Iterator<Item = &Shard> {
+        std::iter::once(&self.one).chain(self.many.get().into_iter().flatten())
+    }
+}
+
+/// The block that `position` is in, followed through the chunks with what `run_at` says of each.
+pub(super) fn block_in(run_at: &dyn Fn(u64, u32) -> Option<(u32, u32)>, position: u64) -> Option<Span> {
+    let (key, at) = split(position);
+    let (start, end) = run_at(key, at)?;
+    let (mut first, mut start, mut last, mut end) = (key, start, key, end);
+    while start == 0
+        && let Some(before) = first.checked_sub(1)
+        && let Some((earlier, _)) = run_at(before, CHUNK - 1)
+    {
+        (first, start) = (before, earlier);
+    }
+    while end == CHUNK
+        && let Some((_, later)) = run_at(last + 1, 0)
+    {
+        (last, end) = (last + 1, later);
+    }
+    Some(Span::between(join(first, start), join(last, end)))
+}

@@ -1,0 +1,155 @@
+//! How bytes go out: erasing, clearing, eviction, pins.
+
+use super::read::block_in;
+use super::*;
+use crate::Error;
+use crate::chunk::Chunk;
+
+impl Directory {
+    /// Takes a chunk that has left its table out of everything else, and says what memory that gives back.
+    fn discard(&self, key: u64, chunk: &mut Chunk) -> usize {
+        let heap = chunk.heap() + ENTRY;
+        if self.wipe {
+            chunk.wipe();
+        }
+        if let Some(member) = &self.member {
+            member.unlist(chunk.listed);
+        }
+        let mut numbers = self.numbers.write();
+        if let Some(word) = numbers.get_mut(&(key / 64)) {
+            *word &= !(1 << (key % 64));
+            if *word == 0 {
+                numbers.remove(&(key / 64));
+            }
+        }
+        heap
+    }
+
+    /// Lets go of what is held of `span`, and says how many bytes that was.
+    pub fn erase(&self, span: Span) -> u64 {
+        if span.length == 0 {
+            return 0;
+        }
+        let (first, last) = (split(span.position).0, split(span.end() - 1).0);
+        let mut guards = self.write_several(first, last);
+        self.erase_locked(&mut guards, span)
+    }
+
+    /// Lets go of the block that starts at `position`, and says how long it was.
+    pub fn erase_block(&self, position: u64) -> Result<u64, Error> {
+        // All locks, since how far the block goes is not known before it is locked.
+        let mut guards = self.write_several(0, u64::MAX);
+        let lookup = |key: u64, at: u32| guards.get(key).and_then(|state| state.run_at(key, at));
+        match block_in(&lookup, position) {
+            Some(block) if block.position == position => Ok(self.erase_locked(&mut guards, block)),
+            _ => Err(Error::NotABlock { position }),
+        }
+    }
+
+    fn erase_locked(&self, guards: &mut Guards<RwLockWriteGuard<'_, State>>, span: Span) -> u64 {
+        let ((first, from), (last, to)) = (split(span.position), split(span.end() - 1));
+        let (mut bytes, mut blocks, mut heap, mut behind) = (0, 0, 0isize, None);
+        self.each_key(first, last, &mut |key| {
+            let from = if key == first { from } else { 0 };
+            let to = if key == last { to + 1 } else { CHUNK };
+            let Some(state) = guards.get_mut(key) else { return true };
+            let State { chunks, held, .. } = &mut **state;
+            let Some(chunk) = chunks.get_mut(&key) else { return true };
+            chunk.visit(from, to, &mut |start, data| {
+                blocks += u64::from(behind != Some(join(key, start)));
+                behind = Some(join(key, start + data.len() as u32));
+                true
+            });
+            let before = chunk.heap();
+            let removed = u64::from(chunk.remove(from, to, self.wipe));
+            bytes += removed;
+            *held -= removed;
+            heap += before as isize - chunk.heap() as isize;
+            if chunk.is_empty()
+                && let Some(mut chunk) = chunks.remove(&key)
+            {
+                heap += self.discard(key, &mut chunk) as isize;
+            }
+            true
+        });
+        if let Some(member) = &self.member {
+            member.settle(0, -heap);
+        }
+        self.blocks_erased.fetch_add(blocks, Ordering::Relaxed);
+        self.bytes_erased.fetch_add(bytes, Ordering::Relaxed);
+        bytes
+    }
+
+    /// Counts as evicted what has been counted as erased already.
+    pub fn note_evicted(&self, blocks: u64, bytes: u64) {
+        self.blocks_evicted.fetch_add(blocks, Ordering::Relaxed);
+        self.bytes_evicted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Lets go of everything, and counts from zero.
+    pub fn clear(&self) {
+        let mut guards = self.write_several(0, u64::MAX);
+        let mut heap = 0;
+        for state in guards.all() {
+            let state = &mut **state;
+            heap += std::mem::take(&mut state.chunks)
+                .into_iter()
+                .map(|(key, mut chunk)| self.discard(key, &mut chunk))
+                .sum::<usize>();
+            *state = State::default();
+        }
+        // What was counted before the chunks were divided is in the first shard, which is locked already if it is in use.
+        if self.many.get().is_some() {
+            *self.one.write() = State::default();
+        }
+        self.every_shard().for_each(Shard::reset_reads);
+        for counter in [&self.blocks_erased, &self.bytes_erased, &self.blocks_evicted, &self.bytes_evicted] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        if let Some(member) = &self.member {
+            member.settle(0, -(heap as isize));
+        }
+    }
+
+    /// Lets a chunk go for the pool, which has it in its list under `tick`, and says how many bytes of the file were in
+    /// it. Not if it was used since (it is moved in the list then), is pinned, or is another by now.
+    pub fn evict(&self, key: u64, tick: u64) -> Option<u64> {
+        let member = self.member.as_ref()?;
+        let mut state = self.write_one(key);
+        let State { chunks, held, .. } = &mut *state;
+        let chunk = chunks.get_mut(&key).filter(|chunk| chunk.listed == tick)?;
+        let used = *chunk.used.get_mut();
+        if used > tick {
+            chunk.listed = used;
+            member.unlist(tick);
+            member.list_at(used, key);
+            return None;
+        }
+        let (start, end) = (join(key, 0), join(key, CHUNK));
+        if self.pins.lock().spans.iter().any(|(_, pin)| pin.position < end && pin.end() > start) {
+            return None;
+        }
+        let bytes = u64::from(chunk.held());
+        *held -= bytes;
+        let heap = chunks.remove(&key).map_or(0, |mut chunk| self.discard(key, &mut chunk));
+        drop(state);
+        member.settle(0, -(heap as isize));
+        self.blocks_erased.fetch_add(1, Ordering::Relaxed);
+        self.bytes_erased.fetch_add(bytes, Ordering::Relaxed);
+        self.note_evicted(1, bytes);
+        Some(bytes)
+    }
+
+    /// Keeps the chunks of `span` from being evicted, until `unpin` with the number that it gives.
+    pub fn pin(&self, span: Span) -> u64 {
+        let mut pins = self.pins.lock();
+        pins.next += 1;
+        let number = pins.next;
+        pins.spans.push((number, span));
+        number
+    }
+
+    pub fn unpin(&self, number: u64) {
+        self.pins.lock().spans.retain(|(pin, _)| *pin != number);
+    }
+}

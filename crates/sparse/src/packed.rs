@@ -1,0 +1,279 @@
+//! Few bytes of a chunk: their data back to back in the order of position, and a list of the runs that they form.
+//!
+//! A run is 32 bits: where it starts in the chunk, and where its data ends in the packed data, which is where
+//! that of the next run begins. So its length is a difference, two runs that come to touch are joined by
+//! deleting an entry, and moving all later runs by some bytes is an addition to each word, which the compiler
+//! does eight at a time.
+//!
+//! A list with an offset of its own for each run, so that data could stay in the order of arrival, was
+//! rejected: half as much again for each run, garbage to collect, and bytes that must be moved anyway when two
+//! runs are to be read as one.
+
+use crate::chunk::CHUNK;
+use zeroize::Zeroize;
+
+#[derive(Debug, Default)]
+pub(crate) struct Packed {
+    runs: Vec<u32>,
+    data: Vec<u8>,
+}
+
+const fn run(start: u32, data_end: usize) -> u32 {
+    start << 16 | data_end as u32
+}
+
+/// How many runs of a sorted list start at or before `at`. The start is the upper half of the word.
+#[inline]
+pub(crate) fn starting_by(runs: &[u32], at: u32) -> usize {
+    if at >= CHUNK {
+        return runs.len();
+    }
+    let most = at << 16 | 0xFFFF;
+    // Halves until few are left, and counts those: that has no step that waits for the one before.
+    let (mut first, mut rest) = (0, runs);
+    while rest.len() > 64 {
+        let half = rest.len() / 2;
+        if rest[half] <= most {
+            first += half;
+            rest = &rest[half..];
+        } else {
+            rest = &rest[..half];
+        }
+    }
+    first + rest.iter().map(|run| u32::from(*run <= most)).sum::<u32>() as usize
+}
+
+impl Packed {
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { runs: Vec::with_capacity(4), data: Vec::with_capacity(bytes.max(16)) }
+    }
+
+    #[inline]
+    fn start(&self, at: usize) -> u32 {
+        self.runs[at] >> 16
+    }
+
+    /// Where in the data the run begins.
+    #[inline]
+    fn data_start(&self, at: usize) -> usize {
+        if at == 0 { 0 } else { self.data_end(at - 1) }
+    }
+
+    #[inline]
+    fn data_end(&self, at: usize) -> usize {
+        (self.runs[at] & 0xFFFF) as usize
+    }
+
+    #[inline]
+    fn end(&self, at: usize) -> u32 {
+        self.start(at) + (self.data_end(at) - self.data_start(at)) as u32
+    }
+
+    /// The position after the last byte.
+    #[inline]
+    fn last_end(&self) -> u32 {
+        self.runs.len().checked_sub(1).map_or(0, |last| self.end(last))
+    }
+
+    pub fn held(&self) -> usize {
+        self.data.len()
+    }
+
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub fn heap(&self) -> usize {
+        self.data.capacity() + self.runs.capacity() * 4
+    }
+
+    /// What it may take more after a write of `bytes` bytes.
+    pub fn growth(&self, bytes: usize) -> usize {
+        let data = roomy(self.data.len() + bytes, self.data.capacity());
+        let runs = roomy(self.runs.len() + 1, self.runs.capacity());
+        data + runs * 4 - self.heap()
+    }
+
+    /// The run that holds `at`, as its start and end.
+    pub fn run_at(&self, at: u32) -> Option<(u32, u32)> {
+        let last = starting_by(&self.runs, at).checked_sub(1)?;
+        (self.end(last) > at).then(|| (self.start(last), self.end(last)))
+    }
+
+    /// The `length` bytes from `from` on, if all are held.
+    #[inline]
+    pub fn get(&self, from: u32, length: usize) -> Option<&[u8]> {
+        let at = starting_by(&self.runs, from).checked_sub(1)?;
+        let begin = self.data_start(at) + (from - self.start(at)) as usize;
+        if begin + length > self.data_end(at) {
+            return None;
+        }
+        self.data.get(begin..begin + length)
+    }
+
+    /// Shows the parts of `from..to` that are held, in order, until `visit` has seen enough and says false.
+    #[inline]
+    pub fn visit<'a>(&'a self, from: u32, to: u32, visit: &mut impl FnMut(u32, &'a [u8]) -> bool) -> bool {
+        if from >= self.last_end() {
+            return true;
+        }
+        let mut at = starting_by(&self.runs, from).saturating_sub(1);
+        let mut begin = self.data_start(at);
+        while at < self.runs.len() {
+            let (start, data_end) = (self.start(at), self.data_end(at));
+            if start >= to {
+                break;
+            }
+            let end = start + (data_end - begin) as u32;
+            if end > from {
+                let skip = from.saturating_sub(start) as usize;
+                let over = end.saturating_sub(to) as usize;
+                if !visit(start.max(from), &self.data[begin + skip..data_end - over]) {
+                    return false;
+                }
+            }
+            begin = data_end;
+            at += 1;
+        }
+        true
+    }
+
+    /// Writes `bytes` at `from` if that is behind everything and there is room. Returns whether it did.
+    #[inline]
+    pub fn append(&mut self, from: u32, bytes: &[u8]) -> bool {
+        let Some(last) = self.runs.len().checked_sub(1) else { return false };
+        let end = self.end(last);
+        if from < end || self.data.capacity() - self.data.len() < bytes.len() {
+            return false;
+        }
+        if from == end {
+            self.runs[last] += bytes.len() as u32;
+        } else if self.runs.len() < self.runs.capacity() {
+            self.runs.push(run(from, self.data.len() + bytes.len()));
+        } else {
+            return false;
+        }
+        self.data.extend_from_slice(bytes);
+        true
+    }
+
+    /// Writes `bytes` at `from`, over what is held there.
+    #[inline]
+    pub fn write(&mut self, from: u32, bytes: &[u8], wipe: bool) {
+        self.reserve(bytes.len(), wipe);
+        if self.runs.is_empty() {
+            self.data.extend_from_slice(bytes);
+            self.runs.push(run(from, bytes.len()));
+        } else if !self.append(from, bytes) {
+            self.write_between(from, bytes);
+        }
+    }
+
+    fn write_between(&mut self, from: u32, bytes: &[u8]) {
+        let to = from + bytes.len() as u32;
+        let mut first = starting_by(&self.runs, from);
+        if first > 0 && self.end(first - 1) >= from {
+            first -= 1;
+        }
+        let after = starting_by(&self.runs, to);
+        if first == after {
+            let begin = self.data_start(first);
+            self.open(begin, bytes.len());
+            self.data[begin..begin + bytes.len()].copy_from_slice(bytes);
+            self.runs.insert(first, run(from, begin + bytes.len()));
+            self.runs[first + 1..].iter_mut().for_each(|run| *run += bytes.len() as u32);
+            return;
+        }
+        // The runs from `first` up to `after` become one: what they hold before `from` and after `to` stays.
+        let start = self.start(first);
+        let begin = self.data_start(first) + from.saturating_sub(start) as usize;
+        let end = self.data_end(after - 1) - self.end(after - 1).saturating_sub(to) as usize;
+        let more = bytes.len() - (end - begin);
+        self.open(end, more);
+        self.data[begin..begin + bytes.len()].copy_from_slice(bytes);
+        self.runs[first] = run(start.min(from), self.data_end(after - 1) + more);
+        self.runs.drain(first + 1..after);
+        self.runs[first + 1..].iter_mut().for_each(|run| *run += more as u32);
+    }
+
+    /// Moves the data from `at` on by `more` bytes.
+    fn open(&mut self, at: usize, more: usize) {
+        let length = self.data.len();
+        self.data.resize(length + more, 0);
+        self.data.copy_within(at..length, at + more);
+    }
+
+    /// Lets go of what is held of `from..to`.
+    pub fn remove(&mut self, from: u32, to: u32, wipe: bool) {
+        let mut first = starting_by(&self.runs, from);
+        if first > 0 && self.end(first - 1) > from {
+            first -= 1;
+        }
+        let after = if to == 0 { 0 } else { starting_by(&self.runs, to - 1) };
+        if first >= after {
+            return;
+        }
+        let (start, last_end) = (self.start(first), self.end(after - 1));
+        let begin = self.data_start(first) + from.saturating_sub(start) as usize;
+        let end = self.data_end(after - 1) - last_end.saturating_sub(to) as usize;
+        let less = end - begin;
+        let rest = self.data_end(after - 1) - less;
+        self.data.copy_within(end.., begin);
+        let length = self.data.len() - less;
+        if wipe {
+            self.data[length..].zeroize();
+        }
+        self.data.truncate(length);
+        let before = (start < from).then(|| run(start, begin));
+        let behind = (last_end > to).then(|| run(to, rest));
+        let kept = before.is_some() as usize + behind.is_some() as usize;
+        self.runs.splice(first..after, before.into_iter().chain(behind));
+        self.runs[first + kept..].iter_mut().for_each(|run| *run -= less as u32);
+        if self.heap() > 4 * (self.data.len() + self.runs.len() * 4) + 64 {
+            self.trim(wipe);
+        }
+    }
+
+    fn reserve(&mut self, bytes: usize, wipe: bool) {
+        let room = roomy(self.data.len() + bytes, self.data.capacity());
+        if room > self.data.capacity() {
+            move_to(&mut self.data, room, wipe);
+        }
+        let room = roomy(self.runs.len() + 1, self.runs.capacity());
+        if room > self.runs.capacity() {
+            self.runs.reserve_exact(room - self.runs.len());
+        }
+    }
+
+    /// Gives back the memory that was kept for more, if it is worth the copying.
+    pub fn trim(&mut self, wipe: bool) {
+        let (length, capacity) = (self.data.len(), self.data.capacity());
+        if capacity - length > length / 32 {
+            move_to(&mut self.data, length, wipe);
+        }
+        if self.runs.capacity() - self.runs.len() > self.runs.len() / 32 {
+            // A fresh vector: allocators leave one that shrinks where it is, at its old size.
+            let mut runs = Vec::with_capacity(self.runs.len());
+            runs.extend_from_slice(&self.runs);
+            self.runs = runs;
+        }
+    }
+
+    pub fn wipe(&mut self) {
+        self.data.zeroize();
+    }
+}
+
+/// The capacity for `length`: doubled when it is exceeded, since each growth copies.
+fn roomy(length: usize, capacity: usize) -> usize {
+    if length <= capacity { capacity } else { length.next_power_of_two() }
+}
+
+fn move_to(data: &mut Vec<u8>, capacity: usize, wipe: bool) {
+    let mut moved = Vec::with_capacity(capacity);
+    moved.extend_from_slice(data);
+    if wipe {
+        data.zeroize();
+    }
+    *data = moved;
+}

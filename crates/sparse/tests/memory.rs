@@ -1,0 +1,132 @@
+//! What memory files take, counted where it is allocated: a byte is a byte on every machine.
+
+#![allow(clippy::unwrap_used)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use thalweg_sparse::{Options, Overlap, SparseFile};
+
+struct Counting;
+
+// A thread counts what it allocates itself: tests run beside one another.
+thread_local! {
+    static HELD: Cell<usize> = const { Cell::new(0) };
+    /// How often the secret was found in memory that is freed, while that is searched for it.
+    static FOUND: Cell<Option<usize>> = const { Cell::new(None) };
+}
+const SECRET: &[u8] = b"sEcReT";
+
+// SAFETY: everything is passed on to the system's allocator as it came; memory is only looked at while it is
+// still allocated, and as bytes that were initialised, since `alloc` zeroes it.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.set(HELD.get().wrapping_add(layout.size()));
+        // SAFETY: the caller's obligations are those of the system's allocator.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        HELD.set(HELD.get().wrapping_sub(layout.size()));
+        if let Some(found) = FOUND.get() {
+            // SAFETY: the memory is still ours, of this size, and was zeroed when it was made.
+            let bytes = unsafe { std::slice::from_raw_parts(memory, layout.size()) };
+            let here = bytes.windows(SECRET.len()).filter(|bytes| *bytes == SECRET).count();
+            FOUND.set(Some(found + here));
+        }
+        // SAFETY: the caller's obligations are those of the system's allocator.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn held() -> usize {
+    HELD.get()
+}
+
+/// The heap that `count` blocks of `length` bytes take, each starting `apart` bytes after the one before.
+fn heap_of(length: usize, apart: u64, count: u64) -> usize {
+    let bytes = vec![1; length];
+    let before = held();
+    let file = SparseFile::new("file", 0.0);
+    (0..count).for_each(|at| file.write(at * apart, &bytes).unwrap());
+    assert_eq!(file.count_blocks(), count);
+    // Pages do not come from the allocator; they are in what the file says.
+    let (said, allocated) = (file.heap_bytes(), held() - before);
+    assert!(said + 600 + said / 50 > allocated, "it says {said}, and takes {allocated}");
+    let heap = said.max(allocated);
+    drop(file);
+    // The list of idle pages stays, and belongs to no file.
+    assert!(held() <= before + 512, "{}", held() - before);
+    heap
+}
+
+#[test]
+fn a_million_bytes_two_apart_take_three_bytes_each() {
+    let heap = heap_of(1, 2, 1_000_000);
+    assert!(heap <= 3_000_000, "{heap}");
+}
+
+#[test]
+fn a_million_bytes_far_apart_take_sixteen_bytes_each_beyond_the_data() {
+    let heap = heap_of(1, 800, 1_000_000);
+    assert!(heap <= 17_000_000, "{heap}");
+}
+
+#[test]
+fn a_mebibyte_in_blocks_of_256_bytes_takes_three_percent_more() {
+    for apart in [257, 1024] {
+        let heap = heap_of(256, apart, 4096);
+        assert!(heap <= (1 << 20) * 103 / 100, "{apart} apart: {heap}");
+    }
+}
+
+#[test]
+fn however_far_apart_bytes_are_they_take_less_than_a_hash_table_would() {
+    for apart in [3, 5, 7, 12, 20, 50, 100, 300, 1500, 5000, 20_000] {
+        let heap = heap_of(1, apart, 100_000);
+        let chunks = (100_000 * apart as usize) >> 16;
+        assert!(heap <= 900_000 + chunks * 350, "{apart} apart: {heap}");
+    }
+}
+
+#[test]
+fn memory_comes_back_when_bytes_are_erased() {
+    let file = SparseFile::new("file", 0.0);
+    file.write(0, &[1; 10]).unwrap();
+    file.write(1 << 20, &[1; 10]).unwrap();
+    let before = file.heap_bytes();
+    file.write(1 << 17, &vec![1; 500_000]).unwrap();
+    assert!(file.heap_bytes() > before + 500_000);
+    assert_eq!(file.erase((1 << 17) + 10, 499_980), 499_980);
+    assert!(file.heap_bytes() < before + 3000, "{}", file.heap_bytes() - before);
+    file.clear();
+    assert!(file.heap_bytes() < before);
+}
+
+#[test]
+fn nothing_of_a_wiped_file_is_left_in_memory_that_is_given_back() {
+    let secret = |length: usize| -> Vec<u8> { SECRET.iter().copied().cycle().take(length).collect() };
+    for wipe in [true, false] {
+        let texts = [secret(6), secret(600), secret(40_000), secret(70_000), secret(200_000)];
+        FOUND.set(Some(0));
+        let file = SparseFile::with_options("file", 0.0, Options { wipe, ..Options::default() });
+        for (at, text) in texts.iter().enumerate() {
+            file.write((at as u64) << 20, text).unwrap();
+        }
+        // Growing step by step, moving from packed to page and back, and being trimmed.
+        for at in 0..9000 {
+            file.write((10 << 20) + at * 7, SECRET).unwrap();
+        }
+        file.write_with(4 << 20, &texts[1], Overlap::Replace).unwrap();
+        file.erase((10 << 20) + 100, 64_000);
+        file.erase(2 << 20, 39_000);
+        file.compact();
+        file.erase_block(1 << 20).unwrap();
+        drop(file);
+        assert_eq!(FOUND.take().is_some_and(|found| found > 0), !wipe);
+        drop(texts);
+    }
+}
