@@ -1,14 +1,14 @@
 //! Stages: workers that take what is handed to them, in their own stack or in that of whoever hands it over.
 //!
-//! Handing over is a [`call_nonblock`](crate::evaluation::ConcurrentProc::call_nonblock): if a worker is free, nothing waits
-//! before the item, and the work is not worth waking another core for, the caller does the stage's work in its
+//! Handing over is a [`call_nonblock`](crate::evaluation::ConcurrentProc::call_nonblock): if a worker is free, nothing
+//! waits before the item, and the work is not worth waking another core for, the caller does the stage's work in its
 //! own stack until that has to wait for something. Only otherwise the item goes through the channel, to the stage's
-//! own tasks. An evaluation that had to wait is finished by those tasks too.
+//! own tasks. What had to wait goes on as a task of tokio, whose result they collect.
 //!
 //! When is work worth another core? The stage knows what an item cost it lately. Below [`WORTH_WAKING`] the hand-over
 //! would take longer than the work. Above, the caller has better things to do: a source reads on, a segment
-//! takes its next batch. Handing over at once whenever a worker is free was tried: with one source and a costly
-//! segment it turns the pipeline into one thread.
+//! takes its next batch. Handing over at once whenever a worker is free was rejected: of one source and a costly
+//! segment it makes one thread.
 //!
 //! Each worker is in one place at a time: at rest in the stage, or with whoever works with it. That is all the
 //! locking there is; a worker's own state needs none.
@@ -91,7 +91,7 @@ pub struct Stage<W: Worker> {
     /// How often restless workers are looked after while nothing comes.
     tick: Duration,
     /// Says that they should be looked after now.
-    nudge: Option<Arc<Notify>>,
+    nudge: Arc<Notify>,
 }
 
 /// An evaluation that had to wait: gives the worker back, and what came of it.
@@ -132,12 +132,12 @@ impl<W: Worker> Stage<W> {
         let state = State { resting: workers, running: Vec::new(), failure: None, tasks: 1 };
         let seats = Arc::new(Seats { state: Mutex::new(state), hand_overs, cost: AtomicU64::new(u64::MAX) });
         input.attach(Arc::new(Entrance { news: input.news_giver(), seats: seats.clone() }));
-        Self { input, seats, tick: Duration::MAX, nudge: None }
+        Self { input, seats, tick: Duration::MAX, nudge: Arc::default() }
     }
 
     /// Looks after restless workers this often while nothing comes, and whenever `nudge` is notified.
     pub fn with_rests(mut self, tick: Duration, nudge: Arc<Notify>) -> Self {
-        (self.tick, self.nudge) = (tick, Some(nudge));
+        (self.tick, self.nudge) = (tick, nudge);
         self
     }
 
@@ -182,6 +182,9 @@ impl<W: Worker> Stage<W> {
             let news = self.input.news();
             let mut news = std::pin::pin!(news);
             news.as_mut().enable();
+            let nudged = self.nudge.notified();
+            let mut nudged = std::pin::pin!(nudged);
+            nudged.as_mut().enable();
             // Read before the queue: a sender pushes before it goes, so what it pushed is seen below.
             let ended = self.input.is_ended();
             if let Some(next) = self.seats.unfinished() {
@@ -215,12 +218,6 @@ impl<W: Worker> Stage<W> {
                     }
                 }
             }
-            let nudged = async {
-                match &self.nudge {
-                    Some(nudge) => nudge.notified().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = news => {}
                 () = nudged => {}
