@@ -168,7 +168,9 @@ impl<W: Worker> Stage<W> {
             if !self.input.is_empty() {
                 self.input.pass_on_news();
             }
-            tokio::task::coop::consume_budget().await;
+            // Whoever was woken from here may stand in this worker's own slot, from which no other can take it: without a
+            // pause it would wait while this task has enough to do, and all that comes after its item with it.
+            tokio::task::yield_now().await;
         }
         let worker = self.seats.state.lock().resting.pop();
         match worker {
