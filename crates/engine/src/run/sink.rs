@@ -432,7 +432,7 @@ mod tests {
             };
             tokio::time::sleep(Duration::from_millis(10)).await;
             self.0.lock().now -= 1;
-            if number % 7 == 0 { Err(Error::overloaded("too much")) } else { Ok(Written::Safe) }
+            if number.is_multiple_of(7) { Err(Error::overloaded("too much")) } else { Ok(Written::Safe) }
         }
 
         async fn flush(&mut self) -> Result<(), Error> {

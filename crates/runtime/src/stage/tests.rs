@@ -168,7 +168,7 @@ impl Worker for Passing {
     }
 
     async fn take(&mut self, _: Ticket, item: u32) -> Result<(), String> {
-        if item % 5 == 0 {
+        if item.is_multiple_of(5) {
             tokio::task::yield_now().await;
         }
         self.0.hand_over(item, 1).map(HandOver::run).map_err(|_| "closed".to_owned())
