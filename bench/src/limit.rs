@@ -1,18 +1,38 @@
-//! The limit for handing messages from one thread to another: arenas of copies, passed and used again.
+//! The limits for making messages and handing them on: arenas of copies, used again and again.
 
 use std::sync::mpsc::sync_channel;
 
 /// The argument with which this program does just this: as a process of its own it can run in turn with the others.
-pub const COMMAND: &str = "two-threads";
+pub const COMMAND: &str = "limit";
 
-/// One thread copies `count` messages of 256 bytes into arenas of `arena` bytes and passes them to another,
-/// which passes them back: no engine that copies each message once can be faster.
-pub fn two_threads(count: usize, arena: usize) {
-    let templates: Vec<[u8; 256]> = (0..10u8).map(|n| [b'a' + n; 256]).collect();
+const ARENA: usize = 256 << 10;
+
+/// Makes `count` messages of 256 bytes by `threads` threads, one or two.
+pub fn run(threads: &str, count: usize) {
+    match threads {
+        "one" => one_thread(count),
+        _ => two_threads(count),
+    }
+}
+
+/// Copies messages into an arena, which is then begun anew: no engine that copies each message once, and looks
+/// at none, can be faster on one core.
+fn one_thread(count: usize) {
+    let mut copies = Copies::new();
+    let mut arena = vec![0; ARENA];
+    let mut made = 0;
+    while made < count {
+        made += copies.fill(std::hint::black_box(&mut arena));
+    }
+}
+
+/// The same, but each arena is passed to another thread, which passes it back.
+fn two_threads(count: usize) {
+    let mut copies = Copies::new();
     let (full_in, full) = sync_channel::<Vec<u8>>(2);
     let (empty_in, empty) = sync_channel::<Vec<u8>>(4);
     for _ in 0..3 {
-        let _ = empty_in.send(vec![0; arena]);
+        let _ = empty_in.send(vec![0; ARENA]);
     }
     let consumer = std::thread::spawn(move || {
         while let Ok(arena) = full.recv() {
@@ -21,17 +41,33 @@ pub fn two_threads(count: usize, arena: usize) {
         }
     });
     let mut made = 0;
-    let mut random = fastrand::Rng::with_seed(7);
     while made < count {
         let Ok(mut arena) = empty.recv() else { break };
-        for slot in arena.chunks_exact_mut(256) {
-            slot.copy_from_slice(&templates[random.usize(..templates.len())]);
-        }
-        made += arena.len() / 256;
+        made += copies.fill(&mut arena);
         if full_in.send(arena).is_err() {
             break;
         }
     }
     drop(full_in);
     let _ = consumer.join();
+}
+
+struct Copies {
+    templates: Vec<[u8; 256]>,
+    random: fastrand::Rng,
+}
+
+impl Copies {
+    fn new() -> Self {
+        let templates = (0..10u8).map(|number| [b'a' + number; 256]).collect();
+        Self { templates, random: fastrand::Rng::with_seed(7) }
+    }
+
+    /// Fills an arena with copies of templates chosen at random; says how many.
+    fn fill(&mut self, arena: &mut [u8]) -> usize {
+        for slot in arena.chunks_exact_mut(256) {
+            slot.copy_from_slice(&self.templates[self.random.usize(..self.templates.len())]);
+        }
+        arena.len() / 256
+    }
 }

@@ -31,8 +31,8 @@ fn main() -> std::process::ExitCode {
 fn print_tables(arguments: &[String]) -> Result<(), String> {
     // What runs as a process of its own, in turn with the others or to be looked at from outside.
     match arguments {
-        [command, count] if command == limit::COMMAND => {
-            limit::two_threads(count.parse().unwrap_or(0), 256 << 10);
+        [command, threads, count] if command == limit::COMMAND => {
+            limit::run(threads, count.parse().unwrap_or(0));
             return Ok(());
         }
         [command, what] if command == evaluations::HOLD => return evaluations::hold(what),

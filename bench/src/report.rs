@@ -19,7 +19,7 @@ pub fn per_second(messages: u64, run: &Run) -> f64 {
 pub fn rate(name: &str, messages: u64, run: &Run) {
     let (wall, cpu) = (run.wall.as_secs_f64(), run.cpu.as_secs_f64());
     println!(
-        "  {name:<10}{:>14} messages/s   {wall:.2} s, {cpu:.2} s of CPU, peak {} MiB",
+        "  {name:<12}{:>12} messages/s   {wall:.2} s, {cpu:.2} s of CPU, peak {} MiB",
         grouped(per_second(messages, run)),
         run.peak_rss >> 20
     );

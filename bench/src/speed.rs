@@ -31,18 +31,23 @@ fn generate(contest: &Contest) -> Result<(), String> {
     println!("generate 256-byte messages to discard");
     let case = |count: u64| vec![("COUNT", count.to_string())];
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let limit = |threads: &'static str| {
+        let program = &program;
+        move || {
+            let mut command = Command::new(program);
+            command.arg(limit::COMMAND).arg(threads).arg(count.to_string());
+            command
+        }
+    };
     let mut contenders = vec![
         Contender::new("thalweg", || contest.thalweg("generate.yaml", &case(count))),
-        Contender::new("limit", || {
-            let mut command = Command::new(&program);
-            command.arg(limit::COMMAND).arg(count.to_string());
-            command
-        }),
+        Contender::new("one thread", limit("one")),
+        Contender::new("two threads", limit("two")),
     ];
     contenders.extend(contest.benthos("generate.yaml", case(peer_count)));
     let runs = contest.compare(&contenders)?;
     rate("thalweg", count, &runs[0]);
-    match runs.get(2) {
+    match runs.get(3) {
         Some(peer) => {
             rate("benthos", peer_count, peer);
             let times = per_second(count, &runs[0]) / per_second(peer_count, peer);
@@ -50,11 +55,15 @@ fn generate(contest: &Contest) -> Result<(), String> {
         }
         None => println!("  benthos was not measured: `make bench` builds it where there is Go"),
     }
-    rate("limit", count, &runs[1]);
-    finding(format!(
-        "{:.0} % of the limit: two threads passing recycled arenas of copies\n",
-        100.0 / ratio(&runs[0], &runs[1])
-    ));
+    for (contender, run) in contenders.iter().zip(&runs).skip(1).take(2) {
+        rate(contender.name, count, run);
+        let what = match contender.name {
+            "one thread" => "that copies into a recycled arena, and does nothing else",
+            _ => "that pass recycled arenas of copies",
+        };
+        finding(format!("{:.0} % of {} {what}", 100.0 / ratio(&runs[0], run), contender.name));
+    }
+    println!();
     Ok(())
 }
 
