@@ -18,6 +18,7 @@ use thalweg_runtime::evaluation::{Called, ConcurrentProc, Evaluation, Wait, awai
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
+use crate::heap;
 use crate::measure::{self, thread_time};
 use crate::report::grouped;
 
@@ -377,23 +378,28 @@ fn ruby(seconds_a_round: f64) -> Result<Vec<(String, f64)>, String> {
     Ok(text.lines().filter_map(figure).collect())
 }
 
-/// The memory of evaluations that wait: resident sizes of processes that hold them, less that of one that holds
-/// none.
+/// The memory of evaluations that wait: what processes that hold them have asked of the heap and have resident,
+/// less that of one that holds none. The difference between the two is the allocator's, which is that of `thalweg`.
 fn memory() -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let resident = |what: &str| {
+    let bytes = |what: &str| {
         let output = Command::new(&program).args([HOLD, what]).output();
         let output = output.map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
-        text.trim().parse::<f64>().map_err(|error| format!("holding `{what}` printed `{text}`: {error}"))
+        let mut figures = text.split_whitespace().map(str::parse::<f64>);
+        match (figures.next(), figures.next()) {
+            (Some(Ok(resident)), Some(Ok(heap))) => Ok((resident, heap)),
+            _ => Err(format!("holding `{what}` printed `{text}`")),
+        }
     };
-    let nothing = resident("nothing")?;
+    let nothing = bytes("nothing")?;
     let held = grouped(HELD as f64);
-    println!("  {held} waiting at once: resident bytes of each, with its handle and the state of its code");
-    println!("  {:<42}{:>9}{:>15}", "", "all", "beside these");
+    println!("  {held} waiting at once: bytes of each, with its handle and the state of its code");
+    println!("  {:<38}{:>13}{:>14}{:>12}", "", "of the heap", "beside these", "resident");
     for (what, description, own) in HOLDINGS {
-        let each = (resident(what)? - nothing) / HELD as f64;
-        println!("  {description:<42}{each:>9.0}{:>15.0}", each - own as f64);
+        let (resident, heap) = bytes(what)?;
+        let (resident, heap) = ((resident - nothing.0) / HELD as f64, (heap - nothing.1) / HELD as f64);
+        println!("  {description:<38}{heap:>13.0}{:>14.0}{resident:>12.0}", heap - own as f64);
     }
     println!("  Ruby, measured elsewhere: 13,800 bytes each; 31,744 are the most that it can hold\n");
     Ok(())
@@ -407,7 +413,7 @@ const HOLDINGS: [(&str, &str, usize); 4] = [
     ("tokio-timed", "tokio: spawn, for a timer", size_of::<JoinHandle<()>>() + size_of::<Sleep>()),
 ];
 
-/// Holds evaluations of this kind, prints the resident bytes of the process, and ends.
+/// Holds evaluations of this kind, prints the bytes that the process has resident and on the heap, and ends.
 pub fn hold(what: &str) -> Result<(), String> {
     let hour = Duration::from_secs(3600);
     match what {
@@ -415,14 +421,14 @@ pub fn hold(what: &str) -> Result<(), String> {
             let code = ConcurrentProc::new(|_: ()| std::future::pending::<()>());
             let held: Vec<_> = (0..HELD).map(|_| evaluation(code.call_nonblock(()))).collect();
             turns(2);
-            print_resident()?;
+            print_bytes()?;
             drop(held);
         }
         "timed" => {
             let code = ConcurrentProc::new(move |_: ()| wait(hour));
             let held: Vec<_> = (0..HELD).map(|_| evaluation(code.call_nonblock(()))).collect();
             turns(2);
-            print_resident()?;
+            print_bytes()?;
             drop(held);
         }
         "tokio" | "tokio-timed" => {
@@ -437,17 +443,17 @@ pub fn hold(what: &str) -> Result<(), String> {
                 for _ in 0..HELD {
                     tokio::task::yield_now().await;
                 }
-                print_resident()?;
+                print_bytes()?;
                 drop(held);
                 Ok::<(), String>(())
             })?;
         }
-        _ => print_resident()?,
+        _ => print_bytes()?,
     }
     Ok(())
 }
 
-fn print_resident() -> Result<(), String> {
-    println!("{}", measure::resident().map_err(|error| error.to_string())?);
+fn print_bytes() -> Result<(), String> {
+    println!("{} {}", measure::resident().map_err(|error| error.to_string())?, heap::held());
     Ok(())
 }

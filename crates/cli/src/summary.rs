@@ -38,7 +38,7 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     let (at_once, queued) = (sum(|counts| counts.taken_at_once), sum(|counts| counts.queued));
     if at_once + queued > 0 {
         line(&[
-            counted(at_once + queued, "hand-over"),
+            format!("{} of batches", counted(at_once + queued, "hand-over")),
             format!("{} taken at once", count(at_once)),
             format!("{} queued", count(queued)),
         ]);
