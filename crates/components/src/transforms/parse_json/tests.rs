@@ -1,5 +1,9 @@
+use std::sync::Arc;
+
+use super::convert::float;
 use super::*;
-use arrow_schema::{DataType, Field};
+use arrow_array::{Array, ArrayRef, Int64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use thalweg_engine::Output;
