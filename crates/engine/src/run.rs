@@ -239,11 +239,8 @@ impl Run {
         let mut segments = Vec::new();
         for (number, segment) in plan.segments.iter().enumerate() {
             let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
-            let limit = match (segment.copies, segment.is_fixed) {
-                (1, _) => None,
-                (copies, true) => Some(ConcurrencyLimit::fixed(copies)),
-                (copies, false) => Some(ConcurrencyLimit::adaptive(1..=copies)),
-            };
+            let adapts = segment.copies > 1 && !segment.is_fixed;
+            let limit = adapts.then(|| adaptive(segment.copies, &handle.budget));
             let mut copies = Vec::new();
             for _ in 0..segment.copies {
                 let mut built = Vec::new();
@@ -274,9 +271,8 @@ impl Run {
             let state: Arc<Mutex<Option<Value>>> = Arc::default();
             sink_states.push((name.clone(), state.clone()));
             let limit = match stage.node.config.in_flight() {
-                InFlight::One => None,
-                InFlight::Adaptive(most) => Some(ConcurrencyLimit::adaptive(1..=most)),
-                InFlight::Fixed(most) => Some(ConcurrencyLimit::fixed(most)),
+                InFlight::One | InFlight::Fixed(_) => None,
+                InFlight::Adaptive(most) => Some(adaptive(most, &handle.budget)),
             };
             let mut writers = Vec::new();
             for _ in 0..stage.node.config.in_flight().most() {
@@ -372,6 +368,14 @@ impl Run {
         }
         Ok(broken.or(unsettled))
     }
+}
+
+/// The limit of up to so many copies at work, and of no more than the budget has room for. Where the number is fixed
+/// there is no limit: it is how many copies there are.
+fn adaptive(most: usize, budget: &Budget) -> ConcurrencyLimit {
+    let limit = ConcurrencyLimit::adaptive(1..=most);
+    limit.set_budget(budget.limit() as u64);
+    limit
 }
 
 /// Gives a task a thread of its own: sources and sinks read and write files, which blocks, and what they wake must

@@ -41,7 +41,7 @@ pub(super) struct Copy {
     pub(super) exits: BTreeMap<Destination, Sender<Parcel>>,
     /// Shared by the copies; none if the order need not be kept.
     pub(super) sequencer: Option<Arc<Sequencer<Results>>>,
-    /// Shared by the copies; none if there is only one.
+    /// Shared by the copies; none if it is fixed how many work at once.
     pub(super) limit: Option<ConcurrencyLimit>,
     pub(super) budget: Budget,
     pub(super) stop: Stop,

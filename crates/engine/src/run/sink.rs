@@ -33,7 +33,7 @@ pub(super) struct Writer {
     pub(super) retries: Retries,
     /// Where to put the sink's state for the next save, if positions are kept.
     pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
-    /// Shared by the copies of a sink that has several requests under way.
+    /// Shared by the copies of a sink whose requests under way adapt.
     pub(super) limit: Option<ConcurrencyLimit>,
     pub(super) pending: Pending,
     /// Whether the sink failed for good: the fallback gets all that comes.
