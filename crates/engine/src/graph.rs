@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use thalweg_config::ByteSize;
+use thalweg_config::{ByteSize, TimeSpan};
 
 use crate::component::{BuildSink, BuildSource, BuildTransform};
 
@@ -66,26 +67,40 @@ pub enum Feed {
     Source(Arc<str>),
     /// What comes out at the end of a pipeline.
     Pipeline(Arc<str>),
+    /// What a pipeline's `to` gives to the pipeline that it is the feed of.
+    Chosen(Arc<str>),
     /// A named output of a pipeline, such as a label of `route`.
     Named(Arc<str>, String),
     /// What a source, a pipeline's transforms or a sink could not process.
     Errors(Arc<str>),
 }
 
+impl Feed {
+    /// The pipeline that it comes from; of errors, it may be a source or a sink instead.
+    pub fn pipeline(&self) -> Option<&Arc<str>> {
+        match self {
+            Feed::Source(_) => None,
+            Feed::Pipeline(name) | Feed::Chosen(name) | Feed::Named(name, _) | Feed::Errors(name) => {
+                Some(name)
+            }
+        }
+    }
+}
+
 impl fmt::Display for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Feed::Source(name) | Feed::Pipeline(name) => f.write_str(name),
+            Feed::Source(name) | Feed::Pipeline(name) | Feed::Chosen(name) => f.write_str(name),
             Feed::Named(name, output) => write!(f, "{name}.{output}"),
             Feed::Errors(name) => write!(f, "{name}.errors"),
         }
     }
 }
 
-/// Where a pipeline leads.
+/// Where a pipeline leads: names of sinks and of other pipelines.
 #[derive(Debug, Clone, PartialEq)]
 pub enum To {
-    /// To each of these sinks, a copy each; to none if other pipelines take it.
+    /// To each of these, a copy each; to none if other pipelines take it.
     All(Vec<Arc<str>>),
     /// Each message to the next of them in turn.
     RoundRobin(Vec<Arc<str>>),
@@ -93,32 +108,33 @@ pub enum To {
     Random(Vec<Arc<str>>),
     /// Messages of equal key to the same of them.
     ByKey(String, Vec<Arc<str>>),
-    /// To the first; when that fails for good, to the next.
-    Failover(Vec<Arc<str>>),
+    /// To the first; what that fails to deliver, or has no room for within a time, to the next.
+    Failover(Vec<Arc<str>>, Option<Duration>),
 }
 
 impl To {
-    /// The sinks, in order.
-    pub fn sinks(&self) -> &[Arc<str>] {
+    /// The sinks and pipelines, in order.
+    pub fn names(&self) -> &[Arc<str>] {
         match self {
-            To::All(sinks)
-            | To::RoundRobin(sinks)
-            | To::Random(sinks)
-            | To::ByKey(_, sinks)
-            | To::Failover(sinks) => sinks,
+            To::All(names)
+            | To::RoundRobin(names)
+            | To::Random(names)
+            | To::ByKey(_, names)
+            | To::Failover(names, _) => names,
         }
     }
 }
 
 impl fmt::Display for To {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sinks = self.sinks().join(", ");
+        let names = self.names().join(", ");
         match self {
-            To::All(_) => f.write_str(&sinks),
-            To::RoundRobin(_) => write!(f, "round_robin({sinks})"),
-            To::Random(_) => write!(f, "random({sinks})"),
-            To::ByKey(key, _) => write!(f, "by_key({key}: {sinks})"),
-            To::Failover(_) => write!(f, "failover({sinks})"),
+            To::All(_) => f.write_str(&names),
+            To::RoundRobin(_) => write!(f, "round_robin({names})"),
+            To::Random(_) => write!(f, "random({names})"),
+            To::ByKey(key, _) => write!(f, "by_key({key}: {names})"),
+            To::Failover(_, None) => write!(f, "failover({names})"),
+            To::Failover(_, Some(timeout)) => write!(f, "failover({names} after {})", TimeSpan(*timeout)),
         }
     }
 }
@@ -162,22 +178,31 @@ impl Graph {
         pipelines.filter(|(_, pipeline)| pipeline.from.contains(feed)).map(|(at, _)| at).collect()
     }
 
-    /// Keeps only these pipelines, what feeds them, and where they lead.
+    /// Keeps only these pipelines, what feeds them, and where all of those lead.
     pub fn restrict(&mut self, names: &[String]) {
         let mut wanted: Vec<Arc<str>> = Vec::new();
         let mut open: Vec<Arc<str>> = names.iter().map(|name| Arc::from(name.as_str())).collect();
         while let Some(name) = open.pop() {
-            let Some(pipeline) = self.pipeline(&name) else { continue };
-            if wanted.contains(&name) {
-                continue;
-            }
+            let Some(pipeline) = self.pipeline(&name).filter(|_| !wanted.contains(&name)) else { continue };
+            open.extend(pipeline.from.iter().filter_map(Feed::pipeline).cloned());
             wanted.push(name);
-            open.extend(pipeline.from.iter().filter_map(|feed| match feed {
-                Feed::Pipeline(name) | Feed::Named(name, _) | Feed::Errors(name) => Some(name.clone()),
-                Feed::Source(_) => None,
-            }));
         }
-        self.pipelines.retain(|pipeline| wanted.contains(&pipeline.name));
+        // What else feeds the pipelines that they lead to is not wanted.
+        let mut at = 0;
+        while let Some(pipeline) = wanted.get(at).and_then(|name| self.pipeline(name)) {
+            let led = pipeline.to.names().iter().filter(|name| self.pipeline(name).is_some());
+            let led: Vec<_> = led.filter(|name| !wanted.contains(name)).cloned().collect();
+            wanted.extend(led);
+            at += 1;
+        }
+        let (kept, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.pipelines)
+            .into_iter()
+            .partition(|pipeline| wanted.contains(&pipeline.name));
+        self.pipelines = kept;
+        let is_gone = |name: &Arc<str>| gone.iter().any(|pipeline| pipeline.name == *name);
+        for pipeline in &mut self.pipelines {
+            pipeline.from.retain(|feed| !feed.pipeline().is_some_and(is_gone));
+        }
         let feeds: Vec<Arc<str>> = self
             .pipelines
             .iter()
@@ -189,7 +214,7 @@ impl Graph {
             .collect();
         self.sources.retain(|source| feeds.contains(&source.name));
         let led: Vec<Arc<str>> =
-            self.pipelines.iter().flat_map(|pipeline| pipeline.to.sinks().to_vec()).collect();
+            self.pipelines.iter().flat_map(|pipeline| pipeline.to.names().to_vec()).collect();
         self.sinks.retain(|sink| led.contains(&sink.name));
     }
 }
@@ -209,7 +234,7 @@ impl fmt::Display for Graph {
             let mut steps: Vec<String> =
                 pipeline.transforms.iter().map(|transform| transform.kind.to_owned()).collect();
             let mut to = Vec::new();
-            if !pipeline.to.sinks().is_empty() {
+            if !pipeline.to.names().is_empty() {
                 to.push(pipeline.to.to_string());
             }
             let onward = Feed::Pipeline(pipeline.name.clone());

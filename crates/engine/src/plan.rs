@@ -9,11 +9,12 @@
 //! `errors` always lead through a channel: they are rare, and every transform has them, so fusing their
 //! pipeline into each place would copy it without end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use thalweg_config::ByteSize;
+use thalweg_config::{ByteSize, TimeSpan};
 
 use crate::component::{BuildTransform, InFlight};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode};
@@ -27,6 +28,8 @@ pub enum Destination {
     Segment(usize),
     /// To the sink of this number.
     Sink(usize),
+    /// To the failover of this number.
+    Failover(usize),
     /// To the store of what could not be processed.
     DeadLetters,
 }
@@ -38,6 +41,16 @@ pub enum Target {
     Operator(usize),
     /// To another stage: by its channel.
     Stage(Destination),
+}
+
+impl Target {
+    /// The stage, if it is one.
+    pub fn stage(self) -> Option<Destination> {
+        match self {
+            Target::Stage(stage) => Some(stage),
+            Target::Operator(_) => None,
+        }
+    }
 }
 
 /// A source and where it leads.
@@ -73,14 +86,22 @@ pub struct Segment {
     sequential: bool,
 }
 
+/// Where what one cannot deliver goes to another.
+pub struct FailoverStage {
+    /// `pipeline.failover`.
+    pub name: Arc<str>,
+    /// The ways in the order of preference: a sink's or a pipeline's name, and the stages that it begins with.
+    pub ways: Vec<(Arc<str>, Vec<Destination>)>,
+    /// How long to wait for room, if not for ever.
+    pub timeout: Option<Duration>,
+}
+
 /// A sink and what belongs to it.
 pub struct SinkStage {
     /// The sink.
     pub node: SinkNode,
-    /// Its encoding, where that cannot be done by the segments before: in a failover, each sink has its own.
-    pub encoder: Option<TransformNode>,
-    /// The sink that takes over when this one fails.
-    pub fallback: Option<usize>,
+    /// Whether a failover leads to it that has another way.
+    pub is_dispensable: bool,
     /// Where what it rejects goes.
     pub errors: Vec<Destination>,
 }
@@ -97,6 +118,8 @@ pub struct Plan {
     pub sources: Vec<SourceStage>,
     /// The segments.
     pub segments: Vec<Segment>,
+    /// The failovers.
+    pub failovers: Vec<FailoverStage>,
     /// The sinks.
     pub sinks: Vec<SinkStage>,
 }
@@ -108,13 +131,15 @@ const LEAST_BATCH_BYTES: usize = 16 << 10;
 impl Plan {
     /// Plans a graph for so many cores.
     pub fn new(graph: &Graph, cores: usize) -> Self {
-        let mut planner = Planner { graph, cores, segments: Vec::new(), entries: BTreeMap::new() };
-        let mut sinks: Vec<SinkStage> = graph
+        let mut planner =
+            Planner { graph, cores, segments: Vec::new(), failovers: Vec::new(), entries: BTreeMap::new() };
+        let dispensable = dispensable(graph);
+        let sinks = graph
             .sinks
             .iter()
             .map(|node| {
                 let errors = planner.errors(&node.name);
-                SinkStage { node: node.clone(), encoder: None, fallback: None, errors }
+                SinkStage { node: node.clone(), is_dispensable: dispensable.contains(&node.name), errors }
             })
             .collect();
         let sources = graph
@@ -126,31 +151,48 @@ impl Plan {
                 errors: planner.errors(&node.name),
             })
             .collect();
-        // Pipelines that only errors of sinks lead to were planned on the way; failovers are between sinks.
-        for pipeline in &graph.pipelines {
-            if let To::Failover(names) = &pipeline.to {
-                let numbers: Vec<usize> = names.iter().filter_map(|name| planner.sink(name)).collect();
-                for (at, &number) in numbers.iter().enumerate() {
-                    sinks[number].encoder = planner.encoder(number);
-                    sinks[number].fallback = numbers.get(at + 1).copied();
-                }
-            }
-        }
         Self {
             cores,
             memory: graph.memory,
             batch_bytes: (graph.memory.as_usize() / 32).clamp(LEAST_BATCH_BYTES, BATCH_BYTES),
             sources,
             segments: planner.segments,
+            failovers: planner.failovers,
             sinks,
         }
     }
+}
+
+/// The sinks that something leads to for which a failover has another way.
+fn dispensable(graph: &Graph) -> BTreeSet<Arc<str>> {
+    let mut open: Vec<Arc<str>> = Vec::new();
+    for pipeline in &graph.pipelines {
+        if let To::Failover(names, _) = &pipeline.to
+            && let Some((_, preferred)) = names.split_last()
+        {
+            open.extend(preferred.iter().cloned());
+        }
+    }
+    let mut found = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        if found.insert(name.clone()) {
+            open.extend(graph.pipeline(&name).into_iter().flat_map(|pipeline| pipeline.to.names().to_vec()));
+            let fed = graph.pipelines.iter().filter(|next| {
+                next.from
+                    .iter()
+                    .any(|feed| matches!(feed, Feed::Pipeline(from) | Feed::Named(from, _) if *from == name))
+            });
+            open.extend(fed.map(|next| next.name.clone()));
+        }
+    }
+    found
 }
 
 struct Planner<'g> {
     graph: &'g Graph,
     cores: usize,
     segments: Vec<Segment>,
+    failovers: Vec<FailoverStage>,
     /// Where pipelines with a channel of their own begin.
     entries: BTreeMap<usize, Vec<Target>>,
 }
@@ -172,11 +214,7 @@ impl Planner<'_> {
         let pipelines = self.graph.fed_by(feed);
         let targets: Vec<Target> =
             pipelines.into_iter().flat_map(|pipeline| self.enter(pipeline, None)).collect();
-        let stages = targets.into_iter().filter_map(|target| match target {
-            Target::Stage(stage) => Some(stage),
-            Target::Operator(_) => None,
-        });
-        stages.collect()
+        targets.into_iter().filter_map(Target::stage).collect()
     }
 
     fn errors(&mut self, name: &Arc<str>) -> Vec<Destination> {
@@ -268,38 +306,59 @@ impl Planner<'_> {
 
     /// Where a batch goes at the end of a pipeline.
     fn end(&mut self, pipeline: &Pipeline, within: Option<usize>) -> Vec<Target> {
-        let numbers: Vec<usize> = pipeline.to.sinks().iter().filter_map(|name| self.sink(name)).collect();
+        let names = pipeline.to.names();
         let way = match &pipeline.to {
-            _ if numbers.len() < 2 => None,
-            To::All(_) | To::Failover(_) => None,
+            _ if names.len() < 2 => None,
+            To::All(_) | To::Failover(..) => None,
             To::RoundRobin(_) => Some(Way::RoundRobin),
             To::Random(_) => Some(Way::Random),
             To::ByKey(key, _) => Some(Way::ByKey(key.clone())),
         };
         let mut targets = match (way, &pipeline.to) {
             (Some(way), _) => {
-                let config = Router::new(way, numbers.len());
+                let config = Router::new(way, names.len());
                 let kind = config.kind();
                 let name = format!("{}.{kind}", pipeline.name).into();
                 let node = TransformNode { name, kind, config: Arc::new(config), before: Arc::default() };
                 self.operator(pipeline, node, within, |planner, segment| {
-                    let each = numbers.iter().enumerate().map(|(at, &sink)| {
-                        (Output::Named(at), planner.lead_to(pipeline, sink, Some(segment)))
+                    let each = names.iter().enumerate();
+                    let each = each.map(|(at, name)| {
+                        (Output::Named(at), planner.lead_to(pipeline, name, Some(segment)))
                     });
                     each.collect()
                 })
             }
-            (None, To::Failover(_)) => {
-                numbers.first().map(|&sink| Target::Stage(Destination::Sink(sink))).into_iter().collect()
-            }
-            (None, _) => numbers.into_iter().flat_map(|sink| self.lead_to(pipeline, sink, within)).collect(),
+            (None, To::Failover(_, timeout)) if names.len() > 1 => self.failover(pipeline, names, *timeout),
+            (None, _) => names.iter().flat_map(|name| self.lead_to(pipeline, name, within)).collect(),
         };
         let onward = self.graph.fed_by(&Feed::Pipeline(pipeline.name.clone()));
         targets.extend(onward.into_iter().flat_map(|next| self.enter(next, within)));
         targets
     }
 
-    fn lead_to(&mut self, pipeline: &Pipeline, sink: usize, within: Option<usize>) -> Vec<Target> {
+    fn failover(
+        &mut self,
+        pipeline: &Pipeline,
+        names: &[Arc<str>],
+        timeout: Option<Duration>,
+    ) -> Vec<Target> {
+        let number = self.failovers.len();
+        let name = format!("{}.failover", pipeline.name).into();
+        self.failovers.push(FailoverStage { name, ways: Vec::new(), timeout });
+        for name in names {
+            let targets = self.lead_to(pipeline, name, None);
+            let stages = targets.into_iter().filter_map(Target::stage).collect();
+            self.failovers[number].ways.push((name.clone(), stages));
+        }
+        vec![Target::Stage(Destination::Failover(number))]
+    }
+
+    /// Where a batch goes that a pipeline's `to` gives to a sink or another pipeline.
+    fn lead_to(&mut self, pipeline: &Pipeline, name: &str, within: Option<usize>) -> Vec<Target> {
+        let Some(sink) = self.sink(name) else {
+            let next = self.graph.pipelines.iter().position(|pipeline| &*pipeline.name == name);
+            return next.map(|next| self.enter(next, within)).unwrap_or_default();
+        };
         let there = vec![Target::Stage(Destination::Sink(sink))];
         let Some(node) = self.encoder(sink) else { return there };
         let name = self.graph.sinks[sink].name.clone();
@@ -315,6 +374,7 @@ impl Plan {
         match destination {
             Destination::Segment(number) => format!("segment {}", number + 1),
             Destination::Sink(number) => self.sinks[number].node.name.to_string(),
+            Destination::Failover(number) => self.failovers[number].name.to_string(),
             Destination::DeadLetters => "dead letters".to_owned(),
         }
     }
@@ -355,13 +415,22 @@ impl fmt::Display for Plan {
             let names: Vec<&str> = segment.operators.iter().map(|operator| &*operator.node.name).collect();
             let exits = segment.operators.iter().flat_map(|operator| operator.outputs.iter());
             let exits = exits.filter(|(output, _)| **output != Output::Errors);
-            let exits = exits.flat_map(|(_, targets)| targets.iter()).filter_map(|target| match target {
-                Target::Stage(stage) => Some(*stage),
-                Target::Operator(_) => None,
-            });
+            let exits = exits.flat_map(|(_, targets)| targets.iter()).filter_map(|target| target.stage());
             let to = self.names_of(exits);
             writeln!(f, "  segment {}  {copies}{order} → {to}", number + 1)?;
             writeln!(f, "             {}", names.join(" · "))?;
+        }
+        for failover in &self.failovers {
+            let ways = failover.ways.iter().map(|(name, stages)| {
+                let stages = self.names_of(stages.iter().copied());
+                if stages == **name { stages } else { format!("{name} ({stages})") }
+            });
+            let ways = ways.collect::<Vec<_>>().join(", else ");
+            let patience = match failover.timeout {
+                Some(timeout) => format!(", also where there is no room for {}", TimeSpan(timeout)),
+                None => String::new(),
+            };
+            writeln!(f, "  failover   {} → {ways}{patience}", failover.name)?;
         }
         for sink in &self.sinks {
             write!(f, "  sink       {} ({})", sink.node.name, sink.node.kind)?;
@@ -370,10 +439,7 @@ impl fmt::Display for Plan {
                 InFlight::Adaptive(most) => write!(f, ", adaptive 1 to {most} requests")?,
                 InFlight::Fixed(most) => write!(f, ", {most} requests, as configured")?,
             }
-            match sink.fallback {
-                Some(next) => writeln!(f, ", else {}", self.sinks[next].node.name)?,
-                None => writeln!(f)?,
-            }
+            writeln!(f)?;
         }
         Ok(())
     }

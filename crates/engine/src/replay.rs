@@ -127,10 +127,7 @@ fn way(graph: &Graph, letter: &DeadLetter) -> Result<Way, String> {
     let component = letter.component.as_str();
     let sink = |name: &str| graph.sinks.iter().find(|sink| &*sink.name == name);
     if let Some(sink) = sink(component) {
-        // In a failover each sink encodes for itself, and what it rejects is as it was before that.
-        let encoded = failover(graph, &sink.name).is_none();
-        let name = sink.name.clone();
-        return Ok(if encoded { Way::Written(name) } else { Way::Encoding(name) });
+        return Ok(Way::Written(sink.name.clone()));
     }
     let (name, transform) = component.split_once('.').unwrap_or((component, ""));
     match (graph.pipeline(name), sink(name)) {
@@ -164,11 +161,6 @@ fn restorable(graph: &Graph, way: &Way, letter: &DeadLetter) -> Result<(), Strin
     }
 }
 
-fn failover<'g>(graph: &'g Graph, sink: &str) -> Option<&'g To> {
-    let mut ways = graph.pipelines.iter().map(|pipeline| &pipeline.to);
-    ways.find(|to| matches!(to, To::Failover(sinks) if sinks.iter().any(|name| &**name == sink)))
-}
-
 fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(LetterId, DeadLetter)>>) -> ReplayRun {
     let mut run = ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new() };
     let mut pipelines = graph.pipelines.clone();
@@ -181,8 +173,7 @@ fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(LetterId, DeadLe
                 entrances.entry(name).or_default().insert(at, Feed::Source(source));
             }
             Way::Encoding(name) | Way::Written(name) => {
-                let to = failover(graph, &name).cloned().unwrap_or(To::All(vec![name]));
-                pipelines.push(straight(source, to));
+                pipelines.push(straight(source, To::All(vec![name])));
             }
         }
     }
@@ -190,7 +181,7 @@ fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(LetterId, DeadLe
         cut(&mut pipelines, &name, &entrances);
     }
     prune(&mut pipelines);
-    let is_fed = |sink: &SinkNode| pipelines.iter().any(|pipeline| pipeline.to.sinks().contains(&sink.name));
+    let is_fed = |sink: &SinkNode| pipelines.iter().any(|pipeline| pipeline.to.names().contains(&sink.name));
     run.graph.sinks.extend(graph.sinks.iter().filter(|sink| is_fed(sink)).cloned());
     run.graph.pipelines = pipelines;
     run
@@ -241,11 +232,11 @@ fn prune(pipelines: &mut Vec<Pipeline>) {
     loop {
         let names: BTreeSet<Arc<str>> = pipelines.iter().map(|pipeline| pipeline.name.clone()).collect();
         let sinks: BTreeSet<Arc<str>> =
-            pipelines.iter().flat_map(|pipeline| pipeline.to.sinks().to_vec()).collect();
+            pipelines.iter().flat_map(|pipeline| pipeline.to.names().to_vec()).collect();
         for pipeline in pipelines.iter_mut() {
             pipeline.from.retain(|feed| match feed {
                 Feed::Source(_) => true,
-                Feed::Pipeline(name) | Feed::Named(name, _) => names.contains(name),
+                Feed::Pipeline(name) | Feed::Chosen(name) | Feed::Named(name, _) => names.contains(name),
                 Feed::Errors(name) => names.contains(name) || sinks.contains(name),
             });
         }

@@ -9,6 +9,7 @@
 //! The run ends when the sources have ended and everything drained, or was told to stop and drained. If a
 //! component fails for good, the sources are stopped, what can still be delivered is, and the run has failed.
 
+mod failover;
 mod letters;
 mod segment;
 mod sink;
@@ -143,9 +144,11 @@ impl Run {
         let sources = plan.sources.iter().map(|source| (&source.node.name, Role::Source, source.node.kind));
         let operators = plan.segments.iter().flat_map(|segment| &segment.operators);
         let operators = operators.map(|operator| (&operator.node.name, Role::Transform, operator.node.kind));
+        let failovers = plan.failovers.iter().map(|failover| (&failover.name, Role::Transform, "failover"));
         let sinks = plan.sinks.iter().map(|sink| (&sink.node.name, Role::Sink, sink.node.kind));
         let metrics = sources
             .chain(operators)
+            .chain(failovers)
             .chain(sinks)
             .map(|(name, role, kind)| ComponentMetrics::new(name.clone(), role, kind))
             .collect();
@@ -264,6 +267,16 @@ impl Run {
             segments.extend((1..segment.copies).map(|_| stage.clone()));
             segments.push(stage);
         }
+        let mut failovers = Vec::new();
+        for (number, stage) in plan.failovers.iter().enumerate() {
+            let metrics = metrics(&stage.name);
+            let ways =
+                stage.ways.iter().map(|(_, stages)| stages.iter().map(|&to| channels.sender(to)).collect());
+            let Some(first) = failover::Way::first_of(ways, &metrics) else { continue };
+            let worker = failover::Failover { first, timeout: stage.timeout, has_waited: false };
+            let input = channels.receiver(Destination::Failover(number));
+            failovers.push(Stage::new(vec![worker], input, metrics.hand_overs.clone()));
+        }
         let mut sink_states: Vec<SinkState> = Vec::new();
         let mut sinks = Vec::new();
         for (number, stage) in plan.sinks.iter().enumerate() {
@@ -276,22 +289,17 @@ impl Run {
             };
             let mut writers = Vec::new();
             for _ in 0..stage.node.config.in_flight().most() {
-                let encoder = match &stage.encoder {
-                    Some(node) => Some(node.config.build(&context(&node.name))?),
-                    None => None,
-                };
                 writers.push(sink::Writer {
                     sink: stage.node.config.build(&context(name))?,
-                    encoder,
-                    fallback: stage.fallback.map(|next| channels.sender(Destination::Sink(next))),
                     errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
                     metrics: metrics(name),
                     budget: handle.budget.clone(),
                     retries: retries.clone(),
                     state: keeping.positions.then(|| state.clone()),
                     limit: limit.clone(),
+                    is_dispensable: stage.is_dispensable,
                     pending: sink::Pending::default(),
-                    has_given_up: false,
+                    condition: sink::Condition::default(),
                 });
             }
             let saved = if keeping.positions { store.get()?.sink_state(name)? } else { None };
@@ -317,6 +325,9 @@ impl Run {
         }
         for segment in segments {
             tasks.spawn(segment.run());
+        }
+        for failover in failovers {
+            tasks.spawn(failover.run());
         }
         for sink in sinks {
             on_a_thread(&mut tasks, &handle.abort, sink);

@@ -6,7 +6,7 @@
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-use crate::read::{ByKey, PipelineSettings, Settings};
+use crate::read::{ByKey, Failover, PipelineSettings, Settings};
 use crate::registry::{Definition, Registry, Role, inlined_schema};
 
 /// The schema of configurations with the components of a registry (JSON schema, draft 2020-12).
@@ -117,7 +117,7 @@ fn pipeline() -> Value {
     describe(
         &mut from,
         "What feeds it: sources, other pipelines (`main`), their named outputs (`main.server_errors`), or what could \
-         not be processed (`main.errors`).",
+         not be processed (`main.errors`). A pipeline that the `to` of another one names needs none.",
     );
     properties.insert("from".to_owned(), from);
     let transforms = json!({
@@ -130,8 +130,7 @@ fn pipeline() -> Value {
     json!({
         "type": "object",
         "properties": properties,
-        "required": ["from"],
-        "additionalProperties": false,
+                "additionalProperties": false,
     })
 }
 
@@ -145,13 +144,14 @@ fn to() -> Value {
         })
     };
     json!({
-        "description": "Where it leads: a sink, a list of sinks (each gets a copy), or a way to choose among sinks.",
+        "description": "Where it leads: a sink or another pipeline, a list of them (each gets a copy), or a way to choose among them.",
         "anyOf": [
             { "type": "string" },
-            names("Each of these sinks gets a copy."),
-            one_way("round_robin", names("Each message goes to the next of these sinks in turn.")),
-            one_way("random", names("Each message goes to one of these sinks at random.")),
-            one_way("failover", names("To the first; when that fails for good, to the next.")),
+            names("Each of these gets a copy."),
+            one_way("round_robin", names("Each message goes to the next of these in turn.")),
+            one_way("random", names("Each message goes to one of these at random.")),
+            one_way("failover", names("To the first; what that fails to deliver, to the next.")),
+            one_way("failover", bare(inlined_schema::<Failover>())),
             one_way("by_key", bare(inlined_schema::<ByKey>())),
         ],
     })

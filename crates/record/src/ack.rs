@@ -70,6 +70,8 @@ struct Origin {
     worst: AtomicU8,
     /// The first failure's reason, and who is to be told. Locked only on failure and at the end.
     answer: Mutex<(Option<String>, Option<Answer>)>,
+    /// Whether a failure is made good by whoever is told.
+    is_guarded: bool,
 }
 
 impl Origin {
@@ -101,12 +103,32 @@ impl Ack {
     /// An acknowledgement of one origin; `answer` is called once, on the thread that settles its last part.
     /// `place` names who made it, for the message of one that is dropped.
     pub fn new(place: std::sync::Arc<str>, answer: impl FnOnce(Settlement) + Send + 'static) -> Self {
+        Self::of(place, answer, false)
+    }
+
+    /// As [`new`](Self::new), of an origin whose failure `answer` makes good: it sends the messages another way. A
+    /// sink that cannot write them is to say so by failing this, where else it would go on trying.
+    pub fn guarded(place: std::sync::Arc<str>, answer: impl FnOnce(Settlement) + Send + 'static) -> Self {
+        Self::of(place, answer, true)
+    }
+
+    fn of(
+        place: std::sync::Arc<str>,
+        answer: impl FnOnce(Settlement) + Send + 'static,
+        is_guarded: bool,
+    ) -> Self {
         let origin = Origin {
             pending: AtomicUsize::new(1),
             worst: AtomicU8::new(Outcome::Filtered as u8),
             answer: Mutex::new((None, Some(Box::new(answer)))),
+            is_guarded,
         };
         Self { origins: SmallVec::from_iter([Arc::new(origin)]), place }
+    }
+
+    /// Whether a failure of all that it stands for is made good: see [`guarded`](Self::guarded).
+    pub fn is_guarded(&self) -> bool {
+        !self.origins.is_empty() && self.origins.iter().all(|origin| origin.is_guarded)
     }
 
     /// An acknowledgement that nobody waits for: for data made by the engine itself, and in tests.
@@ -188,6 +210,16 @@ mod tests {
             reason: Some("dropped unsettled in `main.filter`".into()),
         };
         assert_eq!(*answers.lock(), [(0, expected)]);
+    }
+
+    #[test]
+    fn it_is_guarded_if_all_that_it_stands_for_is() {
+        let guarded = || Ack::guarded("test".into(), |_| {});
+        let mut ack = guarded().split();
+        ack.merge(guarded());
+        assert!(ack.is_guarded());
+        ack.merge(Ack::new("test".into(), |_| {}));
+        assert!(!ack.is_guarded() && !Ack::unobserved().is_guarded());
     }
 
     #[derive(Debug, Clone)]

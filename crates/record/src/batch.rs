@@ -93,6 +93,11 @@ impl Batch {
     }
 
     /// The duty to acknowledge.
+    pub fn ack(&self) -> &Ack {
+        &self.ack
+    }
+
+    /// The duty to acknowledge, to change it.
     pub fn ack_mut(&mut self) -> &mut Ack {
         &mut self.ack
     }
@@ -109,12 +114,17 @@ impl Batch {
 
     /// A second batch over the same memory, with a part of the acknowledgement: both must be settled.
     pub fn share(&self) -> Self {
+        self.with_ack(self.ack.split())
+    }
+
+    /// A second batch over the same memory, with a duty of its own to acknowledge.
+    pub fn with_ack(&self, ack: Ack) -> Self {
         Self {
             payload: self.payload.clone(),
             fields: self.fields.clone(),
             positions: self.positions.clone(),
             meta: self.meta.clone(),
-            ack: self.ack.split(),
+            ack,
         }
     }
 

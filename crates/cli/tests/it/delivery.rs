@@ -184,3 +184,74 @@ fn what_a_sink_wrote_and_could_not_bring_into_safety_goes_to_the_next() {
     house.run_well(&["run", "pipeline.yaml", "--quiet"]);
     assert_eq!(numbers(&house, "out.jsonl"), (0..100_000).collect::<Vec<_>>());
 }
+
+#[test]
+fn pipelines_can_be_led_to_like_sinks() {
+    let house = House::with(&[(
+        "c.yaml",
+        "
+sources: { in: { generate: { lines: [a, b, c, d] } } }
+pipelines:
+  main: { from: in, to: [all, turns] }
+  turns: { to: { round_robin: [first, second] } }
+  first: { transforms: [ set: { n: \"'first'\" } ], to: out }
+  second: { to: { failover: [third, spare] } }
+  third: { transforms: [ set: { n: \"'third'\" } ], to: out }
+sinks:
+  all: { file: { path: all.txt } }
+  out: { file: { path: out.jsonl, encode: { format: json, fields: [payload, n] } } }
+  spare: { file: { path: spare.txt } }
+",
+    )]);
+    house.run_well(&["run", "c.yaml", "--quiet"]);
+    assert_eq!(house.read("all.txt"), "a\nb\nc\nd\n");
+    let mut lines: Vec<String> = house.read("out.jsonl").lines().map(str::to_owned).collect();
+    lines.sort();
+    let line = |payload, n| format!("{{\"payload\":\"{payload}\",\"n\":\"{n}\"}}");
+    assert_eq!(lines, [line("a", "first"), line("b", "third"), line("c", "first"), line("d", "third")]);
+    assert_eq!(house.read("spare.txt"), "");
+}
+
+#[test]
+fn what_a_pipeline_of_a_failover_does_not_deliver_goes_on_as_it_was() {
+    let house = House::with(&[(
+        "c.yaml",
+        "
+sources: { in: { file: { path: in.jsonl } } }
+pipelines:
+  main: { from: in, to: { failover: [changed, whole] } }
+  changed: { transforms: [ parse_json, encode: csv ], to: broken }
+sinks:
+  broken: { file: { path: taken } }
+  whole: { file: { path: out.jsonl } }
+",
+    )]);
+    numbered_lines(&house.path().join("in.jsonl"), 10_000);
+    fs::create_dir(house.path().join("taken")).unwrap();
+    house.run_well(&["run", "c.yaml", "--quiet"]);
+    assert_eq!(numbers(&house, "out.jsonl"), (0..10_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_way_has_no_room_for_goes_the_next() {
+    let house = House::with(&[(
+        "c.yaml",
+        "
+memory: 1MiB
+sources: { in: { file: { path: in.jsonl } } }
+pipelines:
+  main: { from: in, to: { failover: { to: [slow, fast], timeout: 0s } } }
+  slow: { transforms: [ limit: { rate: 2000 } ], to: few }
+sinks:
+  few: { file: { path: few.jsonl } }
+  fast: { file: { path: fast.jsonl } }
+",
+    )]);
+    numbered_lines(&house.path().join("in.jsonl"), 100_000);
+    house.run_well(&["run", "c.yaml", "--quiet"]);
+    let (few, fast) = (numbers(&house, "few.jsonl"), numbers(&house, "fast.jsonl"));
+    assert!(!few.is_empty() && !fast.is_empty(), "{} and {}", few.len(), fast.len());
+    let mut all = [few, fast].concat();
+    all.sort();
+    assert_eq!(all, (0..100_000).collect::<Vec<_>>());
+}

@@ -264,7 +264,7 @@ sinks:
 }
 
 #[test]
-fn what_a_sink_of_a_failover_rejected_goes_to_the_failover_again() {
+fn what_a_sink_of_a_failover_rejected_goes_to_it_again_and_is_not_encoded_twice() {
     let configuration = |path: &str, taken: &str| {
         format!(
             "

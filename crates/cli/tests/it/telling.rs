@@ -111,7 +111,7 @@ fn every_example_fits_the_schema_and_what_is_wrong_does_not() {
         ("to: out", "to: { round_robbin: [out] }"),
         ("to: out", "to: { by_key: { key: a } }"),
         ("pipelines", "pipes"),
-        ("{ main: { from: in, to: out } }", "{ main: { to: out } }"),
+        ("to: out", "to: { failover: { to: [out], timeout: 3 lightyears } }"),
     ] {
         assert!(right.contains(part));
         let text = right.replace(part, wrong);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_config::{Node, Span, nearest};
 
 use super::{Reader, list};
-use crate::graph::{Feed, Graph, To};
+use crate::graph::{Feed, Graph};
 
 impl Reader<'_> {
     /// Connects the pipelines, and checks what only all parts together can say.
@@ -14,35 +14,40 @@ impl Reader<'_> {
         let pipelines = root.get("pipelines").map(Node::entries).unwrap_or_default();
         let has = |section: &str, name: &str| root.get(section).is_some_and(|node| node.get(name).is_some());
         for (at, (key, node)) in pipelines.iter().enumerate() {
-            let Some(from) = node.get("from") else {
-                if node.as_mapping().is_some() {
-                    self.diagnostics
-                        .error(key.span, format!("The pipeline `{}` says not what feeds it.", key.name))
-                        .help("Add `from:` with a source, or an output of another pipeline.");
+            if let Some(from) = node.get("from") {
+                let feeds: Vec<&Node> =
+                    from.as_sequence().map_or_else(|| vec![from], |items| items.iter().collect());
+                if feeds.is_empty() {
+                    self.diagnostics.error(from.span, "`from` is empty.").help("Name at least one source.");
                 }
-                continue;
-            };
-            let feeds: Vec<&Node> =
-                from.as_sequence().map_or_else(|| vec![from], |items| items.iter().collect());
-            if feeds.is_empty() {
-                self.diagnostics.error(from.span, "`from` is empty.").help("Name at least one source.");
+                for feed in feeds {
+                    let found = self.feed(feed, graph, &has);
+                    graph.pipelines[at].from.extend(found);
+                }
             }
-            for feed in feeds {
-                let found = self.feed(feed, graph, &has);
-                graph.pipelines[at].from.extend(found);
-            }
-            let to_span = node.get("to").map_or(key.span, |to| to.span);
-            let sinks = graph.pipelines[at].to.sinks().to_vec();
-            for sink in &sinks {
-                if !has("sinks", sink) {
-                    let known = root.get("sinks").map(Node::entries).unwrap_or_default();
-                    let help = match nearest(sink, known.iter().map(|(key, _)| key.name.as_str())) {
+            let feed = Feed::Chosen(graph.pipelines[at].name.clone());
+            for name in graph.pipelines[at].to.names().to_vec() {
+                if let Some(next) = graph.pipelines.iter_mut().find(|pipeline| pipeline.name == name) {
+                    next.from.push(feed.clone());
+                } else if !has("sinks", &name) {
+                    let span = place_of(node.get("to"), &name);
+                    let span = span.or_else(|| Some(node.get("to")?.span)).unwrap_or(key.span);
+                    let known = |section| root.get(section).map(Node::entries).unwrap_or_default();
+                    let known = known("sinks").iter().chain(known("pipelines"));
+                    let help = match nearest(&name, known.map(|(key, _)| key.name.as_str())) {
                         Some(near) => format!("Did you mean `{near}`?"),
                         None => "Add it under `sinks:`.".to_owned(),
                     };
-                    let span = place_of(node.get("to"), sink).unwrap_or(to_span);
-                    self.diagnostics.error(span, format!("There is no sink called `{sink}`.")).help(help);
+                    let message = format!("There is no sink or pipeline called `{name}`.");
+                    self.diagnostics.error(span, message).help(help);
                 }
+            }
+        }
+        for ((key, node), pipeline) in pipelines.iter().zip(&graph.pipelines) {
+            if node.as_mapping().is_some() && node.get("from").is_none() && pipeline.from.is_empty() {
+                let message = format!("The pipeline `{}` says not what feeds it.", key.name);
+                let help = "Add `from:` with a source or an output of another pipeline, or name it in the `to` of one.";
+                self.diagnostics.error(key.span, message).help(help);
             }
         }
         if !self.diagnostics.is_empty() {
@@ -115,28 +120,16 @@ impl Reader<'_> {
             }
         }
         for sink in &graph.sinks {
-            let feeds = graph.pipelines.iter().filter(|pipeline| pipeline.to.sinks().contains(&sink.name));
-            let failover = feeds.clone().any(|pipeline| matches!(pipeline.to, To::Failover(_)));
-            match feeds.count() {
-                0 => {
-                    let message = format!("No pipeline feeds the sink `{}`.", sink.name);
-                    let help = format!("Add a pipeline with `to: {}`, or remove it.", sink.name);
-                    self.diagnostics.error(span("sinks", &sink.name), message).help(help);
-                }
-                1 => {}
-                _ if failover => {
-                    let message =
-                        format!("The sink `{}` is in a `failover` and fed by another pipeline.", sink.name);
-                    let help = "Give each of the two a sink of its own.";
-                    self.diagnostics.error(span("sinks", &sink.name), message).help(help);
-                }
-                _ => {}
+            if !graph.pipelines.iter().any(|pipeline| pipeline.to.names().contains(&sink.name)) {
+                let message = format!("No pipeline feeds the sink `{}`.", sink.name);
+                let help = format!("Add a pipeline with `to: {}`, or remove it.", sink.name);
+                self.diagnostics.error(span("sinks", &sink.name), message).help(help);
             }
         }
         for pipeline in &graph.pipelines {
             let at = span("pipelines", &pipeline.name);
             let onward = graph.fed_by(&Feed::Pipeline(pipeline.name.clone()));
-            if pipeline.to.sinks().is_empty() && onward.is_empty() {
+            if pipeline.to.names().is_empty() && onward.is_empty() {
                 let message = format!("What the pipeline `{}` gives goes nowhere.", pipeline.name);
                 self.diagnostics.error(at, message).help("Add `to:` with a sink (`discard` throws it away).");
             }
@@ -152,9 +145,9 @@ impl Reader<'_> {
                     self.diagnostics.error(at, message).help(help);
                 }
             }
-            let mut sinks = pipeline.to.sinks().to_vec();
-            sinks.sort();
-            if let Some(twice) = sinks.windows(2).find(|pair| pair[0] == pair[1]) {
+            let mut names = pipeline.to.names().to_vec();
+            names.sort();
+            if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
                 let message = format!("The pipeline `{}` leads to `{}` twice.", pipeline.name, twice[0]);
                 self.diagnostics.error(at, message).help("Name it once.");
             }
@@ -169,13 +162,15 @@ impl Reader<'_> {
             for feed in &pipeline.from {
                 match feed {
                     Feed::Source(_) => {}
-                    Feed::Pipeline(name) | Feed::Named(name, _) => before.push(name.clone()),
+                    Feed::Pipeline(name) | Feed::Chosen(name) | Feed::Named(name, _) => {
+                        before.push(name.clone());
+                    }
                     Feed::Errors(name) if graph.pipeline(name).is_some() => before.push(name.clone()),
                     Feed::Errors(sink) => before.extend(
                         graph
                             .pipelines
                             .iter()
-                            .filter(|pipeline| pipeline.to.sinks().contains(sink))
+                            .filter(|pipeline| pipeline.to.names().contains(sink))
                             .map(|pipeline| pipeline.name.clone()),
                     ),
                 }

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, Diagnostic, Diagnostics, Document, Key, Node, Span, decode, nearest};
+use thalweg_config::{
+    ByteSize, Diagnostic, Diagnostics, Document, Key, Node, Span, TimeSpan, decode, nearest,
+};
 
 use crate::component::Mistake;
 use crate::graph::{Graph, Pipeline, SinkNode, SourceNode, To, TransformNode, numbered};
@@ -56,14 +58,26 @@ impl Default for PipelineSettings {
     }
 }
 
-/// Names a sink by the key column's value.
+/// Chooses a sink or pipeline by the key column's value.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByKey {
     /// The column by whose value a sink is chosen.
     pub key: String,
-    /// The sinks to choose from.
+    /// The sinks and pipelines to choose from.
     pub sinks: Vec<String>,
+}
+
+/// A failover with its options.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Failover {
+    /// The sinks and pipelines, the preferred one first.
+    #[schemars(length(min = 1))]
+    pub to: Vec<String>,
+    /// How long to wait, if one has no room for more, until the next gets it. Without it there is no end to the wait,
+    /// and what is before the pipeline waits as well; with `0s` the next gets it at once.
+    pub timeout: Option<TimeSpan>,
 }
 
 const SECTIONS: [&str; 5] = ["memory", "state", "sources", "pipelines", "sinks"];
@@ -309,11 +323,20 @@ impl Reader<'_> {
     fn to(&mut self, node: &Node) -> To {
         const WAYS: [&str; 4] = ["round_robin", "random", "by_key", "failover"];
         match node.entries() {
-            [] => To::All(self.names_of(node, "a sink")),
+            [] => To::All(self.names_of(node, "a sink or pipeline")),
             [(key, value)] => match key.name.as_str() {
-                "round_robin" => To::RoundRobin(self.names_of(value, "a sink")),
-                "random" => To::Random(self.names_of(value, "a sink")),
-                "failover" => To::Failover(self.names_of(value, "a sink")),
+                "round_robin" => To::RoundRobin(self.names_of(value, "a sink or pipeline")),
+                "random" => To::Random(self.names_of(value, "a sink or pipeline")),
+                "failover" if value.as_mapping().is_some() => {
+                    match decode::<Failover>(value, &mut self.diagnostics) {
+                        Some(Failover { to, timeout }) => {
+                            let names = to.into_iter().map(Arc::from).collect();
+                            To::Failover(names, timeout.map(|timeout| timeout.0))
+                        }
+                        None => To::All(Vec::new()),
+                    }
+                }
+                "failover" => To::Failover(self.names_of(value, "a sink or pipeline"), None),
                 "by_key" => match decode::<ByKey>(value, &mut self.diagnostics) {
                     Some(ByKey { key, sinks }) => To::ByKey(key, sinks.into_iter().map(Arc::from).collect()),
                     None => To::All(Vec::new()),
@@ -321,16 +344,16 @@ impl Reader<'_> {
                 other => {
                     let help = match nearest(other, WAYS) {
                         Some(near) => format!("Did you mean `{near}`?"),
-                        None => format!("A sink, a list of sinks, or one of: {}.", list(&WAYS)),
+                        None => format!("A sink or pipeline, a list of them, or one of: {}.", list(&WAYS)),
                     };
-                    let message = format!("`{other}` is not a way to choose among sinks.");
+                    let message = format!("`{other}` is not a way to choose among sinks and pipelines.");
                     self.diagnostics.error(key.span, message).help(help);
                     To::All(Vec::new())
                 }
             },
             [_, (second, _), ..] => {
                 self.diagnostics
-                    .error(second.span, "`to` takes one way to choose among sinks.")
+                    .error(second.span, "`to` takes one way to choose among sinks and pipelines.")
                     .help("To feed sinks in two ways, add a pipeline with `from:` this one.");
                 To::All(Vec::new())
             }

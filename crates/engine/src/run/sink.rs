@@ -1,4 +1,4 @@
-//! A sink at work: writes, acknowledges, tries again, hands over when all else fails.
+//! A sink at work: writes, acknowledges, tries again, and says so where what comes can go another way.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{Ack, Batch, Budget, Outcome, Parcel};
-use thalweg_runtime::{ConcurrencyLimit, HandOver, Receiver, Sender, Stage, Ticket, Worker};
+use thalweg_runtime::{ConcurrencyLimit, Receiver, Sender, Stage, Ticket, Worker};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::component::{Sink, Transform, Written};
+use crate::component::{Sink, Written};
 use crate::metrics::ComponentMetrics;
-use crate::outlets::{Outlets, Output, Rejects, part_rejected};
+use crate::outlets::{Rejects, part_rejected};
 use crate::{Error, ErrorKind};
 
 use super::Retries;
 
 /// What was written is brought into safety at least this often.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// How often a sink that has a fallback is tried before that takes over.
-const ATTEMPTS_BEFORE_FALLBACK: u32 = 5;
+/// How often a batch that can go another way is tried before it does.
+const ATTEMPTS_WITH_ANOTHER_WAY: u32 = 5;
+/// How long a sink that failed is left alone, where what comes can go another way.
+const LEFT_ALONE: Duration = Duration::from_secs(5);
 
 /// A sink at work.
 pub(super) struct Writer {
     pub(super) sink: Box<dyn Sink>,
-    pub(super) encoder: Option<Box<dyn Transform>>,
-    pub(super) fallback: Option<Sender<Parcel>>,
     pub(super) errors: Vec<Sender<Parcel>>,
     pub(super) metrics: Arc<ComponentMetrics>,
     pub(super) budget: Budget,
@@ -35,22 +35,16 @@ pub(super) struct Writer {
     pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
     /// Shared by the copies of a sink whose requests under way adapt.
     pub(super) limit: Option<ConcurrencyLimit>,
+    /// Whether something comes from a failover, so that the run goes on without this sink.
+    pub(super) is_dispensable: bool,
     pub(super) pending: Pending,
-    /// Whether the sink failed for good: the fallback gets all that comes.
-    pub(super) has_given_up: bool,
+    pub(super) condition: Condition,
 }
 
 /// What was written and is not in safety yet.
 pub(super) struct Pending {
-    written: Vec<Unsafe>,
+    written: Vec<Ack>,
     flushed: Instant,
-}
-
-enum Unsafe {
-    /// The duty to acknowledge it.
-    Ack(Ack),
-    /// The whole of it, since another sink has to write it if this one fails.
-    Batch(Box<Batch>),
 }
 
 impl Default for Pending {
@@ -61,11 +55,36 @@ impl Default for Pending {
 
 impl Pending {
     fn settle(&mut self) {
-        self.written.drain(..).for_each(|written| match written {
-            Unsafe::Ack(ack) => ack.settle(Outcome::Delivered),
-            Unsafe::Batch(batch) => batch.settle(Outcome::Delivered),
-        });
+        self.written.drain(..).for_each(|ack| ack.settle(Outcome::Delivered));
         self.flushed = Instant::now();
+    }
+}
+
+/// Whether a sink can be used.
+#[derive(Default)]
+pub(super) enum Condition {
+    /// It can.
+    #[default]
+    Well,
+    /// It failed, and is tried again after a while. If it could not even be opened, with what to open it.
+    Failed { at: Instant, reason: String, unopened: Option<Option<Value>> },
+    /// What it had written could not be brought into safety: nobody knows what would come of writing more.
+    Broken { reason: String },
+}
+
+impl Condition {
+    /// Why it is not to be used now.
+    fn objection(&self) -> Option<&str> {
+        match self {
+            Condition::Failed { at, reason, .. } if at.elapsed() < LEFT_ALONE => Some(reason),
+            Condition::Broken { reason } => Some(reason),
+            Condition::Well | Condition::Failed { .. } => None,
+        }
+    }
+
+    /// Whether there is something to finish.
+    fn is_open(&self) -> bool {
+        matches!(self, Condition::Well | Condition::Failed { unopened: None, .. })
     }
 }
 
@@ -106,13 +125,22 @@ impl Worker for Writer {
     type Error = Error;
 
     async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
-        if self.has_given_up {
-            return self.hand_on(parcel).await;
-        }
         let Parcel::Messages(mut batch) = parcel;
         batch.ack_mut().enter(&self.metrics.name);
-        match self.write(&batch).await {
+        let has_another_way = batch.ack().is_guarded();
+        match (has_another_way, &self.condition) {
+            (true, condition) => {
+                if let Some(reason) = condition.objection() {
+                    batch.take_ack().fail(reason);
+                    return Ok(());
+                }
+            }
+            (false, Condition::Broken { reason }) => return Err(self.failed(Error::permanent(reason))),
+            (false, _) => {}
+        }
+        match self.write(&batch, has_another_way).await {
             Ok((written, rejected)) => {
+                self.recovered();
                 // Before it is settled: a state that is saved must not be older than the positions beside it.
                 self.note_state();
                 let batch = self.part(batch, rejected).map_err(|error| self.failed(error))?;
@@ -120,17 +148,18 @@ impl Worker for Writer {
                     self.metrics.add_out(batch.rows(), batch.payload_bytes());
                     match written {
                         Written::Safe => batch.settle(Outcome::Delivered),
-                        Written::Pending if self.fallback.is_some() => {
-                            self.pending.written.push(Unsafe::Batch(batch.into()));
-                        }
-                        Written::Pending => self.pending.written.push(Unsafe::Ack(batch.take_ack())),
+                        Written::Pending => self.pending.written.push(batch.take_ack()),
                     }
                 }
             }
-            Err(error) => {
-                self.pending.written.push(Unsafe::Batch(batch.into()));
-                return self.give_up(error).await;
+            Err(error) if has_another_way => {
+                let reason = self.fails(error);
+                // What was written before it goes before it, be it this way or the other.
+                let flushed = if self.pending.written.is_empty() { Ok(()) } else { self.flush().await };
+                batch.take_ack().fail(&reason);
+                return flushed;
             }
+            Err(error) => return Err(self.failed(error)),
         }
         if !self.pending.written.is_empty() && self.pending.flushed.elapsed() >= FLUSH_EVERY {
             self.flush().await?;
@@ -150,13 +179,14 @@ impl Worker for Writer {
     }
 
     async fn finish(mut self) -> Result<(), Error> {
-        if self.has_given_up {
+        if !self.condition.is_open() {
             return Ok(());
         }
         let mut attempt = 0;
         while let Err(error) = self.sink.finish().await {
-            if let Err(error) = self.retry(error, &mut attempt).await {
-                return self.give_up(error).await;
+            let most = self.attempts(self.can_break());
+            if let Err(error) = self.retry(error, &mut attempt, most).await {
+                return self.breaks(error);
             }
         }
         self.note_state();
@@ -170,8 +200,16 @@ impl Writer {
     pub(super) async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
         let mut attempt = 0;
         while let Err(error) = self.sink.open(saved.clone()).await {
-            if let Err(error) = self.retry(error, &mut attempt).await {
-                return self.give_up(error).await;
+            let most = self.attempts(self.is_dispensable);
+            if let Err(error) = self.retry(error, &mut attempt, most).await {
+                if !self.is_dispensable {
+                    return Err(self.failed(error));
+                }
+                self.fails(error);
+                if let Condition::Failed { unopened, .. } = &mut self.condition {
+                    *unopened = Some(saved);
+                }
+                return Ok(());
             }
         }
         // Before anything is written: a crash then finds what this run began with, not what a former one left.
@@ -184,9 +222,12 @@ impl Writer {
     }
 
     /// Writes a batch, again and again after temporary errors; gives what was rejected.
-    async fn write(&mut self, batch: &Batch) -> Result<(Written, Vec<(u32, String)>), Error> {
+    async fn write(
+        &mut self,
+        batch: &Batch,
+        has_another_way: bool,
+    ) -> Result<(Written, Vec<(u32, String)>), Error> {
         self.metrics.add_in(batch.rows(), batch.payload_bytes());
-        let encoded = self.encoder.as_mut().map(|encoder| encode(encoder.as_mut(), batch)).transpose()?;
         let mut rejects = Rejects::default();
         let mut attempt = 0;
         loop {
@@ -196,7 +237,10 @@ impl Writer {
                 None => None,
             };
             let start = Instant::now();
-            let written = self.sink.write(encoded.as_ref().unwrap_or(batch), &mut rejects).await;
+            let written = match self.reopen().await {
+                Ok(()) => self.sink.write(batch, &mut rejects).await,
+                Err(error) => Err(error),
+            };
             self.metrics.add_busy(start);
             if let Some(permit) = permit {
                 match &written {
@@ -207,15 +251,26 @@ impl Writer {
             }
             let rejected = rejects.take();
             match written {
-                Ok(written) => {
-                    if let Some(encoded) = encoded {
-                        encoded.settle(Outcome::Delivered);
-                    }
-                    return Ok((written, rejected));
+                Ok(written) => return Ok((written, rejected)),
+                Err(error) => {
+                    let most = self.attempts(has_another_way);
+                    self.retry(error, &mut attempt, most).await?;
                 }
-                Err(error) => self.retry(error, &mut attempt).await?,
             }
         }
+    }
+
+    /// Opens a sink that could not be opened at the beginning.
+    async fn reopen(&mut self) -> Result<(), Error> {
+        if let Condition::Failed { unopened, .. } = &mut self.condition
+            && let Some(saved) = unopened.clone()
+        {
+            self.sink.open(saved).await?;
+            if let Condition::Failed { unopened, .. } = &mut self.condition {
+                *unopened = None;
+            }
+        }
+        Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -227,8 +282,9 @@ impl Writer {
             match flushed {
                 Ok(()) => break,
                 Err(error) => {
-                    if let Err(error) = self.retry(error, &mut attempt).await {
-                        return self.give_up(error).await;
+                    let most = self.attempts(self.can_break());
+                    if let Err(error) = self.retry(error, &mut attempt, most).await {
+                        return self.breaks(error);
                     }
                 }
             }
@@ -238,14 +294,33 @@ impl Writer {
         Ok(())
     }
 
+    /// Whether the run goes on if it is never used again: all that is not in safety can go another way.
+    fn can_break(&self) -> bool {
+        let is_known = !self.pending.written.is_empty() || !matches!(self.condition, Condition::Well);
+        is_known && self.pending.written.iter().all(Ack::is_guarded)
+    }
+
+    /// How often to try again: without end where there is no other way, and once where it failed before.
+    fn attempts(&self, has_another_way: bool) -> u32 {
+        match (has_another_way, &self.condition) {
+            (false, _) => u32::MAX,
+            (true, Condition::Well) => ATTEMPTS_WITH_ANOTHER_WAY,
+            (true, _) => 0,
+        }
+    }
+
     /// Pauses after a temporary error; gives back one that trying again cannot mend.
-    fn retry(&self, error: Error, attempt: &mut u32) -> impl Future<Output = Result<(), Error>> + use<> {
+    fn retry(
+        &self,
+        error: Error,
+        attempt: &mut u32,
+        most: u32,
+    ) -> impl Future<Output = Result<(), Error>> + use<> {
         // Only what is needed is moved into the future: a sink is not `Sync`, so `self` cannot be held over a wait.
-        let given_up = self.fallback.is_some() && *attempt >= ATTEMPTS_BEFORE_FALLBACK;
         let (retries, name, tried) = (self.retries.clone(), self.metrics.name.clone(), *attempt);
         *attempt += 1;
         async move {
-            if error.kind() == ErrorKind::Permanent || given_up {
+            if error.kind() == ErrorKind::Permanent || tried >= most {
                 return Err(error);
             }
             retries.pause(&name, error, tried).await
@@ -274,30 +349,39 @@ impl Writer {
         Ok(rest)
     }
 
-    /// The sink failed for good. With a fallback, that gets what is not in safety and all that is still to come.
-    async fn give_up(&mut self, error: Error) -> Result<(), Error> {
-        if self.fallback.is_none() {
-            return Err(self.failed(error));
+    /// Notes that it failed where what comes can go another way, and gives the reason.
+    fn fails(&mut self, error: Error) -> String {
+        let reason = error.full();
+        if let Condition::Well = self.condition {
+            let name = &self.metrics.name;
+            tracing::warn!("`{name}` failed ({reason}); what comes goes another way until it works again");
         }
-        tracing::warn!("`{}` failed ({}); the next sink takes over", self.metrics.name, error.full());
-        self.has_given_up = true;
-        for written in std::mem::take(&mut self.pending.written) {
-            if let Unsafe::Batch(batch) = written {
-                self.hand_on(Parcel::from(*batch)).await?;
-            }
-        }
-        Ok(())
+        let unopened = match &mut self.condition {
+            Condition::Failed { unopened, .. } => unopened.take(),
+            Condition::Well | Condition::Broken { .. } => None,
+        };
+        self.condition = Condition::Failed { at: Instant::now(), reason: reason.clone(), unopened };
+        reason
     }
 
-    fn hand_on(&mut self, parcel: Parcel) -> impl Future<Output = Result<(), Error>> + use<> {
-        let fallback = self.fallback.clone();
-        let gone = Error::permanent(format!("what takes over from `{}` has ended", self.metrics.name));
-        async move {
-            let Some(fallback) = fallback else { return Err(gone) };
-            fallback.room().await;
-            let bytes = parcel.bytes();
-            fallback.hand_over(parcel, bytes).map(HandOver::run).map_err(|_| gone)
+    fn recovered(&mut self) {
+        if !matches!(self.condition, Condition::Well) {
+            tracing::warn!("`{}` works again", self.metrics.name);
+            self.condition = Condition::Well;
         }
+    }
+
+    /// What it wrote could not be brought into safety. If all of that can go another way it does, and so does what
+    /// is still to come.
+    fn breaks(&mut self, error: Error) -> Result<(), Error> {
+        if !self.can_break() {
+            return Err(self.failed(error));
+        }
+        let reason = error.full();
+        tracing::warn!("`{}` failed ({reason}); what comes goes another way", self.metrics.name);
+        self.condition = Condition::Broken { reason: reason.clone() };
+        self.pending.written.drain(..).for_each(|ack| ack.fail(&reason));
+        Ok(())
     }
 
     fn note_state(&self) {
@@ -305,20 +389,6 @@ impl Writer {
         if let Some(state) = self.sink.state() {
             *slot.lock() = Some(state);
         }
-    }
-}
-
-/// Encodes a batch for this sink alone, leaving the batch as it is: another sink may have to encode it anew.
-fn encode(encoder: &mut dyn Transform, batch: &Batch) -> Result<Batch, Error> {
-    let mut copy = batch.share();
-    copy.take_ack().settle(Outcome::Filtered);
-    let mut out = Outlets::new("encode".into());
-    encoder.apply(copy, &mut out)?;
-    let main = out.take().into_iter().filter(|(output, _)| *output == Output::Main).map(|(_, batch)| batch);
-    match Batch::merge(main.collect())? {
-        Some(encoded) if encoded.rows() == batch.rows() => Ok(encoded),
-        // Written as they are, they would look like what the others became.
-        _ => Err(Error::permanent("its encoder did not encode every message; this is a bug of thalweg")),
     }
 }
 
@@ -367,16 +437,15 @@ mod tests {
     fn writer(sink: impl Sink + 'static) -> Writer {
         Writer {
             sink: Box::new(sink),
-            encoder: None,
-            fallback: None,
             errors: Vec::new(),
             metrics: ComponentMetrics::new("out".into(), Role::Sink, "test"),
             budget: Budget::new(1 << 20),
             retries: Retries { stop: Stop::default(), log: Arc::default() },
             state: None,
             limit: None,
+            is_dispensable: false,
             pending: Pending::default(),
-            has_given_up: false,
+            condition: Condition::default(),
         }
     }
 
@@ -408,6 +477,72 @@ mod tests {
     async fn a_sink_that_cannot_be_opened_yet_is_opened_later() {
         let sink = Counting { refusals: 1, written: 0 };
         assert_eq!(states_seen(sink, 1).await, [Some(Value::from(2))]);
+    }
+
+    /// Fails for good with these batches, counted from 1.
+    struct Failing {
+        with: std::ops::RangeInclusive<u32>,
+        given: u32,
+        flushes: Written,
+    }
+
+    #[async_trait]
+    impl Sink for Failing {
+        async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+            self.given += 1;
+            if self.with.contains(&self.given) { Err(Error::permanent("no")) } else { Ok(self.flushes) }
+        }
+
+        async fn flush(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+    }
+
+    /// What becomes of batches that could go another way, a second and a half between them.
+    async fn outcomes(sink: Failing, batches: usize) -> Vec<Outcome> {
+        let (sender, input) = channel(1 << 20);
+        let writer = writer(sink);
+        let (metrics, shortage) = (writer.metrics.clone(), writer.budget.shortage());
+        let running = tokio::spawn(run(vec![writer], input, None, metrics, shortage));
+        let outcomes: Arc<Mutex<Vec<Outcome>>> = Arc::default();
+        for _ in 0..batches {
+            let outcomes = outcomes.clone();
+            let mut batch = testing::batch(["one"]);
+            *batch.ack_mut() = Ack::guarded("test".into(), move |s| outcomes.lock().push(s.outcome));
+            sender.push(batch.into(), 3).unwrap();
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+        }
+        drop(sender);
+        running.await.unwrap().unwrap();
+        std::mem::take(&mut outcomes.lock())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sink_that_failed_is_left_alone_for_a_while_and_then_tried_again() {
+        use Outcome::{Delivered, Failed};
+        // Its clock is the real one, which stands still here, so nothing but the first is tried.
+        let sink = Failing { with: 2..=2, given: 0, flushes: Written::Safe };
+        assert_eq!(outcomes(sink, 4).await, [Delivered, Failed, Failed, Failed]);
+        let mut writer = writer(Failing { with: 1..=1, given: 0, flushes: Written::Safe });
+        let long_ago = Instant::now().checked_sub(LEFT_ALONE).unwrap();
+        writer.condition = Condition::Failed { at: long_ago, reason: String::new(), unopened: None };
+        for expected in [Failed, Delivered] {
+            let outcome: Arc<Mutex<Option<Outcome>>> = Arc::default();
+            let seen = outcome.clone();
+            let mut batch = testing::batch(["one"]);
+            *batch.ack_mut() = Ack::guarded("test".into(), move |s| *seen.lock() = Some(s.outcome));
+            writer.take(0, batch.into()).await.unwrap();
+            assert_eq!(*outcome.lock(), Some(expected));
+            if let Condition::Failed { at, .. } = &mut writer.condition {
+                *at = long_ago;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_written_before_a_failure_is_brought_into_safety_before_that_goes_another_way() {
+        let sink = Failing { with: 2..=2, given: 0, flushes: Written::Pending };
+        assert_eq!(outcomes(sink, 2).await, [Outcome::Delivered, Outcome::Failed]);
     }
 
     /// Sends requests that take a while; refuses every seventh.
