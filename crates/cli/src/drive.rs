@@ -1,5 +1,6 @@
 //! Running a graph while a person watches: progress, signals, and what became of it.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use crate::exit::Failure;
 use crate::log;
 use crate::paint::Paint;
 use crate::progress::{Progress, Retried, Watching};
+use crate::serve::Server;
 
 /// How to run and what to show.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +24,8 @@ pub struct Manner {
     pub quiet: bool,
     /// Sinks add to what former runs wrote.
     pub continues: bool,
+    /// Where to tell others how the run goes.
+    pub listen: Option<SocketAddr>,
 }
 
 /// What became of a run.
@@ -57,12 +61,17 @@ pub fn drive(graph: &Graph, keeping: Keeping, manner: Manner) -> Result<Outcome,
         .build()?;
     let watching = progress.watch(handle.clone());
     let summary = runtime.block_on(async {
+        if let Some(address) = manner.listen {
+            let server = Server::bind(address, handle.clone()).await?;
+            tell(&watching, manner, "listening", &format!("listening: http://{}/metrics", server.address()?));
+            tokio::spawn(server.run());
+        }
         let mut signals = Signals::new()?;
         let mut wait = pin!(run.wait());
         let mut received = 0;
         loop {
             tokio::select! {
-                summary = &mut wait => break Ok::<_, std::io::Error>(summary),
+                summary = &mut wait => break Ok::<_, Failure>(summary),
                 () = signals.next() => {
                     received += 1;
                     heed(received, &handle, &watching, manner);

@@ -12,6 +12,7 @@ mod log;
 mod paint;
 mod print;
 mod progress;
+mod serve;
 mod summary;
 
 use std::process::ExitCode;

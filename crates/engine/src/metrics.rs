@@ -1,9 +1,10 @@
 //! What is counted while a run goes on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use thalweg_runtime::HandOvers;
 
@@ -26,6 +27,9 @@ pub struct ComponentMetrics {
     busy_ns: AtomicU64,
     expected: AtomicU64,
     progress: AtomicU64,
+    /// What keeps it from working, and whether anything does, so that the lock is seldom looked at.
+    trouble: Mutex<Option<String>>,
+    is_troubled: AtomicBool,
     /// How batches came to the stage that begins with it.
     pub(crate) hand_overs: Arc<HandOvers>,
 }
@@ -55,6 +59,9 @@ pub struct ComponentCounts {
     pub expected_bytes: u64,
     /// See `expected_bytes`.
     pub progress_bytes: u64,
+    /// What keeps it from working now, and is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
     /// Of the batches that were handed to the stage that begins with it: how many were worked on in the stack of
     /// the stage before.
     pub taken_at_once: u64,
@@ -77,6 +84,8 @@ impl ComponentMetrics {
             busy_ns: AtomicU64::new(0),
             expected: AtomicU64::new(0),
             progress: AtomicU64::new(0),
+            trouble: Mutex::default(),
+            is_troubled: AtomicBool::new(false),
             hand_overs: Arc::default(),
         })
     }
@@ -87,8 +96,9 @@ impl ComponentMetrics {
         self.bytes_in.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Messages went out.
+    /// Messages went out: it works.
     pub fn add_out(&self, rows: usize, bytes: usize) {
+        self.set_trouble(None);
         self.rows_out.fetch_add(rows as u64, Relaxed);
         self.bytes_out.fetch_add(bytes as u64, Relaxed);
     }
@@ -102,6 +112,15 @@ impl ComponentMetrics {
     pub fn add_busy(&self, start: Instant) {
         let spent = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.busy_ns.fetch_add(spent, Relaxed);
+    }
+
+    /// Something keeps it from working, or does no more.
+    pub fn set_trouble(&self, trouble: Option<String>) {
+        if trouble.is_some() || self.is_troubled.load(Relaxed) {
+            let mut current = self.trouble.lock();
+            self.is_troubled.store(trouble.is_some(), Relaxed);
+            *current = trouble;
+        }
     }
 
     /// The source found more to read.
@@ -128,6 +147,7 @@ impl ComponentMetrics {
             busy_ns: self.busy_ns.load(Relaxed),
             expected_bytes: self.expected.load(Relaxed),
             progress_bytes: self.progress.load(Relaxed),
+            trouble: self.trouble.lock().clone(),
             taken_at_once: self.hand_overs.at_once(),
             queued: self.hand_overs.queued(),
         }

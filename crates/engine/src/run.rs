@@ -496,9 +496,11 @@ impl Retries {
 
     /// Notes the error and waits before the next attempt. `Err` if the run was told to stop meanwhile: a
     /// component that still fails then has failed for good.
-    async fn pause(&self, name: &str, error: Error, attempt: u32) -> Result<(), Error> {
+    async fn pause(&self, metrics: &ComponentMetrics, error: Error, attempt: u32) -> Result<(), Error> {
         let longest = Self::FIRST.saturating_mul(2u32.saturating_pow(attempt)).min(Self::LONGEST);
         let pause = longest.mul_f64(0.75 + fastrand::f64() / 4.0);
+        metrics.set_trouble(Some(error.full()));
+        let name = &metrics.name;
         let text = format!("`{name}`: {}; trying again in {:.1} s", error.full(), pause.as_secs_f64());
         tracing::warn!("{text}");
         self.log.lock().push(text);

@@ -1,5 +1,6 @@
 //! `thalweg run`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -55,6 +56,10 @@ pub struct Arguments {
     /// How many cores to use. Without it, all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Tell how the run goes over HTTP at this address: `/metrics` for Prometheus, and `/health`, which answers 503 with the
+    /// reason while something does not work.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
     /// End with exit code 1 if there were messages that could not be processed.
     #[arg(long)]
     strict: bool,
@@ -82,6 +87,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
         json: arguments.json,
         quiet: arguments.quiet,
         continues: positions,
+        listen: arguments.listen,
     };
     let outcome = drive(&graph, Keeping { folder, positions }, manner)?;
     if outcome.nobody_reads() {

@@ -1,6 +1,6 @@
 //! `thalweg run`: what comes out, how it ends, and how it is stopped.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -205,4 +205,62 @@ sinks: { out: stdout }
     said.read_to_string(&mut line).unwrap();
     assert_eq!(status.code(), Some(3), "{line}");
     assert!(line.contains("stopped"), "{line}");
+}
+
+#[test]
+fn others_are_told_how_it_goes() {
+    let house = House::with(&[(
+        "c.yaml",
+        "\
+sources:
+  in: { generate: { message: '%99s', rate: 100 } }
+pipelines:
+  main: { from: in, to: out }
+  other: { from: in, to: { failover: [broken, whole] } }
+sinks:
+  out: { file: { path: out.txt, atomic: false } }
+  broken: { file: { path: taken } }
+  whole: discard
+",
+    )]);
+    std::fs::create_dir(house.path().join("taken")).unwrap();
+    let mut command = house.command(&["run", "c.yaml", "--json", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let address = loop {
+        let mut line = String::new();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended");
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if event["event"] == "listening" {
+            let url = event["message"].as_str().unwrap();
+            break url
+                .strip_prefix("listening: http://")
+                .unwrap()
+                .strip_suffix("/metrics")
+                .unwrap()
+                .to_owned();
+        }
+    };
+    let ask = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let counter = "thalweg_component_sent_messages_total{component=\"out\",kind=\"file\",role=\"sink\"} ";
+    let count = || {
+        let answer = ask("/metrics");
+        let line = answer.lines().find_map(|line| line.strip_prefix(counter)).expect("the counter is there");
+        line.parse::<u64>().unwrap()
+    };
+    let first = count();
+    while count() == first {}
+    let taken = "broken (file): ";
+    while !ask("/health").contains(taken) {}
+    assert!(ask("/health").starts_with("HTTP/1.1 503 "), "{}", ask("/health"));
+    assert!(ask("/nothing").starts_with("HTTP/1.1 404 "));
+    signal(&child, Signal::TERM);
+    std::io::copy(&mut said, &mut std::io::sink()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -212,6 +212,7 @@ impl Writer {
                 return Ok(());
             }
         }
+        self.metrics.set_trouble(None);
         // Before anything is written: a crash then finds what this run began with, not what a former one left.
         self.note_state();
         Ok(())
@@ -289,6 +290,7 @@ impl Writer {
                 }
             }
         }
+        self.metrics.set_trouble(None);
         self.note_state();
         self.pending.settle();
         Ok(())
@@ -317,13 +319,13 @@ impl Writer {
         most: u32,
     ) -> impl Future<Output = Result<(), Error>> + use<> {
         // Only what is needed is moved into the future: a sink is not `Sync`, so `self` cannot be held over a wait.
-        let (retries, name, tried) = (self.retries.clone(), self.metrics.name.clone(), *attempt);
+        let (retries, metrics, tried) = (self.retries.clone(), self.metrics.clone(), *attempt);
         *attempt += 1;
         async move {
             if error.kind() == ErrorKind::Permanent || tried >= most {
                 return Err(error);
             }
-            retries.pause(&name, error, tried).await
+            retries.pause(&metrics, error, tried).await
         }
     }
 
@@ -352,6 +354,7 @@ impl Writer {
     /// Notes that it failed where what comes can go another way, and gives the reason.
     fn fails(&mut self, error: Error) -> String {
         let reason = error.full();
+        self.metrics.set_trouble(Some(reason.clone()));
         if let Condition::Well = self.condition {
             let name = &self.metrics.name;
             tracing::warn!("`{name}` failed ({reason}); what comes goes another way until it works again");
@@ -378,6 +381,7 @@ impl Writer {
             return Err(self.failed(error));
         }
         let reason = error.full();
+        self.metrics.set_trouble(Some(reason.clone()));
         tracing::warn!("`{}` failed ({reason}); what comes goes another way", self.metrics.name);
         self.condition = Condition::Broken { reason: reason.clone() };
         self.pending.written.drain(..).for_each(|ack| ack.fail(&reason));

@@ -28,7 +28,7 @@ pub(super) async fn run(
             Err(error) if error.kind() != ErrorKind::Permanent => {
                 // One that got somewhere starts anew with the short pauses.
                 attempt = if outlet.metrics.counts().rows_out > read { 0 } else { attempt + 1 };
-                if retries.pause(&name, error, attempt).await.is_err() {
+                if retries.pause(&outlet.metrics, error, attempt).await.is_err() {
                     return Ok(());
                 }
             }

@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let graph = configuration.graph(&thalweg_components::registry())?;
     let (folder, positions) =
         state_folder(&configuration.folder(), graph.state.as_deref(), arguments.state.as_deref());
-    let manner = Manner { cores: cores(), json: false, quiet: arguments.json, continues: true };
+    let manner = Manner { cores: cores(), json: false, quiet: arguments.json, continues: true, listen: None };
     let mut fate = Fate::default();
     // Those that are rejected again get higher numbers, and are not for this time.
     let mut after = 0;
