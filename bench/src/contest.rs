@@ -82,10 +82,27 @@ impl Contest {
         self.scratch.join(name)
     }
 
+    /// One of gollum's configurations, copied to the folder of this run: what could not be processed is kept beside it.
+    ///
+    /// # Errors
+    /// If it cannot be copied.
+    pub fn gollum(&self, file: &str) -> Result<PathBuf, String> {
+        let copy = self.path(file);
+        std::fs::copy(self.cases.join("gollum").join(file), &copy)
+            .map_err(|error| format!("{file}: {error}"))?;
+        Ok(copy)
+    }
+
+    /// thalweg with a configuration.
+    pub fn thalweg_with(&self, configuration: &Path) -> Command {
+        let mut command = Command::new(&self.thalweg);
+        command.arg("run").arg(configuration).arg("--quiet");
+        command
+    }
+
     /// thalweg with one of the configurations in `cases`.
     pub fn thalweg(&self, case: &str, variables: &[(&str, String)]) -> Command {
-        let mut command = Command::new(&self.thalweg);
-        command.arg("run").arg(self.cases.join("cases").join(case)).arg("--quiet");
+        let mut command = self.thalweg_with(&self.cases.join("cases").join(case));
         command.envs(variables.iter().map(|(name, value)| (*name, value)));
         command
     }
