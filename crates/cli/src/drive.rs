@@ -72,10 +72,16 @@ pub fn drive(graph: &Graph, keeping: Keeping, manner: Manner) -> Result<Outcome,
         loop {
             tokio::select! {
                 summary = &mut wait => break Ok::<_, Failure>(summary),
-                () = signals.next() => {
-                    received += 1;
-                    heed(received, &handle, &watching, manner);
-                }
+                signal = signals.next() => match signal {
+                    Asked::ToEnd => {
+                        received += 1;
+                        heed(received, &handle, &watching, manner);
+                    }
+                    Asked::ToRoll => {
+                        handle.roll();
+                        tell(&watching, manner, "rolling", "rolling: files are begun anew");
+                    }
+                },
                 () = tokio::time::sleep(PATIENCE), if received > 1 => {
                     tell(&watching, manner, "stopped", "stopped: a component was still waiting for something");
                     std::process::exit(3);
@@ -116,25 +122,39 @@ fn tell(watching: &Watching, manner: Manner, event: &str, text: &str) {
     }
 }
 
-/// The signals that ask to end.
+/// What a signal asks for.
+enum Asked {
+    ToEnd,
+    #[cfg(unix)]
+    ToRoll,
+}
+
+/// The signals that ask for something.
 struct Signals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hang_up: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
 impl Signals {
     fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Asked::ToEnd,
+            _ = self.terminate.recv() => Asked::ToEnd,
+            _ = self.hang_up.recv() => Asked::ToRoll,
         }
     }
 }
@@ -145,9 +165,10 @@ impl Signals {
         Ok(Self {})
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Asked {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
+        Asked::ToEnd
     }
 }

@@ -84,6 +84,15 @@ pub trait Sink: Send {
     /// As [`write`](Self::write).
     async fn flush(&mut self) -> Result<(), Error>;
 
+    /// Someone asked to begin anew what can be begun anew (by SIGHUP): files that may have been moved away, say. What was
+    /// written is brought into safety as by [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    async fn roll(&mut self) -> Result<(), Error> {
+        self.flush().await
+    }
+
     /// All input has come (or the run was told to stop, and has drained): flushes and closes.
     ///
     /// # Errors

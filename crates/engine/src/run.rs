@@ -18,6 +18,7 @@ mod source;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -68,6 +69,8 @@ pub struct Handle {
     metrics: Arc<Vec<Arc<ComponentMetrics>>>,
     letters: Arc<ComponentMetrics>,
     retries: Arc<Mutex<Vec<String>>>,
+    /// How often it was asked to begin anew what it writes.
+    rolls: Arc<AtomicU64>,
 }
 
 impl Handle {
@@ -80,6 +83,13 @@ impl Handle {
     pub fn abort(&self) {
         self.stop.request();
         self.abort.request();
+    }
+
+    /// Asks the sinks to begin anew what they write: see [`Sink::roll`](crate::Sink::roll).
+    pub fn roll(&self) {
+        self.rolls.fetch_add(1, Ordering::Relaxed);
+        // What the sinks wait for beside their input.
+        self.budget.shortage().notify_waiters();
     }
 
     /// Whether it was asked to stop.
@@ -159,6 +169,7 @@ impl Run {
             metrics: Arc::new(metrics),
             letters: ComponentMetrics::new("dead letters".into(), Role::Sink, "dead_letters"),
             retries: Arc::default(),
+            rolls: Arc::default(),
         };
         Ok(Self { plan, continues: keeping.positions, keeping, store, handle })
     }
@@ -300,6 +311,7 @@ impl Run {
                     is_dispensable: stage.is_dispensable,
                     pending: sink::Pending::default(),
                     condition: sink::Condition::default(),
+                    rolls: sink::Rolls::new(&handle.rolls),
                 });
             }
             let saved = if keeping.positions { store.get()?.sink_state(name)? } else { None };

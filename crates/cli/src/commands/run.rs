@@ -17,8 +17,8 @@ use crate::summary;
 
 /// Runs a configuration until its sources end, or until it is told to stop.
 ///
-/// Ctrl-C or SIGTERM lets the sources stop and delivers what is on its way; a second one ends at once. With
-/// `--state`, a run continues where the last one ended. What cannot be processed is kept, with the reason: see
+/// Ctrl-C or SIGTERM lets the sources stop and delivers what is on its way; a second one ends at once. SIGHUP lets
+/// sinks finish their files and begin new ones. With `--state`, a run continues where the last one ended. What cannot be processed is kept, with the reason: see
 /// `thalweg errors`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -255,3 +255,24 @@ sinks:
     all.sort();
     assert_eq!(all, (0..100_000).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_pipeline_that_is_named_brings_where_it_leads_but_not_what_else_leads_there() {
+    let house = House::with(&[(
+        "c.yaml",
+        "
+sources:
+  a: { generate: { lines: [a] } }
+  b: { generate: { lines: [b] } }
+pipelines:
+  first: { from: a, to: both }
+  second: { from: b, to: both }
+  both: { to: out }
+sinks: { out: { file: { path: out.txt } } }
+",
+    )]);
+    house.run_well(&["run", "c.yaml", "first", "--quiet"]);
+    assert_eq!(house.read("out.txt"), "a\n");
+    house.run_well(&["run", "c.yaml", "both", "--quiet"]);
+    assert_eq!(house.lines("out.txt").len(), 2);
+}

@@ -1,6 +1,7 @@
 //! A sink at work: writes, acknowledges, tries again, and says so where what comes can go another way.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -39,6 +40,24 @@ pub(super) struct Writer {
     pub(super) is_dispensable: bool,
     pub(super) pending: Pending,
     pub(super) condition: Condition,
+    pub(super) rolls: Rolls,
+}
+
+/// How often the run was asked to begin anew, and how often the sink did.
+#[derive(Clone, Default)]
+pub(super) struct Rolls {
+    pub(super) asked: Arc<AtomicU64>,
+    done: u64,
+}
+
+impl Rolls {
+    pub(super) fn new(asked: &Arc<AtomicU64>) -> Self {
+        Self { asked: asked.clone(), done: 0 }
+    }
+
+    fn is_due(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) != self.done
+    }
 }
 
 /// What was written and is not in safety yet.
@@ -170,8 +189,9 @@ impl Worker for Writer {
     /// What is pending is flushed at the latest after a while, and at once when it keeps the memory that a source
     /// is waiting for.
     fn is_restless(&self) -> bool {
-        !self.pending.written.is_empty()
-            && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short())
+        self.rolls.is_due()
+            || !self.pending.written.is_empty()
+                && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short())
     }
 
     async fn rest(&mut self) -> Result<(), Error> {
@@ -278,10 +298,14 @@ impl Writer {
         let mut attempt = 0;
         loop {
             let start = Instant::now();
-            let flushed = self.sink.flush().await;
+            let asked = self.rolls.asked.load(Ordering::Relaxed);
+            let flushed = if self.rolls.is_due() { self.sink.roll().await } else { self.sink.flush().await };
             self.metrics.add_busy(start);
             match flushed {
-                Ok(()) => break,
+                Ok(()) => {
+                    self.rolls.done = asked;
+                    break;
+                }
                 Err(error) => {
                     let most = self.attempts(self.can_break());
                     if let Err(error) = self.retry(error, &mut attempt, most).await {
@@ -450,6 +474,7 @@ mod tests {
             is_dispensable: false,
             pending: Pending::default(),
             condition: Condition::default(),
+            rolls: Rolls::default(),
         }
     }
 
