@@ -150,6 +150,9 @@ pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     const NAME: &'static str;
     /// A whole configuration that shows it, runnable in an empty folder where that is possible.
     const EXAMPLE: &'static str;
+    /// Whether it blocks its thread: it then has one of its own. Of those that do not, many share the threads of the
+    /// segments.
+    const BLOCKS: bool = true;
 
     /// What is wrong with it beyond its schema.
     fn check(&self) -> Vec<Mistake> {
@@ -252,6 +255,8 @@ pub trait SinkConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
 pub trait BuildSource: Send + Sync {
     /// See [`SourceConfig::check`].
     fn check(&self) -> Vec<Mistake>;
+    /// See [`SourceConfig::BLOCKS`].
+    fn blocks(&self) -> bool;
     /// See [`SourceConfig::build`].
     ///
     /// # Errors
@@ -294,6 +299,9 @@ pub trait BuildSink: Send + Sync {
 impl<C: SourceConfig> BuildSource for C {
     fn check(&self) -> Vec<Mistake> {
         SourceConfig::check(self)
+    }
+    fn blocks(&self) -> bool {
+        C::BLOCKS
     }
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         SourceConfig::build(self, context)

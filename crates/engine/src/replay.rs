@@ -324,6 +324,10 @@ impl BuildSource for Letters {
         Vec::new()
     }
 
+    fn blocks(&self) -> bool {
+        false
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
         let (letters, with_fields) = (self.letters.clone(), self.with_fields);
         Ok(Box::new(LettersSource { letters, with_fields, next: 0 }))

@@ -247,7 +247,7 @@ impl Run {
                 main: stage.main.iter().map(|&to| channels.sender(to)).collect(),
                 errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
             };
-            sources.push((stage.node.config.build(&context(name))?, outlet));
+            sources.push((stage.node.config.build(&context(name))?, outlet, stage.node.config.blocks()));
         }
         reached.clone_from(&all_positions);
         let mut segments = Vec::new();
@@ -332,8 +332,17 @@ impl Run {
         drop(channels);
         drop(failures);
 
-        for (source, outlet) in sources {
-            on_a_thread(&mut tasks, &handle.abort, source::run(source, outlet, retries.clone()));
+        // As many sources as cores or more keep all cores busy by themselves: with a thread each, they would only be in each
+        // other's way, and each would wait for a copy of the segment that another one holds while it does not run. Fewer,
+        // as tasks, would not let go of their core while there is something to send, and with it of what they woke.
+        let are_many = sources.iter().filter(|(.., blocks)| !blocks).count() >= plan.cores;
+        for (source, outlet, blocks) in sources {
+            let source = source::run(source, outlet, retries.clone());
+            if are_many && !blocks {
+                tasks.spawn(source);
+            } else {
+                on_a_thread(&mut tasks, &handle.abort, source);
+            }
         }
         for segment in segments {
             tasks.spawn(segment.run());

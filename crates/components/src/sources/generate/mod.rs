@@ -85,6 +85,7 @@ pipelines:
 sinks:
   nowhere: { discard: {} }
 "#;
+    const BLOCKS: bool = false;
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
