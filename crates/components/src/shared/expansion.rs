@@ -86,7 +86,7 @@ impl Expansion {
 pub(crate) fn unknown_group(option: &'static str, name: &str) -> thalweg_engine::Mistake {
     let message = format!("The regular expression has no group `{name}`.");
     thalweg_engine::Mistake::new(option, message)
-        .help("Groups are written `$1` or `${name}`, with braces where a letter follows; the character itself is `$$`.")
+        .help("Groups are written `$1` or `$name`; where a letter, a digit or `_` follows, `$${1}`.")
 }
 
 #[cfg(test)]

@@ -23,8 +23,9 @@ pub struct Extract {
     target: Target,
     /// The regular expression.
     pattern: Pattern,
-    /// What the result is: `$1` or `${name}` stands for what a group matched, and `$$` for a `$`. The default
-    /// is `${1}`. A group that takes no part in the match is empty.
+    /// What the result is: `$1` or `$name` stands for what a group matched. Where a letter, a digit or `_` follows, write
+    /// `$${1}` (with two, since `${...}` is a variable in configurations), and for a `$` itself `$$$$`. A group that
+    /// takes no part in the match is empty. The default is `$1`.
     #[serde(default = "first_group")]
     template: String,
     /// What becomes of a message without a match: it leaves by the `errors` output (`reject`, the default), is left
@@ -34,7 +35,7 @@ pub struct Extract {
 }
 
 fn first_group() -> String {
-    "${1}".to_owned()
+    "$1".to_owned()
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]

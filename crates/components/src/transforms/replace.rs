@@ -29,7 +29,9 @@ pub struct Replace {
     /// The regular expression to search for.
     #[serde(default)]
     pattern: Option<Pattern>,
-    /// What to put in its place. With `pattern`, `$1` or `${name}` stands for what a group matched, and `$$` for a `$`.
+    /// What to put in its place. With `pattern`, `$1` or `$name` stands for what a group matched. Where a letter, a digit or
+    /// `_` follows, write `$${1}` (with two, since `${...}` is a variable in configurations), and for a `$` itself
+    /// `$$$$`.
     with: String,
 }
 

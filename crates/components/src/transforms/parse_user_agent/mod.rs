@@ -30,7 +30,7 @@ const LONGEST: usize = 1024;
 pub struct ParseUserAgent {
     #[serde(flatten)]
     input: Input,
-    /// What to tell: `browser` and `browser-version`; `os` as it is written (`Intel Mac OS X 10_15_7`), or
+    /// What to tell: `browser` and `browser-version` (or just `version`); `os` as it is written (`Intel Mac OS X 10_15_7`), or
     /// `os-family` and `os-version`; `platform` (`Windows`, `iPhone`, `X11`), `localization` (a language), `engine` and
     /// `engine-version`, `mozilla` (the version that it claims to be), `category` (`pc`, `smartphone`,
     /// `mobilephone`, `crawler`, `appliance`, `misc`), `vendor`, `bot`, `mobile` (true or false). The default is
@@ -55,6 +55,8 @@ enum Fact {
     Browser,
     /// Its version.
     BrowserVersion,
+    /// The same, by its short name.
+    Version,
     /// The operating system as it is written.
     Os,
     /// Its name.
@@ -86,6 +88,7 @@ impl Fact {
         match self {
             Fact::Browser => "browser",
             Fact::BrowserVersion => "browser-version",
+            Fact::Version => "version",
             Fact::Os => "os",
             Fact::OsFamily => "os-family",
             Fact::OsVersion => "os-version",
@@ -176,7 +179,7 @@ fn tell(text: &str, facts: &[Fact]) -> Vec<Option<String>> {
     let known_as = |value: &str| (!value.is_empty() && value != "UNKNOWN").then(|| value.to_owned());
     let tell = |fact: &Fact| match fact {
         Fact::Browser => known_as(known.name).or_else(|| products.first().map(|(name, _)| name.to_owned())),
-        Fact::BrowserVersion => match known_as(known.name) {
+        Fact::BrowserVersion | Fact::Version => match known_as(known.name) {
             Some(_) => known_as(known.version),
             None => products.first().and_then(|(_, version)| version).map(str::to_owned),
         },
@@ -292,11 +295,10 @@ mod tests {
     fn what_was_found_is_remembered() {
         let texts = ["example/1", "example/2", "example/1", "example/1"];
         let given = testing::apply::<ParseUserAgent>(
-            "{fields: [browser-version], prefix: a.}",
+            "{fields: [browser-version, version], prefix: a.}",
             [testing::batch(texts)],
         );
-        let versions: Vec<Value> =
-            given.main().into_iter().map(|row| row["a.browser-version"].clone()).collect();
+        let versions: Vec<Value> = given.main().into_iter().map(|row| row["a.version"].clone()).collect();
         assert_eq!(versions, ["1", "2", "1", "1"]);
         assert!(testing::try_options::<ParseUserAgent>("fields: [colour]").is_err());
     }
