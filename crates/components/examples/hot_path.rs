@@ -10,8 +10,12 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use thalweg_components::sources::generate::GenerateConfig;
+use thalweg_components::transforms::copy::Copy;
+use thalweg_components::transforms::drop::Drop;
 use thalweg_components::transforms::encode::EncodeConfig;
 use thalweg_components::transforms::parse_json::ParseJsonConfig;
+use thalweg_components::transforms::rename::Rename;
+use thalweg_components::transforms::split_fields::SplitFields;
 use thalweg_engine::testing::{batch, context, options, start};
 use thalweg_engine::{Outlets, TransformConfig};
 use thalweg_record::{Ack, Batch, Outcome, Parcel};
@@ -67,6 +71,61 @@ fn json_lines(count: usize) -> Vec<String> {
         )
     };
     (0..count).map(line).collect()
+}
+
+/// Messages as gollum's profiles have them: random characters, alone and in JSON.
+fn random_lines(count: usize, is_json: bool) -> Vec<String> {
+    let mut random = fastrand::Rng::with_seed(1);
+    let characters: Vec<char> = "abcdefghijklmnopqrstuvwxyz .,!;:-_".chars().collect();
+    let mut text = |length| (0..length).filter_map(|_| random.choice(&characters)).collect::<String>();
+    let mut line = |_| match is_json {
+        false => text(256),
+        true => format!(
+            r#"{{"test":"{}","foo":"{}|{}","bar":"{}","thisisquitealongstring":"{}"}}"#,
+            text(64),
+            text(32),
+            text(32),
+            text(64),
+            text(64)
+        ),
+    };
+    (0..count).map(&mut line).collect()
+}
+
+/// What is to be done with them, step by step and together.
+fn formatting() {
+    let steps = |lines: Vec<String>, steps: &mut [(&str, Box<dyn thalweg_engine::Transform>)]| {
+        let (rows, bytes) = (lines.len(), lines.iter().map(String::len).sum::<usize>());
+        println!("{rows} messages of {} bytes", bytes / rows);
+        let mut given = batch(&lines);
+        let first = given.share();
+        for (what, transform) in steps.iter_mut() {
+            let ns = best(|| apply(transform.as_mut(), given.share()));
+            report(what, ns, rows, bytes);
+            given = apply(transform.as_mut(), given);
+        }
+        let all = || steps.iter_mut().fold(first.share(), |batch, (_, step)| apply(step.as_mut(), batch));
+        report("all of it", best(all), rows, bytes);
+    };
+    let envelope = r#"{ format: text, template: "{meta.time:%Y-%m-%d %H:%M:%S %Z} | {payload}\n" }"#;
+    steps(
+        random_lines(4096, false),
+        &mut [("encode text: time, payload, line end", built::<EncodeConfig>(envelope))],
+    );
+    steps(
+        random_lines(3300, true),
+        &mut [
+            ("parse_json, 4 fields", built::<ParseJsonConfig>("{ flatten: true }")),
+            ("rename", built::<Rename>("{ test: foobar }")),
+            ("drop", built::<Drop>("[bar]")),
+            ("split_fields", built::<SplitFields>("{ field: foo, delimiter: '|', fields: [foo1, foo2] }")),
+            ("copy to the payload", built::<Copy>("{ from: thisisquitealongstring }")),
+        ],
+    );
+}
+
+fn built<C: TransformConfig>(yaml: &str) -> Box<dyn thalweg_engine::Transform> {
+    options::<C>(yaml).build(&context()).expect("it can be built")
 }
 
 fn apply(transform: &mut dyn thalweg_engine::Transform, batch: Batch) -> Batch {
@@ -125,4 +184,5 @@ fn main() {
         values.iter().filter_map(|value| sonic_rs::to_vec(value).ok()).map(|v| v.len()).sum::<usize>()
     });
     report("peer: sonic_rs, writing the trees", ns, rows, bytes);
+    formatting();
 }

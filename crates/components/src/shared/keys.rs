@@ -33,14 +33,18 @@ pub(crate) fn as_bytes(column: &ArrayRef) -> Option<BinaryViewArray> {
     }
 }
 
-/// Without NULLs, which become empty: payloads are never NULL.
+/// Without NULLs, which become empty: payloads are never NULL. The bytes stay where they are.
 pub(crate) fn present(column: BinaryViewArray) -> BinaryViewArray {
-    if column.null_count() == 0 {
-        return column;
-    }
-    let mut writer = PayloadWriter::default();
-    column.iter().for_each(|value| writer.push(value.unwrap_or_default()));
-    writer.finish()
+    let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else { return column };
+    let views = column.views().iter().zip(nulls).map(|(&view, is_valid)| if is_valid { view } else { 0 });
+    let views: Vec<u128> = views.collect();
+    let buffers = column.data_buffers().to_vec();
+    BinaryViewArray::try_new(views.into(), buffers, None).unwrap_or_else(|_| {
+        // It cannot be: the views are those that there were. A copy is right whatever they are.
+        let mut writer = PayloadWriter::default();
+        column.iter().for_each(|value| writer.push(value.unwrap_or_default()));
+        writer.finish()
+    })
 }
 
 /// What NULL, and a column that is not there, hashes to. Chance alone makes a text hash to it.
@@ -76,6 +80,18 @@ mod tests {
     use arrow_array::{Int64Array, StringViewArray};
     use arrow_schema::Field;
     use thalweg_engine::testing;
+
+    #[test]
+    fn without_nulls_there_is_nothing_in_their_place() {
+        let texts = [Some("a text that is longer than a view"), None, Some(""), Some("short")];
+        let column = BinaryViewArray::from_iter(texts);
+        let there = column.data_buffers()[0].as_ptr();
+        let column = present(column);
+        assert_eq!(column.null_count(), 0);
+        let found: Vec<_> = (0..4).map(|row| column.value(row)).collect();
+        assert_eq!(found, texts.map(|text| text.unwrap_or_default().as_bytes()));
+        assert_eq!(column.data_buffers()[0].as_ptr(), there);
+    }
 
     #[test]
     fn keys_are_equal_where_all_columns_are() {

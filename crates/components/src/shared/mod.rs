@@ -1,15 +1,23 @@
 //! What several components need: a file for each idea.
 
+pub(crate) mod base64;
+pub(crate) mod block;
 pub(crate) mod columns;
 pub(crate) mod conditions;
 pub mod decompress;
 pub mod delimited;
+pub(crate) mod delimiter;
+pub(crate) mod expansion;
 pub mod framing;
 pub mod io;
 pub(crate) mod json;
+pub(crate) mod json_columns;
 pub(crate) mod keys;
+pub(crate) mod labels;
 pub(crate) mod names;
 pub(crate) mod ordered;
+pub(crate) mod target;
 pub mod template;
+pub(crate) mod time_text;
 pub(crate) mod timestamps;
 pub(crate) mod values;

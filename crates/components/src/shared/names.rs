@@ -3,6 +3,7 @@
 //! Which columns stay, and under which names, depends on the schema alone. Batches of one schema usually follow
 //! one another, so it is worked out once, and the same `Arc` of the new schema is given to all of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -22,9 +23,36 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(tail)
 }
 
+/// What the names of a group begin with, if the pattern is one: `a.` for `a.*`.
+pub(crate) fn group(pattern: &str) -> Option<&str> {
+    pattern.strip_suffix('*').filter(|prefix| prefix.ends_with('.') && !prefix.contains('*'))
+}
+
 /// Whether two schemas are the same, quickly if they are the same object.
 pub(crate) fn same(one: &SchemaRef, other: &SchemaRef) -> bool {
     Arc::ptr_eq(one, other) || one == other
+}
+
+/// The fields of a schema that stay, under the names that some of them get. A field whose name another gets gives
+/// way to it; where two get the same name, the first does.
+pub(crate) fn renamed_fields(
+    schema: &Schema,
+    stays: impl Fn(&str) -> bool,
+    new_name: impl Fn(&str) -> Option<String>,
+) -> Vec<(usize, FieldRef)> {
+    let fields = schema.fields().iter().enumerate().filter(|(_, field)| stays(field.name()));
+    let fields: Vec<_> = fields.map(|(index, field)| (index, field, new_name(field.name()))).collect();
+    let mut taken: HashMap<&str, usize> = HashMap::new();
+    taken.extend(fields.iter().filter_map(|(index, _, new)| Some((new.as_deref()?, *index))));
+    let renamed = fields.iter().filter_map(|(index, field, new)| {
+        let name = new.as_deref().unwrap_or(field.name());
+        match taken.get(name) {
+            Some(owner) if owner != index => None,
+            _ if new.is_none() => Some((*index, (*field).clone())),
+            _ => Some((*index, Arc::new(field.as_ref().clone().with_name(name)))),
+        }
+    });
+    renamed.collect()
 }
 
 /// A choice of columns, remembered for the schema it was made for.

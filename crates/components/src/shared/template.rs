@@ -5,14 +5,18 @@
 
 use std::borrow::Cow;
 use std::str::FromStr;
+use std::sync::{Arc, LazyLock};
 
-use chrono::format::{Item, StrftimeItems};
-use chrono::{DateTime, Utc};
+use arrow_array::{Array, ArrayRef, BinaryViewArray, TimestampMicrosecondArray};
+use arrow_schema::Field;
+use chrono::Utc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use thalweg_config::{FormatError, register_format};
-use thalweg_record::{Batch, PAYLOAD};
+use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 
+use super::block::Block;
+use super::time_text::TimeText;
 use super::values::Values;
 
 const FORMAT: &str = "template";
@@ -20,10 +24,15 @@ const FORMAT: &str = "template";
 /// The name of the present time in templates.
 const NOW: &str = "now";
 
+/// The names of this machine's name in templates. The short one gives way to a field.
+const HOSTNAME: &str = "hostname";
+const META_HOSTNAME: &str = "meta.hostname";
+
 /// A text with columns in it.
 ///
 /// `{name}` is replaced by the value of the field `name`, or of `payload`, `meta.source`, `meta.path`, `meta.time` or
-/// `meta.position`; NULL is replaced by nothing. `{name:%Y-%m-%d}` writes a point in time as strftime does, in
+/// `meta.position`; NULL is replaced by nothing. `{meta.hostname}` is the name of this machine, and so is `{hostname}`
+/// where messages have no field of that name. `{name:%Y-%m-%d}` writes a point in time as strftime does, in
 /// UTC; `{now:%H}` the present one. Braces themselves are written `{{` and `}}`.
 #[derive(Debug, Clone)]
 pub struct Template {
@@ -33,17 +42,7 @@ pub struct Template {
 #[derive(Debug, Clone)]
 enum Piece {
     Literal(String),
-    Column { name: String, time: Option<TimeFormat> },
-}
-
-#[derive(Debug, Clone)]
-struct TimeFormat {
-    items: Vec<Item<'static>>,
-    /// Whether it shows fractions of a second; if not, all times of a second have the same text.
-    fractions: bool,
-    /// The time that was written last, and its text: neighbours have mostly the same.
-    last: Option<i64>,
-    text: String,
+    Column { name: String, time: Option<TimeText> },
 }
 
 impl Template {
@@ -70,11 +69,48 @@ impl Template {
 
     /// Looks its columns up in a batch. A column that the batch does not have is NULL.
     pub fn bind(&mut self, batch: &Batch) -> BoundTemplate<'_> {
-        let values = self.pieces.iter().map(|piece| match piece {
-            Piece::Column { name, .. } if name != NOW => column(batch, name),
-            _ => Values::null(),
-        });
-        BoundTemplate { values: values.collect(), pieces: &mut self.pieces, now: Utc::now() }
+        let now = Utc::now();
+        let mut bound = Binding::default();
+        for piece in &mut self.pieces {
+            match piece {
+                Piece::Literal(text) => bound.text.extend_from_slice(text.as_bytes()),
+                Piece::Column { name, time: Some(format) } if name == NOW => {
+                    bound.text.extend_from_slice(format.of(now).as_bytes());
+                }
+                Piece::Column { name, time } => match (same_for_all(batch, name), time) {
+                    (Some(value), Some(format)) => {
+                        let text = value.time(0).map_or("", |time| format.of(time));
+                        bound.text.extend_from_slice(text.as_bytes());
+                    }
+                    (Some(value), None) => value.write_text(0, &mut bound.text),
+                    (None, Some(format)) => bound.push(Bound::Time(column(batch, name), format)),
+                    (None, None) => {
+                        let values = column(batch, name);
+                        bound.push(values.bytes().map_or_else(|| Bound::Values(values), Bound::Bytes));
+                    }
+                },
+            }
+        }
+        bound.end();
+        BoundTemplate { pieces: bound.pieces }
+    }
+}
+
+/// The one value that all messages of a batch have of what is called so, if it is that.
+fn same_for_all(batch: &Batch, name: &str) -> Option<Values> {
+    if batch.fields().column_by_name(name).is_some() {
+        return None;
+    }
+    match name {
+        "meta.source" => Some(Values::one(&batch.meta().source)),
+        "meta.path" => Some(batch.meta().path.as_deref().map_or_else(Values::null, Values::one)),
+        "meta.time" => {
+            let time = TimestampMicrosecondArray::from_value(batch.meta().time_us, 1).with_timezone("UTC");
+            let field = Field::new(name, time.data_type().clone(), false);
+            Some(Values::of(&field, &(Arc::new(time) as ArrayRef)))
+        }
+        META_HOSTNAME | HOSTNAME => Some(Values::one(host_name())),
+        _ => None,
     }
 }
 
@@ -89,50 +125,111 @@ pub(crate) fn column(batch: &Batch, name: &str) -> Values {
     }
     match batch.column(name) {
         Some(column) => {
-            let field = arrow_schema::Field::new(name, column.data_type().clone(), true);
+            let field = Field::new(name, column.data_type().clone(), true);
             Values::of(&field, &column)
         }
         None => Values::null(),
     }
 }
 
+/// The name of this machine.
+fn host_name() -> &'static str {
+    static NAME: LazyLock<String> = LazyLock::new(|| match hostname::get() {
+        Ok(name) => name.to_string_lossy().into_owned(),
+        Err(_) => String::new(),
+    });
+    &NAME
+}
+
 /// A [`Template`] and the columns of a batch.
 pub struct BoundTemplate<'a> {
-    pieces: &'a mut [Piece],
-    values: Vec<Values>,
-    now: DateTime<Utc>,
+    pieces: Vec<Bound<'a>>,
+}
+
+/// What a piece is in one batch. Neighbours that are the same for all its messages are one text.
+enum Bound<'a> {
+    Text(Block),
+    Bytes(BinaryViewArray),
+    Values(Values),
+    Time(Values, &'a mut TimeText),
+}
+
+/// The pieces as they are put together.
+#[derive(Default)]
+struct Binding<'a> {
+    pieces: Vec<Bound<'a>>,
+    /// What the next piece begins with.
+    text: Vec<u8>,
+}
+
+impl<'a> Binding<'a> {
+    fn push(&mut self, piece: Bound<'a>) {
+        self.end();
+        self.pieces.push(piece);
+    }
+
+    fn end(&mut self) {
+        if !self.text.is_empty() {
+            self.pieces.push(Bound::Text(Block::new(std::mem::take(&mut self.text))));
+        }
+    }
 }
 
 impl BoundTemplate<'_> {
     /// Appends its text for a message to `out`.
+    #[inline]
     pub fn render(&mut self, row: usize, out: &mut Vec<u8>) {
-        for (piece, values) in self.pieces.iter_mut().zip(&self.values) {
+        for piece in &mut self.pieces {
             match piece {
-                Piece::Literal(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Column { time: None, .. } => values.write_text(row, out),
-                Piece::Column { name, time: Some(format) } => {
-                    let time = if name == NOW { Some(self.now) } else { values.time(row) };
-                    if let Some(time) = time {
-                        out.extend_from_slice(format.text(time).as_bytes());
+                Bound::Text(text) => text.write(out),
+                Bound::Bytes(bytes) if bytes.is_null(row) => {}
+                Bound::Bytes(bytes) => out.extend_from_slice(bytes.value(row)),
+                Bound::Values(values) => values.write_text(row, out),
+                Bound::Time(values, format) => {
+                    if let Some(time) = values.time(row) {
+                        out.extend_from_slice(format.of(time).as_bytes());
                     }
                 }
             }
         }
     }
-}
 
-impl TimeFormat {
-    fn text(&mut self, time: DateTime<Utc>) -> &str {
-        // Times whose nanoseconds do not fit are written anew each time.
-        let key = if self.fractions { time.timestamp_nanos_opt() } else { Some(time.timestamp()) };
-        if key.is_none() || key != self.last {
-            use std::fmt::Write as _;
-            self.text.clear();
-            // What cannot be written (a form that needs a named time zone, say) is left out.
-            let _ = write!(self.text, "{}", time.format_with_items(self.items.iter()));
-            self.last = key;
+    /// Its texts for the first `rows` messages, each as a payload.
+    pub(crate) fn render_all(&mut self, rows: usize, row_bytes: usize) -> BinaryViewArray {
+        // The common forms, a text before and after one column, need no choice of pieces for each message.
+        let empty = Block::new(Vec::new());
+        let (before, column, after) = match self.pieces.as_slice() {
+            [Bound::Bytes(column)] => (&empty, column, &empty),
+            [Bound::Text(before), Bound::Bytes(column)] => (before, column, &empty),
+            [Bound::Bytes(column), Bound::Text(after)] => (&empty, column, after),
+            [Bound::Text(before), Bound::Bytes(column), Bound::Text(after)] => (before, column, after),
+            _ => {
+                let mut written = PayloadWriter::with_capacity(row_bytes.saturating_mul(rows), rows);
+                for row in 0..rows {
+                    self.render(row, written.buffer());
+                    written.end();
+                }
+                return written.finish();
+            }
+        };
+        let around = before.text().len() + after.text().len();
+        let bytes = column.lengths().map(|length| length as usize + around).sum::<usize>();
+        let mut written = PayloadWriter::with_capacity(bytes + Block::SIZE, rows);
+        if column.null_count() == 0 {
+            for row in 0..rows {
+                let out = written.buffer();
+                before.write(out);
+                out.extend_from_slice(column.value(row));
+                after.write(out);
+                written.end();
+            }
+        } else {
+            for row in 0..rows {
+                self.render(row, written.buffer());
+                written.end();
+            }
         }
-        &self.text
+        written.finish()
     }
 }
 
@@ -198,14 +295,12 @@ fn placeholder(inside: &str, at: usize) -> Result<Piece, FormatError> {
         }
         return Ok(Piece::Column { name, time: None });
     };
-    let Ok(items) = StrftimeItems::new(format).parse_to_owned() else {
+    let Some(time) = TimeText::new(format) else {
         return Err(FormatError::new(format!("`{format}` is not a format for a point in time."))
             .at(place.end - format.len()..place.end)
             .help("It is written as for `strftime`, for example `%Y-%m-%d`."));
     };
-    let fractions = format.contains(['f', '+']);
-    let time = Some(TimeFormat { items, fractions, last: None, text: String::new() });
-    Ok(Piece::Column { name, time })
+    Ok(Piece::Column { name, time: Some(time) })
 }
 
 impl<'de> Deserialize<'de> for Template {
@@ -237,10 +332,8 @@ impl JsonSchema for Template {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-
-    use arrow_array::{ArrayRef, Int64Array, StringViewArray, TimestampMicrosecondArray};
-    use arrow_schema::Field;
+    use arrow_array::{Int64Array, StringViewArray};
+    use arrow_schema::DataType;
     use proptest::prelude::*;
     use thalweg_engine::testing::batch;
 
@@ -286,6 +379,39 @@ mod tests {
         assert_eq!(rendered("{t:%S%.3f}"), ["05.678", "05.999"]);
         assert_eq!(rendered("{s:%d}{n:%d}"), ["", "03"]);
         assert_eq!(rendered("{now:%Y}")[0].len(), 4);
+    }
+
+    #[test]
+    fn the_zone_is_called_utc_and_the_machine_by_its_name() {
+        assert_eq!(rendered("{meta.time:%Z}|{t:%Z}"), ["UTC|UTC", "UTC|UTC"]);
+        let host = hostname::get().unwrap().into_string().unwrap();
+        assert_eq!(
+            rendered("{hostname}={meta.hostname}"),
+            [format!("{host}={host}"), format!("{host}={host}")]
+        );
+        let field: ArrayRef = Arc::new(StringViewArray::from(vec!["web"]));
+        let batch =
+            batch(["x"]).set_fields([(Field::new("hostname", DataType::Utf8View, true), field)]).unwrap();
+        let mut template: Template = "{hostname}".parse().unwrap();
+        let mut out = Vec::new();
+        template.bind(&batch).render(0, &mut out);
+        assert_eq!(out, b"web");
+    }
+
+    #[test]
+    fn all_forms_give_the_same_at_once_as_one_by_one() {
+        let before = "a text before it that is longer than what is copied as a block: ";
+        for text in
+            ["{payload}", "<{payload}", "{s}>", "<{s}>", "{n}{s}", "x", "", "{t:%S}{payload}{n}", "{none}>"]
+        {
+            let text = text.replace('<', before);
+            let mut template: Template = text.parse().unwrap();
+            let batch = example();
+            let all = template.bind(&batch).render_all(2, 0);
+            let all: Vec<_> =
+                all.iter().map(|text| String::from_utf8(text.unwrap().to_vec()).unwrap()).collect();
+            assert_eq!(all, rendered(&text), "{text}");
+        }
     }
 
     #[test]

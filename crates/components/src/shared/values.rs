@@ -61,6 +61,20 @@ impl Values {
         Self { nulls: None, form: Form::Payload(payload.clone()) }
     }
 
+    /// A single text.
+    pub(crate) fn one(text: &str) -> Self {
+        Self { nulls: None, form: Form::Text(std::iter::once(Some(text)).collect()) }
+    }
+
+    /// The column as the bytes that it is written as, if it holds these.
+    pub(crate) fn bytes(&self) -> Option<BinaryViewArray> {
+        match &self.form {
+            Form::Text(text) | Form::Json(text) | Form::Number(text) => Some(text.clone().to_binary_view()),
+            Form::Payload(bytes) => Some(bytes.clone()),
+            _ => None,
+        }
+    }
+
     /// Any column.
     pub(crate) fn of(field: &Field, column: &ArrayRef) -> Self {
         let nulls = column.logical_nulls();
@@ -218,6 +232,29 @@ impl Values {
         }
     }
 
+    /// The value in this row, which is not NULL, as templates see it.
+    pub(crate) fn template_value(&self, row: usize) -> minijinja::Value {
+        match &self.form {
+            Form::Int(values) => values[row].into(),
+            Form::Float(values) => values.value(row).into(),
+            Form::Bool(values) => values.value(row).into(),
+            Form::Json(_) | Form::List(..) | Form::Struct(_) => {
+                let mut json = Vec::new();
+                self.write_json(row, &mut json);
+                match serde_json::from_slice::<serde_json::Value>(&json) {
+                    Ok(value) => template_value(value),
+                    Err(_) => String::from_utf8_lossy(&json).into_owned().into(),
+                }
+            }
+            Form::Text(text) => text.value(row).into(),
+            _ => {
+                let mut text = Vec::new();
+                self.write_text(row, &mut text);
+                String::from_utf8_lossy(&text).into_owned().into()
+            }
+        }
+    }
+
     /// The point in time in this row, if it is one or a text of one.
     pub(crate) fn time(&self, row: usize) -> Option<chrono::DateTime<chrono::Utc>> {
         if self.is_null(row) {
@@ -231,6 +268,24 @@ impl Values {
             }
             Form::Text(text) => arrow_cast::parse::string_to_datetime(&chrono::Utc, text.value(row)).ok(),
             _ => None,
+        }
+    }
+}
+
+/// JSON as templates see it.
+fn template_value(value: serde_json::Value) -> minijinja::Value {
+    use serde_json::Value as Json;
+    match value {
+        Json::Null => ().into(),
+        Json::Bool(value) => value.into(),
+        Json::Number(number) => match number.as_i64() {
+            Some(number) => number.into(),
+            None => number.as_f64().unwrap_or(f64::NAN).into(),
+        },
+        Json::String(text) => text.into(),
+        Json::Array(items) => items.into_iter().map(template_value).collect(),
+        Json::Object(members) => {
+            minijinja::Value::from_pairs(members.into_iter().map(|(key, value)| (key, template_value(value))))
         }
     }
 }

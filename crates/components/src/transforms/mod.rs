@@ -1,21 +1,42 @@
 //! The transforms: a file each.
 
+pub mod add_id;
+pub mod add_sequence;
+pub mod cast;
+pub mod copy;
+pub mod decode_base64;
 pub mod dedupe;
 pub mod drop;
 pub mod encode;
+pub mod encode_base64;
+pub mod extract;
 pub mod filter;
+pub mod flatten;
+pub mod format_timestamp;
+pub mod geoip;
 pub mod keep;
 pub mod limit;
 pub mod parse_csv;
+pub mod parse_grok;
 pub mod parse_json;
 pub mod parse_logfmt;
 pub mod parse_regex;
 pub mod parse_timestamp;
+pub mod parse_user_agent;
 pub mod rename;
+pub mod replace;
 pub mod route;
+pub mod route_by;
+pub mod runlength;
 pub mod sample;
 pub mod set;
 pub mod split;
+pub mod split_array;
+pub mod split_fields;
+pub mod split_pick;
+pub mod template;
+pub mod trim;
+pub mod trim_to_bounds;
 
 use thalweg_record::PAYLOAD;
 
@@ -24,8 +45,13 @@ fn payload() -> String {
     PAYLOAD.to_owned()
 }
 
+/// What stands between parts if not told otherwise.
+fn comma() -> String {
+    ",".to_owned()
+}
+
 /// Why a message that is not text is rejected.
-fn not_utf8(value: &[u8]) -> String {
+pub(crate) fn not_utf8(value: &[u8]) -> String {
     let valid = std::str::from_utf8(value).err().map_or(value.len(), |error| error.valid_up_to());
     format!("is not UTF-8, at byte {valid}")
 }

@@ -10,13 +10,16 @@ use thalweg_record::{Batch, PAYLOAD};
 
 use crate::shared::columns::{FieldType, Layout};
 use crate::shared::keys::{bytes_of, present};
-use crate::shared::names::Projection;
+use crate::shared::names::{Projection, group, renamed_fields};
 use crate::shared::ordered::Ordered;
 
 /// Renames fields: `{old: new}`.
 ///
 /// All are renamed at once, so that `{a: b, b: a}` swaps two fields. A field that already has the new name is
 /// replaced; a field that is not there is left alone.
+///
+/// Names that end in `.*` rename all fields whose names begin so: `{"a.*": "b.*"}` makes `b.x` of `a.x`. A name that is
+/// listed itself comes first.
 ///
 /// `payload` is the message itself: `{payload: message}` makes a text field of it (the payload stays what it was),
 /// and `{message: payload}` makes a field the payload (NULL becomes empty).
@@ -45,6 +48,9 @@ sinks:
         let entries = &self.0.0;
         let doubles = entries.iter().enumerate().filter_map(|(at, (_, new))| {
             let (first, _) = entries.iter().take(at).find(|(_, other)| other == new)?;
+            if group(new).is_some() {
+                return None;
+            }
             let second = &entries.get(at)?.0;
             Some(mistake(format!("`{first}` and `{second}` cannot both be called `{new}`.")))
         });
@@ -52,7 +58,12 @@ sinks:
             .iter()
             .filter(|(_, new)| new.is_empty())
             .map(|(old, _)| mistake(format!("`{old}` needs a new name that is not empty.")));
-        doubles.chain(nameless).collect()
+        let halves = entries.iter().filter(|(old, new)| group(old).is_some() != group(new).is_some());
+        let halves = halves.map(|(old, new)| {
+            mistake(format!("Of `{old}` and `{new}` both must end in `.*`, or neither."))
+                .help("For example `{\"a.*\": \"b.*\"}`.")
+        });
+        doubles.chain(nameless).chain(halves).collect()
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
@@ -115,20 +126,16 @@ fn renamed(
     from_field: Option<(&str, &str)>,
     moved: Option<&str>,
 ) -> Vec<(usize, FieldRef)> {
-    let new_name = |name: &str| {
+    let new_name = |name: &str| -> Option<String> {
         let listed = names.iter().find(|(old, _)| old == name).map(|(_, new)| new.as_str());
-        listed.or_else(|| from_field.filter(|(old, _)| *old == name).map(|(_, new)| new))
-    };
-    let taken: Vec<&str> = schema.fields().iter().filter_map(|field| new_name(field.name())).collect();
-    let fields = schema.fields().iter().enumerate();
-    fields
-        .filter(|(_, field)| moved != Some(field.name()))
-        .filter_map(|(index, field)| match new_name(field.name()) {
-            Some(new) => Some((index, Arc::new(field.as_ref().clone().with_name(new)))),
-            None if taken.contains(&field.name().as_str()) => None,
-            None => Some((index, field.clone())),
+        let listed = listed.or_else(|| from_field.filter(|(old, _)| *old == name).map(|(_, new)| new));
+        listed.map(str::to_owned).or_else(|| {
+            names
+                .iter()
+                .find_map(|(old, new)| Some(format!("{}{}", group(new)?, name.strip_prefix(group(old)?)?)))
         })
-        .collect()
+    };
+    renamed_fields(schema, |field| moved != Some(field), new_name)
 }
 
 #[cfg(test)]
@@ -167,8 +174,25 @@ mod tests {
     }
 
     #[test]
+    fn names_that_begin_alike_are_renamed_together() {
+        let names = |yaml: &str| {
+            let columns = ["a", "a.x", "a.y.z", "ab", "b.x"];
+            let columns = columns.map(|name| (name, [Some(name)]));
+            let columns: Vec<(&str, &[Option<&str>])> =
+                columns.iter().map(|(name, value)| (*name, value.as_slice())).collect();
+            testing::apply::<Rename>(yaml, [with_text(&["x"], &columns)]).main()[0].to_string()
+        };
+        assert_eq!(names("{'a.*': 'b.*'}"), r#"{"a":"a","b.x":"a.x","b.y.z":"a.y.z","ab":"ab"}"#);
+        assert_eq!(
+            names("{'a.*': 'c.*', 'b.*': 'c.*', a.y.z: q}"),
+            r#"{"a":"a","q":"a.y.z","ab":"ab","c.x":"b.x"}"#
+        );
+    }
+
+    #[test]
     fn two_fields_of_one_name_are_a_mistake() {
         let config: Rename = testing::options("{a: c, b: c}");
         assert_eq!(config.check()[0].message, "`a` and `b` cannot both be called `c`.");
+        assert_eq!(testing::options::<Rename>("{'a.*': c}").check().len(), 1);
     }
 }

@@ -10,6 +10,7 @@ use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::Batch;
 
 use crate::shared::conditions::ask;
+use crate::shared::labels::check_labels;
 use crate::shared::ordered::Ordered;
 
 /// Sends messages to named outputs: `{label: "condition"}`.
@@ -47,16 +48,7 @@ sinks:
             let mistake = Mistake::new("", "There is no label to send messages to.");
             mistakes.push(mistake.help("Write `{label: \"condition\"}`."));
         }
-        for (label, _) in &self.0.0 {
-            let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-            if label == "errors" {
-                let message = "The label `errors` is taken: messages that cannot be processed leave by it.";
-                mistakes.push(Mistake::new("", message).help("Choose another, such as `failures`."));
-            } else if label.is_empty() || !label.chars().all(is_name) {
-                let mistake = Mistake::new("", format!("`{label}` cannot be a label."));
-                mistakes.push(mistake.help("A label has letters, digits, `_` and `-` only."));
-            }
-        }
+        mistakes.extend(check_labels(self.0.0.iter().map(|(label, _)| label.as_str())));
         mistakes
     }
 

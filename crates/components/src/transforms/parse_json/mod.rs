@@ -1,15 +1,4 @@
-//! Parses payloads that are JSON objects into columns.
-//!
-//! Two passes. The first walks each payload once: it checks the whole grammar, and notes for each member only
-//! where its value stands and of what kind it is (eight bytes). The second goes a column at a time: by then the
-//! kinds of all its values are known, so the type of the column is decided before a single value is converted, and
-//! a column of mixed types needs no undoing. Texts without escapes and nested values are views of the payload.
-//!
-//! Records of one stream resemble each other. So each key remembers which key followed it last, and the walk
-//! compares the bytes at hand with that one (sixteen at once) before it looks for the end of the key and hashes it.
-//!
-//! The alternative was a general parser's tree of each record, walked into the columns. The example `hot_path`
-//! measures both: the tree alone takes longer than all of this, since it stores what this one only notes the place of.
+//! Parses payloads that are JSON objects into columns: see [`JsonColumns`].
 
 use std::collections::BTreeMap;
 
@@ -18,32 +7,21 @@ use serde::Deserialize;
 use thalweg_engine::{Context, Error, Mistake, Outlets, Transform, TransformConfig};
 use thalweg_record::Batch;
 
-mod columns;
-mod convert;
-mod scan;
-mod shape;
-mod spans;
-mod walk;
-
 use crate::shared::columns::FieldType;
-use scan::as_text;
-use shape::Shape;
-use walk::Walk;
-
-/// How deep a record may be nested, itself included; the same as other parsers have.
-const DEEPEST: usize = 127;
-
-/// The longest record: lengths share 32 bits with the kind of the value.
-const LONGEST: usize = 1 << 28;
+use crate::shared::json_columns::{JsonColumns, Wanted};
+use crate::shared::target::Input;
 
 /// Parses payloads that are JSON objects, such as the lines of a JSON Lines file, into fields.
 ///
 /// Each member becomes a field. Its type is found from the values of a batch: whole numbers, numbers, booleans
 /// or text; nested and mixed values are kept as JSON text. Members that a record lacks are NULL. A payload that
-/// is not a JSON object leaves by `errors` with the reason. Payloads stay as they are.
+/// is not a JSON object leaves by `errors` with the reason. Payloads stay as they are. With `field` it is a field that is
+/// parsed, and stays.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseJsonConfig {
+    #[serde(flatten)]
+    input: Input,
     /// Only these members become fields; the others are checked and skipped, which is faster. The default is all.
     #[schemars(length(min = 1))]
     fields: Option<Vec<String>>,
@@ -65,7 +43,14 @@ pub struct ParseJsonConfig {
 
 impl Default for ParseJsonConfig {
     fn default() -> Self {
-        Self { fields: None, types: BTreeMap::new(), flatten: false, prefix: String::new(), max_fields: 1024 }
+        Self {
+            input: Input::default(),
+            fields: None,
+            types: BTreeMap::new(),
+            flatten: false,
+            prefix: String::new(),
+            max_fields: 1024,
+        }
     }
 }
 
@@ -99,36 +84,27 @@ sinks:
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        Ok(Box::new(ParseJson { walk: Walk::new(self), shape: Shape::default() }))
+        let wanted = Wanted {
+            fields: self.fields.as_ref().map(|fields| fields.iter().cloned().collect()),
+            types: self.types.clone(),
+            flatten: self.flatten,
+            prefix: self.prefix.clone(),
+            max_fields: self.max_fields,
+        };
+        Ok(Box::new(ParseJson { input: self.input.clone(), columns: JsonColumns::new(wanted) }))
     }
 }
 
 struct ParseJson {
-    walk: Walk,
-    shape: Shape,
+    input: Input,
+    columns: JsonColumns,
 }
 
 impl Transform for ParseJson {
     fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
-        let payload = batch.payload().clone();
-        let (mut texts, mut failed) = self.walk.batch(&payload);
-        if self.walk.overflowed {
-            // Fields that were seen in earlier batches may be what leaves no room.
-            self.walk.forget(0, 0, 1);
-            (texts, failed) = self.walk.batch(&payload);
-        }
-        if failed.is_empty() {
-            let columns = self.walk.columns(&texts, payload.data_buffers());
-            out.send(self.shape.set(batch, columns, &self.walk)?);
-            return Ok(());
-        }
-        // What is left may have been copied to a buffer of its own, so that is what the columns must stand on.
-        let Some(batch) = out.reject(batch, failed)? else { return Ok(()) };
-        let payload = batch.payload().clone();
-        let texts: Vec<&str> =
-            payload.iter().map(|value| as_text(value.unwrap_or_default()).unwrap_or_default()).collect();
-        let columns = self.walk.columns(&texts, payload.data_buffers());
-        out.send(self.shape.set(batch, columns, &self.walk)?);
+        let Self { input, columns } = self;
+        let rest = columns.parse(batch, out, |batch| input.read(batch))?;
+        out.send(rest);
         Ok(())
     }
 }

@@ -1,6 +1,5 @@
 use std::sync::Arc;
 
-use super::convert::float;
 use super::*;
 use arrow_array::{Array, ArrayRef, Int64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -319,16 +318,22 @@ proptest! {
     fn no_text_panics(texts in prop::collection::vec("[{}\\[\\]\",:0-9a-b\\\\u .eE-]{0,40}", 1..8)) {
         agrees(&texts)?;
     }
+}
 
-    #[test]
-    fn fast_floats_are_the_nearest(mantissa in any::<u64>(), digits in 1..18u32, point in 0..18usize, negative in any::<bool>()) {
-        let mut text = (mantissa % 10u64.pow(digits)).to_string();
-        if point > 0 && point < text.len() {
-            text.insert(point, '.');
-        }
-        if negative {
-            text.insert(0, '-');
-        }
-        prop_assert_eq!(float(&text).to_bits(), text.parse::<f64>().unwrap().to_bits());
-    }
+#[test]
+fn a_field_is_parsed_and_who_lacks_it_is_left_alone() {
+    use crate::transforms::testing::with_text;
+    let values = [Some(r#"{"x":1,"y":"a"}"#), None, Some("bad"), Some(""), Some(r#"{"x":2}"#)];
+    let batch = || with_text(&["1", "2", "3", "4", "5"], &[("j", &values)]);
+    let given = apply::<ParseJsonConfig>("{ field: j, prefix: p. }", [batch()]);
+    assert_eq!(given.payloads(Output::Main), ["1", "2", "5"]);
+    let rows = given.main();
+    assert_eq!(rows[0], json!({"j": values[0], "p.x": 1, "p.y": "a"}));
+    assert_eq!((&rows[1], &rows[2]["p.x"]), (&json!({}), &json!(2)));
+    assert_eq!(given.errors().len(), 2);
+    let given = apply::<ParseJsonConfig>("{ field: j, skip_empty: true }", [batch()]);
+    assert_eq!(given.payloads(Output::Main), ["1", "2", "4", "5"]);
+    let given = apply::<ParseJsonConfig>("{ field: nothing }", [batch()]);
+    assert_eq!(given.main().len(), 5);
+    assert!(try_options::<ParseJsonConfig>("{ feild: j }").is_err());
 }

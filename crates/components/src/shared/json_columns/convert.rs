@@ -104,3 +104,23 @@ pub(super) fn float(token: &str) -> f64 {
     }
     token.parse().unwrap_or(f64::NAN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn fast_floats_are_the_nearest(mantissa in any::<u64>(), digits in 1..18u32, point in 0..18usize, negative in any::<bool>()) {
+            let mut text = (mantissa % 10u64.pow(digits)).to_string();
+            if point > 0 && point < text.len() {
+                text.insert(point, '.');
+            }
+            if negative {
+                text.insert(0, '-');
+            }
+            prop_assert_eq!(float(&text).to_bits(), text.parse::<f64>().unwrap().to_bits());
+        }
+    }
+}

@@ -9,7 +9,7 @@ use super::columns::Column;
 use super::convert::fits;
 use super::scan::{Fault, as_text, fault, key, skip_blanks, unescape, value};
 use super::spans::Span;
-use super::{DEEPEST, LONGEST, ParseJsonConfig};
+use super::{DEEPEST, LONGEST, Wanted};
 use crate::shared::columns::FieldType;
 use crate::shared::json::find_special;
 
@@ -64,13 +64,14 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    pub(super) fn new(config: &ParseJsonConfig) -> Self {
+    pub(super) fn new(wanted: Wanted) -> Self {
+        let Wanted { fields, types, flatten, prefix, max_fields } = wanted;
         Self {
-            fields: config.fields.as_ref().map(|fields| fields.iter().cloned().collect()),
-            types: config.types.clone(),
-            flatten: config.flatten,
-            prefix: config.prefix.clone(),
-            max_fields: config.max_fields,
+            fields,
+            types,
+            flatten,
+            prefix,
+            max_fields,
             nodes: Vec::new(),
             groups: vec![Group { first: NONE, ..Group::default() }],
             columns: Vec::new(),
@@ -80,7 +81,8 @@ impl Walk {
         }
     }
 
-    /// Walks the payloads of a batch: gives the good ones as text, and the rows of the others with the reasons.
+    /// Walks the payloads of a batch: gives the good ones as text (nothing, for those to be left alone), and the rows of
+    /// the others with the reasons.
     ///
     /// Fields that no longer occur stay, as NULLs, so that the schema is the same from batch to batch.
     pub(super) fn batch<'a>(&mut self, payload: &'a BinaryViewArray) -> (Vec<&'a str>, Vec<(u32, String)>) {
@@ -90,6 +92,10 @@ impl Walk {
         let mut texts = Vec::with_capacity(payload.len());
         let mut failed = Vec::new();
         for row in 0..payload.len() {
+            if payload.is_null(row) {
+                texts.push("");
+                continue;
+            }
             match self.record(payload.value(row), texts.len()) {
                 Ok(text) => texts.push(text),
                 Err(fault) => {

@@ -1,0 +1,30 @@
+//! Base64 with an alphabet of the user's choice.
+
+use base64::alphabet::{Alphabet, STANDARD};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use thalweg_engine::Mistake;
+
+/// Writes and reads base64 with this alphabet, or the standard one. It writes padding and does without it in reading.
+///
+/// # Errors
+/// What is wrong with the alphabet.
+pub(crate) fn base64(alphabet: Option<&str>) -> Result<GeneralPurpose, String> {
+    let alphabet = match alphabet {
+        Some(text) => Alphabet::new(text).map_err(|error| error.to_string())?,
+        None => STANDARD,
+    };
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    Ok(GeneralPurpose::new(&alphabet, config))
+}
+
+/// The mistake of an alphabet that is none.
+pub(crate) fn check_alphabet(alphabet: Option<&str>) -> Vec<Mistake> {
+    let Err(reason) = base64(alphabet) else { return Vec::new() };
+    let message = format!("This is no alphabet for base64: {reason}.");
+    vec![
+        Mistake::new("alphabet", message)
+            .help("It has 64 different printable characters of ASCII, without `=`."),
+    ]
+}
