@@ -147,6 +147,12 @@ pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Whether it only accompanies the other sources: it is then told to stop when those have ended and what they
+    /// sent is settled, so that a run that has an end still ends. Alone, it is a source like any other.
+    fn attends(&self) -> bool {
+        false
+    }
+
     /// Builds it.
     ///
     /// # Errors
@@ -243,6 +249,10 @@ pub trait SinkConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
 pub trait BuildSource: Send + Sync {
     /// See [`SourceConfig::check`].
     fn check(&self) -> Vec<Mistake>;
+    /// See [`SourceConfig::attends`].
+    fn attends(&self) -> bool {
+        false
+    }
     /// See [`SourceConfig::build`].
     ///
     /// # Errors
@@ -285,6 +295,9 @@ pub trait BuildSink: Send + Sync {
 impl<C: SourceConfig> BuildSource for C {
     fn check(&self) -> Vec<Mistake> {
         SourceConfig::check(self)
+    }
+    fn attends(&self) -> bool {
+        SourceConfig::attends(self)
     }
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         SourceConfig::build(self, context)

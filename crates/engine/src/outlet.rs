@@ -114,7 +114,10 @@ impl Outlet {
     }
 
     /// Sends messages that came in by another source before, with what was known of them then.
-    pub(crate) async fn send_again(
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), and if there are not fields for each message.
+    pub async fn send_again(
         &mut self,
         reading: Reading,
         meta: Meta,

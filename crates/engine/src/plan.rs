@@ -18,6 +18,7 @@ use thalweg_config::ByteSize;
 use crate::component::{BuildTransform, InFlight};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode};
 use crate::outlets::Output;
+use crate::read::LetterBounds;
 use crate::router::{Router, Way};
 
 /// Where a channel leads.
@@ -93,6 +94,8 @@ pub struct Plan {
     pub memory: ByteSize,
     /// About how many bytes of payload a batch has.
     pub batch_bytes: usize,
+    /// How many dead letters are kept.
+    pub dead_letters: LetterBounds,
     /// The sources.
     pub sources: Vec<SourceStage>,
     /// The segments.
@@ -140,6 +143,7 @@ impl Plan {
             cores,
             memory: graph.memory,
             batch_bytes: (graph.memory.as_usize() / 32).clamp(LEAST_BATCH_BYTES, BATCH_BYTES),
+            dead_letters: graph.dead_letters,
             sources,
             segments: planner.segments,
             sinks,

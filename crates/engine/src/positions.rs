@@ -27,7 +27,16 @@ pub struct Positions {
     source: Arc<str>,
     lanes: Mutex<BTreeMap<Arc<str>, Lane>>,
     failures: mpsc::UnboundedSender<String>,
+    /// Held by the source and by each of its batches that is not settled.
+    presence: Mutex<Option<Presence>>,
 }
+
+/// As long as there is one, something is still to come: its receiver ends with the last.
+pub(crate) type Presence = mpsc::Sender<Never>;
+
+/// Nothing is ever sent.
+#[derive(Debug)]
+pub(crate) enum Never {}
 
 #[derive(Debug, Default)]
 struct Lane {
@@ -53,7 +62,17 @@ impl Positions {
             .into_iter()
             .map(|(lane, value)| (lane.into(), Lane { safe: Some(value), ..Lane::default() }))
             .collect();
-        Arc::new(Self { source, lanes: Mutex::new(lanes), failures })
+        Arc::new(Self { source, lanes: Mutex::new(lanes), failures, presence: Mutex::default() })
+    }
+
+    /// Lets `presence` know when the source has ended and all that it sent is settled; see [`leave`](Self::leave).
+    pub(crate) fn attend(&self, presence: Presence) {
+        *self.presence.lock() = Some(presence);
+    }
+
+    /// The source has ended.
+    pub(crate) fn leave(&self) {
+        *self.presence.lock() = None;
     }
 
     /// Where to begin in a lane, if a former run was there.
@@ -69,8 +88,12 @@ impl Positions {
     /// The acknowledgement of the next batch of a lane; of a batch without a mark, just failure is noted.
     pub fn expect(self: &Arc<Self>, mark: Option<Mark>) -> Ack {
         let this = self.clone();
+        let presence = self.presence.lock().clone();
         let Some(Mark { lane, position }) = mark else {
-            return Ack::new(self.source.clone(), move |settlement| this.note_failure(&settlement));
+            return Ack::new(self.source.clone(), move |settlement| {
+                this.note_failure(&settlement);
+                drop(presence);
+            });
         };
         let number = {
             let mut lanes = self.lanes.lock();
@@ -81,6 +104,7 @@ impl Positions {
         Ack::new(self.source.clone(), move |settlement| {
             this.settle(&lane, number, settlement.outcome);
             this.note_failure(&settlement);
+            drop(presence);
         })
     }
 

@@ -10,6 +10,8 @@ pub(crate) mod json;
 pub(crate) mod keys;
 pub(crate) mod names;
 pub(crate) mod ordered;
+pub(crate) mod spool;
+pub mod tell;
 pub mod template;
 pub(crate) mod timestamps;
 pub(crate) mod values;

@@ -2,4 +2,6 @@
 
 pub mod file;
 pub mod generate;
+pub mod internal_logs;
+pub mod spool;
 pub mod stdin;
