@@ -230,7 +230,7 @@ sources:
   own: { internal_logs: { level: info } }
 pipelines:
   main: { from: messages, to: screen }
-  log: { from: own, to: log }
+  diary: { from: own, to: log }
 sinks:
   screen: { stdout: {} }
   log: { file: { path: out/thalweg.jsonl, encode: json } }
