@@ -55,7 +55,9 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     }
     if summary.letters_dropped > 0 {
         let dropped = paint.yellow(&format!("{} dropped", counted(summary.letters_dropped, "dead letter")));
-        line(&[format!("{dropped}, the oldest first: `dead_letters` in the configuration says how many are kept")]);
+        line(&[format!(
+            "{dropped}, the oldest first: `dead_letters` in the configuration says how many are kept"
+        )]);
     }
     text
 }

@@ -23,6 +23,7 @@ pub fn registry() -> Registry {
         .source::<sources::file::FileSource>()
         .source::<sources::generate::GenerateConfig>()
         .source::<sources::internal_logs::InternalLogs>()
+        .source::<sources::pipe::PipeSource>()
         .source::<sources::spool::SpoolSource>()
         .source::<sources::stdin::StdinSource>()
         .transform::<transforms::dedupe::Dedupe>()

@@ -222,7 +222,8 @@ impl Store {
         }
         // Of letters that are too many by themselves only the last are written at all.
         let mut skipped = 0;
-        while let Some((_, text)) = texts.get(skipped).filter(|_| !fits((texts.len() - skipped) as u64, coming))
+        while let Some((_, text)) =
+            texts.get(skipped).filter(|_| !fits((texts.len() - skipped) as u64, coming))
         {
             coming -= stored_size(text.len());
             skipped += 1;

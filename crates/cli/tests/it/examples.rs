@@ -61,7 +61,13 @@ fn every_components_example_runs_in_an_empty_folder() {
     let known: Vec<serde_json::Value> = serde_json::from_str(&known).unwrap();
     assert!(known.len() > 20);
     for component in known {
-        let house = House::with(&[("example.yaml", component["example"].as_str().unwrap())]);
+        let example = component["example"].as_str().unwrap();
+        let house = House::with(&[("example.yaml", example)]);
+        // Of those that wait for someone else.
+        if example.trim_start().starts_with("# Runs until it is told to stop.") {
+            house.run_well(&["check", "example.yaml"]);
+            continue;
+        }
         let said = house.run_well(&["run", "--strict", "example.yaml"]);
         assert!(said.err.contains("done in"), "{}: {}", component["name"], said.err);
     }

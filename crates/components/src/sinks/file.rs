@@ -31,7 +31,7 @@ use thalweg_engine::{Error, Rejects, Sink, Written};
 use thalweg_record::Batch;
 
 pub use compress::Compression;
-pub use config::{FileConfig, Fsync, Mode, OnExists, Rotate, TimeOfDay};
+pub use config::{FileConfig, Fsync, OnExists, Rotate, TimeOfDay};
 use files::{Files, Saved, Settings};
 
 use crate::shared::template::Template;

@@ -175,8 +175,8 @@ impl Drop for Measuring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_engine::testing::{context, options, sink_conforms, write_all};
     use thalweg_engine::testing::batch;
+    use thalweg_engine::testing::{context, options, sink_conforms, write_all};
 
     #[tokio::test]
     async fn it_conforms() {

@@ -153,7 +153,9 @@ impl Sink for Spooling {
             (Err(Refusal::Failed(error)), _) => return Err(error),
             (Err(Refusal::TooLarge), most) => {
                 let most = most.unwrap_or_default();
-                format!("does not fit into `{path}`: together with the messages beside it, it is larger than `max_bytes` ({most})")
+                format!(
+                    "does not fit into `{path}`: together with the messages beside it, it is larger than `max_bytes` ({most})"
+                )
             }
             (Err(Refusal::Full), most) => {
                 let most = most.unwrap_or_default();

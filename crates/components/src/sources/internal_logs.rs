@@ -362,10 +362,7 @@ mod tests {
         let time = "2023-11-14T22:13:20.000000Z";
         assert_eq!(
             sent.payloads(),
-            [
-                format!("{time} warn test: one tries=2 level=high"),
-                format!("{time} error test: two what=x"),
-            ]
+            [format!("{time} warn test: one tries=2 level=high"), format!("{time} error test: two what=x"),]
         );
         let found: Vec<_> = sent.main.iter().flat_map(|batch| rows(batch.fields())).collect();
         let time = 1_700_000_000_000_000_i64;

@@ -78,7 +78,8 @@ sinks:
             mistakes.push(mistake.help("Write for example `path: spool`."));
         }
         if self.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-            let mistake = Mistake::new("rate", "The rate must be greater than 0: nothing would ever be sent.");
+            let mistake =
+                Mistake::new("rate", "The rate must be greater than 0: nothing would ever be sent.");
             mistakes.push(mistake.help("Remove it to send as many messages as are taken."));
         }
         if self.ends_with_others && !self.follow {
@@ -229,7 +230,8 @@ impl Reader {
                 Ok(())
             }
             Next::Rubbish { bytes } => {
-                let reason = format!("the last {bytes} bytes of `{shown}`, from byte {begin} on, are no messages");
+                let reason =
+                    format!("the last {bytes} bytes of `{shown}`, from byte {begin} on, are no messages");
                 segment.give_up();
                 let place = Place { offset: segment.offset(), row: 0 };
                 self.reject(&reason, &lane, place, out).await
@@ -247,7 +249,8 @@ impl Reader {
                 match decoded {
                     Ok(messages) => self.send(&messages, &lane, begin, end, out).await,
                     Err(why) => {
-                        let reason = format!("{rows} messages at byte {begin} of `{shown}` cannot be read: {why}");
+                        let reason =
+                            format!("{rows} messages at byte {begin} of `{shown}` cannot be read: {why}");
                         self.reject(&reason, &lane, Place { offset: end, row: 0 }, out).await
                     }
                 }
@@ -268,7 +271,8 @@ impl Reader {
         let before = saved(out, lane).filter(|place| place.offset == begin).map_or(0, |place| place.row);
         let mut row = before.min(rows);
         // Ten times a second, so that what comes out is a flow and not a beat.
-        let most = self.config.rate.map_or(rows, |rate| (rate / 10.0).clamp(1.0, rows.max(1) as f64) as usize);
+        let most =
+            self.config.rate.map_or(rows, |rate| (rate / 10.0).clamp(1.0, rows.max(1) as f64) as usize);
         while row < rows || rows == 0 {
             let count = most.min(rows - row);
             if self.pause(count, out).await {
@@ -280,8 +284,7 @@ impl Reader {
             }
             let (mut reading, fields) = messages.part(row, count)?;
             row += count;
-            let place =
-                if row < rows { Place { offset: begin, row } } else { Place { offset: end, row: 0 } };
+            let place = if row < rows { Place { offset: begin, row } } else { Place { offset: end, row: 0 } };
             reading.mark = mark(lane, place);
             out.send_again(reading, messages.meta.clone(), Some(fields)).await?;
             if rows == 0 {
@@ -305,7 +308,13 @@ impl Reader {
     }
 
     /// Tells of what cannot be read.
-    async fn reject(&mut self, reason: &str, lane: &str, place: Place, out: &mut Outlet) -> Result<(), Error> {
+    async fn reject(
+        &mut self,
+        reason: &str,
+        lane: &str,
+        place: Place,
+        out: &mut Outlet,
+    ) -> Result<(), Error> {
         tracing::error!("{reason}; the file is kept");
         let mut payload = PayloadWriter::default();
         payload.push(b"");
@@ -472,7 +481,8 @@ mod tests {
         let at = bytes.windows(6).position(|bytes| bytes == b"second").unwrap();
         bytes[at] ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        let sent = start::<SpoolSource>(&yaml(&spool, "follow: false"), 1 << 20, BTreeMap::new()).finish().await;
+        let sent =
+            start::<SpoolSource>(&yaml(&spool, "follow: false"), 1 << 20, BTreeMap::new()).finish().await;
         assert_eq!(sent.payloads(), ["first", "third"]);
         let reasons: Vec<String> = sent
             .errors
@@ -481,7 +491,9 @@ mod tests {
             .map(|row| row["error_reason"].as_str().unwrap().to_owned())
             .collect();
         assert_eq!(reasons.len(), 2);
-        assert!(reasons[0].starts_with("1 messages at byte") && reasons[0].ends_with("its checksum is wrong"));
+        assert!(
+            reasons[0].starts_with("1 messages at byte") && reasons[0].ends_with("its checksum is wrong")
+        );
         assert!(reasons[1].starts_with("the last 36 bytes of"), "{reasons:?}");
         assert_eq!(files(&spool), ["00000001.damaged", "00000002.damaged", "note.txt"]);
     }

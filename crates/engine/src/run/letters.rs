@@ -8,10 +8,10 @@ use arrow_array::{Array, cast::AsArray};
 use thalweg_record::{Batch, ERROR_COMPONENT, ERROR_REASON, Outcome, Parcel};
 use thalweg_runtime::{Receiver, blocking};
 
-use crate::{Error, LetterBounds};
 use crate::kept::keep;
 use crate::metrics::ComponentMetrics;
 use crate::store::DeadLetter;
+use crate::{Error, LetterBounds};
 
 use super::LazyStore;
 

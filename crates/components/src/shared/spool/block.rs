@@ -69,10 +69,11 @@ impl Messages {
             time_us: known.get(TIME).and_then(|time| time.parse().ok()).unwrap_or_default(),
         };
         let has_positions = known.contains_key(POSITIONS);
-        let is_right = whole.columns().first().is_some_and(|payload| {
-            *payload.data_type() == DataType::BinaryView && payload.null_count() == 0
-        }) && (!has_positions
-            || whole.columns().get(1).is_some_and(|column| *column.data_type() == DataType::UInt64));
+        let is_right =
+            whole.columns().first().is_some_and(|payload| {
+                *payload.data_type() == DataType::BinaryView && payload.null_count() == 0
+            }) && (!has_positions
+                || whole.columns().get(1).is_some_and(|column| *column.data_type() == DataType::UInt64));
         if !is_right {
             return Err(ArrowError::IpcError("its columns are not those of messages".to_owned()));
         }

@@ -67,8 +67,8 @@ impl BlockHead {
     fn read(head: &[u8; BLOCK_HEAD], segment: u64, offset: u64) -> Option<Self> {
         let number = |at: usize| head.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
         let small = |at: usize| head.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
-        let is_right = small(0)? == BLOCK_MAGIC
-            && number(24)? == xxh3_64_with_seed(head.get(..24)?, segment ^ offset);
+        let is_right =
+            small(0)? == BLOCK_MAGIC && number(24)? == xxh3_64_with_seed(head.get(..24)?, segment ^ offset);
         is_right.then_some(Self { rows: small(4)?, length: number(8)?, hash: number(16)? })
     }
 }
@@ -97,7 +97,8 @@ fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
         let Some(kind) = [FINISHED, OPEN, DAMAGED].into_iter().find(|kind| *kind == extension) else {
             continue;
         };
-        let Some(number) = digits.parse().ok().filter(|number| file_name(*number, "") == format!("{digits}."))
+        let Some(number) =
+            digits.parse().ok().filter(|number| file_name(*number, "") == format!("{digits}."))
         else {
             continue;
         };

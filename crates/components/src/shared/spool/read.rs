@@ -153,7 +153,8 @@ impl Segment {
 
 /// Removes a segment all of which is in safety. One that is damaged is kept under another name.
 pub(crate) fn dispose(path: &Path, is_damaged: bool) -> io::Result<()> {
-    let gone = if is_damaged { fs::rename(path, path.with_extension(DAMAGED)) } else { fs::remove_file(path) };
+    let gone =
+        if is_damaged { fs::rename(path, path.with_extension(DAMAGED)) } else { fs::remove_file(path) };
     match gone {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         gone => gone,

@@ -41,7 +41,9 @@ fn read(folder: &Path, number: u32) -> (Vec<String>, bool) {
                     let (reading, fields) = messages.part(0, rows).unwrap();
                     assert_eq!(fields.num_rows(), rows);
                     let payload = reading.payload;
-                    found.extend((0..rows).map(|row| String::from_utf8_lossy(payload.value(row)).into_owned()));
+                    found.extend(
+                        (0..rows).map(|row| String::from_utf8_lossy(payload.value(row)).into_owned()),
+                    );
                 }
             }
         }

@@ -130,7 +130,8 @@ impl Writer {
         let folder = &self.bounds.folder;
         let failed = |error: &io::Error| io_error("create a file in", folder, error);
         fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-        let mut number = entries(folder).map_err(|error| failed(&error))?.last().map_or(0, |last| last.number);
+        let mut number =
+            entries(folder).map_err(|error| failed(&error))?.last().map_or(0, |last| last.number);
         loop {
             number = number.checked_add(1).ok_or_else(|| {
                 Error::permanent(format!("`{}` has no number left for a file", folder.display()))

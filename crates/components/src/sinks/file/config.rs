@@ -12,6 +12,7 @@ use super::files::{Keep, Settings};
 use super::names::Style;
 use super::piece::Manner;
 use super::{Compression, FileSink, names};
+use crate::shared::mode::Mode;
 use crate::shared::template::Template;
 use crate::transforms::encode::EncodeConfig;
 
@@ -176,35 +177,6 @@ pub enum Fsync {
     Flush,
 }
 
-/// Permissions, written in octal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mode(u32);
-
-impl<'de> Deserialize<'de> for Mode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        let digits = text.strip_prefix("0o").unwrap_or(&text);
-        match u32::from_str_radix(digits, 8) {
-            Ok(mode) if mode <= 0o7777 => Ok(Self(mode)),
-            _ => Err(serde::de::Error::custom("permissions are three or four octal digits, as in `0640`")),
-        }
-    }
-}
-
-impl JsonSchema for Mode {
-    fn schema_name() -> Cow<'static, str> {
-        "Mode".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^(0o)?[0-7]{3,4}$", "examples": ["0640"] })
-    }
-}
-
 fn line_feed() -> String {
     "\n".to_owned()
 }
@@ -277,10 +249,13 @@ sinks:
             }
             if let Some(format) = rotate.timestamp.as_ref().filter(|format| !names::is_timestamp(format)) {
                 let mistake = Mistake::new("rotate", format!("`{format}` makes no part of a file's name."));
-                mistakes.push(mistake.help("It is written as for `strftime` and holds no `/`, for example `%Y-%m-%d`."));
+                mistakes.push(
+                    mistake.help("It is written as for `strftime` and holds no `/`, for example `%Y-%m-%d`."),
+                );
             }
             if rotate.compress != Compression::None && self.compression != Compression::None {
-                let mistake = Mistake::new("rotate", "What is compressed while it is written needs no `compress`.");
+                let mistake =
+                    Mistake::new("rotate", "What is compressed while it is written needs no `compress`.");
                 mistakes.push(mistake.help("Remove it, or `compression`."));
             }
         }
@@ -301,8 +276,8 @@ sinks:
                 compression: self.compression,
                 level: self.compression_level,
                 atomic: self.atomic,
-                mode: self.mode.map(|mode| mode.0),
-                folder_mode: self.folder_mode.map(|mode| mode.0),
+                mode: self.mode.map(Mode::bits),
+                folder_mode: self.folder_mode.map(Mode::bits),
                 style: rotate.map_or_else(Style::default, |rotate| Style {
                     digits: rotate.digits.into(),
                     timestamp: rotate.timestamp.clone(),

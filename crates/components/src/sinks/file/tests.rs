@@ -250,11 +250,8 @@ async fn pieces_have_a_stamp_in_their_names_and_are_compressed_when_they_are_fin
         sink.open(state).await.unwrap();
         write(&mut *sink, &batch(["two", "three"])).await;
         sink.finish().await.unwrap();
-        let all: Vec<String> = folder
-            .files()
-            .iter()
-            .map(|(name, _)| decompressed(&folder.path(name), how))
-            .collect();
+        let all: Vec<String> =
+            folder.files().iter().map(|(name, _)| decompressed(&folder.path(name), how)).collect();
         assert_eq!(all.concat(), "one\ntwo\nthree\n", "{:?}", folder.files());
     }
 }

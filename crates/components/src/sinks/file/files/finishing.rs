@@ -36,8 +36,9 @@ impl Files {
             self.finish_piece(piece, folders)?;
             let piece = stream.ended.remove(0);
             let path = self.path(&stream.name, piece.number, piece.stamp.as_deref());
-            stream.stale.retain(|stale| stale.path != path);
             let how = self.settings.manner.style.pack;
+            let packed = pack::packed(&path, how);
+            stream.stale.retain(|stale| stale.path != path && stale.path != packed);
             if how != Compression::None && !piece.is_special() {
                 let path = piece.path().to_owned();
                 stream.packing.retain(|packing| !packing.is_finished());

@@ -209,7 +209,8 @@ impl Files {
         stream.beginning = Beginning::Continue { length: entry.length, finished: false };
         if self.settings.rotates {
             let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
-            pack::unpack(&path, self.settings.manner.style.pack).map_err(|error| begin_error(&path, &error))?;
+            pack::unpack(&path, self.settings.manner.style.pack)
+                .map_err(|error| begin_error(&path, &error))?;
             // The pieces from this one on are written again.
             let from = entry.number.unwrap_or(0);
             stream.stale = self.existing(&stream.name, true)?;
