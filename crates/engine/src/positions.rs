@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -27,6 +28,8 @@ pub struct Positions {
     source: Arc<str>,
     lanes: Mutex<BTreeMap<Arc<str>, Lane>>,
     failures: mpsc::UnboundedSender<String>,
+    /// Whether positions are saved, so that a later run goes on where the last save was.
+    keeps: AtomicBool,
     /// Held by the source and by each of its batches that is not settled.
     presence: Mutex<Option<Presence>>,
 }
@@ -46,6 +49,8 @@ struct Lane {
     sent: VecDeque<(Option<Value>, Option<Outcome>)>,
     /// Where all before is safe.
     safe: Option<Value>,
+    /// Where a run that begins anew would go on: what was saved last.
+    stored: Option<Value>,
     /// A batch failed: the lane stays where it is.
     stuck: bool,
     changed: bool,
@@ -60,9 +65,38 @@ impl Positions {
     ) -> Arc<Self> {
         let lanes = saved
             .into_iter()
-            .map(|(lane, value)| (lane.into(), Lane { safe: Some(value), ..Lane::default() }))
+            .map(|(lane, value)| {
+                (lane.into(), Lane { safe: Some(value.clone()), stored: Some(value), ..Lane::default() })
+            })
             .collect();
-        Arc::new(Self { source, lanes: Mutex::new(lanes), failures, presence: Mutex::default() })
+        Arc::new(Self {
+            source,
+            lanes: Mutex::new(lanes),
+            failures,
+            keeps: AtomicBool::new(false),
+            presence: Mutex::default(),
+        })
+    }
+
+    /// They are saved: see [`lasting`](Self::lasting).
+    pub(crate) fn keep(&self) {
+        self.keeps.store(true, Relaxed);
+    }
+
+    /// Notes what was saved.
+    pub(crate) fn note_stored(&self, lane: &str, position: Option<&Value>) {
+        if let Some(lane) = self.lanes.lock().get_mut(lane) {
+            lane.stored = position.cloned();
+        }
+    }
+
+    /// Up to where nothing will be asked for again in a lane, even if the process is killed now. Where positions are
+    /// saved that is what was saved last: a run that continues from there cuts back what its sinks wrote since.
+    pub fn lasting(&self, lane: &str) -> Option<Value> {
+        if !self.keeps.load(Relaxed) {
+            return self.saved(lane);
+        }
+        self.lanes.lock().get(lane).and_then(|lane| lane.stored.clone())
     }
 
     /// Lets `presence` know when the source has ended and all that it sent is settled; see [`leave`](Self::leave).
@@ -161,6 +195,21 @@ impl Positions {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_lasts_is_what_was_saved_where_positions_are_saved() {
+        let (failures, _failed) = mpsc::unbounded_channel();
+        let positions = Positions::new("s".into(), BTreeMap::new(), failures);
+        let mark = || Some(Mark { lane: "l".into(), position: 1.into() });
+        positions.expect(mark()).settle(Outcome::Delivered);
+        assert_eq!(positions.lasting("l"), Some(1.into()));
+        positions.keep();
+        assert_eq!(positions.lasting("l"), None);
+        for (lane, position) in positions.take_changes() {
+            positions.note_stored(&lane, position.as_ref());
+        }
+        assert_eq!(positions.lasting("l"), Some(1.into()));
+    }
 
     proptest! {
         #[test]

@@ -232,6 +232,9 @@ impl Run {
                 false => BTreeMap::new(),
             };
             let positions = Positions::new(name.clone(), saved, failures.clone());
+            if keeping.positions {
+                positions.keep();
+            }
             all_positions.push((name.clone(), positions.clone()));
             let attends = stage.node.config.attends();
             let presence = attendants.presence(attends, &positions);
@@ -467,7 +470,12 @@ fn save(
     if moved.is_empty() && states.is_empty() {
         return Ok(());
     }
-    store.get()?.save(&moved, &states)
+    store.get()?.save(&moved, &states)?;
+    for (source, lane, position) in &moved {
+        let of_source = positions.iter().filter(|(name, _)| name == source);
+        of_source.for_each(|(_, positions)| positions.note_stored(lane, position.as_ref()));
+    }
+    Ok(())
 }
 
 /// The store, opened when it is first needed: a run that has nothing to keep leaves no folder behind.

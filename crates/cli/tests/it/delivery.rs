@@ -227,7 +227,8 @@ fn what_is_spooled_survives_kill_9_of_whoever_writes_and_whoever_reads() {
     found.sort_unstable();
     found.dedup();
     println!("killed {killed} times; {} of {all} records were delivered twice", all - found.len());
-    assert_eq!(found, (0..LINES / 4).collect::<Vec<_>>());
+    let missing: Vec<usize> = (0..LINES / 4).filter(|number| found.binary_search(number).is_err()).collect();
+    assert!(missing.is_empty(), "{} are missing, among them {:?}", missing.len(), missing.first());
     let left: Vec<_> =
         fs::read_dir(folder.join("spool")).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");

@@ -1,8 +1,9 @@
 //! Sends on what a sink `spool` has kept: the reading half of a buffer, see [`crate::shared::spool`].
 //!
 //! Segments are read one after the other. A segment is removed when its lane has got to its end, that is when all of it is
-//! settled; until then it is there, so that nothing is lost whenever the process ends. A run that keeps positions goes on in
-//! the middle of a segment, any other sends it again from its beginning.
+//! settled and, in a run that keeps positions, when that was saved: what sinks wrote after the last save is cut off when
+//! such a run is continued, so it must then still be here. A run that keeps positions goes on in the middle of a segment, any
+//! other sends it again from its beginning.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{Context, Error, Mark, Mistake, Outlet, Reading, Source, SourceConfig};
 use thalweg_record::PayloadWriter;
@@ -22,7 +24,8 @@ use crate::shared::spool::read::{Messages, Next, Segment, dispose, list};
 /// Sends on what a sink `spool` has kept in a folder.
 ///
 /// Messages come with the payload, the fields, the source and the time that they had. A file is removed when all of it is
-/// delivered, or left by `errors`. A file that is damaged is read as far as it can be, and kept as `NUMBER.damaged`.
+/// delivered, or left by `errors`. In a run without `--state` a sink `file` needs `on_exists: append`, as it would else replace what
+/// a former run wrote. A file that is damaged is read as far as it can be, and kept as `NUMBER.damaged`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpoolSource {
@@ -122,8 +125,8 @@ fn is_nought(row: &usize) -> bool {
     *row == 0
 }
 
-fn saved(out: &Outlet, lane: &str) -> Option<Place> {
-    serde_json::from_value(out.saved(lane)?).ok()
+fn place(position: Option<Value>) -> Option<Place> {
+    serde_json::from_value(position?).ok()
 }
 
 fn mark(lane: &str, place: Place) -> Option<Mark> {
@@ -209,7 +212,7 @@ impl Reader {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(io_error("read", &self.folder, &error)),
         };
-        if let Some(place) = saved(out, &segment.lane()) {
+        if let Some(place) = place(out.saved(&segment.lane())) {
             segment.seek(place.offset);
         }
         self.known.insert(number);
@@ -268,7 +271,8 @@ impl Reader {
         out: &mut Outlet,
     ) -> Result<(), Error> {
         let rows = messages.rows();
-        let before = saved(out, lane).filter(|place| place.offset == begin).map_or(0, |place| place.row);
+        let before =
+            place(out.saved(lane)).filter(|place| place.offset == begin).map_or(0, |place| place.row);
         let mut row = before.min(rows);
         // Ten times a second, so that what comes out is a flow and not a beat.
         let most =
@@ -340,7 +344,8 @@ impl Reader {
         while let Some(read) = self.unsettled.get(at) {
             // One without any messages has nothing to be settled.
             let is_empty = read.end <= Segment::first();
-            if !is_empty && saved(out, &read.lane).is_none_or(|place| place.offset < read.end) {
+            let reached = place(out.lasting(&read.lane));
+            if !is_empty && reached.is_none_or(|place| place.offset < read.end) {
                 at += 1;
                 continue;
             }
@@ -373,7 +378,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
     use thalweg_engine::testing::{batch, options, payloads, rows, start, try_options, write_all};
     use thalweg_record::{Batch, Outcome, Parcel};
 
