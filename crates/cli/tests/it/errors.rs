@@ -379,11 +379,12 @@ sinks: { out: { discard: {} } }
         };
         assert!(lines.last().unwrap().ends_with("before them dropped: there were too many"), "{listed}");
         let kept = number(lines[lines.len() - 3]);
-        assert!((1000..=5000).contains(&kept), "{listed}");
+        assert!((3000..=5000).contains(&kept), "{listed}");
         assert_eq!(kept + number(lines.last().unwrap()), 1_000_000, "{listed}");
         let bytes = size_of_folder(&house.path().join(folder));
         println!("{bytes} bytes in {folder}");
-        assert!(bytes < 100 << 20, "{bytes} bytes in {folder}");
+        // The store's journal has up to 64 MiB, whatever it holds.
+        assert!(bytes < 200 << 20, "{bytes} bytes in {folder}");
     }
     assert_eq!(house.run(&["errors", "clear", "c.yaml", "--yes"]).code, Some(0));
     assert_eq!(house.run(&["errors", "list", "c.yaml"]).out, "there are no dead letters in `.thalweg`\n");

@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 
 /// Whoever removes all of them has seen how many were dropped.
 fn forget_dropped(store: &Store, arguments: &Arguments) -> Result<(), Failure> {
-    if arguments.filter.component.is_none() && arguments.limit.is_none() && store.tally()?.dropped > 0 {
+    if arguments.filter.component.is_none() && arguments.limit.is_none() && store.tally().dropped > 0 {
         store.forget_dropped()?;
     }
     Ok(())

@@ -51,7 +51,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     let dropped = match &store {
-        Some(store) => store.tally()?.dropped,
+        Some(store) => store.tally().dropped,
         None => 0,
     };
     let dropped = dropped_of(dropped);
