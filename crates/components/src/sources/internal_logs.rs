@@ -121,8 +121,8 @@ impl Record {
     }
 }
 
-/// Those who listen.
-static LISTENERS: Mutex<Vec<Weak<Listener>>> = Mutex::new(Vec::new());
+/// Those who listen, with the least grave level that each takes. Nobody may be let go of while this is locked: that locks it.
+static LISTENERS: Mutex<Vec<(LogLevel, Weak<Listener>)>> = Mutex::new(Vec::new());
 /// The least grave level that any of them takes; 0: there are none.
 static WANTED: AtomicU8 = AtomicU8::new(0);
 
@@ -141,14 +141,15 @@ pub fn record(record: &Record) {
     if !wants(record.level) {
         return;
     }
-    let listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-    for listener in listeners.iter().filter_map(Weak::upgrade).filter(|found| record.level <= found.level) {
-        listener.take(record);
-    }
+    let listening: Vec<Arc<Listener>> = {
+        let listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanting = listeners.iter().filter(|(level, _)| record.level <= *level);
+        wanting.filter_map(|(_, listener)| listener.upgrade()).collect()
+    };
+    listening.iter().for_each(|listener| listener.take(record));
 }
 
 struct Listener {
-    level: LogLevel,
     bound: usize,
     waiting: Mutex<VecDeque<Record>>,
     dropped: AtomicU64,
@@ -158,15 +159,15 @@ struct Listener {
 impl Listener {
     fn new(level: LogLevel, bound: usize) -> Arc<Self> {
         let listener = Arc::new(Self {
-            level,
             bound,
             waiting: Mutex::default(),
             dropped: AtomicU64::new(0),
             news: Notify::new(),
         });
         let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
-        listeners.push(Arc::downgrade(&listener));
+        listeners.push((level, Arc::downgrade(&listener)));
         refresh(&mut listeners);
+        drop(listeners);
         listener
     }
 
@@ -213,10 +214,9 @@ impl Drop for Listener {
 }
 
 /// Forgets those who are gone.
-fn refresh(listeners: &mut Vec<Weak<Listener>>) {
-    listeners.retain(|listener| listener.strong_count() > 0);
-    let levels = listeners.iter().filter_map(Weak::upgrade).map(|listener| listener.level as u8);
-    WANTED.store(levels.max().unwrap_or(0), Relaxed);
+fn refresh(listeners: &mut Vec<(LogLevel, Weak<Listener>)>) {
+    listeners.retain(|(_, listener)| listener.strong_count() > 0);
+    WANTED.store(listeners.iter().map(|(level, _)| *level as u8).max().unwrap_or(0), Relaxed);
 }
 
 /// The most records in a batch.

@@ -78,7 +78,8 @@ pub(super) fn unpack(path: &Path, how: Compression) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let plain = packed(path, Compression::None).with_extension("unpacked.part");
+    let mut plain = path.as_os_str().to_owned();
+    plain.push(".unpacked");
     let mut to = File::create(&plain)?;
     match how {
         Compression::None => return Ok(()),
