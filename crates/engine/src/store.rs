@@ -116,6 +116,7 @@ impl Store {
         std::fs::create_dir_all(folder).map_err(|error| {
             Error::permanent(format!("the state folder `{}` cannot be made: {error}", folder.display()))
         })?;
+        clear_unfinished(folder);
         // Small: positions are a few kilobytes, and the run's memory belongs to its budget.
         let database = Database::builder(folder)
             .cache_size(1 << 20)
@@ -234,6 +235,26 @@ impl Store {
     }
 }
 
+/// Clears away what is left of a store whose making was broken off, which could else never be opened: it is whole when its
+/// version is written, which comes last. What cannot be cleared away is met again when the store is opened.
+fn clear_unfinished(folder: &Path) {
+    let is_whole = std::fs::metadata(folder.join("version")).is_ok_and(|version| version.len() > 0);
+    // Whoever is making it has this locked.
+    let Ok(lock) = std::fs::File::open(folder.join("lock")) else { return };
+    if is_whole || !folder.join("keyspaces").is_dir() && !folder.join("0.jnl").is_file() && !is_empty(&lock) {
+        return;
+    }
+    if lock.try_lock().is_ok() {
+        ["version", "0.jnl", "lock"]
+            .into_iter()
+            .for_each(|name| drop(std::fs::remove_file(folder.join(name))));
+    }
+}
+
+fn is_empty(file: &std::fs::File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.len() == 0)
+}
+
 /// Of each part of the store.
 fn options() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(4 << 20)
@@ -300,6 +321,28 @@ mod tests {
         assert_eq!(found[1].1.payload_bytes(), b"\xff\x00");
         store.remove_letters(&[1, 3]).unwrap();
         assert_eq!(store.letters().count(), 1);
+    }
+
+    #[test]
+    fn a_store_whose_making_was_broken_off_is_made_anew() {
+        for left in
+            [&["lock"][..], &["lock", "keyspaces", "0.jnl"], &["lock", "keyspaces", "0.jnl", "version"]]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            for name in left {
+                let path = folder.path().join(name);
+                if *name == "keyspaces" {
+                    std::fs::create_dir(path).unwrap();
+                } else {
+                    std::fs::write(path, "").unwrap();
+                }
+            }
+            let store =
+                Store::open(folder.path()).unwrap_or_else(|error| panic!("{left:?}: {}", error.full()));
+            store.save(&[], &[("out".into(), json!(1))]).unwrap();
+            drop(store);
+            assert_eq!(Store::open(folder.path()).unwrap().sink_state("out").unwrap(), Some(json!(1)));
+        }
     }
 
     #[test]
