@@ -5,7 +5,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use serde_json::json;
-use thalweg_engine::{Graph, Handle, Keeping, Plan, Run, Summary};
+use thalweg_components::sources::internal_logs::InternalLogs;
+use thalweg_engine::{Graph, Handle, Keeping, Plan, Run, SourceConfig, Summary};
 
 use crate::exit::Failure;
 use crate::log;
@@ -50,7 +51,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Runs a graph to its end.
 pub fn drive(graph: &Graph, keeping: Keeping, manner: Manner) -> Result<Outcome, Failure> {
     let progress = Progress::new(graph, manner);
-    log::begin(progress.bars(), manner.json, manner.quiet)?;
+    let listens = graph.sources.iter().any(|source| source.kind == InternalLogs::NAME);
+    log::begin(progress.bars(), manner.json, manner.quiet, listens)?;
     let run = Run::new(Plan::new(graph, manner.cores), keeping)?;
     let run = if manner.continues { run.continuing() } else { run };
     let handle = run.handle();

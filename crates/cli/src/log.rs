@@ -1,4 +1,5 @@
-//! Warnings of the engine and of libraries, a line each, without tearing up the line of progress.
+//! Warnings of the engine and of libraries, a line each, without tearing up the line of progress; and, where a source
+//! `internal_logs` listens, the same and more as messages.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -6,11 +7,14 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::MultiProgress;
 use serde_json::{Map, Value, json};
+use thalweg_components::shared::tell;
+use thalweg_components::sources::internal_logs::{LogLevel, Record, record, wants};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{EnvFilter, dynamic_filter_fn};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::exit::Failure;
@@ -23,22 +27,57 @@ pub const VARIABLE: &str = "THALWEG_LOG";
 /// The lines of progress of the run that goes on.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
-/// Begins to show warnings on the standard error output; `quietly`, only errors.
-pub fn begin(bars: &MultiProgress, json: bool, quietly: bool) -> Result<(), Failure> {
+/// Begins to show warnings on the standard error output; `quietly`, only errors. `listens` says whether the graph has a
+/// source that takes what is logged.
+pub fn begin(bars: &MultiProgress, json: bool, quietly: bool, listens: bool) -> Result<(), Failure> {
     *BARS.lock().unwrap_or_else(PoisonError::into_inner) = Some(bars.clone());
+    tell::show_by(match (quietly, json) {
+        (true, _) => |_, _| {},
+        (_, true) => |_, object| drop(AroundBars.write_all(format!("{object}\n").as_bytes())),
+        (_, false) => |text, _| drop(AroundBars.write_all(text.as_bytes())),
+    });
     let usual = if quietly { "error" } else { "warn" };
     let wanted = std::env::var(VARIABLE).ok().filter(|wanted| !wanted.is_empty());
     let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(usual)).map_err(|error| {
         Failure::Usage(format!("`{VARIABLE}` is wrong: {error}; write for example `{VARIABLE}=debug`"))
     })?;
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let shown = tracing_subscriber::fmt::layer()
         .with_writer(AroundBars)
         .event_format(Line { json, paint: Paint::stderr() })
-        .finish();
+        .with_filter(filter);
+    // What is wanted is known when the source begins, so it is asked for each event; and only if there is one.
+    let heard = listens.then(|| Listening.with_filter(dynamic_filter_fn(|of, _| wants(level(of.level())))));
+    let subscriber = tracing_subscriber::registry().with(shown).with(heard);
     // Fails only if it was done before.
     let _ = tracing::subscriber::set_global_default(subscriber);
     Ok(())
+}
+
+/// Gives what is logged to the sources `internal_logs`.
+struct Listening;
+
+impl<S: Subscriber> Layer<S> for Listening {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut seen = Seen::default();
+        event.record(&mut seen);
+        let text = |value: Value| match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let fields = seen.others.into_iter().map(|(name, value)| (name, text(value))).collect();
+        let of = event.metadata();
+        record(&Record::new(level(of.level()), of.target(), seen.message, fields));
+    }
+}
+
+fn level(level: &Level) -> LogLevel {
+    match *level {
+        Level::ERROR => LogLevel::Error,
+        Level::WARN => LogLevel::Warn,
+        Level::INFO => LogLevel::Info,
+        Level::DEBUG => LogLevel::Debug,
+        Level::TRACE => LogLevel::Trace,
+    }
 }
 
 /// Takes the lines of progress away while something is written.

@@ -53,6 +53,12 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
         let letters = paint.yellow(&format!("{letters} could not be processed"));
         line(&[format!("{letters}: `{errors_command}` shows them")]);
     }
+    if summary.letters_dropped > 0 {
+        let dropped = paint.yellow(&format!("{} dropped", counted(summary.letters_dropped, "dead letter")));
+        line(&[format!(
+            "{dropped}, the oldest first: `dead_letters` in the configuration says how many are kept"
+        )]);
+    }
     text
 }
 
@@ -69,6 +75,7 @@ pub fn json(outcome: &Outcome) -> Value {
         "bytes": size,
         "components": summary.components,
         "dead_letters": summary.dead_letters,
+        "dead_letters_dropped": summary.letters_dropped,
         "state_folder": summary.state_folder,
         "budget_peak_bytes": summary.budget_peak,
         "budget_limit_bytes": summary.budget_limit,

@@ -159,6 +159,12 @@ pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Whether it only accompanies the other sources: it is then told to stop when those have ended and what they
+    /// sent is settled, so that a run that has an end still ends. Alone, it is a source like any other.
+    fn attends(&self) -> bool {
+        false
+    }
+
     /// Builds it.
     ///
     /// # Errors
@@ -257,6 +263,10 @@ pub trait BuildSource: Send + Sync {
     fn check(&self) -> Vec<Mistake>;
     /// See [`SourceConfig::BLOCKS`].
     fn blocks(&self) -> bool;
+    /// See [`SourceConfig::attends`].
+    fn attends(&self) -> bool {
+        false
+    }
     /// See [`SourceConfig::build`].
     ///
     /// # Errors
@@ -302,6 +312,9 @@ impl<C: SourceConfig> BuildSource for C {
     }
     fn blocks(&self) -> bool {
         C::BLOCKS
+    }
+    fn attends(&self) -> bool {
+        SourceConfig::attends(self)
     }
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         SourceConfig::build(self, context)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use thalweg_config::{ByteSize, TimeSpan};
 
 use crate::component::{BuildSink, BuildSource, BuildTransform};
+use crate::read::LetterBounds;
 
 /// A checked configuration. Printed, it shows what leads where.
 #[derive(Clone)]
@@ -17,6 +18,8 @@ pub struct Graph {
     pub memory: ByteSize,
     /// Where positions are kept, if they are.
     pub state: Option<PathBuf>,
+    /// How many dead letters are kept.
+    pub dead_letters: LetterBounds,
     /// Sources by name, in the order of the configuration.
     pub sources: Vec<SourceNode>,
     /// Pipelines by name, in the order of the configuration.

@@ -63,6 +63,12 @@ impl Outlet {
         self.positions.saved(lane)
     }
 
+    /// Up to where nothing in a lane will be needed again, even if the process is killed now: what came before may be
+    /// removed where it comes from, or be acknowledged to whoever sent it. [`saved`](Self::saved) may be further on.
+    pub fn lasting(&self, lane: &str) -> Option<Value> {
+        self.positions.lasting(lane)
+    }
+
     /// The lanes that former runs, or this one, got somewhere in.
     pub fn lanes(&self) -> Vec<Arc<str>> {
         self.positions.lanes()
@@ -114,7 +120,10 @@ impl Outlet {
     }
 
     /// Sends messages that came in by another source before, with what was known of them then.
-    pub(crate) async fn send_again(
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), and if there are not fields for each message.
+    pub async fn send_again(
         &mut self,
         reading: Reading,
         meta: Meta,

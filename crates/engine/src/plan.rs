@@ -19,6 +19,7 @@ use thalweg_config::{ByteSize, TimeSpan};
 use crate::component::{BuildTransform, InFlight};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode};
 use crate::outlets::Output;
+use crate::read::LetterBounds;
 use crate::router::{Router, Way};
 
 /// Where a channel leads.
@@ -114,6 +115,8 @@ pub struct Plan {
     pub memory: ByteSize,
     /// About how many bytes of payload a batch has.
     pub batch_bytes: usize,
+    /// How many dead letters are kept.
+    pub dead_letters: LetterBounds,
     /// The sources.
     pub sources: Vec<SourceStage>,
     /// The segments.
@@ -155,6 +158,7 @@ impl Plan {
             cores,
             memory: graph.memory,
             batch_bytes: (graph.memory.as_usize() / 32).clamp(LEAST_BATCH_BYTES, BATCH_BYTES),
+            dead_letters: graph.dead_letters,
             sources,
             segments: planner.segments,
             failovers: planner.failovers,

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -27,7 +28,18 @@ pub struct Positions {
     source: Arc<str>,
     lanes: Mutex<BTreeMap<Arc<str>, Lane>>,
     failures: mpsc::UnboundedSender<String>,
+    /// Whether positions are saved, so that a later run goes on where the last save was.
+    keeps: AtomicBool,
+    /// Held by the source and by each of its batches that is not settled.
+    presence: Mutex<Option<Presence>>,
 }
+
+/// As long as there is one, something is still to come: its receiver ends with the last.
+pub(crate) type Presence = mpsc::Sender<Never>;
+
+/// Nothing is ever sent.
+#[derive(Debug)]
+pub(crate) enum Never {}
 
 #[derive(Debug, Default)]
 struct Lane {
@@ -37,6 +49,8 @@ struct Lane {
     sent: VecDeque<(Option<Value>, Option<Outcome>)>,
     /// Where all before is safe.
     safe: Option<Value>,
+    /// Where a run that begins anew would go on: what was saved last.
+    stored: Option<Value>,
     /// A batch failed: the lane stays where it is.
     stuck: bool,
     changed: bool,
@@ -51,9 +65,48 @@ impl Positions {
     ) -> Arc<Self> {
         let lanes = saved
             .into_iter()
-            .map(|(lane, value)| (lane.into(), Lane { safe: Some(value), ..Lane::default() }))
+            .map(|(lane, value)| {
+                (lane.into(), Lane { safe: Some(value.clone()), stored: Some(value), ..Lane::default() })
+            })
             .collect();
-        Arc::new(Self { source, lanes: Mutex::new(lanes), failures })
+        Arc::new(Self {
+            source,
+            lanes: Mutex::new(lanes),
+            failures,
+            keeps: AtomicBool::new(false),
+            presence: Mutex::default(),
+        })
+    }
+
+    /// They are saved: see [`lasting`](Self::lasting).
+    pub(crate) fn keep(&self) {
+        self.keeps.store(true, Relaxed);
+    }
+
+    /// Notes what was saved.
+    pub(crate) fn note_stored(&self, lane: &str, position: Option<&Value>) {
+        if let Some(lane) = self.lanes.lock().get_mut(lane) {
+            lane.stored = position.cloned();
+        }
+    }
+
+    /// Up to where nothing will be asked for again in a lane, even if the process is killed now. Where positions are
+    /// saved that is what was saved last: a run that continues from there cuts back what its sinks wrote since.
+    pub fn lasting(&self, lane: &str) -> Option<Value> {
+        if !self.keeps.load(Relaxed) {
+            return self.saved(lane);
+        }
+        self.lanes.lock().get(lane).and_then(|lane| lane.stored.clone())
+    }
+
+    /// Lets `presence` know when the source has ended and all that it sent is settled; see [`leave`](Self::leave).
+    pub(crate) fn attend(&self, presence: Presence) {
+        *self.presence.lock() = Some(presence);
+    }
+
+    /// The source has ended.
+    pub(crate) fn leave(&self) {
+        *self.presence.lock() = None;
     }
 
     /// Where to begin in a lane, if a former run was there.
@@ -69,8 +122,12 @@ impl Positions {
     /// The acknowledgement of the next batch of a lane; of a batch without a mark, just failure is noted.
     pub fn expect(self: &Arc<Self>, mark: Option<Mark>) -> Ack {
         let this = self.clone();
+        let presence = self.presence.lock().clone();
         let Some(Mark { lane, position }) = mark else {
-            return Ack::new(self.source.clone(), move |settlement| this.note_failure(&settlement));
+            return Ack::new(self.source.clone(), move |settlement| {
+                this.note_failure(&settlement);
+                drop(presence);
+            });
         };
         let number = {
             let mut lanes = self.lanes.lock();
@@ -81,6 +138,7 @@ impl Positions {
         Ack::new(self.source.clone(), move |settlement| {
             this.settle(&lane, number, settlement.outcome);
             this.note_failure(&settlement);
+            drop(presence);
         })
     }
 
@@ -137,6 +195,21 @@ impl Positions {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_lasts_is_what_was_saved_where_positions_are_saved() {
+        let (failures, _failed) = mpsc::unbounded_channel();
+        let positions = Positions::new("s".into(), BTreeMap::new(), failures);
+        let mark = || Some(Mark { lane: "l".into(), position: 1.into() });
+        positions.expect(mark()).settle(Outcome::Delivered);
+        assert_eq!(positions.lasting("l"), Some(1.into()));
+        positions.keep();
+        assert_eq!(positions.lasting("l"), None);
+        for (lane, position) in positions.take_changes() {
+            positions.note_stored(&lane, position.as_ref());
+        }
+        assert_eq!(positions.lasting("l"), Some(1.into()));
+    }
 
     proptest! {
         #[test]

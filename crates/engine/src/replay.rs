@@ -264,6 +264,7 @@ fn nothing_of(graph: &Graph) -> Graph {
     Graph {
         memory: graph.memory,
         state: graph.state.clone(),
+        dead_letters: graph.dead_letters,
         sources: Vec::new(),
         pipelines: Vec::new(),
         sinks: Vec::new(),

@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 use crate::metrics::{ComponentCounts, ComponentMetrics};
 use crate::outlet::Outlet;
 use crate::plan::{Destination, Plan};
-use crate::positions::Positions;
+use crate::positions::{Positions, Presence};
 use crate::store::Store;
 use crate::{Context, Error, InFlight, Role};
 
@@ -112,6 +112,11 @@ impl Handle {
         self.letters.counts().rows_in
     }
 
+    /// How many dead letters, the oldest, were dropped since there were too many of them.
+    pub fn letters_dropped(&self) -> u64 {
+        self.letters.counts().errors
+    }
+
     /// What was tried again since the last call, for people.
     pub fn take_retries(&self) -> Vec<String> {
         std::mem::take(&mut self.retries.lock())
@@ -131,6 +136,8 @@ pub struct Summary {
     pub budget_peak: usize,
     /// Messages kept as dead letters.
     pub dead_letters: u64,
+    /// Dead letters, the oldest, that were dropped since there were too many of them.
+    pub letters_dropped: u64,
     /// Where the dead letters are.
     pub state_folder: PathBuf,
     /// Whether it was told to stop before its sources ended.
@@ -207,6 +214,7 @@ impl Run {
             budget_limit: handle.budget.limit(),
             budget_peak: handle.budget.peak(),
             dead_letters: handle.dead_letters(),
+            letters_dropped: handle.letters_dropped(),
             state_folder: folder,
             stopped: handle.is_stopping() && failure.is_none(),
             positions: reached.collect(),
@@ -230,6 +238,7 @@ impl Run {
         // Everything is built before anything starts, so that what cannot be built leaves nothing half done.
         let mut sources = Vec::new();
         let mut all_positions = Vec::new();
+        let attendants = Attendants::of(&plan, &handle.stop);
         for stage in &plan.sources {
             let name = &stage.node.name;
             let saved = match keeping.positions {
@@ -237,17 +246,23 @@ impl Run {
                 false => BTreeMap::new(),
             };
             let positions = Positions::new(name.clone(), saved, failures.clone());
+            if keeping.positions {
+                positions.keep();
+            }
             all_positions.push((name.clone(), positions.clone()));
+            let attends = stage.node.config.attends();
+            let presence = attendants.presence(attends, &positions);
             let outlet = Outlet {
                 share: handle.budget.share(),
                 batch_bytes: plan.batch_bytes,
                 positions,
-                stop: handle.stop.clone(),
+                stop: attendants.stop(attends).clone(),
                 metrics: metrics(name),
                 main: stage.main.iter().map(|&to| channels.sender(to)).collect(),
                 errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
             };
-            sources.push((stage.node.config.build(&context(name))?, outlet, stage.node.config.blocks()));
+            let built = stage.node.config.build(&context(name))?;
+            sources.push((built, outlet, presence, stage.node.config.blocks()));
         }
         reached.clone_from(&all_positions);
         let mut segments = Vec::new();
@@ -322,6 +337,7 @@ impl Run {
             input: channels.receiver(Destination::DeadLetters),
             store: store.clone(),
             metrics: handle.letters.clone(),
+            bounds: plan.dead_letters,
             before: plan
                 .segments
                 .iter()
@@ -336,14 +352,15 @@ impl Run {
         // other's way, and each would wait for a copy of the segment that another one holds while it does not run. Fewer,
         // as tasks, would not let go of their core while there is something to send, and with it of what they woke.
         let are_many = sources.iter().filter(|(.., blocks)| !blocks).count() >= plan.cores;
-        for (source, outlet, blocks) in sources {
-            let source = source::run(source, outlet, retries.clone());
+        for (source, outlet, presence, blocks) in sources {
+            let source = source::run(source, outlet, retries.clone(), presence);
             if are_many && !blocks {
                 tasks.spawn(source);
             } else {
                 on_a_thread(&mut tasks, &handle.abort, source);
             }
         }
+        attendants.dismiss_in_time(&mut tasks);
         for segment in segments {
             tasks.spawn(segment.run());
         }
@@ -402,6 +419,46 @@ impl Run {
     }
 }
 
+/// The sources that only accompany the others, and how they learn that those have ended.
+struct Attendants {
+    /// Theirs: asked for when the others have ended, however that came about.
+    stop: Stop,
+    /// Of the others.
+    others: Stop,
+    watches: Option<[(Presence, source::Watch); 2]>,
+}
+
+impl Attendants {
+    fn of(plan: &Plan, stop: &Stop) -> Self {
+        let attending = plan.sources.iter().filter(|stage| stage.node.config.attends()).count();
+        // With nobody to accompany they are sources like any other.
+        let has_both = attending > 0 && attending < plan.sources.len();
+        let own = if has_both { Stop::default() } else { stop.clone() };
+        let watches = has_both.then(|| [(); 2].map(|()| mpsc::channel(1)));
+        Self { stop: own, others: stop.clone(), watches }
+    }
+
+    fn stop(&self, attends: bool) -> &Stop {
+        if attends { &self.stop } else { &self.others }
+    }
+
+    /// What a source holds until it has ended; what its batches hold until they are settled is given to its positions.
+    fn presence(&self, attends: bool, positions: &Positions) -> Option<Presence> {
+        let [(running, _), (unsettled, _)] = self.watches.as_ref().filter(|_| !attends)?;
+        positions.attend(unsettled.clone());
+        Some(running.clone())
+    }
+
+    fn dismiss_in_time(self, tasks: &mut JoinSet<Result<(), Error>>) {
+        let Some([(running, ended), (unsettled, settled)]) = self.watches else { return };
+        drop((running, unsettled));
+        tasks.spawn(async move {
+            source::dismiss(ended, settled, self.stop).await;
+            Ok(())
+        });
+    }
+}
+
 /// The limit of up to so many copies at work, and of no more than the budget has room for. Where the number is fixed
 /// there is no limit: it is how many copies there are.
 fn adaptive(most: usize, budget: &Budget) -> ConcurrencyLimit {
@@ -446,7 +503,12 @@ fn save(
     if moved.is_empty() && states.is_empty() {
         return Ok(());
     }
-    store.get()?.save(&moved, &states)
+    store.get()?.save(&moved, &states)?;
+    for (source, lane, position) in &moved {
+        let of_source = positions.iter().filter(|(name, _)| name == source);
+        of_source.for_each(|(_, positions)| positions.note_stored(lane, position.as_ref()));
+    }
+    Ok(())
 }
 
 /// The store, opened when it is first needed: a run that has nothing to keep leaves no folder behind.

@@ -3,6 +3,8 @@
 //! One embedded store in one folder holds all three, so that positions and sink states are saved in one
 //! atomic write: a restart finds both as of one moment.
 
+mod letters;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +13,17 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Error;
 use crate::kept::KeptField;
+use crate::{Error, LetterBounds};
+pub use letters::LetterTally;
+use letters::Letters;
 
 /// The store of one state folder. One process at a time may have it open.
 pub struct Store {
     database: Database,
     positions: Keyspace,
     sinks: Keyspace,
-    letters: Keyspace,
+    letters: Letters,
 }
 
 /// What could not be processed, with all that is needed to look into it and to try again.
@@ -112,6 +116,7 @@ impl Store {
         std::fs::create_dir_all(folder).map_err(|error| {
             Error::permanent(format!("the state folder `{}` cannot be made: {error}", folder.display()))
         })?;
+        clear_unfinished(folder);
         // Small: positions are a few kilobytes, and the run's memory belongs to its budget.
         let database = Database::builder(folder)
             .cache_size(1 << 20)
@@ -119,13 +124,9 @@ impl Store {
             .max_journaling_size(64 << 20)
             .open()
             .map_err(failed)?;
-        let keyspace = |name| {
-            database
-                .keyspace(name, || KeyspaceCreateOptions::default().max_memtable_size(4 << 20))
-                .map_err(failed)
-        };
-        let (positions, sinks, letters) =
-            (keyspace("positions")?, keyspace("sinks")?, keyspace("dead_letters")?);
+        let keyspace = |name| database.keyspace(name, options).map_err(failed);
+        let (positions, sinks) = (keyspace("positions")?, keyspace("sinks")?);
+        let letters = Letters::open(&database, keyspace("tallies")?)?;
         Ok(Self { database, positions, sinks, letters })
     }
 
@@ -177,20 +178,25 @@ impl Store {
         batch.commit().map_err(unwritable)
     }
 
-    /// Adds dead letters, and brings them to the disk.
+    /// Adds dead letters, and brings them to the disk. Where there are then too many, the oldest go: says how many.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn add_letters(&self, letters: &[DeadLetter]) -> Result<(), Error> {
-        let mut id = self.last_letter()?.unwrap_or(0);
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
-        for letter in letters {
-            id += 1;
-            let text = serde_json::to_string(letter)
-                .map_err(|error| Error::permanent("a dead letter cannot be written").caused_by(error))?;
-            batch.insert(&self.letters, id.to_be_bytes(), text);
-        }
-        batch.commit().map_err(unwritable)
+    pub fn add_letters(&self, letters: &[DeadLetter], bounds: &LetterBounds) -> Result<u64, Error> {
+        self.letters.add(letters, bounds)
+    }
+
+    /// How many dead letters there are, and how many were dropped.
+    pub fn tally(&self) -> LetterTally {
+        self.letters.tally()
+    }
+
+    /// Forgets that dead letters were dropped.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    pub fn forget_dropped(&self) -> Result<(), Error> {
+        self.letters.forget_dropped()
     }
 
     /// The dead letters, oldest first.
@@ -203,12 +209,7 @@ impl Store {
         &self,
         id: LetterId,
     ) -> impl Iterator<Item = Result<(LetterId, DeadLetter), Error>> + use<> {
-        self.letters.range(id.saturating_add(1).to_be_bytes()..).map(|entry| {
-            let (key, value) = entry.into_inner().map_err(unreadable)?;
-            let letter = serde_json::from_slice(&value)
-                .map_err(|error| Error::permanent("a dead letter cannot be understood").caused_by(error))?;
-            Ok((letter_id(&key), letter))
-        })
+        self.letters.after(id)
     }
 
     /// The dead letter of this number.
@@ -220,13 +221,9 @@ impl Store {
         Ok(found.filter(|(number, _)| *number == id).map(|(_, letter)| letter))
     }
 
-    /// The highest number of a dead letter.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    pub fn last_letter(&self) -> Result<Option<LetterId>, Error> {
-        let last = self.letters.last_key_value().map(|entry| entry.key()).transpose().map_err(unreadable)?;
-        Ok(last.map(|key| letter_id(&key)))
+    /// A number that no dead letter there is exceeds, if there are any.
+    pub fn last_letter(&self) -> Option<LetterId> {
+        self.letters.last()
     }
 
     /// Removes dead letters.
@@ -234,14 +231,33 @@ impl Store {
     /// # Errors
     /// If the store cannot be written.
     pub fn remove_letters(&self, ids: &[LetterId]) -> Result<(), Error> {
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
-        ids.iter().for_each(|id| batch.remove(&self.letters, id.to_be_bytes()));
-        batch.commit().map_err(unwritable)
+        self.letters.remove(ids)
     }
 }
 
-fn letter_id(key: &[u8]) -> LetterId {
-    key.try_into().map_or(0, u64::from_be_bytes)
+/// Clears away what is left of a store whose making was broken off, which could else never be opened: it is whole when its
+/// version is written, which comes last. What cannot be cleared away is met again when the store is opened.
+fn clear_unfinished(folder: &Path) {
+    let is_whole = std::fs::metadata(folder.join("version")).is_ok_and(|version| version.len() > 0);
+    // Whoever is making it has this locked.
+    let Ok(lock) = std::fs::File::open(folder.join("lock")) else { return };
+    if is_whole || !folder.join("keyspaces").is_dir() && !folder.join("0.jnl").is_file() && !is_empty(&lock) {
+        return;
+    }
+    if lock.try_lock().is_ok() {
+        ["version", "0.jnl", "lock"]
+            .into_iter()
+            .for_each(|name| drop(std::fs::remove_file(folder.join(name))));
+    }
+}
+
+fn is_empty(file: &std::fs::File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.len() == 0)
+}
+
+/// Of each part of the store.
+fn options() -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default().max_memtable_size(4 << 20)
 }
 
 fn parse(text: &[u8]) -> Result<Value, Error> {
@@ -262,7 +278,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn letter(payload: &[u8]) -> DeadLetter {
+    pub(super) fn letter(payload: &[u8]) -> DeadLetter {
         let mut letter = DeadLetter {
             time_us: 1,
             component: "main.parse_json".into(),
@@ -297,13 +313,36 @@ mod tests {
     fn letters_keep_bytes_that_are_not_text() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        store.add_letters(&[letter(b"text"), letter(b"\xff\x00")]).unwrap();
-        store.add_letters(&[letter(b"")]).unwrap();
+        let bounds = LetterBounds::default();
+        store.add_letters(&[letter(b"text"), letter(b"\xff\x00")], &bounds).unwrap();
+        store.add_letters(&[letter(b"")], &bounds).unwrap();
         let found: Vec<_> = store.letters().collect::<Result<_, _>>().unwrap();
         assert_eq!(found.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(found[1].1.payload_bytes(), b"\xff\x00");
         store.remove_letters(&[1, 3]).unwrap();
         assert_eq!(store.letters().count(), 1);
+    }
+
+    #[test]
+    fn a_store_whose_making_was_broken_off_is_made_anew() {
+        for left in
+            [&["lock"][..], &["lock", "keyspaces", "0.jnl"], &["lock", "keyspaces", "0.jnl", "version"]]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            for name in left {
+                let path = folder.path().join(name);
+                if *name == "keyspaces" {
+                    std::fs::create_dir(path).unwrap();
+                } else {
+                    std::fs::write(path, "").unwrap();
+                }
+            }
+            let store =
+                Store::open(folder.path()).unwrap_or_else(|error| panic!("{left:?}: {}", error.full()));
+            store.save(&[], &[("out".into(), json!(1))]).unwrap();
+            drop(store);
+            assert_eq!(Store::open(folder.path()).unwrap().sink_state("out").unwrap(), Some(json!(1)));
+        }
     }
 
     #[test]

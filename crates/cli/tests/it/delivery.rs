@@ -27,10 +27,14 @@ fn numbers(house: &House, name: &str) -> Vec<usize> {
 
 /// Runs a configuration, killing it at random moments, until it has ended by itself. Says how often it was killed.
 fn run_through_kills(house: &House, kills: usize) -> usize {
+    kill_and_run(house, kills, &["run", "pipeline.yaml", "--state", "state", "--quiet"])
+}
+
+fn kill_and_run(house: &House, kills: usize, arguments: &[&str]) -> usize {
     let mut killed = 0;
     let mut random = 0x9E37_79B9_7F4A_7C15u64 ^ u64::from(std::process::id());
     loop {
-        let mut command = house.command(&["run", "pipeline.yaml", "--state", "state", "--quiet"]);
+        let mut command = house.command(arguments);
         let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
         if killed < kills {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -275,4 +279,75 @@ sinks: { out: { file: { path: out.txt } } }
     assert_eq!(house.read("out.txt"), "a\n");
     house.run_well(&["run", "c.yaml", "both", "--quiet"]);
     assert_eq!(house.lines("out.txt").len(), 2);
+}
+
+#[test]
+fn what_is_spooled_survives_kill_9_of_whoever_writes_and_whoever_reads() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    numbered_lines(&folder.join("in.jsonl"), LINES / 4);
+    fs::write(
+        folder.join("in.yaml"),
+        "memory: 4MiB\n\
+         sources: { in: { file: { path: in.jsonl } } }\n\
+         pipelines:\n  main:\n    from: in\n    transforms: [parse_json: {}, limit: { rate: 20000, burst: 1000 }]\n    to: spool\n\
+         sinks: { spool: { spool: { path: spool, max_file_bytes: 1MiB, max_file_age: 300ms } } }\n",
+    )
+    .unwrap();
+    fs::write(
+        folder.join("out.yaml"),
+        "memory: 4MiB\n\
+         sources: { spool: { spool: { path: spool, follow: false, poll_interval: 20ms, rate: 20000 } } }\n\
+         pipelines: { main: { from: spool, to: out } }\n\
+         sinks: { out: { file: { path: out.jsonl, encode: json } } }\n",
+    )
+    .unwrap();
+    let read = || kill_and_run(&house, 8, &["run", "out.yaml", "--state", "state-out", "--quiet"]);
+    let killed = std::thread::scope(|scope| {
+        let writing =
+            scope.spawn(|| kill_and_run(&house, 8, &["run", "in.yaml", "--state", "state-in", "--quiet"]));
+        // At the same time, as far as there is something to read; it ends when it finds nothing.
+        while !folder.join("spool/00000001.spool").exists() && !writing.is_finished() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let reading = read();
+        writing.join().unwrap() + reading
+    });
+    let killed = killed + read();
+    let mut found = numbers(&house, "out.jsonl");
+    let all = found.len();
+    found.sort_unstable();
+    found.dedup();
+    println!("killed {killed} times; {} of {all} records were delivered twice", all - found.len());
+    let missing: Vec<usize> = (0..LINES / 4).filter(|number| found.binary_search(number).is_err()).collect();
+    assert!(missing.is_empty(), "{} are missing, among them {:?}", missing.len(), missing.first());
+    let left: Vec<_> =
+        fs::read_dir(folder.join("spool")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn what_a_sink_could_not_take_comes_back_from_the_spool() {
+    let house = House::with(&[]);
+    let folder = house.path();
+    numbered_lines(&folder.join("in.jsonl"), 1000);
+    fs::create_dir(folder.join("taken")).unwrap();
+    let configuration = "sources:\n  in: { file: { path: in.jsonl } }\n  kept: { spool: { path: spool, ends_with_others: true } }\n\
+         pipelines:\n  main: { from: in, transforms: [parse_json: {}], to: { failover: [broken, spool] } }\n  again: { from: kept, to: out }\n\
+         sinks:\n  broken: { file: { path: taken } }\n  spool: { spool: { path: spool, max_file_age: 50ms } }\n  out: { file: { path: out.jsonl, encode: json } }\n";
+    fs::write(folder.join("pipeline.yaml"), configuration).unwrap();
+    // The job ends although there is a source that waits; what it had no time for comes with the next run.
+    house.run_well(&["run", "pipeline.yaml", "--quiet", "--state", "state"]);
+    fs::write(
+        folder.join("rest.yaml"),
+        "sources: { kept: { spool: { path: spool, follow: false } } }\n\
+         pipelines: { again: { from: kept, to: out } }\n\
+         sinks: { out: { file: { path: out.jsonl, encode: json, on_exists: append } } }\n",
+    )
+    .unwrap();
+    house.run_well(&["run", "rest.yaml", "--quiet"]);
+    let mut found = numbers(&house, "out.jsonl");
+    found.sort_unstable();
+    found.dedup();
+    assert_eq!(found, (0..1000).collect::<Vec<_>>());
 }

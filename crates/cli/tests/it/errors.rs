@@ -354,3 +354,47 @@ sinks: { out: { file: { path: out.txt } } }
     );
     assert_eq!(letters(&house).len(), 1);
 }
+
+/// A million records that do not parse neither flood the screen nor fill the disk, with and without a state folder.
+#[test]
+fn a_million_letters_stay_within_their_bounds_and_are_told_of_in_a_few_lines() {
+    let configuration = "
+dead_letters: { max_count: 5000, max_bytes: 1MiB }
+sources: { in: { generate: { message: 'no JSON %20s', count: 1000000 } } }
+pipelines: { main: { from: in, transforms: [ parse_json ], to: out } }
+sinks: { out: { discard: {} } }
+";
+    let house = House::with(&[("c.yaml", configuration)]);
+    for (arguments, folder) in [(&[][..], ".thalweg"), (&["--state", "kept"], "kept")] {
+        let said = house.run(&[&["run", "c.yaml"], arguments].concat());
+        assert_eq!(said.code, Some(0), "{}", said.err);
+        assert!(said.err.lines().count() < 20, "{}", said.err);
+        assert!(said.err.contains("1,000,000 messages could not be processed"), "{}", said.err);
+        assert!(said.err.contains("dead letters dropped, the oldest first"), "{}", said.err);
+        let listed = house.run(&[&["errors", "list", "c.yaml", "--limit", "1"], arguments].concat()).out;
+        let lines: Vec<&str> = listed.lines().collect();
+        let number = |line: &str| -> u64 {
+            let digits: String = line.split(' ').next().unwrap().chars().filter(|c| *c != ',').collect();
+            digits.parse().unwrap_or_else(|_| panic!("{listed}"))
+        };
+        assert!(lines.last().unwrap().ends_with("before them dropped: there were too many"), "{listed}");
+        let kept = number(lines[lines.len() - 3]);
+        assert!((3000..=5000).contains(&kept), "{listed}");
+        assert_eq!(kept + number(lines.last().unwrap()), 1_000_000, "{listed}");
+        let bytes = size_of_folder(&house.path().join(folder));
+        println!("{bytes} bytes in {folder}");
+        // The store's journal has up to 64 MiB, whatever it holds.
+        assert!(bytes < 200 << 20, "{bytes} bytes in {folder}");
+    }
+    assert_eq!(house.run(&["errors", "clear", "c.yaml", "--yes"]).code, Some(0));
+    assert_eq!(house.run(&["errors", "list", "c.yaml"]).out, "there are no dead letters in `.thalweg`\n");
+}
+
+fn size_of_folder(folder: &std::path::Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let size = |entry: std::fs::DirEntry| match entry.metadata().unwrap() {
+        found if found.is_dir() => size_of_folder(&entry.path()),
+        found => found.len(),
+    };
+    entries.map(size).sum()
+}

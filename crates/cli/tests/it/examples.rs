@@ -61,9 +61,11 @@ fn every_components_example_runs_in_an_empty_folder() {
     let known: Vec<serde_json::Value> = serde_json::from_str(&known).unwrap();
     assert!(known.len() > 20);
     for component in known {
-        let house = House::with(&[("example.yaml", component["example"].as_str().unwrap())]);
-        if component["name"] == "geoip" {
-            // It needs a database, which there is not in an empty folder.
+        let example = component["example"].as_str().unwrap();
+        let house = House::with(&[("example.yaml", example)]);
+        // Those that wait for someone else, and what needs a database, which there is not in an empty folder.
+        let waits = example.trim_start().starts_with("# Runs until it is told to stop.");
+        if waits || component["name"] == "geoip" {
             house.run_well(&["check", "example.yaml"]);
             continue;
         }

@@ -264,3 +264,60 @@ sinks:
     std::io::copy(&mut said, &mut std::io::sink()).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn what_it_logs_comes_as_messages_and_the_run_still_ends() {
+    let configuration = "
+sources:
+  lines: { generate: { lines: [one, two] } }
+  own: { internal_logs: { level: warn } }
+pipelines:
+  main: { from: lines, to: { failover: [broken, out] } }
+  diary: { from: own, to: log }
+sinks:
+  broken: { file: { path: taken } }
+  out: { file: { path: out.txt } }
+  log: { file: { path: log.jsonl, encode: json } }
+";
+    let house = House::with(&[("c.yaml", configuration)]);
+    std::fs::create_dir(house.path().join("taken")).unwrap();
+    let said = house.run_well(&["run", "c.yaml"]);
+    assert_eq!(house.read("out.txt"), "one\ntwo\n");
+    let log = house.lines("log.jsonl");
+    assert_eq!(log.len(), 1, "{log:?}");
+    let record: serde_json::Value = serde_json::from_str(&log[0]).unwrap();
+    assert_eq!(record["level"], "warn");
+    assert!(record["message"].as_str().unwrap().contains("`broken`"), "{record}");
+    // It is shown as before, too.
+    assert!(said.err.contains("goes another way"), "{}", said.err);
+}
+
+#[test]
+fn a_log_that_nothing_is_written_to_ends_with_the_run_and_alone_when_it_is_told_to() {
+    let configuration = "
+sources: { lines: { generate: { lines: [one] } }, own: { internal_logs: {} } }
+pipelines: { main: { from: [lines, own], to: out } }
+sinks: { out: { file: { path: out.txt.gz, compression: gzip } } }
+";
+    let house = House::with(&[("c.yaml", configuration)]);
+    house.run_well(&["run", "c.yaml", "--quiet"]);
+}
+
+#[test]
+fn a_measurement_is_told_in_words_in_json_and_not_at_all() {
+    let configuration = "
+sources: { lines: { generate: { message: '%100s', count: 50000 } } }
+pipelines: { main: { from: lines, to: rate } }
+sinks: { rate: { measure: { every: 0s } } }
+";
+    let house = House::with(&[("c.yaml", configuration)]);
+    let said = house.run_well(&["run", "c.yaml"]).err;
+    let line = said.lines().find(|line| line.starts_with("`rate`: ")).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("in all 50000 messages, 4.8 MiB in "), "{line}");
+    let said = house.run_well(&["run", "c.yaml", "--json"]).err;
+    let objects: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    let measured = objects.iter().find(|object| object["event"] == "measure").unwrap();
+    assert_eq!((&measured["name"], &measured["all_messages"]), (&"rate".into(), &50000.into()));
+    assert_eq!(house.run_well(&["run", "c.yaml", "--quiet"]).err, "");
+}

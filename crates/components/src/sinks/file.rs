@@ -17,6 +17,7 @@ mod compress;
 mod config;
 mod files;
 mod names;
+mod pack;
 mod piece;
 #[cfg(test)]
 mod tests;
@@ -30,7 +31,7 @@ use thalweg_engine::{Error, Rejects, Sink, Written};
 use thalweg_record::Batch;
 
 pub use compress::Compression;
-pub use config::{FileConfig, Fsync, Mode, OnExists, Rotate};
+pub use config::{FileConfig, Fsync, OnExists, Rotate, TimeOfDay};
 use files::{Files, Saved, Settings};
 
 use crate::shared::template::Template;

@@ -2,4 +2,6 @@
 
 pub mod discard;
 pub mod file;
+pub mod measure;
+pub mod spool;
 pub mod stdout;

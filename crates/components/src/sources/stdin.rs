@@ -1,33 +1,15 @@
-//! `stdin`: messages from the standard input.
-//!
-//! A read of a pipe cannot be interrupted, and a source must stop when it is told to. So a thread of its own
-//! reads, in pieces as they come; it is left behind when the run stops, since a thread that waits for input
-//! does not keep a process from ending. Pieces that are there already are put together in one buffer, which
-//! costs a copy and makes large batches when input comes fast; when it trickles, each piece goes on at once.
+//! `stdin`: messages from the standard input, see [`crate::shared::input`].
 
-use std::io::{self, ErrorKind, Read};
-use std::sync::mpsc as sync;
-use std::time::Duration;
+use std::io;
 
-use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
-use tokio::sync::mpsc;
+use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig};
 
-use crate::shared::decompress::{Compression, Damage, Decoder};
-use crate::shared::framing::{After, Cutter, DEFAULT_LIMIT, Framing, Place};
-use crate::shared::io::io_error;
-
-/// How much is read at once: what a pipe holds.
-const PIECE_BYTES: usize = 64 << 10;
-
-/// How long to wait for more where the input does not wait itself.
-const PAUSE: Duration = Duration::from_millis(5);
-
-/// How many pieces may wait.
-const PIECES: usize = 4;
+use crate::shared::decompress::Compression;
+use crate::shared::framing::{DEFAULT_LIMIT, Framing};
+use crate::shared::input::{Input, Manner};
 
 /// Reads messages from the standard input: lines, or what another delimiter or a pattern separates.
 ///
@@ -69,236 +51,18 @@ sinks:
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
-        Ok(Box::new(Input::new(self.clone(), context.batch_bytes, io::stdin())))
+        Ok(Box::new(Input::new(self.manner(), context.batch_bytes, io::stdin())))
     }
 }
 
-struct Input {
-    config: StdinSource,
-    batch_bytes: usize,
-    cutter: Cutter,
-    /// What was read of the message that is not complete.
-    carry: Vec<u8>,
-    /// A piece of which only what follows this place was not used: the buffer was full.
-    piece: Option<(Vec<u8>, usize)>,
-    pieces: Pieces,
-    is_stopping: bool,
-}
-
-enum Pieces {
-    /// Nothing was read yet.
-    Unread(Option<Box<dyn Read + Send>>),
-    /// A thread reads. It gives the pieces, and gets them back to be filled again.
-    Reading { filled: mpsc::Receiver<io::Result<Vec<u8>>>, used: sync::Sender<Vec<u8>> },
-}
-
-/// What came next.
-enum Came {
-    Bytes(usize),
-    End,
-    Failed(io::Error),
-}
-
-impl Input {
-    fn new(config: StdinSource, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
-        let cutter = Cutter::new(&config.framing, config.max_message_bytes, Place::default());
-        let pieces = Pieces::Unread(Some(Box::new(input)));
-        let batch_bytes = batch_bytes.max(1);
-        Self { config, batch_bytes, cutter, carry: Vec::new(), piece: None, pieces, is_stopping: false }
-    }
-
-    /// Starts the thread that reads, once.
-    fn begin(&mut self) -> Result<(), Error> {
-        let Pieces::Unread(input) = &mut self.pieces else { return Ok(()) };
-        let Some(input) = input.take() else { return Ok(()) };
-        let (fill, filled) = mpsc::channel(PIECES);
-        let (used, reuse) = sync::channel();
-        let compression = self.config.compression;
-        std::thread::Builder::new()
-            .name("stdin".to_owned())
-            .spawn(move || read_pieces(input, compression, &fill, &reuse))
-            .map_err(|error| {
-                Error::permanent("cannot start a thread that reads the input").caused_by(error)
-            })?;
-        self.pieces = Pieces::Reading { filled, used };
-        Ok(())
-    }
-
-    /// Takes no more from the thread than what it has read already, which would be lost.
-    fn stop(&mut self) {
-        self.is_stopping = true;
-        if let Pieces::Reading { filled, .. } = &mut self.pieces {
-            filled.close();
-        }
-    }
-
-    /// Waits for bytes, then takes all that are there, as far as they fit.
-    async fn fill(&mut self, buffer: &mut [u8]) -> Came {
-        let Pieces::Reading { filled, used } = &mut self.pieces else { return Came::End };
-        let mut bytes = 0;
-        loop {
-            if self.piece.is_none() {
-                let next = if bytes == 0 { filled.recv().await } else { filled.try_recv().ok() };
-                self.piece = match next {
-                    Some(Ok(piece)) => Some((piece, 0)),
-                    // An end is met again by the next call, and an error can come only last; but it must not
-                    // be taken before what came before it was used.
-                    Some(Err(error)) if bytes == 0 => return Came::Failed(error),
-                    Some(Err(error)) => {
-                        let (fill, failed) = mpsc::channel(1);
-                        let _ = fill.try_send(Err(error));
-                        *filled = failed;
-                        return Came::Bytes(bytes);
-                    }
-                    None if bytes == 0 => return Came::End,
-                    None => return Came::Bytes(bytes),
-                };
-            }
-            let Some((piece, from)) = &mut self.piece else { return Came::Bytes(bytes) };
-            let rest = piece.get(*from..).unwrap_or_default();
-            let free = buffer.get_mut(bytes..).unwrap_or_default();
-            let copied = rest.len().min(free.len());
-            if let (Some(free), Some(rest)) = (free.get_mut(..copied), rest.get(..copied)) {
-                free.copy_from_slice(rest);
-            }
-            bytes += copied;
-            *from += copied;
-            if *from < piece.len() {
-                return Came::Bytes(bytes);
-            }
-            if let Some((piece, _)) = self.piece.take() {
-                // The thread may have ended.
-                let _ = used.send(piece);
-            }
-        }
-    }
-}
-
-/// Reads what whoever started the program may have set not to wait for input, which is no error of the input.
-struct Patient<R>(R);
-
-impl<R: Read> Read for Patient<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.0.read(into) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                read => return read,
-            }
-        }
-    }
-}
-
-/// Reads to the end, or until nobody listens.
-fn read_pieces(
-    input: Box<dyn Read + Send>,
-    compression: Compression,
-    fill: &mpsc::Sender<io::Result<Vec<u8>>>,
-    reuse: &sync::Receiver<Vec<u8>>,
-) {
-    let mut input = Patient(input);
-    let mut first = Vec::new();
-    let format = loop {
-        if let Some(format) = compression.of(&first) {
-            break format;
-        }
-        let mut byte = [0];
-        match input.read(&mut byte) {
-            Ok(0) => break None,
-            Ok(_) => first.extend_from_slice(&byte),
-            Err(error) => {
-                let _ = fill.blocking_send(Err(error));
-                return;
-            }
-        }
-    };
-    let input = io::Cursor::new(first).chain(input);
-    let mut input: Box<dyn Read> = match format {
-        Some(format) => Box::new(Decoder::new(format, input)),
-        None => Box::new(input),
-    };
-    loop {
-        let mut piece = reuse.try_recv().unwrap_or_default();
-        piece.resize(PIECE_BYTES, 0);
-        let message = match input.read(&mut piece) {
-            Ok(0) => return,
-            Ok(read) => {
-                piece.truncate(read);
-                Ok(piece)
-            }
-            Err(error) => Err(error),
-        };
-        let is_last = message.is_err();
-        if fill.blocking_send(message).is_err() || is_last {
-            return;
-        }
-    }
-}
-
-#[async_trait]
-impl Source for Input {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
-        self.begin()?;
-        let quiet = self.config.framing.quiet();
-        let mut arena = None;
-        loop {
-            let capacity = self.batch_bytes.max(2 * self.carry.len());
-            let mut memory =
-                match arena.take().filter(|arena: &thalweg_record::Arena| arena.len() >= capacity) {
-                    Some(memory) => memory,
-                    None => out.arena(capacity).await,
-                };
-            let carried = self.carry.len();
-            if let Some(front) = memory.get_mut(..carried) {
-                front.copy_from_slice(&self.carry);
-            }
-            let wait = quiet.filter(|_| carried > 0);
-            let came = tokio::select! {
-                came = self.fill(memory.get_mut(carried..).unwrap_or_default()) => Some(came),
-                () = out.stopping(), if !self.is_stopping => {
-                    self.stop();
-                    arena = Some(memory);
-                    continue;
-                }
-                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => None,
-            };
-            let (read, after) = match &came {
-                Some(Came::Bytes(read)) => (*read, After::More),
-                Some(Came::End) => (0, After::End),
-                Some(Came::Failed(_)) => (0, After::More),
-                None => (0, After::Quiet),
-            };
-            self.carry.clear();
-            let filled = carried + read;
-            let buffer = if filled < memory.len() / 4 {
-                let copy = arrow_buffer::Buffer::from(memory.get(..filled).unwrap_or_default());
-                arena = Some(memory);
-                copy
-            } else {
-                memory.freeze().slice_with_length(0, filled)
-            };
-            self.cutter.send(&buffer, after, None, |_| None, out).await?;
-            let done = self.cutter.advance();
-            self.carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
-            match came {
-                Some(Came::End) => return Ok(()),
-                Some(Came::Failed(error)) => {
-                    let reason = match Damage::of(&error) {
-                        Some(damage) => format!("breaks off: of the standard input, {damage}"),
-                        None => format!("breaks off: the standard input cannot be read on: {error}"),
-                    };
-                    self.cutter.reject_rest(&self.carry, &reason, None, out).await?;
-                    self.carry.clear();
-                    return Err(Error::permanent(match Damage::of(&error) {
-                        Some(damage) => format!(
-                            "cannot read the standard input to its end: {damage}. What comes before was read."
-                        ),
-                        // Not temporary, whatever it is: the thread that read has ended.
-                        None => io_error("read", "stdin", &error).full(),
-                    }));
-                }
-                Some(Came::Bytes(_)) | None => {}
-            }
+impl StdinSource {
+    fn manner(&self) -> Manner {
+        Manner {
+            compression: self.compression,
+            framing: self.framing.clone(),
+            max_message_bytes: self.max_message_bytes,
+            shown: "the standard input".to_owned(),
+            path: None,
         }
     }
 }
@@ -306,6 +70,10 @@ impl Source for Input {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{ErrorKind, Read};
+    use std::sync::mpsc as sync;
+    use std::time::Duration;
+
     use thalweg_engine::ErrorKind as Kind;
     use thalweg_engine::testing::{Sent, options, payloads, start_source};
     use thalweg_record::Parcel;
@@ -324,7 +92,7 @@ mod tests {
     }
 
     fn input(yaml: &str, batch_bytes: usize, input: impl Read + Send + 'static) -> Box<dyn Source> {
-        Box::new(Input::new(options(yaml), batch_bytes, input))
+        Box::new(Input::new(options::<StdinSource>(yaml).manner(), batch_bytes, input))
     }
 
     async fn read(yaml: &str, batch_bytes: usize, bytes: Vec<u8>) -> Sent {

@@ -32,8 +32,8 @@ pub struct Limit {
     /// What becomes of those that are too many.
     #[serde(default)]
     on_excess: OnExcess,
-    /// A field each of whose values has a limit of its own. Those that are too many can then only be dropped or
-    /// rejected, since the others are not to wait for them.
+    /// A field each of whose values has a limit of its own. Those that are too many can then only be dropped,
+    /// rejected or led elsewhere, since the others are not to wait for them.
     key: Option<String>,
     /// The most values of `key` that are remembered; then the one that came first begins anew.
     #[serde(default = "most_keys")]
@@ -49,6 +49,9 @@ fn most_keys() -> usize {
     100_000
 }
 
+/// The output of those that are too many.
+const EXCESS: &str = "excess";
+
 /// What becomes of messages that are too many.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -61,6 +64,8 @@ pub enum OnExcess {
     Drop,
     /// They leave by the `errors` output.
     Error,
+    /// They leave by the output `excess`: another pipeline takes them by `from: NAME.excess`.
+    Route,
 }
 
 impl TransformConfig for Limit {
@@ -93,9 +98,14 @@ sinks:
         }
         if self.key.is_some() && self.on_excess == OnExcess::Wait {
             let mistake = Mistake::new("on_excess", "With a `key`, messages that are too many cannot wait.");
-            mistakes.push(mistake.help("Say `on_excess: drop`, or `on_excess: error`."));
+            mistakes.push(mistake.help("Say `on_excess: drop`, `on_excess: error` or `on_excess: route`."));
         }
         mistakes
+    }
+
+    fn outputs(&self) -> Vec<String> {
+        let excess = (self.on_excess == OnExcess::Route).then(|| EXCESS.to_owned());
+        excess.into_iter().collect()
     }
 
     fn is_sequential(&self) -> bool {
@@ -203,13 +213,21 @@ impl Transform for Limiter {
             return Ok(());
         }
         let passing = self.passing(&batch, now);
-        let rest = if self.on_excess == OnExcess::Drop {
-            batch.filter(&BooleanArray::from(passing))?
-        } else {
-            let reason = &self.reason;
-            let excess = passing.iter().enumerate().filter(|(_, passes)| !passes);
-            let failed = excess.map(|(row, _)| (row as u32, reason.clone())).collect();
-            out.reject(batch, failed)?
+        let rest = match self.on_excess {
+            OnExcess::Wait | OnExcess::Drop => batch.filter(&BooleanArray::from(passing))?,
+            OnExcess::Route => {
+                let (rest, excess) = batch.partition(&BooleanArray::from(passing))?;
+                if let Some(excess) = excess {
+                    out.send_to(0, excess);
+                }
+                rest
+            }
+            OnExcess::Error => {
+                let reason = &self.reason;
+                let excess = passing.iter().enumerate().filter(|(_, passes)| !passes);
+                let failed = excess.map(|(row, _)| (row as u32, reason.clone())).collect();
+                out.reject(batch, failed)?
+            }
         };
         out.send(rest);
         Ok(())
@@ -258,6 +276,8 @@ mod tests {
             "{rate: 1, per: 1h, on_excess: drop}",
             "{rate: 1, per: 1h, on_excess: error}",
             "{rate: 1, per: 1h, on_excess: drop, key: payload}",
+            "{rate: 1, per: 1h, on_excess: route}",
+            "{rate: 1, per: 1h, on_excess: route, key: payload}",
         ] {
             testing::transform_conforms::<Limit>(yaml, &["a", "", "b", "a"]);
         }
@@ -290,6 +310,25 @@ mod tests {
         let given =
             testing::apply::<Limit>("{rate: 1, per: 1h, on_excess: error}", [testing::batch(["a", "b"])]);
         assert_eq!(given.errors()[0].1, "exceeds the limit of 1 messages per 1h");
+    }
+
+    #[test]
+    fn the_excess_can_be_led_elsewhere() {
+        let yaml = "{rate: 2, per: 1h, on_excess: route}";
+        assert_eq!(testing::options::<Limit>(yaml).outputs(), ["excess"]);
+        assert!(testing::options::<Limit>("{rate: 2, on_excess: drop}").outputs().is_empty());
+        let given = testing::apply::<Limit>(
+            yaml,
+            [testing::batch(["a", "b", "c"]), testing::batch(["d"]), testing::batch(["e"])],
+        );
+        assert_eq!(given.payloads(Output::Main), ["a", "b"]);
+        assert_eq!(given.payloads(Output::Named(0)), ["c", "d", "e"]);
+        let given = testing::apply::<Limit>(
+            "{rate: 1, per: 1h, on_excess: route, key: payload}",
+            [testing::batch(["a", "b", "a", "b", "c"])],
+        );
+        assert_eq!(given.payloads(Output::Main), ["a", "b", "c"]);
+        assert_eq!(given.payloads(Output::Named(0)), ["a", "b"]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::shared::keys::hash_keys;
 /// Passes a part of the messages and filters the others.
 ///
 /// Say either `rate: 0.1`, to pass each message with that chance, or `one_in: 10`, to pass every tenth (with a `key`,
-/// every tenth value of it on average).
+/// every tenth value of it on average); `take: 3` with it passes the first three of each ten.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sample {
@@ -24,6 +24,11 @@ pub struct Sample {
     /// Of how many messages one is passed.
     #[schemars(range(min = 1))]
     one_in: Option<u64>,
+    /// With `one_in`: how many of so many messages are passed, the first ones of each group.
+    #[schemars(range(min = 1))]
+    take: Option<u64>,
+    /// Whether the others leave by the output `rest` (`from: NAME.rest`) instead of being filtered.
+    rest: bool,
     /// A field by whose value it is decided, so that messages of the same value have the same fate.
     key: Option<String>,
     /// Makes the choice the same in every run. With a `key` it always is; then another seed makes another choice.
@@ -47,6 +52,17 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mistake = |message: &str, help: &str| vec![Mistake::new("", message).help(help)];
+        match (self.take, self.one_in) {
+            (Some(_), None) => {
+                let mistake = Mistake::new("take", "`take` does not say of how many.");
+                return vec![mistake.help("Add `one_in`, for example `one_in: 10`.")];
+            }
+            (Some(take), Some(count)) if take > count => {
+                let message = format!("Of {count} messages {take} cannot be taken.");
+                return vec![Mistake::new("take", message)];
+            }
+            _ => {}
+        }
         match (self.rate, self.one_in) {
             (None, None) => {
                 mistake("How many messages to pass is not said.", "Say `rate: 0.1`, or `one_in: 10`.")
@@ -58,6 +74,10 @@ sinks:
         }
     }
 
+    fn outputs(&self) -> Vec<String> {
+        self.rest.then(|| "rest".to_owned()).into_iter().collect()
+    }
+
     fn is_sequential(&self) -> bool {
         // A key decides alone; every tenth message, and what a seed says, depend on those before.
         self.key.is_none() && (self.seed.is_some() || self.one_in.is_some())
@@ -66,10 +86,11 @@ sinks:
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         Ok(Box::new(Sampler {
             part: match (self.rate, self.one_in) {
-                (_, Some(count)) => Part::OneIn(count.max(1)),
+                (_, Some(count)) => Part::Of(self.take.unwrap_or(1), count.max(1)),
                 (rate, None) => Part::Rate(rate.unwrap_or(1.0)),
             },
             key: self.key.iter().cloned().collect(),
+            rest: self.rest,
             seed: self.seed.unwrap_or(0),
             random: self.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
             count: 0,
@@ -81,14 +102,17 @@ sinks:
 #[derive(Clone, Copy)]
 enum Part {
     Rate(f64),
-    OneIn(u64),
+    /// The first so many of each group of so many.
+    Of(u64, u64),
 }
 
 struct Sampler {
     part: Part,
     key: Vec<String>,
+    rest: bool,
     seed: u64,
     random: fastrand::Rng,
+    /// The place of the next message in its group.
     count: u64,
     hashes: Vec<u128>,
 }
@@ -99,9 +123,10 @@ impl Transform for Sampler {
         let keep = if self.key.is_empty() {
             match self.part {
                 Part::Rate(rate) => BooleanBuffer::collect_bool(rows, |_| self.random.f64() < rate),
-                Part::OneIn(count) => BooleanBuffer::collect_bool(rows, |_| {
-                    self.count = (self.count + 1) % count;
-                    self.count == 1 % count
+                Part::Of(take, count) => BooleanBuffer::collect_bool(rows, |_| {
+                    let place = self.count;
+                    self.count = (place + 1) % count;
+                    place < take
                 }),
             }
         } else {
@@ -112,10 +137,19 @@ impl Transform for Sampler {
                 Part::Rate(rate) => BooleanBuffer::collect_bool(rows, |row| {
                     (hash(row) >> 11) as f64 / ((1_u64 << 53) as f64) < rate
                 }),
-                Part::OneIn(count) => BooleanBuffer::collect_bool(rows, |row| hash(row) % count == 0),
+                Part::Of(take, count) => BooleanBuffer::collect_bool(rows, |row| hash(row) % count < take),
             }
         };
-        out.send(batch.filter(&BooleanArray::from(keep))?);
+        let keep = BooleanArray::from(keep);
+        if self.rest {
+            let (passed, rest) = batch.partition(&keep)?;
+            if let Some(rest) = rest {
+                out.send_to(0, rest);
+            }
+            out.send(passed);
+        } else {
+            out.send(batch.filter(&keep)?);
+        }
         Ok(())
     }
 }
@@ -131,9 +165,15 @@ mod tests {
 
     #[test]
     fn it_conforms() {
-        for yaml in
-            ["rate: 0.5", "one_in: 2", "{rate: 0.5, key: payload}", "{one_in: 2, key: nothing}", "rate: 0"]
-        {
+        for yaml in [
+            "rate: 0.5",
+            "one_in: 2",
+            "{rate: 0.5, key: payload}",
+            "{one_in: 2, key: nothing}",
+            "rate: 0",
+            "{one_in: 3, take: 2, rest: true}",
+            "{rate: 0.5, rest: true, key: payload}",
+        ] {
             testing::transform_conforms::<Sample>(yaml, &["a", "", "b", "c", "a"]);
         }
     }
@@ -144,6 +184,21 @@ mod tests {
         let expected: Vec<String> = (0..100).step_by(10).map(|n| n.to_string()).collect();
         assert_eq!(passed("one_in: 10", &lines, 7), expected);
         assert_eq!(passed("one_in: 1", &lines, 7), lines);
+    }
+
+    #[test]
+    fn the_first_of_each_group_pass_and_the_rest_can_be_led_elsewhere() {
+        let lines: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+        let yaml = "{one_in: 5, take: 2, rest: true}";
+        let given = testing::apply::<Sample>(yaml, lines.chunks(3).map(testing::batch));
+        let part = |passes: bool| -> Vec<String> {
+            (0..20).filter(|n| (n % 5 < 2) == passes).map(|n| n.to_string()).collect()
+        };
+        assert_eq!(given.payloads(Output::Main), part(true));
+        assert_eq!(given.payloads(Output::Named(0)), part(false));
+        assert_eq!(testing::options::<Sample>(yaml).outputs(), ["rest"]);
+        assert_eq!(passed("{one_in: 5, take: 2}", &lines, 3), part(true));
+        assert_eq!(passed("{one_in: 5, take: 5}", &lines, 3), lines);
     }
 
     #[test]
@@ -177,5 +232,8 @@ mod tests {
         assert_eq!(testing::options::<Sample>("{rate: 1, one_in: 1}").check().len(), 1);
         assert!(testing::try_options::<Sample>("rate: 10").is_err());
         assert!(testing::try_options::<Sample>("one_in: 0").is_err());
+        assert_eq!(testing::options::<Sample>("{rate: 0.5, take: 1}").check()[0].option, "take");
+        assert_eq!(testing::options::<Sample>("{one_in: 2, take: 3}").check()[0].option, "take");
+        assert!(testing::options::<Sample>("{one_in: 2, take: 2}").check().is_empty());
     }
 }

@@ -33,11 +33,30 @@ pub struct Settings {
     /// A folder in which positions and dead letters are kept, so that a run continues where the last one ended.
     /// `--state` on the command line goes before it.
     pub state: Option<PathBuf>,
+    /// How many dead letters are kept at most: the oldest are dropped for those that come.
+    pub dead_letters: LetterBounds,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { memory: DEFAULT_MEMORY, state: None }
+        Self { memory: DEFAULT_MEMORY, state: None, dead_letters: LetterBounds::default() }
+    }
+}
+
+/// How many dead letters are kept at most. The oldest are dropped for those that come, and counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LetterBounds {
+    /// The most that they may take in the store, all together.
+    #[schemars(example = "1GiB")]
+    pub max_bytes: ByteSize,
+    /// The most that there may be.
+    pub max_count: u64,
+}
+
+impl Default for LetterBounds {
+    fn default() -> Self {
+        Self { max_bytes: ByteSize::gib(1), max_count: 1_000_000 }
     }
 }
 
@@ -80,7 +99,7 @@ pub struct Failover {
     pub timeout: Option<TimeSpan>,
 }
 
-const SECTIONS: [&str; 5] = ["memory", "state", "sources", "pipelines", "sinks"];
+const SECTIONS: [&str; 6] = ["memory", "state", "dead_letters", "sources", "pipelines", "sinks"];
 const PIPELINE_KEYS: [&str; 5] = ["from", "transforms", "to", "ordered", "concurrency"];
 
 /// Reads a document.
@@ -109,12 +128,13 @@ impl Reader<'_> {
                 .help("Begin with `sources:`, `pipelines:` and `sinks:`.");
         }
         self.unknown_keys(root, &SECTIONS, "a configuration");
-        let settings: Settings = self.settings(root, &["memory", "state"]);
+        let settings: Settings = self.settings(root, &["memory", "state", "dead_letters"]);
         let sources = self.section(root, "sources", Role::Source);
         let sinks = self.section(root, "sinks", Role::Sink);
         let mut graph = Graph {
             memory: settings.memory,
             state: settings.state,
+            dead_letters: settings.dead_letters,
             sources: Vec::new(),
             pipelines: Vec::new(),
             sinks: Vec::new(),

@@ -8,10 +8,10 @@ use arrow_array::{Array, cast::AsArray};
 use thalweg_record::{Batch, ERROR_COMPONENT, ERROR_REASON, Outcome, Parcel};
 use thalweg_runtime::{Receiver, blocking};
 
-use crate::Error;
 use crate::kept::keep;
 use crate::metrics::ComponentMetrics;
 use crate::store::DeadLetter;
+use crate::{Error, LetterBounds};
 
 use super::LazyStore;
 
@@ -19,6 +19,8 @@ pub(super) struct Task {
     pub(super) input: Receiver<Parcel>,
     pub(super) store: Arc<LazyStore>,
     pub(super) metrics: Arc<ComponentMetrics>,
+    /// How many are kept.
+    pub(super) bounds: LetterBounds,
     /// For each transform, those before it in its pipeline.
     pub(super) before: BTreeMap<Arc<str>, Arc<[Arc<str>]>>,
 }
@@ -28,8 +30,9 @@ impl Task {
         while let Some((_, Parcel::Messages(batch))) = self.input.take().await {
             let start = Instant::now();
             let letters = letters(&batch, &self.before);
-            blocking(|| self.store.get()?.add_letters(&letters))?;
+            let dropped = blocking(|| self.store.get()?.add_letters(&letters, &self.bounds))?;
             self.metrics.add_in(batch.rows(), batch.payload_bytes());
+            self.metrics.add_errors(usize::try_from(dropped).unwrap_or(usize::MAX));
             self.metrics.add_busy(start);
             batch.settle(Outcome::Rejected);
         }

@@ -1,16 +1,46 @@
 //! The task of a source.
 
+use std::time::Duration;
+
+use thalweg_runtime::Stop;
+use tokio::sync::mpsc;
+
 use crate::outlet::Outlet;
+use crate::positions::{Never, Presence};
 use crate::{Error, ErrorKind, Source};
 
 use super::Retries;
 
-/// Runs a source until it ends, again and again after temporary errors.
+/// How long what attends the other sources waits, after these have ended, for what they sent to be settled. It is
+/// settled sooner, but where something holds it back until all has come, what attends them included.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
+
+/// Tells those who attend the other sources to stop when these have ended and what they sent is settled.
+pub(super) async fn dismiss(mut ended: Watch, mut settled: Watch, stop: Stop) {
+    // Both end with the last of the senders; nothing is ever sent.
+    let _ = ended.recv().await;
+    let _ = tokio::time::timeout(LONGEST_FAREWELL, settled.recv()).await;
+    stop.request();
+}
+
+/// Sees when all of something have ended.
+pub(super) type Watch = mpsc::Receiver<Never>;
+
+/// Runs a source until it ends, again and again after temporary errors. `presence` is dropped then.
 pub(super) async fn run(
-    mut source: Box<dyn Source>,
-    mut outlet: Outlet,
+    source: Box<dyn Source>,
+    outlet: Outlet,
     retries: Retries,
+    presence: Option<Presence>,
 ) -> Result<(), Error> {
+    let positions = outlet.positions.clone();
+    let result = read(source, outlet, retries).await;
+    positions.leave();
+    drop(presence);
+    result
+}
+
+async fn read(mut source: Box<dyn Source>, mut outlet: Outlet, retries: Retries) -> Result<(), Error> {
     let name = outlet.name().clone();
     let mut attempt = 0;
     loop {
@@ -69,6 +99,6 @@ mod tests {
         drop((main, errors));
         assert!(One.run(&mut outlet).await.is_err());
         let retries = Retries { stop: Stop::default(), log: Arc::default() };
-        assert!(run(Box::new(One), outlet, retries).await.is_ok());
+        assert!(run(Box::new(One), outlet, retries, None).await.is_ok());
     }
 }

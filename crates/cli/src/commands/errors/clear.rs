@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, stdin};
 
 use clap::Args;
+use thalweg_engine::Store;
 
 use super::{Filter, Place, nothing_in, open};
 use crate::exit::{Exit, Failure};
@@ -37,6 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         }
     }
     if ids.is_empty() {
+        forget_dropped(&store, arguments)?;
         print::err(&nothing_in(&folder, &arguments.filter));
         return Ok(Exit::Done);
     }
@@ -54,6 +56,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         }
     }
     store.remove_letters(&ids)?;
+    forget_dropped(&store, arguments)?;
     print::err(&format!("removed {letters}\n"));
     Ok(Exit::Done)
+}
+
+/// Whoever removes all of them has seen how many were dropped.
+fn forget_dropped(store: &Store, arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.filter.component.is_none() && arguments.limit.is_none() && store.tally().dropped > 0 {
+        store.forget_dropped()?;
+    }
+    Ok(())
 }

@@ -50,8 +50,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     if arguments.json {
         return Ok(Exit::Done);
     }
+    let dropped = match &store {
+        Some(store) => store.tally().dropped,
+        None => 0,
+    };
+    let dropped = dropped_of(dropped);
     if all == 0 {
-        print::out(&nothing_in(&folder, &arguments.filter))?;
+        print::out(&format!("{}{dropped}", nothing_in(&folder, &arguments.filter)))?;
         return Ok(Exit::Done);
     }
     let parts = by_component.iter().map(|(component, number)| format!("{} of `{component}`", count(*number)));
@@ -61,7 +66,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     if all > arguments.limit {
         print::out(&format!("the first {} are shown; `--limit` shows more\n", count(arguments.limit)))?;
     }
+    print::out(&dropped)?;
     Ok(Exit::Done)
+}
+
+/// Says how many were dropped, if any were.
+fn dropped_of(dropped: u64) -> String {
+    match dropped {
+        0 => String::new(),
+        _ => format!("{} before them dropped: there were too many\n", count(dropped)),
+    }
 }
 
 /// Where it came from: `access.log:1234`.

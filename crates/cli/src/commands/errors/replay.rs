@@ -100,7 +100,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 
 fn last_letter(folder: &Path) -> Result<Option<LetterId>, Failure> {
     Ok(match open(folder)? {
-        Some(store) => store.last_letter()?,
+        Some(store) => store.last_letter(),
         None => None,
     })
 }

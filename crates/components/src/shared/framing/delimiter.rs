@@ -14,6 +14,13 @@ impl Default for Delimiter {
     }
 }
 
+impl Delimiter {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl TryFrom<String> for Delimiter {
     type Error = String;
 

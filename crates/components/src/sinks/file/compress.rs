@@ -32,6 +32,15 @@ impl Compression {
         }
     }
 
+    /// What names of compressed files end with.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Compression::None => "",
+            Compression::Gzip => ".gz",
+            Compression::Zstd => ".zst",
+        }
+    }
+
     /// Begins a member; without compression there are none.
     pub(super) fn begin(self, level: Option<i32>) -> io::Result<Option<Encoder>> {
         Ok(match self {

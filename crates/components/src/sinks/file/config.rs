@@ -2,14 +2,17 @@
 
 use std::borrow::Cow;
 
+use chrono::NaiveTime;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{BuildTransform, Context, Error, Mistake, Sink, SinkConfig, TransformConfig};
 
-use super::files::Settings;
+use super::files::{Keep, Settings};
+use super::names::Style;
 use super::piece::Manner;
 use super::{Compression, FileSink, names};
+use crate::shared::mode::Mode;
 use crate::shared::template::Template;
 use crate::transforms::encode::EncodeConfig;
 
@@ -60,6 +63,9 @@ pub struct FileConfig {
     /// The permissions of new files in octal, for example `"0640"`. By default the system decides (`umask`).
     #[serde(default)]
     pub mode: Option<Mode>,
+    /// The permissions of new folders in octal, for example `"0755"`. By default the system decides (`umask`).
+    #[serde(default)]
+    pub folder_mode: Option<Mode>,
     /// How many files to hold open at the same time, where `path` depends on the message. Others are opened again when
     /// something is to be added to them.
     #[serde(default = "most_open")]
@@ -82,10 +88,63 @@ pub struct Rotate {
     /// When a file is so old, for example `1h`.
     #[serde(default)]
     pub every: Option<TimeSpan>,
+    /// When it is this time of the day in local time, for example `"03:00"`. A file without messages is gone on with.
+    #[serde(default)]
+    pub at: Option<TimeOfDay>,
+    /// The moment when a file was begun, to be put before its number: with `%Y-%m-%d_%H` (as `strftime` has it, in local
+    /// time) `out.log` becomes `out-2026-01-31_17-00001.log`. The numbers go on from file to file all the same.
+    #[serde(default)]
+    pub timestamp: Option<String>,
+    /// How many digits the numbers have, filled up with noughts.
+    #[serde(default = "five")]
+    #[schemars(range(min = 1, max = 10))]
+    pub digits: u8,
+    /// Whether finished files are compressed, and how: `out-00001.log` becomes `out-00001.log.gz` or `.zst`. The one that is
+    /// being written is not, other than with the `compression` of the sink.
+    #[serde(default)]
+    pub compress: Compression,
     /// How many finished files to keep: older ones are removed. By default all are kept.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub keep: Option<usize>,
+    /// How long to keep finished files, for example `7d`. It is looked at when a file is finished.
+    #[serde(default)]
+    pub keep_for: Option<TimeSpan>,
+    /// How many bytes finished files may take together, for example `10GiB`: the oldest are removed.
+    #[serde(default)]
+    pub keep_bytes: Option<ByteSize>,
+}
+
+fn five() -> u8 {
+    5
+}
+
+/// A time of the day, written `03:00`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeOfDay(pub(super) NaiveTime);
+
+impl<'de> Deserialize<'de> for TimeOfDay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        match NaiveTime::parse_from_str(&text, "%H:%M") {
+            Ok(time) => Ok(Self(time)),
+            Err(_) => Err(serde::de::Error::custom("a time of the day is written as in `03:00` or `23:59`")),
+        }
+    }
+}
+
+impl JsonSchema for TimeOfDay {
+    fn schema_name() -> Cow<'static, str> {
+        "TimeOfDay".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^([01]?[0-9]|2[0-3]):[0-5][0-9]$", "examples": ["03:00"] })
+    }
 }
 
 /// What to do with a file that exists before the run.
@@ -116,35 +175,6 @@ pub enum Fsync {
     Finish,
     /// Before messages are acknowledged: the safest, and slow.
     Flush,
-}
-
-/// Permissions, written in octal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mode(u32);
-
-impl<'de> Deserialize<'de> for Mode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        let digits = text.strip_prefix("0o").unwrap_or(&text);
-        match u32::from_str_radix(digits, 8) {
-            Ok(mode) if mode <= 0o7777 => Ok(Self(mode)),
-            _ => Err(serde::de::Error::custom("permissions are three or four octal digits, as in `0640`")),
-        }
-    }
-}
-
-impl JsonSchema for Mode {
-    fn schema_name() -> Cow<'static, str> {
-        "Mode".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^(0o)?[0-7]{3,4}$", "examples": ["0640"] })
-    }
 }
 
 fn line_feed() -> String {
@@ -207,8 +237,8 @@ sinks:
             _ => {}
         }
         if let Some(rotate) = &self.rotate {
-            if rotate.size.is_none() && rotate.every.is_none() {
-                let help = "Give it a `size`, for example `100MiB`, or `every`, for example `1h`.";
+            if rotate.size.is_none() && rotate.every.is_none() && rotate.at.is_none() {
+                let help = "Give it a `size`, for example `100MiB`, `every`, for example `1h`, or `at`, for example `\"03:00\"`.";
                 mistakes.push(Mistake::new("rotate", "`rotate` does not say when.").help(help));
             }
             if rotate.size.is_some_and(|size| size.bytes() == 0) {
@@ -216,6 +246,17 @@ sinks:
             }
             if rotate.every.is_some_and(|every| every.duration().is_zero()) {
                 mistakes.push(Mistake::new("rotate", "`every` cannot be 0."));
+            }
+            if let Some(format) = rotate.timestamp.as_ref().filter(|format| !names::is_timestamp(format)) {
+                let mistake = Mistake::new("rotate", format!("`{format}` makes no part of a file's name."));
+                mistakes.push(
+                    mistake.help("It is written as for `strftime` and holds no `/`, for example `%Y-%m-%d`."),
+                );
+            }
+            if rotate.compress != Compression::None && self.compression != Compression::None {
+                let mistake =
+                    Mistake::new("rotate", "What is compressed while it is written needs no `compress`.");
+                mistakes.push(mistake.help("Remove it, or `compression`."));
             }
         }
         if self.idle_timeout.is_some_and(|span| span.duration().is_zero()) {
@@ -235,7 +276,13 @@ sinks:
                 compression: self.compression,
                 level: self.compression_level,
                 atomic: self.atomic,
-                mode: self.mode.map(|mode| mode.0),
+                mode: self.mode.map(Mode::bits),
+                folder_mode: self.folder_mode.map(Mode::bits),
+                style: rotate.map_or_else(Style::default, |rotate| Style {
+                    digits: rotate.digits.into(),
+                    timestamp: rotate.timestamp.clone(),
+                    pack: rotate.compress,
+                }),
                 delimiter: self.delimiter.as_bytes().to_vec(),
             },
             on_exists: match self.on_exists {
@@ -247,7 +294,12 @@ sinks:
             rotates: rotate.is_some(),
             size: rotate.and_then(|rotate| rotate.size).map(ByteSize::bytes),
             every: rotate.and_then(|rotate| rotate.every).map(|every| every.duration()),
-            keep: rotate.and_then(|rotate| rotate.keep),
+            at: rotate.and_then(|rotate| rotate.at).map(|at| at.0),
+            keep: rotate.map_or_else(Keep::default, |rotate| Keep {
+                count: rotate.keep,
+                bytes: rotate.keep_bytes.map(ByteSize::bytes),
+                time: rotate.keep_for.map(TimeSpan::duration),
+            }),
             most_open: self.max_open_files.max(1),
             idle: self.idle_timeout.map(|span| span.duration()),
         };

@@ -3,6 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use chrono::format::{Parsed, StrftimeItems, parse};
+use chrono::{Local, NaiveDateTime};
+
+use super::compress::Compression;
+
 /// What a file's name ends with while it is written.
 pub(super) const PART: &str = ".part";
 /// What comes before that if it was finished before and is continued.
@@ -75,51 +80,119 @@ fn parted(name: &str) -> (&str, &str) {
     name.split_at(dot.unwrap_or(bare.len()))
 }
 
-/// `out.jsonl` with the number 7 is `out-00007.jsonl`.
-pub(super) fn numbered(name: &str, number: Option<u32>) -> PathBuf {
-    match number {
-        Some(number) => {
-            let (stem, extension) = parted(name);
-            format!("{stem}-{number:05}{extension}").into()
-        }
-        None => name.into(),
+/// How the pieces of a file are called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Style {
+    /// How many digits the number has at least.
+    pub(super) digits: usize,
+    /// The moment when a piece was begun, in strftime's notation.
+    pub(super) timestamp: Option<String>,
+    /// How finished pieces are compressed.
+    pub(super) pack: Compression,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { digits: 5, timestamp: None, pack: Compression::None }
     }
 }
 
-/// The numbers of the files that exist of a name, ascending: of those that are finished, or of those that are not as well.
-pub(super) fn numbers(name: &str, and_unfinished: bool) -> io::Result<Vec<u32>> {
-    let (stem, extension) = parted(name);
-    let (folder, stem) = match stem.rsplit_once('/') {
-        Some(("", stem)) => ("/", stem),
-        Some((folder, stem)) => (folder, stem),
-        None => (".", stem),
-    };
-    let entries = match std::fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let file = entry?.file_name();
-        let Some(mut file) = file.to_str() else { continue };
-        if and_unfinished && let Some(bare) = file.strip_suffix(PART) {
-            file = bare.strip_suffix(CONTINUED).unwrap_or(bare);
-        }
-        let digits = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
-        let Some(digits) = digits.and_then(|rest| rest.strip_suffix(extension)) else { continue };
-        // Only what `numbered` writes: nothing else may be taken for a piece, since pieces get pruned.
-        // After the highest number of all there is no next.
-        if let Ok(number) = digits.parse::<u32>()
-            && number < u32::MAX
-            && digits == format!("{number:05}")
-        {
-            found.push(number);
+/// A piece that exists.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Found {
+    pub(super) number: u32,
+    /// Its name when it is finished.
+    pub(super) path: PathBuf,
+}
+
+/// Whether a moment can be written so, and the text be a part of a file's name.
+pub(super) fn is_timestamp(format: &str) -> bool {
+    let is_known = StrftimeItems::new(format).parse().is_ok();
+    is_known && !format.is_empty() && !stamp_of(format, Local::now().naive_local()).contains(['/', '\0'])
+}
+
+fn stamp_of(format: &str, moment: NaiveDateTime) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    // What cannot be written (the name of a time zone) is left out.
+    let _ = write!(text, "{}", moment.format(format));
+    text
+}
+
+impl Style {
+    /// What stands in the name of a piece that begins now, beside its number.
+    pub(super) fn stamp(&self) -> Option<String> {
+        self.timestamp.as_deref().map(|format| stamp_of(format, Local::now().naive_local()))
+    }
+
+    /// `out.jsonl` with the number 7 is `out-00007.jsonl`, and with a stamp `out-2026-01-02-00007.jsonl`.
+    pub(super) fn path(&self, name: &str, number: Option<u32>, stamp: Option<&str>) -> PathBuf {
+        let Some(number) = number else { return name.into() };
+        let (stem, extension) = parted(name);
+        let digits = self.digits;
+        match stamp {
+            Some(stamp) => format!("{stem}-{stamp}-{number:0digits$}{extension}").into(),
+            None => format!("{stem}-{number:0digits$}{extension}").into(),
         }
     }
-    found.sort_unstable();
-    found.dedup();
-    Ok(found)
+
+    /// The number in what stands between the stem and the extension of a name, if it is one of a piece: nothing else may
+    /// be taken for one, since pieces get pruned.
+    fn number_of(&self, label: &str) -> Option<u32> {
+        let digits = match &self.timestamp {
+            None => label,
+            Some(format) => {
+                let (stamp, digits) = label.rsplit_once('-')?;
+                parse(&mut Parsed::new(), stamp, StrftimeItems::new(format)).ok()?;
+                digits
+            }
+        };
+        // After the highest number of all there is no next.
+        let number = digits.parse().ok().filter(|number| *number < u32::MAX)?;
+        let width = self.digits;
+        (digits == format!("{number:0width$}")).then_some(number)
+    }
+
+    /// The pieces that exist of a name, in the order of their numbers: those that are finished, or those that are not as
+    /// well.
+    pub(super) fn pieces(&self, name: &str, and_unfinished: bool) -> io::Result<Vec<Found>> {
+        let (stem, extension) = parted(name);
+        let (folder, stem) = match stem.rsplit_once('/') {
+            Some(("", stem)) => ("/", stem),
+            Some((folder, stem)) => (folder, stem),
+            None => (".", stem),
+        };
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let file = entry?.file_name();
+            let Some(mut file) = file.to_str() else { continue };
+            if and_unfinished && let Some(bare) = file.strip_suffix(PART) {
+                file = bare.strip_suffix(CONTINUED).unwrap_or(bare);
+            }
+            let whole = file;
+            if self.pack != Compression::None {
+                file = file.strip_suffix(self.pack.suffix()).unwrap_or(file);
+            }
+            let label = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
+            let label = label.and_then(|rest| rest.strip_suffix(extension));
+            if let Some(number) = label.and_then(|label| self.number_of(label)) {
+                found.push(Found { number, path: Path::new(folder).join(whole) });
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// The highest number of a finished piece.
+    pub(super) fn last(&self, name: &str) -> io::Result<u32> {
+        Ok(self.pieces(name, false)?.last().map_or(0, |found| found.number))
+    }
 }
 
 /// The name while it is written.
@@ -161,9 +234,15 @@ mod tests {
             ("access.2024-01-02.log", "access.2024-01-02-00007.log"),
             (".gz", "-00007.gz"),
         ] {
-            assert_eq!(numbered(name, Some(7)), Path::new(expected));
-            assert_eq!(numbered(name, None), Path::new(name));
+            let style = Style::default();
+            assert_eq!(style.path(name, Some(7), None), Path::new(expected));
+            assert_eq!(style.path(name, None, None), Path::new(name));
         }
+        let style = Style { digits: 2, timestamp: Some("%Y-%m-%d_%H".into()), ..Style::default() };
+        let path = style.path("a/out.log", Some(7), Some("2026-01-02_03"));
+        assert_eq!(path, Path::new("a/out-2026-01-02_03-07.log"));
+        assert!(is_timestamp("%Y-%m-%d_%H"));
+        assert!(!is_timestamp("%Y/%m") && !is_timestamp("%!") && !is_timestamp(""));
     }
 
     #[test]
@@ -185,9 +264,26 @@ mod tests {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         let base = base.to_str().unwrap();
-        assert_eq!(numbers(base, false).unwrap(), [1, 3, 123_456]);
-        assert_eq!(numbers(base, true).unwrap(), [1, 3, 4, 123_456]);
-        assert!(numbers("/does/not/exist", true).unwrap().is_empty());
+        let numbers = |style: &Style, and_unfinished| -> Vec<u32> {
+            style.pieces(base, and_unfinished).unwrap().into_iter().map(|found| found.number).collect()
+        };
+        let style = Style::default();
+        assert_eq!(numbers(&style, false), [1, 3, 123_456]);
+        assert_eq!(numbers(&style, true), [1, 3, 4, 123_456]);
+        assert!(style.pieces("/does/not/exist", true).unwrap().is_empty());
+        for name in [
+            "out-2026-01-02_03-02.jsonl",
+            "out-2026-01-02_03-05.jsonl.gz",
+            "out-2026-01-02_03-07.jsonl.zst",
+            "out-2026-01-99_03-06.jsonl",
+            "out-backup-08.jsonl",
+        ] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let timestamp = Some("%Y-%m-%d_%H".to_owned());
+        let stamped = Style { digits: 2, timestamp, pack: Compression::Gzip };
+        assert_eq!(numbers(&stamped, false), [2, 5]);
+        assert_eq!(numbers(&style, false), [1, 3, 123_456]);
     }
 
     #[test]

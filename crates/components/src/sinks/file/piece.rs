@@ -9,8 +9,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use chrono::{Local, NaiveDateTime};
+
 use super::compress::{Compression, Encoder};
-use super::names;
+use super::names::{self, Style};
 
 /// How pieces are written, the same for all of a sink.
 #[derive(Debug, Clone)]
@@ -21,6 +23,10 @@ pub(super) struct Manner {
     pub(super) atomic: bool,
     /// Permissions of new files.
     pub(super) mode: Option<u32>,
+    /// Permissions of new folders.
+    pub(super) folder_mode: Option<u32>,
+    /// How pieces are called.
+    pub(super) style: Style,
     /// What ends a message.
     pub(super) delimiter: Vec<u8>,
 }
@@ -39,6 +45,8 @@ pub(super) enum Beginning {
 
 pub(super) struct Piece {
     pub(super) number: Option<u32>,
+    /// What stands beside the number in its name.
+    pub(super) stamp: Option<String>,
     /// Its name when it is finished.
     path: PathBuf,
     /// Its name now.
@@ -51,6 +59,8 @@ pub(super) struct Piece {
     encoder: Option<Encoder>,
     out: Vec<u8>,
     pub(super) begun: Instant,
+    /// The same, on the clock on the wall.
+    pub(super) begun_at: NaiveDateTime,
     pub(super) written: Instant,
     /// Whether it has messages.
     pub(super) has_rows: bool,
@@ -63,10 +73,11 @@ impl Piece {
     pub(super) fn begin(
         name: &str,
         number: Option<u32>,
+        stamp: Option<String>,
         beginning: Beginning,
         manner: &Manner,
     ) -> io::Result<Self> {
-        let path = target(names::numbered(name, number));
+        let path = target(manner.style.path(name, number, stamp.as_deref()));
         let existing = fs::metadata(&path).ok();
         let special = existing.as_ref().is_some_and(|found| !found.is_file() && !found.is_dir());
         if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
@@ -76,6 +87,7 @@ impl Piece {
         let moment = Instant::now();
         let mut piece = Self {
             number,
+            stamp,
             path,
             now,
             file: None,
@@ -84,6 +96,7 @@ impl Piece {
             encoder: None,
             out: Vec::new(),
             begun: moment,
+            begun_at: Local::now().naive_local(),
             written: moment,
             has_rows: false,
             dirty: false,
@@ -92,7 +105,7 @@ impl Piece {
             piece.file = Some(OpenOptions::new().write(true).open(&piece.now)?);
             return Ok(piece);
         }
-        fs::create_dir_all(names::folder(&piece.path))?;
+        create_folders(names::folder(&piece.path), manner.folder_mode)?;
         piece.open(beginning, existing.is_some(), manner)?;
         Ok(piece)
     }
@@ -341,8 +354,8 @@ impl Piece {
                 return Err(error);
             }
             let name = self.path.to_string_lossy().into_owned();
-            let last = names::numbers(&name, false)?.last().copied().unwrap_or(0);
-            let path = names::numbered(&name, Some(last + 1));
+            let style = Style::default();
+            let path = style.path(&name, Some(style.last(&name)? + 1), None);
             tracing::warn!("`{name}` has become a folder: the file is called `{}`.", path.display());
             fs::rename(&self.now, &path)?;
             self.path = path;
@@ -367,8 +380,8 @@ fn target(path: PathBuf) -> PathBuf {
 
 /// Makes a finished file again of one that a run continued and broke off, before that run had put down
 /// anything of what it added.
-pub(super) fn restore(name: &str, number: Option<u32>, length: u64) -> io::Result<()> {
-    let path = target(names::numbered(name, number));
+pub(super) fn restore(path: PathBuf, length: u64) -> io::Result<()> {
+    let path = target(path);
     let continued = names::continued(&path);
     if fs::symlink_metadata(&continued).is_err() || fs::symlink_metadata(&path).is_ok() {
         return Ok(());
@@ -378,6 +391,16 @@ pub(super) fn restore(name: &str, number: Option<u32>, length: u64) -> io::Resul
         file.set_len(length)?;
     }
     fs::rename(&continued, &path)
+}
+
+/// Makes a folder and those that it is in, as far as they are not there.
+fn create_folders(folder: &Path, mode: Option<u32>) -> io::Result<()> {
+    let Some(mode) = mode else { return fs::create_dir_all(folder) };
+    let new: Vec<&Path> =
+        folder.ancestors().take_while(|folder| *folder != Path::new("") && !folder.exists()).collect();
+    fs::create_dir_all(folder)?;
+    // The deepest first: nothing can be changed below one that may not be entered.
+    new.into_iter().try_for_each(|folder| set_mode(&File::open(folder)?, mode))
 }
 
 #[cfg(unix)]

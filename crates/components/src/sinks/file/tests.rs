@@ -84,6 +84,8 @@ async fn it_conforms() {
         ", compression: zstd",
         ", fsync: flush, atomic: false, mode: 0600",
         ", rotate: { size: 10B, every: 1h, keep: 2 }",
+        ", rotate: { size: 10B, at: '03:00', timestamp: '%Y-%m-%d_%H', digits: 2, keep_for: 1d, keep_bytes: 1MiB }",
+        ", rotate: { size: 10B, compress: gzip, keep: 1 }, folder_mode: '0700'",
         ", fsync: never, idle_timeout: 5m, delimiter: ''",
     ] {
         let folder = Folder::new();
@@ -212,10 +214,116 @@ async fn a_header_begins_every_file_but_not_what_is_added_to_one() {
     assert_eq!(folder.files(), expected);
 }
 
+/// Pieces with a time stamp in their names, compressed when they are finished; and the same after a run that broke off.
+#[tokio::test]
+async fn pieces_have_a_stamp_in_their_names_and_are_compressed_when_they_are_finished() {
+    let year = chrono::Local::now().format("%Y").to_string();
+    for (how, suffix) in [("gzip", ".gz"), ("zstd", ".zst"), ("none", "")] {
+        let folder = Folder::new();
+        let rotate = format!("{{ size: 8B, timestamp: '%Y', digits: 3, compress: {how} }}");
+        let yaml = format!("{{ path: DIR/logs/out.log, rotate: {rotate} }}");
+        write_all::<FileConfig>(&folder.yaml(&yaml), [batch(["one two", "three", "four"])]).await.unwrap();
+        let names = || folder.files().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        let expected = |count: usize| -> Vec<String> {
+            (1..=count).map(|number| format!("logs/out-{year}-{number:03}.log{suffix}")).collect()
+        };
+        assert_eq!(names(), expected(3));
+        let text = decompressed(&folder.path(&expected(3)[0]), how);
+        assert_eq!(text, "one two\n");
+        // The next run replaces them, and one that appends goes on with the numbers.
+        write_all::<FileConfig>(&folder.yaml(&yaml), [batch(["one two"])]).await.unwrap();
+        assert_eq!(names(), expected(1));
+        let append = yaml.replace("rotate:", "on_exists: append, rotate:");
+        write_all::<FileConfig>(&folder.yaml(&append), [batch(["one two"])]).await.unwrap();
+        assert_eq!(names(), expected(2));
+
+        // A run is killed after it has finished and compressed a piece, of which that is not saved.
+        let folder = Folder::new();
+        let mut sink = folder.sink(&yaml, true);
+        sink.open(None).await.unwrap();
+        write(&mut *sink, &batch(["one"])).await;
+        let state = sink.state();
+        write(&mut *sink, &batch(["two", "three"])).await;
+        sink.finish().await.unwrap();
+        drop(sink);
+        let mut sink = folder.sink(&yaml, true);
+        sink.open(state).await.unwrap();
+        write(&mut *sink, &batch(["two", "three"])).await;
+        sink.finish().await.unwrap();
+        let all: Vec<String> =
+            folder.files().iter().map(|(name, _)| decompressed(&folder.path(name), how)).collect();
+        assert_eq!(all.concat(), "one\ntwo\nthree\n", "{:?}", folder.files());
+    }
+}
+
+#[tokio::test]
+async fn pieces_are_pruned_by_number_by_size_and_by_age() {
+    let numbers = |folder: &Folder| -> Vec<String> {
+        let names = folder.files().into_iter().map(|(name, _)| name);
+        names.map(|name| name.trim_start_matches("out-0000").trim_end_matches(".log").to_owned()).collect()
+    };
+    let lines: Vec<String> = (1..=6).map(|number| format!("line {number}")).collect();
+    for (keep, expected) in [
+        ("keep: 2", &["5", "6"][..]),
+        ("keep_bytes: 21B", &["4", "5", "6"]),
+        ("keep_bytes: 6B", &[]),
+        ("keep: 4, keep_bytes: 15B", &["5", "6"]),
+        ("keep_for: 1h", &["1", "2", "3", "4", "5", "6"]),
+    ] {
+        let folder = Folder::new();
+        let yaml = format!("{{ path: DIR/out.log, rotate: {{ size: 7B, {keep} }} }}");
+        write_all::<FileConfig>(&folder.yaml(&yaml), [batch(&lines)]).await.unwrap();
+        assert_eq!(numbers(&folder), expected, "{keep}");
+    }
+    // Those of a former run that are old go, and what only looks like one stays.
+    let folder = Folder::new();
+    for name in ["out-00001.log", "out-00002.log", "out-old.log"] {
+        folder.put(name, "old\n");
+        let file = fs::File::open(folder.path(name)).unwrap();
+        let then = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+        file.set_times(fs::FileTimes::new().set_modified(then)).unwrap();
+    }
+    let yaml = "{ path: DIR/out.log, on_exists: append, rotate: { size: 7B, keep_for: 1h } }";
+    write_all::<FileConfig>(&folder.yaml(yaml), [batch(&lines[..1])]).await.unwrap();
+    assert_eq!(folder.files(), files([("out-00003.log", "line 1\n"), ("out-old.log", "old\n")]));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn new_folders_get_the_permissions_asked_for() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    folder.put("old/file", "");
+    let before = fs::metadata(folder.path("old")).unwrap().permissions().mode();
+    let yaml = folder.yaml("{ path: DIR/old/new/newer/out.log, folder_mode: '0750' }");
+    write_all::<FileConfig>(&yaml, [batch(["one"])]).await.unwrap();
+    let mode = |name: &str| fs::metadata(folder.path(name)).unwrap().permissions().mode();
+    assert_eq!((mode("old/new") & 0o777, mode("old/new/newer") & 0o777), (0o750, 0o750));
+    assert_eq!(mode("old"), before);
+}
+
+#[test]
+fn rotation_that_cannot_be_is_a_mistake() {
+    let check = |rotate: &str| -> Vec<String> {
+        let yaml = format!("{{ path: out.log, rotate: {rotate} }}");
+        options::<FileConfig>(&yaml).check().into_iter().map(|mistake| mistake.message).collect()
+    };
+    assert_eq!(check("{ at: '3:00' }"), [""; 0]);
+    assert_eq!(check("{ keep: 1 }"), ["`rotate` does not say when."]);
+    assert_eq!(check("{ size: 1, timestamp: '%Y/%m' }"), ["`%Y/%m` makes no part of a file's name."]);
+    for wrong in ["at: '24:00'", "at: noon", "digits: 0", "digits: 11", "compress: lzma"] {
+        let yaml = format!("{{ path: out.log, rotate: {{ size: 1, {wrong} }} }}");
+        assert!(try_options::<FileConfig>(&yaml).is_err(), "{wrong}");
+    }
+    let twice = "{ path: out.log, compression: gzip, rotate: { size: 1, compress: gzip } }";
+    assert_eq!(options::<FileConfig>(twice).check().len(), 1);
+}
+
 fn decompressed(path: &Path, compression: &str) -> String {
-    let file = fs::File::open(path).unwrap();
+    let mut file = fs::File::open(path).unwrap();
     let mut text = String::new();
     match compression {
+        "none" => file.read_to_string(&mut text).unwrap(),
         "gzip" => flate2::read::MultiGzDecoder::new(file).read_to_string(&mut text).unwrap(),
         _ => zstd::stream::read::Decoder::new(file).unwrap().read_to_string(&mut text).unwrap(),
     };

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use glob::{MatchOptions, Pattern};
+use thalweg_config::Pattern as Regex;
 use thalweg_engine::Error;
 
 use crate::shared::io::io_error;
@@ -81,6 +83,8 @@ pub struct Finder {
     /// Patterns of what not to read, and whether they are about the name alone.
     excluded: Vec<(Pattern, bool)>,
     ignore_older: Option<Duration>,
+    /// What is found in paths that are to be read, and in those that are not.
+    regexes: (Option<Regex>, Option<Regex>),
 }
 
 /// What is wrong with a pattern, if anything.
@@ -105,10 +109,26 @@ impl Finder {
             Err(_) => Err(Error::permanent(pattern_mistake(text).unwrap_or_default())),
         };
         let excluded = exclude.iter().map(pattern).collect::<Result<_, _>>()?;
-        Ok(Self { paths, excluded, ignore_older })
+        Ok(Self { paths, excluded, ignore_older, regexes: (None, None) })
+    }
+
+    /// Reads only what the first is found in, and nothing that the second is found in but the first is not.
+    pub fn with_regexes(mut self, include: Option<Regex>, exclude: Option<Regex>) -> Self {
+        self.regexes = (include, exclude);
+        self
     }
 
     fn is_excluded(&self, path: &Path) -> bool {
+        let found = |regex: &Regex| regex.is_match(path.as_os_str().as_bytes());
+        let is_out = match &self.regexes {
+            (None, None) => false,
+            (Some(include), None) => !found(include),
+            (None, Some(exclude)) => found(exclude),
+            (Some(include), Some(exclude)) => found(exclude) && !found(include),
+        };
+        if is_out {
+            return true;
+        }
         self.excluded.iter().any(|(pattern, by_name)| match (by_name, path.file_name()) {
             (true, Some(name)) => pattern.matches_with(&name.to_string_lossy(), MATCHING),
             _ => pattern.matches_path_with(path, MATCHING),
@@ -244,6 +264,24 @@ mod tests {
         assert!(findings.failed.is_empty() && findings.unmatched.is_empty());
         let findings = Finder::new(paths, &[], Some(Duration::ZERO)).unwrap().find();
         assert!(findings.files.iter().all(|found| found.is_old));
+    }
+
+    #[test]
+    fn regular_expressions_say_which_of_what_is_found_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["sys.log", "sys-new.log", "app.log", "app-new.log"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let found = |include: Option<&str>, exclude: Option<&str>| {
+            let pattern = folder.path().join("*.log").to_string_lossy().into_owned();
+            let regex = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+            let finder = Finder::new(vec![pattern], &[], None).unwrap();
+            names(&finder.with_regexes(regex(include), regex(exclude)).find())
+        };
+        assert_eq!(found(Some("/sys[^/]*$"), None), ["sys-new.log", "sys.log"]);
+        assert_eq!(found(None, Some("/sys[^/]*$")), ["app-new.log", "app.log"]);
+        assert_eq!(found(Some("-new"), Some("/sys[^/]*$")), ["app-new.log", "app.log", "sys-new.log"]);
+        assert_eq!(found(Some("none"), None), [""; 0]);
     }
 
     #[test]

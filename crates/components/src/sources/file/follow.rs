@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use thalweg_config::TimeSpan;
 use thalweg_engine::{Error, Outlet, Reading};
 use thalweg_runtime::blocking;
 
@@ -28,7 +29,11 @@ impl Files {
         let interval = self.config.poll_interval.duration();
         loop {
             let looked = Instant::now();
-            self.look(out)?;
+            let scan = self.config.scan_interval.map_or(interval, TimeSpan::duration);
+            if self.looked.is_none_or(|last| last.elapsed() >= scan) {
+                self.looked = Some(looked);
+                self.look(out)?;
+            }
             let mut is_busy = true;
             while is_busy && looked.elapsed() < interval {
                 is_busy = false;

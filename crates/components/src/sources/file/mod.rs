@@ -25,11 +25,12 @@ mod tests;
 use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_config::{ByteSize, Pattern as Regex, TimeSpan};
 use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
 
 use crate::shared::decompress::Compression;
@@ -55,6 +56,13 @@ pub struct FileSource {
     /// another file than `app.log.1` was, and would be read again.
     #[serde(default)]
     pub exclude: Vec<String>,
+    /// A regular expression for paths: of what `path` finds, only those in which it is found are read.
+    #[serde(default)]
+    pub include_regex: Option<Regex>,
+    /// A regular expression for paths that are not to be read. With `include_regex` as well, what both are found in is
+    /// read, and so is what neither is found in.
+    #[serde(default)]
+    pub exclude_regex: Option<Regex>,
     /// Whether to go on when the end of a file is reached and wait for more, and for new files, until told to
     /// stop. The last line is then a message as soon as its line feed is there.
     #[serde(default)]
@@ -75,6 +83,10 @@ pub struct FileSource {
     /// With `follow`: how often to look for more.
     #[serde(default = "default_poll_interval")]
     pub poll_interval: TimeSpan,
+    /// With `follow`: how often to look which files there are; by default as often as for more in them. Where a pattern
+    /// finds very many, looking takes time.
+    #[serde(default)]
+    pub scan_interval: Option<TimeSpan>,
     /// Ignores files that were not changed for so long: `7d`.
     #[serde(default)]
     pub ignore_older: Option<TimeSpan>,
@@ -178,10 +190,12 @@ sinks:
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let ignore_older = self.ignore_older.map(TimeSpan::duration);
         Ok(Box::new(Files {
-            finder: Finder::new(self.path.to_vec(), &self.exclude, ignore_older)?,
+            finder: Finder::new(self.path.to_vec(), &self.exclude, ignore_older)?
+                .with_regexes(self.include_regex.clone(), self.exclude_regex.clone()),
             config: self.clone(),
             reader: Reader { arena: None, batch_bytes: context.batch_bytes.max(1) },
             has_begun: false,
+            looked: None,
             waiting: VecDeque::new(),
             current: None,
             failed: Vec::new(),
@@ -197,6 +211,8 @@ struct Files {
     finder: Finder,
     reader: Reader,
     has_begun: bool,
+    /// With `follow`: when it was last looked which files there are.
+    looked: Option<Instant>,
     /// Without `follow`: the files to be read, the one being read, and what was wrong with those before.
     waiting: VecDeque<Found>,
     current: Option<Tail>,

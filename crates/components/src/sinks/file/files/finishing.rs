@@ -5,13 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use chrono::{Days, Local, NaiveDateTime, NaiveTime};
 use thalweg_engine::Error;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::super::names;
+use super::super::names::{self, Found};
+use super::super::pack;
 use super::super::piece::Piece;
 use super::writing::write_error;
-use super::{Files, Fsync, MOST_KNOWN, Stream};
+use super::{Compression, Files, Fsync, Keep, MOST_KNOWN, Stream};
 use crate::shared::io::io_error;
 
 impl Files {
@@ -29,24 +31,61 @@ impl Files {
     }
 
     fn settle_stream(&self, stream: &mut Stream, folders: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
+        let mut has_finished = false;
         while let Some(piece) = stream.ended.first_mut() {
             self.finish_piece(piece, folders)?;
             let piece = stream.ended.remove(0);
-            if let (Some(number), Some(keep)) = (piece.number, self.settings.keep) {
-                stream.pieces.push(number);
-                let surplus = stream.pieces.len().saturating_sub(keep);
-                for number in stream.pieces.drain(..surplus) {
-                    remove(&names::numbered(&stream.name, Some(number)));
-                }
+            let path = self.path(&stream.name, piece.number, piece.stamp.as_deref());
+            let how = self.settings.manner.style.pack;
+            let packed = pack::packed(&path, how);
+            stream.stale.retain(|stale| stale.path != path && stale.path != packed);
+            if how != Compression::None && !piece.is_special() {
+                let path = piece.path().to_owned();
+                stream.packing.retain(|packing| !packing.is_finished());
+                stream.packing.push(std::thread::spawn(move || pack::pack(&path, how)));
             }
-            if let Some(number) = piece.number {
-                stream.stale.retain(|&stale| stale != number);
-            }
+            has_finished = true;
+        }
+        if has_finished && self.settings.rotates && self.settings.keep != Keep::default() {
+            self.prune(stream)?;
         }
         match &mut stream.current {
             Some(piece) => piece.drain().map_err(|error| write_error(piece.now(), &error)),
             None => Ok(()),
         }
+    }
+
+    /// Removes the oldest pieces, where there are too many.
+    fn prune(&self, stream: &Stream) -> Result<(), Error> {
+        let keep = self.settings.keep;
+        let next = stream.current.as_ref().map_or(stream.next, |piece| piece.number);
+        let mut found = self.existing(&stream.name, false)?;
+        found.retain(|found| next.is_none_or(|next| found.number < next) && !stream.stale.contains(found));
+        let known = |found: &Found| {
+            let metadata = std::fs::metadata(&found.path).ok();
+            let age = metadata.as_ref().and_then(|metadata| metadata.modified().ok()?.elapsed().ok());
+            (metadata.map_or(0, |metadata| metadata.len()), age.unwrap_or_default())
+        };
+        // One that is being compressed may be there twice for a moment.
+        let mut pieces: Vec<(&[Found], u64, Duration)> = Vec::new();
+        for piece in found.chunk_by(|one, other| one.number == other.number) {
+            let (bytes, ages): (Vec<u64>, Vec<Duration>) = piece.iter().map(known).unzip();
+            pieces.push((piece, bytes.iter().sum(), ages.into_iter().max().unwrap_or_default()));
+        }
+        let mut bytes: u64 = pieces.iter().map(|piece| piece.1).sum();
+        let mut count = pieces.len();
+        for (piece, length, age) in pieces {
+            let is_too_many = keep.count.is_some_and(|keep| count > keep)
+                || keep.bytes.is_some_and(|keep| bytes > keep)
+                || keep.time.is_some_and(|keep| age > keep);
+            if !is_too_many {
+                break;
+            }
+            piece.iter().for_each(|found| remove(&found.path));
+            count -= 1;
+            bytes -= length;
+        }
+        Ok(())
     }
 
     fn finish_piece(&self, piece: &mut Piece, folders: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
@@ -75,7 +114,7 @@ impl Files {
 
     /// Ends pieces whose time is up and names that got nothing for long. Errors are left for later.
     fn look_at_clock(&mut self, now: Instant) {
-        let Some(span) = self.settings.every.into_iter().chain(self.settings.idle).min() else { return };
+        let Some(span) = self.shortest_span() else { return };
         if self.next_look.is_some_and(|next| now < next) {
             return;
         }
@@ -83,10 +122,14 @@ impl Files {
         let due = |since: Instant, span: Option<Duration>| {
             span.is_some_and(|span| now.saturating_duration_since(since) >= span)
         };
+        let wall = self.settings.at.map(|at| (at, Local::now().naive_local()));
+        let turned = |begun| wall.is_some_and(|(at, now)| has_passed(at, begun, now));
         for slot in 0..self.streams.len() {
             let Some(mut stream) = self.streams[slot].take() else { continue };
             let piece = stream.current.as_ref().filter(|piece| !piece.is_special());
-            let old = piece.is_some_and(|piece| !piece.is_empty() && due(piece.begun, self.settings.every));
+            let old = piece.is_some_and(|piece| {
+                !piece.is_empty() && (due(piece.begun, self.settings.every) || turned(piece.begun_at))
+            });
             if piece.is_some_and(|piece| due(piece.written, self.settings.idle)) {
                 let mut folders = BTreeSet::new();
                 let finished = self.finish_stream(&mut stream, &mut folders);
@@ -105,9 +148,15 @@ impl Files {
         }
     }
 
+    /// How often the clock must be looked at, at least some times.
+    fn shortest_span(&self) -> Option<Duration> {
+        let at = self.settings.at.map(|_| Duration::from_secs(8));
+        self.settings.every.into_iter().chain(self.settings.idle).chain(at).min()
+    }
+
     /// Whether something is due at some time even if nothing is written.
     pub(in crate::sinks::file) fn beat(&self) -> Option<Duration> {
-        let span = self.settings.every.into_iter().chain(self.settings.idle).min()?;
+        let span = self.shortest_span()?;
         Some((span / 4).clamp(Duration::from_millis(10), Duration::from_secs(1)))
     }
 
@@ -165,13 +214,23 @@ impl Files {
                 }
             }
         }
-        for number in stream.stale.drain(..) {
-            let path = names::numbered(&stream.name, Some(number));
+        for Found { path, .. } in stream.stale.drain(..) {
             [names::part(&path), names::continued(&path), path].iter().for_each(|path| remove(path));
+        }
+        for packing in stream.packing.drain(..) {
+            // It tells itself what went wrong.
+            let _ = packing.join();
         }
         stream.finished = true;
         Ok(())
     }
+}
+
+/// Whether it has been this time of the day between two moments. Where clocks are set forward over it, it has been.
+fn has_passed(at: NaiveTime, begun: NaiveDateTime, now: NaiveDateTime) -> bool {
+    let first = begun.date().and_time(at);
+    let next = if first > begun { Some(first) } else { first.checked_add_days(Days::new(1)) };
+    next.is_some_and(|next| now >= next)
 }
 
 /// Removes a piece that is not to be kept. That it is gone already is as good.
@@ -181,5 +240,23 @@ fn remove(path: &Path) {
             tracing::warn!("`{}` could not be removed: {error}.", path.display());
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_the_day_passes_once_a_day() {
+        let moment = |text: &str| NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M").unwrap();
+        let at = NaiveTime::from_hms_opt(3, 0, 0).unwrap();
+        let passed = |begun, now| has_passed(at, moment(begun), moment(now));
+        assert!(!passed("2026-01-01 01:00", "2026-01-01 02:59"));
+        assert!(passed("2026-01-01 01:00", "2026-01-01 03:00"));
+        assert!(!passed("2026-01-01 03:00", "2026-01-02 02:59"));
+        assert!(passed("2026-01-01 03:00", "2026-01-02 03:00"));
+        assert!(passed("2026-01-01 12:00", "2026-02-01 00:00"));
+        assert!(!passed("2026-01-01 12:00", "2026-01-01 11:00"));
     }
 }

@@ -15,16 +15,19 @@ mod writing;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use chrono::NaiveTime;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Written};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::compress::Compression;
-use super::names;
+use super::names::Found;
+use super::pack;
 use super::piece::{self, Beginning, Manner, Piece};
 use super::{Fsync, OnExists};
 use crate::shared::delimited::Delimited;
@@ -43,9 +46,22 @@ pub(super) struct Settings {
     pub(super) rotates: bool,
     pub(super) size: Option<u64>,
     pub(super) every: Option<Duration>,
-    pub(super) keep: Option<usize>,
+    /// The time of the day at which a piece ends, on the clock on the wall.
+    pub(super) at: Option<NaiveTime>,
+    pub(super) keep: Keep,
     pub(super) most_open: usize,
     pub(super) idle: Option<Duration>,
+}
+
+/// Which finished pieces are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Keep {
+    /// The most pieces.
+    pub(super) count: Option<usize>,
+    /// The most bytes of all together.
+    pub(super) bytes: Option<u64>,
+    /// How long.
+    pub(super) time: Option<Duration>,
 }
 
 impl Settings {
@@ -64,6 +80,8 @@ pub(super) struct Saved {
     name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     number: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stamp: Option<String>,
     length: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     finished: bool,
@@ -77,10 +95,12 @@ struct Stream {
     ended: Vec<Piece>,
     /// The number of the next piece.
     next: Option<u32>,
-    /// The numbers of finished pieces, if any are to be pruned.
-    pieces: Vec<u32>,
-    /// The numbers of the last run's pieces, which this run replaces.
-    stale: Vec<u32>,
+    /// What stands beside the number of the next piece, if it is not to be the present moment.
+    stamp: Option<String>,
+    /// The last run's pieces, which this run replaces.
+    stale: Vec<Found>,
+    /// Finished pieces that are being compressed.
+    packing: Vec<JoinHandle<()>>,
     /// How the next piece begins.
     beginning: Beginning,
     finished: bool,
@@ -94,8 +114,9 @@ impl Stream {
             current: None,
             ended: Vec::new(),
             next: None,
-            pieces: Vec::new(),
+            stamp: None,
             stale: Vec::new(),
+            packing: Vec::new(),
             beginning: Beginning::New,
             finished: false,
         }
@@ -157,8 +178,8 @@ impl Files {
         self.resumed = true;
         for entry in saved {
             if entry.finished {
-                piece::restore(&entry.name, entry.number, entry.length)
-                    .map_err(|error| begin_error(&names::numbered(&entry.name, entry.number), &error))?;
+                let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
+                piece::restore(path.clone(), entry.length).map_err(|error| begin_error(&path, &error))?;
                 self.known.insert(entry.name.clone(), entry);
                 continue;
             }
@@ -184,14 +205,16 @@ impl Files {
             stream.ended.push(piece);
         }
         stream.next = entry.number;
+        stream.stamp.clone_from(&entry.stamp);
         stream.beginning = Beginning::Continue { length: entry.length, finished: false };
         if self.settings.rotates {
+            let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
+            pack::unpack(&path, self.settings.manner.style.pack)
+                .map_err(|error| begin_error(&path, &error))?;
             // The pieces from this one on are written again.
             let from = entry.number.unwrap_or(0);
-            stream.pieces = existing(&stream.name, false)?;
-            stream.pieces.retain(|&number| number < from);
-            stream.stale = existing(&stream.name, true)?;
-            stream.stale.retain(|&number| number >= from);
+            stream.stale = self.existing(&stream.name, true)?;
+            stream.stale.retain(|found| found.number >= from);
         }
         // The piece after a finished one was only announced.
         if entry.length > 0 || !self.settings.rotates {
@@ -222,6 +245,7 @@ impl Files {
             saved.extend(pieces.map(|piece| Saved {
                 name: stream.name.clone(),
                 number: piece.number,
+                stamp: piece.stamp.clone(),
                 length: piece.length(),
                 finished: stream.finished,
             }));
@@ -232,6 +256,7 @@ impl Files {
                 saved.push(Saved {
                     name: stream.name.clone(),
                     number: Some(next),
+                    stamp: None,
                     length: 0,
                     finished: false,
                 });
@@ -253,7 +278,7 @@ impl Files {
         if self.streams[slot].as_ref().is_some_and(|stream| stream.current.is_none()) {
             let mut stream = self.lift(slot).map_err(|error| (io::ErrorKind::Other, error))?;
             let begun = self.begin_piece_raw(&mut stream);
-            let path = names::numbered(name, stream.next);
+            let path = self.path(name, stream.next, stream.stamp.as_deref());
             self.streams[slot] = Some(stream);
             if let Err(error) = begun {
                 if existing.is_none() {
@@ -271,6 +296,7 @@ impl Files {
         let mut stream = Stream::new(name);
         if let Some(saved) = self.known.get(name) {
             stream.next = saved.number;
+            stream.stamp.clone_from(&saved.stamp);
             stream.beginning = Beginning::Continue { length: saved.length, finished: true };
             return Ok(stream);
         }
@@ -283,16 +309,15 @@ impl Files {
         // A device or a pipe is there to be written to.
         let exists = || std::fs::metadata(name).is_ok_and(|found| found.is_file());
         if self.settings.rotates {
-            let numbers = existing(name, false)?;
-            let last = numbers.last().copied().unwrap_or(0);
+            let found = self.existing(name, false)?;
+            let last = found.last().map_or(0, |found| found.number);
             stream.next = Some(1);
-            match on_exists {
-                OnExists::Auto | OnExists::Replace => stream.stale = existing(name, true)?,
-                OnExists::Fail if last > 0 => return Err(exists_error(&names::numbered(name, Some(last)))),
-                OnExists::Fail => {}
-                OnExists::Append | OnExists::Number => {
+            match (on_exists, found.last()) {
+                (OnExists::Auto | OnExists::Replace, _) => stream.stale = self.existing(name, true)?,
+                (OnExists::Fail, Some(last)) => return Err(exists_error(&last.path)),
+                (OnExists::Fail, None) => {}
+                (OnExists::Append | OnExists::Number, _) => {
                     stream.next = Some(last + 1);
-                    stream.pieces = numbers;
                     if on_exists == OnExists::Append {
                         stream.beginning = append;
                     }
@@ -302,7 +327,7 @@ impl Files {
             match on_exists {
                 OnExists::Fail if exists() => return Err(exists_error(Path::new(name))),
                 OnExists::Number if exists() => {
-                    stream.next = Some(existing(name, false)?.last().copied().unwrap_or(0) + 1);
+                    stream.next = Some(self.existing(name, false)?.last().map_or(0, |last| last.number) + 1);
                 }
                 OnExists::Append => stream.beginning = append,
                 _ => {}
@@ -348,8 +373,13 @@ impl Files {
     }
 
     fn begin_piece_raw(&self, stream: &mut Stream) -> io::Result<()> {
-        let piece = Piece::begin(&stream.name, stream.next, stream.beginning, &self.settings.manner)?;
+        let manner = &self.settings.manner;
+        // What is to be tried again is called the same then.
+        let has_stamp = stream.stamp.is_some() || stream.next.is_none();
+        let stamp = if has_stamp { stream.stamp.clone() } else { manner.style.stamp() };
+        let piece = Piece::begin(&stream.name, stream.next, stamp, stream.beginning, manner)?;
         stream.current = Some(piece);
+        stream.stamp = None;
         stream.beginning = Beginning::New;
         if self.settings.rotates {
             stream.next = stream.next.map(|number| number + 1);
@@ -358,8 +388,18 @@ impl Files {
     }
 
     fn begin_piece(&self, stream: &mut Stream) -> Result<(), Error> {
-        let path = names::numbered(&stream.name, stream.next);
+        let path = self.path(&stream.name, stream.next, stream.stamp.as_deref());
         self.begin_piece_raw(stream).map_err(|error| begin_error(&path, &error))
+    }
+
+    /// The pieces of a name that exist: see [`names::Style::pieces`].
+    fn existing(&self, name: &str, and_unfinished: bool) -> Result<Vec<Found>, Error> {
+        let pieces = self.settings.manner.style.pieces(name, and_unfinished);
+        pieces.map_err(|error| io_error("list the pieces of", Path::new(name), &error))
+    }
+
+    fn path(&self, name: &str, number: Option<u32>, stamp: Option<&str>) -> PathBuf {
+        self.settings.manner.style.path(name, number, stamp)
     }
 
     /// Notes that a stream's file is used; if too many are open, the one not used for longest is closed.
@@ -382,12 +422,6 @@ impl Files {
             piece.suspend();
         }
     }
-}
-
-/// The numbers of the pieces of a name that exist: see [`names::numbers`].
-fn existing(name: &str, and_unfinished: bool) -> Result<Vec<u32>, Error> {
-    names::numbers(name, and_unfinished)
-        .map_err(|error| io_error("list the pieces of", Path::new(name), &error))
 }
 
 fn exists_error(path: &Path) -> Error {
