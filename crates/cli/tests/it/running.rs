@@ -321,3 +321,20 @@ sinks: { rate: { measure: { every: 0s } } }
     assert_eq!((&measured["name"], &measured["all_messages"]), (&"rate".into(), &50000.into()));
     assert_eq!(house.run_well(&["run", "c.yaml", "--quiet"]).err, "");
 }
+
+#[test]
+fn a_hang_up_lets_a_file_that_was_moved_away_be_begun_anew() {
+    let house = House::with(&[("c.yaml", ENDLESS)]);
+    let child = started(&house, &["run", "c.yaml"]);
+    let (written, moved) = (house.path().join("out.txt"), house.path().join("moved.txt"));
+    std::fs::rename(&written, &moved).unwrap();
+    signal(&child, Signal::HUP);
+    while !written.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal(&child, Signal::TERM);
+    let said = common::said(child.wait_with_output().unwrap());
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains("rolling: files are begun anew"), "{}", said.err);
+    assert!(house.read("moved.txt").ends_with('\n') && house.read("out.txt").ends_with('\n'));
+}

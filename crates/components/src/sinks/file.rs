@@ -202,6 +202,10 @@ impl Sink for FileSink {
         thalweg_runtime::blocking(|| Self::lock(&self.files).flush())
     }
 
+    async fn roll(&mut self) -> Result<(), Error> {
+        thalweg_runtime::blocking(|| Self::lock(&self.files).roll())
+    }
+
     async fn finish(&mut self) -> Result<(), Error> {
         if let Some(clock) = self.clock.take() {
             clock.abort();

@@ -359,6 +359,39 @@ async fn compressed_files_can_be_read_after_every_flush_and_when_continued() {
 }
 
 #[tokio::test]
+async fn a_file_that_was_moved_away_is_begun_anew_after_a_roll_and_one_that_was_not_is_continued() {
+    let folder = Folder::new();
+    let mut sink = folder.sink("{ path: DIR/out, atomic: false }", false);
+    let mut rejects = Rejects::default();
+    sink.open(None).await.unwrap();
+    sink.write(&batch(["one"]), &mut rejects).await.unwrap();
+    sink.roll().await.unwrap();
+    sink.write(&batch(["two"]), &mut rejects).await.unwrap();
+    std::fs::rename(folder.path("out"), folder.path("moved")).unwrap();
+    sink.roll().await.unwrap();
+    sink.roll().await.unwrap();
+    sink.write(&batch(["three"]), &mut rejects).await.unwrap();
+    sink.finish().await.unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap();
+    assert_eq!((read("moved").as_str(), read("out").as_str()), ("one\ntwo\n", "three\n"));
+}
+
+#[tokio::test]
+async fn a_roll_begins_a_new_piece_where_there_are_pieces() {
+    let folder = Folder::new();
+    let mut sink = folder.sink("{ path: DIR/out, rotate: { size: 1MiB } }", false);
+    let mut rejects = Rejects::default();
+    sink.open(None).await.unwrap();
+    for line in ["one", "two"] {
+        sink.write(&batch([line]), &mut rejects).await.unwrap();
+        sink.roll().await.unwrap();
+    }
+    sink.finish().await.unwrap();
+    let found: Vec<String> = folder.files().into_iter().map(|(_, text)| text).collect();
+    assert_eq!(found, ["one\n", "two\n"]);
+}
+
+#[tokio::test]
 async fn compressed_pieces_joined_are_the_input() {
     let folder = Folder::new();
     let lines: Vec<String> = (0..20_000).map(|n| format!("{:x}", n * 2_654_435_761u64)).collect();
