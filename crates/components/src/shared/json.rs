@@ -1,4 +1,9 @@
-//! Texts in JSON: finding their end, and writing them.
+//! Texts in JSON: finding their end, writing them, and reading what they say.
+
+use std::borrow::Cow;
+
+use arrow_array::StringViewArray;
+use serde_json::Value;
 
 /// A bit at the lowest place of each byte that ends a run of plain text: a quote, a backslash or a control
 /// character. Sixteen at once; compilers make vector instructions of it.
@@ -86,6 +91,26 @@ pub(crate) fn write_inline(view: u128, out: &mut Vec<u8>) {
         write_escaped(&bytes[..length as usize], out);
         out.push(b'"');
     }
+}
+
+/// JSON as text: a JSON text is what it says, anything else as it is written.
+pub(crate) fn plain(value: &str) -> Cow<'_, str> {
+    if !value.starts_with('"') {
+        return value.into();
+    }
+    match serde_json::from_str(value) {
+        Ok(Value::String(text)) => text.into(),
+        _ => value.into(),
+    }
+}
+
+/// The same of a column; without a copy if there are no JSON texts in it.
+pub(crate) fn plain_texts(column: &StringViewArray) -> StringViewArray {
+    let is_text = |value: Option<&str>| value.is_some_and(|value| value.starts_with('"'));
+    if !column.iter().any(is_text) {
+        return column.clone();
+    }
+    column.iter().map(|value| value.map(plain)).collect()
 }
 
 #[cfg(test)]

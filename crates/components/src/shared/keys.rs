@@ -4,17 +4,26 @@
 //! keys themselves need not be kept.
 
 use arrow_array::{Array, ArrayRef, BinaryViewArray, cast::AsArray};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
-/// A column as bytes, by the name that expressions use: the payload as it is, text without a copy, and
-/// anything else as it is written. `None` if there is no such column or it has no written form.
+use super::json;
+
+/// A column as bytes, by the name that expressions use: the payload as it is, text without a copy, JSON that is a text as
+/// what it says, and anything else as it is written. `None` if there is no such column or it has no written form.
 pub(crate) fn bytes_of(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
     if name == PAYLOAD && batch.fields().column_by_name(PAYLOAD).is_none() {
         return Some(batch.payload().clone());
     }
-    as_bytes(&batch.column(name)?)
+    let column = batch.column(name)?;
+    let field = batch.fields().schema_ref().column_with_name(name).map(|(_, field)| field);
+    if let (Some("arrow.json"), Some(json)) =
+        (field.and_then(Field::extension_type_name), column.as_string_view_opt())
+    {
+        return Some(json::plain_texts(json).to_binary_view());
+    }
+    as_bytes(&column)
 }
 
 /// A column as bytes: text without a copy, anything else as it is written.
@@ -78,8 +87,19 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::{Int64Array, StringViewArray};
-    use arrow_schema::Field;
     use thalweg_engine::testing;
+
+    #[test]
+    fn a_text_among_values_of_other_types_is_what_it_says() {
+        let json = StringViewArray::from(vec![Some(r#""a \"b\"""#), Some("5"), None, Some(r#"{"c":1}"#)]);
+        let field = crate::shared::columns::FieldType::Json.field("mixed");
+        let batch =
+            testing::batch(["", "", "", ""]).set_fields([(field, Arc::new(json) as ArrayRef)]).unwrap();
+        let bytes = bytes_of(&batch, "mixed").unwrap();
+        let texts: Vec<_> =
+            bytes.iter().map(|value| value.map(|value| std::str::from_utf8(value).unwrap())).collect();
+        assert_eq!(texts, [Some("a \"b\""), Some("5"), None, Some(r#"{"c":1}"#)]);
+    }
 
     #[test]
     fn without_nulls_there_is_nothing_in_their_place() {

@@ -69,7 +69,8 @@ impl Values {
     /// The column as the bytes that it is written as, if it holds these.
     pub(crate) fn bytes(&self) -> Option<BinaryViewArray> {
         match &self.form {
-            Form::Text(text) | Form::Json(text) | Form::Number(text) => Some(text.clone().to_binary_view()),
+            Form::Text(text) | Form::Number(text) => Some(text.clone().to_binary_view()),
+            Form::Json(json) => Some(json::plain_texts(json).to_binary_view()),
             Form::Payload(bytes) => Some(bytes.clone()),
             _ => None,
         }
@@ -221,6 +222,7 @@ impl Values {
         }
         match &self.form {
             Form::Text(text) => out.extend_from_slice(text.value(row).as_bytes()),
+            Form::Json(json) => out.extend_from_slice(json::plain(json.value(row)).as_bytes()),
             Form::Payload(bytes) => out.extend_from_slice(bytes.value(row)),
             Form::Binary(bytes) => out.extend_from_slice(STANDARD.encode(bytes.value(row)).as_bytes()),
             Form::Time { values, per_second } => write_time(values[row], *per_second, out),
