@@ -30,7 +30,7 @@ use thalweg_engine::{Error, Rejects, Sink, Written};
 use thalweg_record::Batch;
 
 pub use compress::Compression;
-pub use config::{FileConfig, Fsync, Mode, OnExists, Rotate};
+pub use config::{FileConfig, Fsync, OnExists, Rotate};
 use files::{Files, Saved, Settings};
 
 use crate::shared::template::Template;

@@ -2,4 +2,8 @@
 
 pub mod file;
 pub mod generate;
+pub mod http;
+pub mod proxy;
+pub mod socket;
 pub mod stdin;
+pub mod syslog;

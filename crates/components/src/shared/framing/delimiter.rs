@@ -14,6 +14,13 @@ impl Default for Delimiter {
     }
 }
 
+impl Delimiter {
+    /// What it is.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl TryFrom<String> for Delimiter {
     type Error = String;
 

@@ -1,15 +1,14 @@
 //! The options of the sink `file`.
 
-use std::borrow::Cow;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{BuildTransform, Context, Error, Mistake, Sink, SinkConfig, TransformConfig};
 
 use super::files::Settings;
 use super::piece::Manner;
 use super::{Compression, FileSink, names};
+use crate::shared::mode::Mode;
 use crate::shared::template::Template;
 use crate::transforms::encode::EncodeConfig;
 
@@ -116,35 +115,6 @@ pub enum Fsync {
     Finish,
     /// Before messages are acknowledged: the safest, and slow.
     Flush,
-}
-
-/// Permissions, written in octal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mode(u32);
-
-impl<'de> Deserialize<'de> for Mode {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        let digits = text.strip_prefix("0o").unwrap_or(&text);
-        match u32::from_str_radix(digits, 8) {
-            Ok(mode) if mode <= 0o7777 => Ok(Self(mode)),
-            _ => Err(serde::de::Error::custom("permissions are three or four octal digits, as in `0640`")),
-        }
-    }
-}
-
-impl JsonSchema for Mode {
-    fn schema_name() -> Cow<'static, str> {
-        "Mode".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^(0o)?[0-7]{3,4}$", "examples": ["0640"] })
-    }
 }
 
 fn line_feed() -> String {
