@@ -282,7 +282,12 @@ mod tests {
     use crate::testing;
 
     fn reading(mark: Option<Mark>) -> Reading {
-        Reading { payload: testing::batch(["one", "two"]).payload().clone(), path: None, positions: None, mark }
+        Reading {
+            payload: testing::batch(["one", "two"]).payload().clone(),
+            path: None,
+            positions: None,
+            mark,
+        }
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ pub(crate) mod names;
 pub mod net;
 pub(crate) mod ordered;
 pub mod partition;
+pub(crate) mod progress;
 pub mod replies;
 pub mod template;
 pub(crate) mod timestamps;

@@ -75,10 +75,16 @@ impl Partition {
             mistakes.push(Mistake::new("framing", message).help(help));
         };
         if self.start_pattern.is_some() && self.by != By::Delimiter {
-            mistake("`start_pattern` is for messages that end with a delimiter.", "Leave out `by`, or the pattern.");
+            mistake(
+                "`start_pattern` is for messages that end with a delimiter.",
+                "Leave out `by`, or the pattern.",
+            );
         }
         if self.offset > 0 && matches!(self.by, By::Delimiter | By::Fixed) {
-            mistake("`offset` is for messages that begin with their length.", "Leave it out, or change `by`.");
+            mistake(
+                "`offset` is for messages that begin with their length.",
+                "Leave it out, or change `by`.",
+            );
         }
         let size = self.size.map(ByteSize::bytes);
         match self.by {
@@ -330,7 +336,10 @@ mod tests {
         assert_eq!(found("{}", b"one\r\ntwo\n\nthree"), ["one", "two", "", "three"]);
         assert_eq!(found("{ whole: true }", b"one\r\ntwo\n\nthree"), ["one\r\n", "two\n", "\n", "three"]);
         assert_eq!(found("{ delimiter: '--' }", b"one--two--"), ["one", "two"]);
-        assert_eq!(found("{ by: ascii, delimiter: ':' }", b"3:one4:two\n0:5:three"), ["one", "two\n", "", "three"]);
+        assert_eq!(
+            found("{ by: ascii, delimiter: ':' }", b"3:one4:two\n0:5:three"),
+            ["one", "two\n", "", "three"]
+        );
         assert_eq!(found("{ by: ascii, delimiter: ' ', offset: 2 }", b"##3 one##3 two"), ["one", "two"]);
         assert_eq!(found("{ by: ascii, delimiter: ' ', offset: 2, whole: true }", b"##3 one"), ["##3 one"]);
         assert_eq!(found("{ by: binary_le, size: 1 }", b"\x03one\x00\x03two"), ["one", "", "two"]);

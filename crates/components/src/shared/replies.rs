@@ -63,7 +63,9 @@ mod tests {
     fn an_answer_finds_its_connection_as_long_as_it_is_there() {
         let (one, mut to_one) = Answerable::new("10.0.0.1:1");
         let (other, mut to_other) = Answerable::new("10.0.0.1:1");
-        assert!(answer(one.name(), Bytes::from_static(b"a")) && answer(other.name(), Bytes::from_static(b"b")));
+        assert!(
+            answer(one.name(), Bytes::from_static(b"a")) && answer(other.name(), Bytes::from_static(b"b"))
+        );
         assert_eq!((to_one.try_recv().unwrap(), to_other.try_recv().unwrap()), ("a".into(), "b".into()));
         let name = one.name().clone();
         drop(one);

@@ -170,8 +170,8 @@ impl Connector {
         let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
         let host = if host.is_empty() { "localhost" } else { host.trim_matches(['[', ']']) };
         let name = self.name.as_deref().unwrap_or(host).to_owned();
-        let name = ServerName::try_from(name)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let name =
+            ServerName::try_from(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         Ok(TlsStream::Client(self.connector.connect(name, stream).await?))
     }
 }

@@ -2,4 +2,9 @@
 
 pub mod discard;
 pub mod file;
+pub mod http;
+pub mod proxy;
+pub mod socket;
+pub mod statsd;
 pub mod stdout;
+pub mod websocket;

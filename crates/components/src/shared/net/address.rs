@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn mistakes_are_shown_where_they_are() {
-        let place = |text: &str| text[text.parse::<Address>().unwrap_err().range.unwrap_or(0..text.len())].to_owned();
+        let place =
+            |text: &str| text[text.parse::<Address>().unwrap_err().range.unwrap_or(0..text.len())].to_owned();
         assert_eq!(place("tpc://localhost:1"), "tpc");
         assert_eq!(place("udp://localhost:http"), "http");
         assert_eq!(place("localhost"), "localhost");

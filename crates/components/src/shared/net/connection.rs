@@ -117,7 +117,8 @@ impl<F: Format> Talk<'_, F> {
         loop {
             let is_within = self.intake.is_in_a_message();
             let quiet = self.options.quiet.filter(|_| is_within && !was_quiet);
-            let patience = if is_within { Some(self.options.read_timeout) } else { self.options.idle_timeout };
+            let patience =
+                if is_within { Some(self.options.read_timeout) } else { self.options.idle_timeout };
             let event = tokio::select! {
                 biased;
                 () = out.stopping() => Event::Stop,
@@ -149,7 +150,9 @@ impl<F: Format> Talk<'_, F> {
                     (last, was_quiet) = (Instant::now(), false);
                     match taken {
                         Ok(taken) => taken,
-                        Err(error) => return self.broken(&format!("the connection broke ({error})"), out).await,
+                        Err(error) => {
+                            return self.broken(&format!("the connection broke ({error})"), out).await;
+                        }
                     }
                 }
                 Event::Ready(Err(error)) => {
@@ -158,7 +161,9 @@ impl<F: Format> Talk<'_, F> {
             };
             match taken {
                 Taken::Nothing => {}
-                Taken::NoRoom => return self.broken("there was no room in the budget for the rest", out).await,
+                Taken::NoRoom => {
+                    return self.broken("there was no room in the budget for the rest", out).await;
+                }
                 Taken::End(None) => return Ok(End::Done),
                 Taken::Cut(cut) => {
                     if !self.send(cut, out).await? {

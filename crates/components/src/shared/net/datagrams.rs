@@ -86,7 +86,8 @@ pub async fn receive<F: Format>(
 fn divide(cut: &mut Cut, range: Range<usize>, partition: Option<&Partition>, limit: ByteSize) {
     let Some(partition) = partition else {
         let bytes = cut.buffer.get(range.clone()).unwrap_or_default();
-        let trimmed = bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r' | 0)).map_or(0, |last| last + 1);
+        let trimmed =
+            bytes.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r' | 0)).map_or(0, |last| last + 1);
         if trimmed as u64 > limit.bytes() {
             let reason = format!("is longer than `max_message_bytes` ({limit})");
             cut.rejected.push((range.start..range.start + limit.as_usize(), reason));

@@ -72,7 +72,8 @@ impl Format for Plain {
 impl Cut {
     /// Cuts a whole buffer, after which nothing comes.
     pub fn all(buffer: Buffer, mut partitioner: Partitioner, limit: ByteSize) -> Self {
-        let mut cut = Cut { buffer: Buffer::from_vec(Vec::<u8>::new()), messages: Vec::new(), rejected: Vec::new() };
+        let mut cut =
+            Cut { buffer: Buffer::from_vec(Vec::<u8>::new()), messages: Vec::new(), rejected: Vec::new() };
         if let Err(reason) = cut.add(&mut partitioner, &buffer, After::End, limit) {
             let start = partitioner.advance();
             cut.rejected.push((start..buffer.len().min(start + KEPT), reason));
@@ -141,7 +142,8 @@ impl Cut {
             let mut payload = ViewBuilder::over(&[], 1);
             payload.push(self.buffer.get(range).unwrap_or_default());
             let payload = payload.finish();
-            out.reject(Reading { payload, path: Some(peer.clone()), positions: None, mark: None }, &reason).await?;
+            out.reject(Reading { payload, path: Some(peer.clone()), positions: None, mark: None }, &reason)
+                .await?;
         }
         Ok(())
     }
@@ -265,7 +267,8 @@ impl Intake {
     }
 
     fn cut(&mut self, mut memory: Vec<u8>, mut lease: Lease, after: After) -> Taken {
-        let mut cut = Cut { buffer: Buffer::from_vec(Vec::<u8>::new()), messages: Vec::new(), rejected: Vec::new() };
+        let mut cut =
+            Cut { buffer: Buffer::from_vec(Vec::<u8>::new()), messages: Vec::new(), rejected: Vec::new() };
         let failed = cut.add(&mut self.partitioner, &memory, after, self.limit).err();
         let done = self.partitioner.advance();
         let is_end = after == After::End || failed.is_some();

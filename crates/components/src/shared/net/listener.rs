@@ -71,7 +71,8 @@ impl UnixSocket {
 /// Whether a socket is one that nobody listens on: no other program's is to be taken away.
 fn is_left_behind(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    let refused = |result: io::Result<()>| result.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    let refused =
+        |result: io::Result<()>| result.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
     let as_datagram = || std::os::unix::net::UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     is_socket
         && match std::os::unix::net::UnixStream::connect(path) {
@@ -123,9 +124,9 @@ impl Listener {
     pub async fn bind(address: &Address, unix: UnixSocket, announce: &Announce) -> Result<Self, Error> {
         let bound = match address {
             Address::Tcp(at) => Self::tcp(at).await,
-            Address::Unix(path) => {
-                unix.make(path, |path| UnixListener::bind(path)).map(|(made, removal)| Self::Unix(made, removal))
-            }
+            Address::Unix(path) => unix
+                .make(path, |path| UnixListener::bind(path))
+                .map(|(made, removal)| Self::Unix(made, removal)),
             Address::Udp(_) | Address::Unixgram(_) => Err(ErrorKind::Unsupported.into()),
         };
         let bound = bound.map_err(|error| net_error("listen on", address, &error))?;
@@ -187,9 +188,9 @@ impl Datagrams {
     pub async fn bind(address: &Address, unix: UnixSocket, announce: &Announce) -> Result<Self, Error> {
         let bound = match address {
             Address::Udp(at) => Self::udp(at).await,
-            Address::Unixgram(path) => {
-                unix.make(path, |path| UnixDatagram::bind(path)).map(|(made, removal)| Self::Unix(made, removal))
-            }
+            Address::Unixgram(path) => unix
+                .make(path, |path| UnixDatagram::bind(path))
+                .map(|(made, removal)| Self::Unix(made, removal)),
             Address::Tcp(_) | Address::Unix(_) => Err(ErrorKind::Unsupported.into()),
         };
         let bound = bound.map_err(|error| net_error("listen on", address, &error))?;

@@ -26,6 +26,6 @@ pub use address::Address;
 pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
 pub use intake::{Cut, Format, Intake, Plain};
-pub use listener::{Announce, Datagrams, Listener, UnixSocket};
+pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use serve::{Limits, serve};
-pub use stream::{Dial, Stream, net_error};
+pub use stream::{Dial, Stream, connect_udp, net_error};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use thalweg_engine::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket, UnixStream};
 use tokio_rustls::TlsStream;
 
 use super::Address;
@@ -176,6 +176,22 @@ impl Dial {
         }
         Err(last)
     }
+}
+
+/// A socket of UDP that is connected to `HOST:PORT`.
+///
+/// # Errors
+/// If the name has no address.
+pub async fn connect_udp(at: &str) -> io::Result<UdpSocket> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    for address in tokio::net::lookup_host(Address::to_connect(at).as_ref()).await? {
+        let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).await?;
+        match socket.connect(address).await {
+            Ok(()) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// An error of the network as one of a component: what could not be done to which address, why, and what to do.

@@ -37,8 +37,8 @@ impl Htpasswd {
     /// # Errors
     /// If it cannot be read, or has a line that cannot be used.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = fs::read_to_string(path)
-            .map_err(|error| crate::shared::io::io_error("read", path, &error))?;
+        let text =
+            fs::read_to_string(path).map_err(|error| crate::shared::io::io_error("read", path, &error))?;
         Self::parse(&text).map_err(|(line, reason)| {
             Error::permanent(format!("line {line} of `{}` cannot be used: {reason}", path.display()))
         })

@@ -22,9 +22,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
 
-use crate::shared::net::{
-    Address, Announce, Limits, Listener, Respond, Stream, UnixSocket, defaults, serve,
-};
+use crate::shared::net::{Address, Announce, Limits, Listener, Respond, Stream, UnixSocket, defaults, serve};
 use crate::shared::partition::Partition;
 use crate::shared::tls::TlsServer;
 use htpasswd::Htpasswd;
@@ -171,7 +169,9 @@ sinks:
             ));
         }
         if let Some(method) = self.methods.iter().find(|method| method.parse::<hyper::Method>().is_err()) {
-            mistakes.push(Mistake::new("methods", format!("`{method}` is not a method.")).help("For example `POST`."));
+            mistakes.push(
+                Mistake::new("methods", format!("`{method}` is not a method.")).help("For example `POST`."),
+            );
         }
         if self.path.as_ref().is_some_and(|path| !path.starts_with('/')) {
             mistakes.push(Mistake::new("path", "A path begins with `/`.").help("For example `/logs`."));

@@ -27,7 +27,9 @@ const STEP: usize = 16 << 10;
 /// Whether requests have such a field.
 pub(super) fn is_field(name: &str) -> bool {
     matches!(name, "method" | "path" | "query" | "remote" | "user")
-        || name.strip_prefix("header.").is_some_and(|header| hyper::header::HeaderName::try_from(header).is_ok())
+        || name
+            .strip_prefix("header.")
+            .is_some_and(|header| hyper::header::HeaderName::try_from(header).is_ok())
 }
 
 /// An answer that says no.
@@ -109,7 +111,8 @@ impl Server {
                 None => None,
             };
             if user.is_none() {
-                let mut refused = response(StatusCode::UNAUTHORIZED, "name and password are needed".to_owned());
+                let mut refused =
+                    response(StatusCode::UNAUTHORIZED, "name and password are needed".to_owned());
                 let realm = config.realm.replace(['"', '\\'], "'");
                 if let Ok(challenge) = format!("Basic realm=\"{realm}\"").parse() {
                     refused.headers_mut().insert(WWW_AUTHENTICATE, challenge);
@@ -179,7 +182,10 @@ impl Server {
         }
         let status = |number| StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Ok(match is_rejected {
-            true => Err(Refusal(status(self.config.rejected_status), "messages could not be processed".to_owned())),
+            true => Err(Refusal(
+                status(self.config.rejected_status),
+                "messages could not be processed".to_owned(),
+            )),
             false => Ok(status(self.config.status)),
         })
     }

@@ -53,9 +53,12 @@ async fn a_request_is_answered_when_its_message_is_delivered_and_not_before() {
 #[tokio::test]
 async fn what_is_not_delivered_is_to_be_sent_again() {
     let server = start("{ address: 127.0.0.1:0 }").await;
-    for (outcome, expected) in
-        [(Outcome::Failed, 503), (Outcome::Rejected, 503), (Outcome::Filtered, 200), (Outcome::Delivered, 200)]
-    {
+    for (outcome, expected) in [
+        (Outcome::Failed, 503),
+        (Outcome::Rejected, 503),
+        (Outcome::Filtered, 200),
+        (Outcome::Delivered, 200),
+    ] {
         let answer = tokio::spawn(post(&server, "/").body("x").send());
         server.next().await.settle(outcome);
         assert_eq!(within(answer).await.unwrap().unwrap().status(), expected, "{outcome:?}");
@@ -63,7 +66,8 @@ async fn what_is_not_delivered_is_to_be_sent_again() {
     let server = start("{ address: 127.0.0.1:0, respond: received }").await;
     assert_eq!(status(post(&server, "/").body("x")).await, 200);
     server.next().await.settle(Outcome::Delivered);
-    let server = start("{ address: 127.0.0.1:0, rejected_status: 422, framing: {}, max_message_bytes: 3 }").await;
+    let server =
+        start("{ address: 127.0.0.1:0, rejected_status: 422, framing: {}, max_message_bytes: 3 }").await;
     let answer = tokio::spawn(post(&server, "/").body("one\ntoo long\ntwo").send());
     let (batch, error) = (server.next().await, server.next_error().await);
     assert_eq!((payloads(&batch), payloads(&error)), (vec!["one".into(), "two".into()], vec!["too".into()]));
@@ -103,7 +107,8 @@ async fn a_whole_request_can_be_the_message() {
     assert!(text.ends_with("content-length: 0\r\n\r\n"), "{text}");
     // A body in pieces has its length here.
     let mut raw = server.connect().await;
-    let request = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
+    let request =
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
     trickle(&mut raw, request.as_bytes(), 7).await;
     let batch = server.next().await;
     assert_eq!(payloads(&batch), ["POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 6\r\n\r\nonetwo"]);
@@ -123,9 +128,11 @@ async fn compressed_bodies_are_decompressed() {
     let (status, batch) = delivered(&server, request).await;
     assert_eq!((status, payloads(&batch)), (StatusCode::OK, vec![text.clone()]));
     let body = zstd::encode_all(text.as_bytes(), 1).unwrap();
-    let (_, batch) = delivered(&server, post(&server, "/").header("Content-Encoding", "zstd").body(body)).await;
+    let (_, batch) =
+        delivered(&server, post(&server, "/").header("Content-Encoding", "zstd").body(body)).await;
     assert_eq!(payloads(&batch), [text]);
-    let encoded = |encoding: &str, body: Vec<u8>| post(&server, "/").header("Content-Encoding", encoding).body(body);
+    let encoded =
+        |encoding: &str, body: Vec<u8>| post(&server, "/").header("Content-Encoding", encoding).body(body);
     assert_eq!(self::status(encoded("gzip", gzip(&[0; 400_000]))).await, 413);
     assert_eq!(self::status(encoded("gzip", b"not gzip".to_vec())).await, 400);
     assert_eq!(self::status(encoded("br", Vec::new())).await, 415);
@@ -175,16 +182,21 @@ async fn a_password_is_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("users");
     std::fs::write(&file, "me:{SHA}VBPuJHI7uixaa6LQGWx4s+5GKNE=\n").unwrap();
-    let yaml = format!("{{ address: 127.0.0.1:0, htpasswd: {}, realm: logs, fields: [user] }}", file.display());
+    let yaml =
+        format!("{{ address: 127.0.0.1:0, htpasswd: {}, realm: logs, fields: [user] }}", file.display());
     let server = start(&yaml).await;
     let refused = within(post(&server, "/").body("x").send()).await.unwrap();
-    assert_eq!((refused.status(), &refused.headers()["www-authenticate"]), (StatusCode::UNAUTHORIZED, &"Basic realm=\"logs\"".parse::<reqwest::header::HeaderValue>().unwrap()));
+    assert_eq!(
+        (refused.status(), &refused.headers()["www-authenticate"]),
+        (StatusCode::UNAUTHORIZED, &"Basic realm=\"logs\"".parse::<reqwest::header::HeaderValue>().unwrap())
+    );
     assert_eq!(status(post(&server, "/").basic_auth("me", Some("wrong")).body("x")).await, 401);
     let request = post(&server, "/").basic_auth("me", Some("myPassword")).body("x");
     let (status, batch) = delivered(&server, request).await;
     assert_eq!((status, &rows(batch.fields())[0]["user"]), (StatusCode::OK, &"me".into()));
     let config: HttpSource = options("{ address: 127.0.0.1:0, htpasswd: nowhere }");
-    let source = thalweg_engine::testing::start_source(config.build(&context()).unwrap(), 1, Default::default());
+    let source =
+        thalweg_engine::testing::start_source(config.build(&context()).unwrap(), 1, Default::default());
     assert!(within(source.task).await.unwrap().unwrap_err().full().contains("nowhere"));
 }
 
@@ -195,7 +207,8 @@ async fn tls_is_spoken() {
     let tls = format!("{{ certificate: {certificate}, key: {key} }}");
     let server = start(&format!("{{ address: 127.0.0.1:0, tls: {tls} }}")).await;
     let trust: TlsClient = options(&format!("{{ ca: {certificate} }}"));
-    let client = Client::builder().tls_backend_preconfigured(trust.config().unwrap()).no_proxy().build().unwrap();
+    let client =
+        Client::builder().tls_backend_preconfigured(trust.config().unwrap()).no_proxy().build().unwrap();
     let request = client.post(format!("https://{}/", server.address)).body("secret");
     let (status, batch) = delivered(&server, request).await;
     assert_eq!((status, payloads(&batch)), (StatusCode::OK, vec!["secret".to_owned()]));

@@ -15,7 +15,9 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
 
 use crate::shared::mode::Mode;
-use crate::shared::net::{Address, Announce, Connection, Limits, Listener, Plain, UnixSocket, defaults, serve};
+use crate::shared::net::{
+    Address, Announce, Connection, Limits, Listener, Plain, UnixSocket, defaults, serve,
+};
 use crate::shared::partition::Partition;
 use crate::shared::replies::Answerable;
 use crate::shared::tls::TlsServer;

@@ -97,7 +97,8 @@ sinks:
             mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
         }
         if !self.address.is_stream() && self.framing.start_pattern.is_some() {
-            let mistake = Mistake::new("framing", "A message of several lines cannot be put together of datagrams.");
+            let mistake =
+                Mistake::new("framing", "A message of several lines cannot be put together of datagrams.");
             mistakes.push(mistake.help("Leave out `start_pattern`."));
         }
         if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {

@@ -23,7 +23,8 @@ async fn start(yaml: &str) -> Server {
 
 /// The reasons why messages were rejected, beside the messages.
 fn reasons(batch: &thalweg_record::Batch) -> Vec<(String, String)> {
-    let reasons = rows(batch.fields()).into_iter().map(|row| row["error_reason"].as_str().unwrap().to_owned());
+    let reasons =
+        rows(batch.fields()).into_iter().map(|row| row["error_reason"].as_str().unwrap().to_owned());
     payloads(batch).into_iter().zip(reasons).collect()
 }
 
@@ -159,7 +160,7 @@ async fn a_message_that_is_too_long_is_an_error_and_the_next_is_not() {
     let error = server.next_error().await;
     let (payload, reason) = reasons(&error).remove(0);
     assert_eq!(payload.len(), 4096);
-    assert!(reason.contains("longer than `max_message_bytes` (10000B)"), "{reason}");
+    assert!(reason.contains("longer than `max_message_bytes` (10kB)"), "{reason}");
     error.settle(Outcome::Rejected);
     let batch = server.next().await;
     assert_eq!(payloads(&batch), ["short"]);
@@ -215,7 +216,8 @@ async fn unix_sockets_have_the_permissions_asked_for_and_old_ones_are_replaced()
     batch.settle(Outcome::Delivered);
     // One that is in use is not taken away.
     let config: SocketSource = options(&yaml);
-    let other = thalweg_engine::testing::start_source(config.build(&context()).unwrap(), 1, Default::default());
+    let other =
+        thalweg_engine::testing::start_source(config.build(&context()).unwrap(), 1, Default::default());
     let error = within(other.task).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Temporary);
     assert!(error.full().contains("another program uses it"), "{}", error.full());
@@ -238,7 +240,9 @@ async fn unix_sockets_have_the_permissions_asked_for_and_old_ones_are_replaced()
 async fn tls_is_spoken_with_those_who_trust_the_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = test_files(folder.path());
-    let yaml = format!("{{ address: 127.0.0.1:0, acknowledge: OK, tls: {{ certificate: {certificate}, key: {key} }} }}");
+    let yaml = format!(
+        "{{ address: 127.0.0.1:0, acknowledge: OK, tls: {{ certificate: {certificate}, key: {key} }} }}"
+    );
     let server = start(&yaml).await;
     let dial = |tls: &str| {
         let tls: TlsClient = options(tls);

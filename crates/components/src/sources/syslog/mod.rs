@@ -146,7 +146,8 @@ sinks:
             mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
         }
         if self.codes && !self.fields {
-            mistakes.push(Mistake::new("codes", "`codes` means nothing without `fields`.").help("Leave it out."));
+            mistakes
+                .push(Mistake::new("codes", "`codes` means nothing without `fields`.").help("Leave it out."));
         }
         if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {
             mistakes.push(Mistake::new("tls", "TLS is for TCP.").help("Leave it out, or use `tcp://`."));

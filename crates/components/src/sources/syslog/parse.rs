@@ -52,7 +52,9 @@ impl Parser {
         let (valid, is_all) = chunk.map_or(("", true), |chunk| (chunk.valid(), chunk.invalid().is_empty()));
         let valid = valid.trim_start();
         let Some((priority, _)) = valid.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
-            return Err("is not a message of syslog: it does not begin with a priority, as in `<34>`".to_owned());
+            return Err(
+                "is not a message of syslog: it does not begin with a priority, as in `<34>`".to_owned()
+            );
         };
         let priority = priority.parse::<u8>().ok().map(i64::from);
         let now = Utc::now();
@@ -109,7 +111,8 @@ impl Format for Parser {
         if payload.is_empty() {
             return None;
         }
-        let reading = Reading { payload: payload.finish(), path: Some(peer.clone()), positions: None, mark: None };
+        let reading =
+            Reading { payload: payload.finish(), path: Some(peer.clone()), positions: None, mark: None };
         let fields = if self.fields { columns.finish(&self.prefix, self.codes) } else { None };
         Some(Received { reading, fields })
     }
@@ -238,8 +241,9 @@ fn push(column: &mut TextBuilder, value: Option<&str>) {
 const SEVERITIES: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
 
 const FACILITIES: [&str; 24] = [
-    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp",
-    "audit", "alert", "clockd", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+    "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp",
+    "ntp", "audit", "alert", "clockd", "local0", "local1", "local2", "local3", "local4", "local5", "local6",
+    "local7",
 ];
 
 fn name(names: &[&'static str], code: Option<i64>) -> Option<&'static str> {
