@@ -77,15 +77,13 @@ fn is_left_behind(path: &Path) -> bool {
     is_socket
         && match std::os::unix::net::UnixStream::connect(path) {
             // A socket of datagrams refuses streams in this way.
-            Err(error) if error.raw_os_error() == Some(libc_eprototype()) => refused(as_datagram()),
+            Err(error) if error.raw_os_error() == Some(WRONG_TYPE) => refused(as_datagram()),
             result => refused(result.map(|_| ())),
         }
 }
 
 /// `EPROTOTYPE`, which has no name in the standard library.
-const fn libc_eprototype() -> i32 {
-    if cfg!(target_os = "linux") { 91 } else { 41 }
-}
+const WRONG_TYPE: i32 = if cfg!(target_os = "linux") { 91 } else { 41 };
 
 /// Removes the path of a socket that is closed.
 #[derive(Debug)]
