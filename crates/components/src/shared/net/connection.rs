@@ -16,7 +16,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::intake::Taken;
-use super::{Cut, Format, Intake, Stream};
+use super::serve::UnderWay;
+use super::{Activity, Cut, Format, Intake, Stream};
 use crate::shared::partition::Partitioner;
 
 /// How many batches of a connection may wait for their answers; then nothing more is read from it.
@@ -71,6 +72,9 @@ struct Talk<'a, F> {
     /// Batches that are to be answered, and how many messages each has.
     waiting: VecDeque<(Settled, usize)>,
     answers: Option<Answers>,
+    activity: Activity,
+    /// Held in the middle of a message, and while answers are due.
+    under_way: Option<UnderWay>,
 }
 
 impl Connection {
@@ -85,11 +89,14 @@ impl Connection {
         partitioner: Partitioner,
         format: F,
         answers: Option<Answers>,
+        activity: Activity,
         mut out: Outlet,
     ) -> Result<(), Error> {
         let intake = Intake::new(partitioner, self.limit, out.batch_bytes());
         let waiting = VecDeque::new();
-        let mut talk = Talk { options: self, stream, peer, format, intake, waiting, answers };
+        let under_way = None;
+        let mut talk =
+            Talk { options: self, stream, peer, format, intake, waiting, answers, activity, under_way };
         let end = talk.read(&mut out).await?;
         // What the source leads to must be able to end, which some of it waits for before it settles what it has.
         drop(out);
@@ -116,6 +123,10 @@ impl<F: Format> Talk<'_, F> {
         let mut was_quiet = true;
         loop {
             let is_within = self.intake.is_in_a_message();
+            self.under_way = match is_within || !self.waiting.is_empty() {
+                false => None,
+                true => self.under_way.take().or_else(|| Some(self.activity.under_way())),
+            };
             let quiet = self.options.quiet.filter(|_| is_within && !was_quiet);
             let patience =
                 if is_within { Some(self.options.read_timeout) } else { self.options.idle_timeout };
@@ -148,6 +159,7 @@ impl<F: Format> Talk<'_, F> {
                 Event::Ready(Ok(())) => {
                     let taken = self.intake.read(&mut self.stream, out, self.options.read_timeout).await;
                     (last, was_quiet) = (Instant::now(), false);
+                    self.activity.note();
                     match taken {
                         Ok(taken) => taken,
                         Err(error) => {

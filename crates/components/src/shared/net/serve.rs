@@ -1,8 +1,8 @@
 //! Many connections, one source.
 
-use std::time::Duration;
-
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use thalweg_engine::{Error, Outlet};
 use tokio::task::{JoinError, JoinSet};
@@ -24,8 +24,59 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Limits {
     /// How many connections may be open. Others wait to be accepted.
     pub max_connections: usize,
-    /// How long there must have been none for the source to end.
+    /// How long nothing must have come for the source to end.
     pub end_after_idle: Option<Duration>,
+}
+
+/// Whether anything goes on in the connections of a source. Being connected is not enough: clients of HTTP stay so.
+#[derive(Debug, Clone)]
+pub struct Activity(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    begun: Instant,
+    /// When something came last, in milliseconds since it began.
+    last: AtomicU64,
+    /// How much is under way.
+    under_way: AtomicUsize,
+}
+
+impl Activity {
+    fn begin() -> Self {
+        let begun = Instant::now();
+        Self(Arc::new(Inner { begun, last: AtomicU64::new(0), under_way: AtomicUsize::new(0) }))
+    }
+
+    /// Notes that something came.
+    pub fn note(&self) {
+        let passed = self.0.begun.elapsed().as_millis();
+        self.0.last.fetch_max(u64::try_from(passed).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Something is under way, as long as this is held.
+    pub fn under_way(&self) -> UnderWay {
+        self.0.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self.clone())
+    }
+
+    /// When there will have been nothing for so long, unless something comes until then.
+    fn idle_at(&self, span: Duration) -> Instant {
+        match self.0.under_way.load(Ordering::Relaxed) {
+            0 => self.0.begun + Duration::from_millis(self.0.last.load(Ordering::Relaxed)) + span,
+            _ => Instant::now() + span,
+        }
+    }
+}
+
+/// Something is under way.
+#[derive(Debug)]
+pub struct UnderWay(Activity);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.note();
+        self.0.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Accepts connections, and has each served by a task of its own with a clone of the outlet, until the run is told to
@@ -41,27 +92,26 @@ pub async fn serve<F, W>(
     connection: F,
 ) -> Result<(), Error>
 where
-    F: Fn(Stream, Arc<str>, Outlet) -> W + Clone + Send + 'static,
+    F: Fn(Stream, Arc<str>, Outlet, Activity) -> W + Clone + Send + 'static,
     W: Future<Output = Result<(), Error>> + Send + 'static,
 {
     let mut open: JoinSet<Result<(), Error>> = JoinSet::new();
-    let mut last = Instant::now();
+    let activity = Activity::begin();
+    let idle_at = || limits.end_after_idle.map(|span| activity.idle_at(span));
+    let mut check = idle_at();
     loop {
-        let is_idle = open.is_empty();
-        let end = limits.end_after_idle.filter(|_| is_idle);
         tokio::select! {
             biased;
             () = out.stopping() => break,
-            Some(ended) = open.join_next() => {
-                last = Instant::now();
-                result(ended)?;
-            }
+            Some(ended) = open.join_next() => result(ended)?,
             accepted = listener.accept(), if open.len() < limits.max_connections => match accepted {
                 Ok((accepted, peer)) => {
+                    activity.note();
                     let (tls, out, connection) = (tls.cloned(), out.clone(), connection.clone());
+                    let activity = activity.clone();
                     open.spawn(async move {
                         match secure(accepted, tls).await {
-                            Ok(stream) => connection(stream, peer, out).await,
+                            Ok(stream) => connection(stream, peer, out, activity).await,
                             Err(error) => {
                                 tracing::debug!("`{}`: {peer}: no agreement on TLS: {error}", out.name());
                                 Ok(())
@@ -74,7 +124,14 @@ where
                     sleep(PAUSE).await;
                 }
             },
-            () = sleep_until(last + end.unwrap_or_default()), if end.is_some() => break,
+            () = sleep_until(check.unwrap_or_else(Instant::now)), if check.is_some() => {
+                check = idle_at();
+                if check.is_some_and(|at| at <= Instant::now()) {
+                    // Who is still connected says nothing.
+                    open.shutdown().await;
+                    break;
+                }
+            }
         }
     }
     let end = Instant::now() + GRACE;

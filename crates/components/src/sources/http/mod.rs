@@ -22,7 +22,9 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
 
-use crate::shared::net::{Address, Announce, Limits, Listener, Respond, Stream, UnixSocket, defaults, serve};
+use crate::shared::net::{
+    Activity, Address, Announce, Limits, Listener, Respond, Stream, UnixSocket, defaults, serve,
+};
 use crate::shared::partition::Partition;
 use crate::shared::tls::TlsServer;
 use htpasswd::Htpasswd;
@@ -96,7 +98,7 @@ pub struct HttpSource {
     #[serde(default = "unavailable")]
     #[schemars(range(min = 200, max = 599))]
     rejected_status: u16,
-    /// End when nobody is connected and nothing came for so long. By default it listens until the run is stopped.
+    /// End when no request came for so long and none is under way. By default it listens until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
@@ -211,8 +213,8 @@ impl Source for Http {
         let address = Address::Tcp(config.address.clone());
         let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
         let server = Arc::new(Server { config, users });
-        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out| {
-            server.clone().connection(stream, peer, out)
+        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out, activity| {
+            server.clone().connection(stream, peer, out, activity)
         })
         .await
     }
@@ -230,7 +232,13 @@ impl Gate {
 
 impl Server {
     /// Serves a client's requests, one after the other.
-    async fn connection(self: Arc<Self>, stream: Stream, peer: Arc<str>, out: Outlet) -> Result<(), Error> {
+    async fn connection(
+        self: Arc<Self>,
+        stream: Stream,
+        peer: Arc<str>,
+        out: Outlet,
+        activity: Activity,
+    ) -> Result<(), Error> {
         let gate = Arc::new(Gate(Mutex::new((Some(out.clone()), None))));
         let mut builder = http1::Builder::new();
         builder
@@ -242,7 +250,12 @@ impl Server {
             let (gate, peer) = (gate.clone(), peer.clone());
             move |request| {
                 let (server, gate, peer) = (self.clone(), gate.clone(), peer.clone());
-                async move { Ok::<_, Infallible>(server.answer(request, &gate, &peer).await) }
+                let under_way = activity.under_way();
+                async move {
+                    let answer = server.answer(request, &gate, &peer).await;
+                    drop(under_way);
+                    Ok::<_, Infallible>(answer)
+                }
             }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));

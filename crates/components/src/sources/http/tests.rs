@@ -293,3 +293,18 @@ fn what_does_not_go_together_is_refused() {
     assert_eq!(mistakes("{ address: ':80', path: logs }"), 1);
     assert!(try_options::<HttpSource>("{ address: ':80', status: 500 }").is_err());
 }
+
+#[tokio::test]
+async fn it_ends_when_no_request_came_although_a_client_stays_connected() {
+    let server = start("{ address: 127.0.0.1:0, end_after_idle: 50ms }").await;
+    let mut idle = server.connect().await;
+    let client = client();
+    let answer = tokio::spawn(client.post(format!("http://{}/", server.address)).body("x").send());
+    let batch = server.next().await;
+    // Longer than that, but it is under way.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    batch.settle(Outcome::Delivered);
+    assert_eq!(within(answer).await.unwrap().unwrap().status(), 200);
+    assert!(within(server.source.finish()).await.result.is_none());
+    assert_eq!(rest(&mut idle).await, "");
+}

@@ -63,7 +63,7 @@ pub struct ProxySource {
     /// Use TLS, with this certificate. For TCP.
     #[serde(default)]
     tls: Option<TlsServer>,
-    /// End when nobody is connected and nothing came for so long. By default it listens until the run is stopped.
+    /// End when nothing came for so long and nothing is under way. By default it listens until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
@@ -125,14 +125,14 @@ impl Source for Proxy {
             write_timeout: config.write_timeout.duration(),
         };
         let shared = Arc::new((connection, config.framing.clone()));
-        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out| {
+        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out, activity| {
             let shared = shared.clone();
             async move {
                 let (connection, framing) = &*shared;
                 let partitioner = framing.begin(connection.limit, true);
                 let (answerable, answers) = Answerable::new(&peer);
                 let name = answerable.name().clone();
-                connection.run(stream, name, partitioner, Plain, Some(answers), out).await
+                connection.run(stream, name, partitioner, Plain, Some(answers), activity, out).await
             }
         })
         .await

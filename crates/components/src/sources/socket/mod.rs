@@ -70,7 +70,7 @@ pub struct SocketSource {
     /// Use TLS, with this certificate. For TCP.
     #[serde(default)]
     tls: Option<TlsServer>,
-    /// End when nobody is connected and nothing came for so long. By default it listens until the run is stopped.
+    /// End when nothing came for so long and nothing is under way. By default it listens until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
@@ -147,12 +147,12 @@ impl Source for Socket {
             write_timeout: config.acknowledge_timeout.duration(),
         };
         let shared = Arc::new((connection, config.framing.clone()));
-        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out| {
+        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out, activity| {
             let shared = shared.clone();
             async move {
                 let (connection, framing) = &*shared;
                 let partitioner = framing.begin(connection.limit, false);
-                connection.run(stream, peer, partitioner, Plain, None, out).await
+                connection.run(stream, peer, partitioner, Plain, None, activity, out).await
             }
         })
         .await

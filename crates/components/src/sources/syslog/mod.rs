@@ -62,7 +62,7 @@ pub struct SyslogSource {
     remove_old_socket: bool,
     /// Use TLS, with this certificate. For TCP.
     tls: Option<TlsServer>,
-    /// End when nobody is connected and nothing came for so long. By default it listens until the run is stopped.
+    /// End when nothing came for so long and nothing is under way. By default it listens until the run is stopped.
     end_after_idle: Option<TimeSpan>,
 }
 
@@ -190,7 +190,7 @@ impl Source for Syslog {
             // Nothing is written.
             write_timeout: config.read_timeout.duration(),
         });
-        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out| {
+        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out, activity| {
             let (connection, parser) = (connection.clone(), parser.clone());
             async move {
                 let partitioner = match framing {
@@ -198,7 +198,7 @@ impl Source for Syslog {
                     Framing::OctetCounting => Partitioner::of_octets(limit),
                     Framing::Lines => Partition::default().begin(limit, false),
                 };
-                connection.run(stream, peer, partitioner, parser, None, out).await
+                connection.run(stream, peer, partitioner, parser, None, activity, out).await
             }
         })
         .await
