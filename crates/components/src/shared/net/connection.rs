@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::intake::Taken;
-use super::serve::UnderWay;
-use super::{Activity, Cut, Format, Intake, Stream};
+use super::serve::{Activity, UnderWay};
+use super::{Client, Cut, Format, Intake, Stream};
 use crate::shared::partition::Partitioner;
 
 /// How many batches of a connection may wait for their answers; then nothing more is read from it.
@@ -84,16 +84,15 @@ impl Connection {
     /// If what was read cannot be sent.
     pub async fn run<F: Format>(
         &self,
-        stream: Stream,
-        peer: Arc<str>,
+        client: Client,
         partitioner: Partitioner,
         format: F,
         answers: Option<Answers>,
-        activity: Activity,
         mut out: Outlet,
     ) -> Result<(), Error> {
         let intake = Intake::new(partitioner, self.limit, out.batch_bytes());
         let waiting = VecDeque::new();
+        let Client { stream, name: peer, activity } = client;
         let under_way = None;
         let mut talk =
             Talk { options: self, stream, peer, format, intake, waiting, answers, activity, under_way };

@@ -68,6 +68,17 @@ impl Activity {
     }
 }
 
+/// A client that has connected.
+#[derive(Debug)]
+pub struct Client {
+    /// Its connection.
+    pub stream: Stream,
+    /// What to call it.
+    pub name: Arc<str>,
+    /// Where it is noted what goes on.
+    pub activity: Activity,
+}
+
 /// Something is under way.
 #[derive(Debug)]
 pub struct UnderWay(Activity);
@@ -92,7 +103,7 @@ pub async fn serve<F, W>(
     connection: F,
 ) -> Result<(), Error>
 where
-    F: Fn(Stream, Arc<str>, Outlet, Activity) -> W + Clone + Send + 'static,
+    F: Fn(Client, Outlet) -> W + Clone + Send + 'static,
     W: Future<Output = Result<(), Error>> + Send + 'static,
 {
     let mut open: JoinSet<Result<(), Error>> = JoinSet::new();
@@ -105,15 +116,15 @@ where
             () = out.stopping() => break,
             Some(ended) = open.join_next() => result(ended)?,
             accepted = listener.accept(), if open.len() < limits.max_connections => match accepted {
-                Ok((accepted, peer)) => {
+                Ok((accepted, name)) => {
                     activity.note();
                     let (tls, out, connection) = (tls.cloned(), out.clone(), connection.clone());
                     let activity = activity.clone();
                     open.spawn(async move {
                         match secure(accepted, tls).await {
-                            Ok(stream) => connection(stream, peer, out, activity).await,
+                            Ok(stream) => connection(Client { stream, name, activity }, out).await,
                             Err(error) => {
-                                tracing::debug!("`{}`: {peer}: no agreement on TLS: {error}", out.name());
+                                tracing::debug!("`{}`: {name}: no agreement on TLS: {error}", out.name());
                                 Ok(())
                             }
                         }

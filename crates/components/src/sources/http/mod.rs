@@ -22,9 +22,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
 
-use crate::shared::net::{
-    Activity, Address, Announce, Limits, Listener, Respond, Stream, UnixSocket, defaults, serve,
-};
+use crate::shared::net::{Address, Announce, Client, Limits, Listener, Respond, UnixSocket, defaults, serve};
 use crate::shared::partition::Partition;
 use crate::shared::tls::TlsServer;
 use htpasswd::Htpasswd;
@@ -213,10 +211,8 @@ impl Source for Http {
         let address = Address::Tcp(config.address.clone());
         let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
         let server = Arc::new(Server { config, users });
-        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out, activity| {
-            server.clone().connection(stream, peer, out, activity)
-        })
-        .await
+        serve(&listener, limits, tls.as_ref(), out, move |client, out| server.clone().connection(client, out))
+            .await
     }
 }
 
@@ -232,13 +228,8 @@ impl Gate {
 
 impl Server {
     /// Serves a client's requests, one after the other.
-    async fn connection(
-        self: Arc<Self>,
-        stream: Stream,
-        peer: Arc<str>,
-        out: Outlet,
-        activity: Activity,
-    ) -> Result<(), Error> {
+    async fn connection(self: Arc<Self>, client: Client, out: Outlet) -> Result<(), Error> {
+        let Client { stream, name: peer, activity } = client;
         let gate = Arc::new(Gate(Mutex::new((Some(out.clone()), None))));
         let mut builder = http1::Builder::new();
         builder

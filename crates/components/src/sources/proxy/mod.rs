@@ -16,7 +16,7 @@ use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
 
 use crate::shared::mode::Mode;
 use crate::shared::net::{
-    Address, Announce, Connection, Limits, Listener, Plain, UnixSocket, defaults, serve,
+    Address, Announce, Client, Connection, Limits, Listener, Plain, UnixSocket, defaults, serve,
 };
 use crate::shared::partition::Partition;
 use crate::shared::replies::Answerable;
@@ -125,14 +125,14 @@ impl Source for Proxy {
             write_timeout: config.write_timeout.duration(),
         };
         let shared = Arc::new((connection, config.framing.clone()));
-        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out, activity| {
+        serve(&listener, limits, tls.as_ref(), out, move |client, out| {
             let shared = shared.clone();
             async move {
                 let (connection, framing) = &*shared;
                 let partitioner = framing.begin(connection.limit, true);
-                let (answerable, answers) = Answerable::new(&peer);
-                let name = answerable.name().clone();
-                connection.run(stream, name, partitioner, Plain, Some(answers), activity, out).await
+                let (answerable, answers) = Answerable::new(&client.name);
+                let client = Client { name: answerable.name().clone(), ..client };
+                connection.run(client, partitioner, Plain, Some(answers), out).await
             }
         })
         .await

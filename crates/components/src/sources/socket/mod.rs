@@ -147,12 +147,12 @@ impl Source for Socket {
             write_timeout: config.acknowledge_timeout.duration(),
         };
         let shared = Arc::new((connection, config.framing.clone()));
-        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out, activity| {
+        serve(&listener, limits, tls.as_ref(), out, move |client, out| {
             let shared = shared.clone();
             async move {
                 let (connection, framing) = &*shared;
                 let partitioner = framing.begin(connection.limit, false);
-                connection.run(stream, peer, partitioner, Plain, None, activity, out).await
+                connection.run(client, partitioner, Plain, None, out).await
             }
         })
         .await

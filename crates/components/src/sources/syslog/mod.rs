@@ -190,7 +190,7 @@ impl Source for Syslog {
             // Nothing is written.
             write_timeout: config.read_timeout.duration(),
         });
-        serve(&listener, limits, tls.as_ref(), out, move |stream, peer, out, activity| {
+        serve(&listener, limits, tls.as_ref(), out, move |client, out| {
             let (connection, parser) = (connection.clone(), parser.clone());
             async move {
                 let partitioner = match framing {
@@ -198,7 +198,7 @@ impl Source for Syslog {
                     Framing::OctetCounting => Partitioner::of_octets(limit),
                     Framing::Lines => Partition::default().begin(limit, false),
                 };
-                connection.run(stream, peer, partitioner, parser, None, activity, out).await
+                connection.run(client, partitioner, parser, None, out).await
             }
         })
         .await
