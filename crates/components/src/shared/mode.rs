@@ -1,13 +1,20 @@
-//! Permissions of files, as they are written: `"0640"`.
+//! Permissions of files.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
-/// Permissions of a file, in octal.
+/// Permissions, written in octal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mode(pub u32);
+pub struct Mode(u32);
+
+impl Mode {
+    /// As the system has them.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+}
 
 impl<'de> Deserialize<'de> for Mode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

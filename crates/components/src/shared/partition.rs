@@ -116,7 +116,7 @@ impl Partition {
                 let cutter = Box::new(Cutter::new(&self.framing(), limit, Place::default()));
                 return Partitioner { kind: Kind::Cut(cutter), whole: self.whole.unwrap_or(whole) };
             }
-            By::Ascii => Head::Ascii { offset: self.offset, delimiter: self.delimiter.as_bytes().to_vec() },
+            By::Ascii => Head::Ascii { offset: self.offset, delimiter: self.delimiter.bytes().to_vec() },
             By::BinaryLe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: false },
             By::BinaryBe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: true },
             By::Fixed => Head::Fixed(size.unwrap_or(1)),

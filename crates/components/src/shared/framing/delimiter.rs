@@ -15,8 +15,8 @@ impl Default for Delimiter {
 }
 
 impl Delimiter {
-    /// What it is.
-    pub fn as_bytes(&self) -> &[u8] {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }

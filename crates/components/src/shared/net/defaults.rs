@@ -2,9 +2,7 @@
 
 use thalweg_config::{ByteSize, TimeSpan};
 
-use super::UnixSocket;
 use crate::shared::framing::DEFAULT_LIMIT;
-use crate::shared::mode::Mode;
 
 /// Of `max_message_bytes`, `max_answer_bytes`.
 pub fn limit() -> ByteSize {
@@ -14,11 +12,6 @@ pub fn limit() -> ByteSize {
 /// Of `max_connections`.
 pub fn connections() -> usize {
     1024
-}
-
-/// Of `permissions`.
-pub fn permissions() -> Mode {
-    UnixSocket::default().permissions
 }
 
 /// Of `acknowledge_timeout`, and of `timeout` of the sink `proxy`.

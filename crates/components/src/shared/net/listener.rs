@@ -40,15 +40,15 @@ impl Announce {
 /// How a unix socket is made.
 #[derive(Debug, Clone, Copy)]
 pub struct UnixSocket {
-    /// Its permissions.
-    pub permissions: Mode,
+    /// Its permissions; without any, its user and group may use it.
+    pub permissions: Option<Mode>,
     /// Whether one that a program left behind is removed.
     pub remove_old: bool,
 }
 
 impl Default for UnixSocket {
     fn default() -> Self {
-        Self { permissions: Mode(0o770), remove_old: true }
+        Self { permissions: None, remove_old: true }
     }
 }
 
@@ -63,7 +63,8 @@ impl UnixSocket {
             made => made?,
         };
         let removal = Removal(path.to_owned());
-        fs::set_permissions(path, fs::Permissions::from_mode(self.permissions.0))?;
+        let mode = self.permissions.map_or(0o770, Mode::bits);
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         Ok((made, removal))
     }
 }

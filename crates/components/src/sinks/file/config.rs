@@ -205,7 +205,7 @@ sinks:
                 compression: self.compression,
                 level: self.compression_level,
                 atomic: self.atomic,
-                mode: self.mode.map(|mode| mode.0),
+                mode: self.mode.map(Mode::bits),
                 delimiter: self.delimiter.as_bytes().to_vec(),
             },
             on_exists: match self.on_exists {

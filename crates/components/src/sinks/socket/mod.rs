@@ -251,7 +251,7 @@ impl Framing {
         stream: &mut Stream,
         rejects: &mut Rejects,
     ) -> io::Result<()> {
-        let delimiter = self.delimiter.as_bytes();
+        let delimiter = self.delimiter.bytes();
         if let (By::Delimiter, [byte]) = (self.by, delimiter) {
             // Lines often lie in memory as they are to be written.
             for run in payload_runs(payload, *byte) {
@@ -289,7 +289,7 @@ impl Framing {
             By::Delimiter | By::None => {}
             By::Ascii => {
                 out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-                out.extend_from_slice(self.delimiter.as_bytes());
+                out.extend_from_slice(self.delimiter.bytes());
             }
             By::BinaryLe | By::BinaryBe if high.iter().any(|&byte| byte != 0) => {
                 return Some(format!(

@@ -61,9 +61,9 @@ pub struct SocketSource {
     #[serde(default = "defaults::connections")]
     #[schemars(range(min = 1))]
     max_connections: usize,
-    /// The permissions of a unix socket, in octal.
-    #[serde(default = "defaults::permissions")]
-    permissions: Mode,
+    /// The permissions of a unix socket, in octal. The default is `0770`.
+    #[serde(default)]
+    permissions: Option<Mode>,
     /// Whether a unix socket that a program left behind is removed. One that is in use never is.
     #[serde(default = "defaults::yes")]
     remove_old_socket: bool,

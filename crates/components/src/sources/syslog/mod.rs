@@ -56,8 +56,8 @@ pub struct SyslogSource {
     /// How many clients may be connected. Others wait until there is a place.
     #[schemars(range(min = 1))]
     max_connections: usize,
-    /// The permissions of a unix socket, in octal.
-    permissions: Mode,
+    /// The permissions of a unix socket, in octal. The default is `0770`.
+    permissions: Option<Mode>,
     /// Whether a unix socket that a program left behind is removed. One that is in use never is.
     remove_old_socket: bool,
     /// Use TLS, with this certificate. For TCP.
@@ -117,7 +117,7 @@ impl Default for SyslogSource {
             read_timeout: defaults::half_a_minute(),
             idle_timeout: None,
             max_connections: defaults::connections(),
-            permissions: defaults::permissions(),
+            permissions: None,
             remove_old_socket: true,
             tls: None,
             end_after_idle: None,
