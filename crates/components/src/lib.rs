@@ -17,11 +17,20 @@ pub fn registry() -> Registry {
     Registry::new()
         .sink::<sinks::discard::DiscardConfig>()
         .sink::<sinks::file::FileConfig>()
+<<<<<<< HEAD
         .sink::<sinks::measure::Measure>()
         .sink::<sinks::spool::SpoolSink>()
+=======
+        .sink::<sinks::http::HttpConfig>()
+        .sink::<sinks::proxy::ProxyConfig>()
+        .sink::<sinks::socket::SocketConfig>()
+        .sink::<sinks::statsd::StatsdConfig>()
+>>>>>>> network
         .sink::<sinks::stdout::StdoutConfig>()
+        .sink::<sinks::websocket::WebsocketConfig>()
         .source::<sources::file::FileSource>()
         .source::<sources::generate::GenerateConfig>()
+<<<<<<< HEAD
         .source::<sources::internal_logs::InternalLogs>()
         .source::<sources::pipe::PipeSource>()
         .source::<sources::spool::SpoolSource>()
@@ -31,6 +40,13 @@ pub fn registry() -> Registry {
         .transform::<transforms::cast::Cast>()
         .transform::<transforms::copy::Copy>()
         .transform::<transforms::decode_base64::DecodeBase64>()
+=======
+        .source::<sources::http::HttpSource>()
+        .source::<sources::proxy::ProxySource>()
+        .source::<sources::socket::SocketSource>()
+        .source::<sources::stdin::StdinSource>()
+        .source::<sources::syslog::SyslogSource>()
+>>>>>>> network
         .transform::<transforms::dedupe::Dedupe>()
         .transform::<transforms::drop::Drop>()
         .transform::<transforms::encode::EncodeConfig>()

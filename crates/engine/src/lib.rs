@@ -33,7 +33,7 @@ pub use error::{Error, ErrorKind};
 pub use graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode};
 pub use kept::KeptField;
 pub use metrics::{ComponentCounts, ComponentMetrics};
-pub use outlet::{Outlet, Reading};
+pub use outlet::{Outlet, Reading, Received, Settled};
 pub use outlets::{Outlets, Output, Rejects};
 pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, SourceStage, Target};
 pub use positions::{Mark, Positions};

@@ -1,12 +1,15 @@
 //! Where a source puts what it reads, and where it learns what it must know.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arrow_array::{BinaryViewArray, RecordBatch, UInt64Array};
 use serde_json::Value;
-use thalweg_record::{Arena, Batch, Lease, Meta, Outcome, Parcel, Share};
+use thalweg_record::{Ack, Arena, Batch, Lease, Meta, Outcome, Parcel, Settlement, Share};
 use thalweg_runtime::{HandOver, Sender, Stop};
+use tokio::sync::oneshot;
 
 use crate::metrics::ComponentMetrics;
 use crate::outlets::part_rejected;
@@ -26,7 +29,40 @@ pub struct Reading {
     pub mark: Option<Mark>,
 }
 
+/// A [`Reading`], and fields that came with its messages: what a protocol says of them.
+#[derive(Debug)]
+pub struct Received {
+    /// The messages.
+    pub reading: Reading,
+    /// Their fields, if there are any: a row for each.
+    pub fields: Option<RecordBatch>,
+}
+
+impl From<Reading> for Received {
+    fn from(reading: Reading) -> Self {
+        Self { reading, fields: None }
+    }
+}
+
+/// Becomes the answer to what was sent, once all of it has ended somewhere: see [`Outlet::send_acked`].
+#[derive(Debug)]
+pub struct Settled(oneshot::Receiver<Settlement>);
+
+impl Future for Settled {
+    type Output = Settlement;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Settlement> {
+        let settlement = ready!(Pin::new(&mut self.0).poll(context));
+        // Acknowledgements answer even when they are dropped, so this is never needed; were it, failure is the safe guess.
+        Poll::Ready(settlement.unwrap_or(Settlement { outcome: Outcome::Failed, reason: None }))
+    }
+}
+
 /// Where a source puts what it reads.
+///
+/// A source that reads from many places at once gives each its clone: they send independently, and all stand on the
+/// source's one share of the budget. What the source leads to goes on until the last clone is dropped.
+#[derive(Clone)]
 pub struct Outlet {
     pub(crate) share: Share,
     pub(crate) batch_bytes: usize,
@@ -113,10 +149,28 @@ impl Outlet {
     ///
     /// # Errors
     /// If the run is ending and nobody takes them; the source should pass the error on.
-    pub async fn send(&mut self, reading: Reading) -> Result<(), Error> {
-        let batch = self.batch(reading)?;
+    pub async fn send(&mut self, reading: impl Into<Received>) -> Result<(), Error> {
+        let batch = self.batch(reading.into())?;
         self.metrics.add_out(batch.rows(), batch.payload_bytes());
         self.give(batch, false).await
+    }
+
+    /// As [`send`](Self::send), for sources that answer whoever the messages came from: also gives a future of what
+    /// became of them. It need not be waited for. A source that is told to stop does not wait for it without end while
+    /// it holds an outlet: some messages are only settled when all input has ended.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn send_acked(&mut self, reading: impl Into<Received>) -> Result<Settled, Error> {
+        let mut batch = self.batch(reading.into())?;
+        let (tell, told) = oneshot::channel();
+        batch.ack_mut().merge(Ack::new(self.metrics.name.clone(), move |settlement| {
+            // The source may not care any more.
+            let _ = tell.send(settlement);
+        }));
+        self.metrics.add_out(batch.rows(), batch.payload_bytes());
+        self.give(batch, false).await?;
+        Ok(Settled(told))
     }
 
     /// Sends messages that came in by another source before, with what was known of them then.
@@ -142,7 +196,7 @@ impl Outlet {
     /// # Errors
     /// As [`send`](Self::send).
     pub async fn reject(&mut self, reading: Reading, reason: &str) -> Result<(), Error> {
-        let batch = self.batch(reading)?;
+        let batch = self.batch(reading.into())?;
         self.metrics.add_errors(batch.rows());
         let failed = (0..batch.rows() as u32).map(|row| (row, reason.to_owned())).collect();
         let (rejected, rest) = part_rejected(batch, failed, &self.metrics.name)?;
@@ -152,14 +206,19 @@ impl Outlet {
         Ok(())
     }
 
-    fn batch(&self, reading: Reading) -> Result<Batch, Error> {
+    fn batch(&self, received: Received) -> Result<Batch, Error> {
+        let Received { reading, fields } = received;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let meta = Meta {
             source: self.metrics.name.clone(),
             path: reading.path.clone(),
             time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
         };
-        self.batch_of(reading, meta)
+        let batch = self.batch_of(reading, meta)?;
+        match fields {
+            Some(fields) => Ok(batch.with_fields(fields)?),
+            None => Ok(batch),
+        }
     }
 
     fn batch_of(&self, reading: Reading, meta: Meta) -> Result<Batch, Error> {
@@ -220,4 +279,68 @@ pub(crate) fn loose_outlet(
         errors: vec![errors],
     };
     (outlet, main_out, errors_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use thalweg_record::Budget;
+
+    use crate::testing;
+
+    fn reading(mark: Option<Mark>) -> Reading {
+        Reading {
+            payload: testing::batch(["one", "two"]).payload().clone(),
+            path: None,
+            positions: None,
+            mark,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_sent_is_answered_when_its_last_part_is_settled_and_moves_its_lane_too() {
+        let budget = Budget::new(1 << 20);
+        let (mut outlet, main, _errors) = loose_outlet(Stop::default(), &budget, 1 << 10, BTreeMap::new());
+        let mark = Mark { lane: "l".into(), position: 7.into() };
+        let mut settled = outlet.send_acked(reading(Some(mark))).await.unwrap();
+        let Some((_, Parcel::Messages(batch))) = main.take().await else { panic!("it was not sent") };
+        let half = batch.share();
+        batch.settle(Outcome::Delivered);
+        tokio::select! {
+            biased;
+            settlement = &mut settled => panic!("{settlement:?} although a part is left"),
+            () = std::future::ready(()) => {}
+        }
+        assert_eq!(outlet.saved("l"), None);
+        half.settle(Outcome::Rejected);
+        assert_eq!(settled.await.outcome, Outcome::Rejected);
+        assert_eq!(outlet.saved("l"), Some(7.into()));
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_on_its_way_is_answered_as_failed_with_the_place() {
+        let budget = Budget::new(1 << 20);
+        let (mut outlet, main, _errors) = loose_outlet(Stop::default(), &budget, 1 << 10, BTreeMap::new());
+        let settled = outlet.send_acked(reading(None)).await.unwrap();
+        drop(main.take().await);
+        let settlement = settled.await;
+        assert_eq!(settlement.outcome, Outcome::Failed);
+        assert!(settlement.reason.unwrap().contains("`source`"));
+    }
+
+    #[tokio::test]
+    async fn what_a_protocol_says_of_messages_comes_as_their_fields() {
+        let budget = Budget::new(1 << 20);
+        let (mut outlet, main, _errors) = loose_outlet(Stop::default(), &budget, 1 << 10, BTreeMap::new());
+        let column: arrow_array::ArrayRef = Arc::new(UInt64Array::from(vec![1, 2]));
+        let fields = RecordBatch::try_from_iter([("n", column.clone())]).unwrap();
+        outlet.clone().send(Received { reading: reading(None), fields: Some(fields) }).await.unwrap();
+        let Some((_, Parcel::Messages(batch))) = main.take().await else { panic!("it was not sent") };
+        assert_eq!(batch.fields().column_by_name("n"), Some(&column));
+        let too_few = RecordBatch::try_from_iter([("n", column.slice(0, 1))]).unwrap();
+        assert!(outlet.send(Received { reading: reading(None), fields: Some(too_few) }).await.is_err());
+        batch.settle(Outcome::Delivered);
+    }
 }

@@ -47,7 +47,7 @@ struct State {
     idle: Vec<Box<[u8]>>,
     idle_bytes: usize,
     waiting: VecDeque<Waiting>,
-    /// Where the arenas that became buffers begin: these pay for themselves, to their source's share, and
+    /// Where the buffers begin that were made under a lease: these pay for themselves, to their source's share, and
     /// are left out when a batch is claimed.
     arenas: HashSet<usize>,
 }
@@ -294,6 +294,20 @@ impl Lease {
         Lease { budget: self.budget.clone(), share: self.share.clone(), bytes }
     }
 
+    /// Memory that was filled under this lease, as an Arrow buffer that keeps the lease until its last slice is
+    /// dropped. For what has no fixed size, such as what comes over a network: unlike an [`Arena`]'s, the memory is
+    /// freed afterwards and not kept for the next reader.
+    pub fn freeze(mut self, memory: Vec<u8>) -> Buffer {
+        self.resize(memory.capacity());
+        if memory.capacity() == 0 {
+            return Buffer::from_vec(memory);
+        }
+        let budget = self.budget.clone();
+        let buffer = Buffer::from(bytes::Bytes::from_owner(Filled { memory, lease: self }));
+        budget.0.state.lock().arenas.insert(buffer.data_ptr().as_ptr() as usize);
+        buffer
+    }
+
     /// Takes over what another holds. Those of different shares or budgets cannot be one: the other is given back.
     pub fn merge(&mut self, mut other: Lease) -> Result<(), Lease> {
         let same_share = match (&self.share, &other.share) {
@@ -382,6 +396,24 @@ impl AsRef<[u8]> for Recycled {
 impl Drop for Recycled {
     fn drop(&mut self) {
         self.lease.budget.keep_idle(std::mem::take(&mut self.memory));
+    }
+}
+
+/// Memory that was filled under a lease and became a buffer.
+struct Filled {
+    memory: Vec<u8>,
+    lease: Lease,
+}
+
+impl AsRef<[u8]> for Filled {
+    fn as_ref(&self) -> &[u8] {
+        &self.memory
+    }
+}
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        self.lease.budget.0.state.lock().arenas.remove(&(self.memory.as_ptr() as usize));
     }
 }
 

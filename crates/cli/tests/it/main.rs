@@ -10,5 +10,6 @@ mod delivery;
 mod errors;
 mod examples;
 mod mistakes;
+mod network;
 mod running;
 mod telling;

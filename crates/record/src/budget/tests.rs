@@ -9,6 +9,7 @@ enum Step {
     Merge(prop::sample::Index, prop::sample::Index),
     Resize(prop::sample::Index, usize),
     Arena(usize, usize),
+    Freeze(prop::sample::Index, usize),
     Drop(prop::sample::Index),
 }
 
@@ -21,6 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
         (index(), index()).prop_map(|(a, b)| Step::Merge(a, b)),
         (index(), 0..500usize).prop_map(|(a, n)| Step::Resize(a, n)),
         (0..3usize, 1..4usize).prop_map(|(s, n)| Step::Arena(s, n * 64)),
+        (index(), 0..500usize).prop_map(|(a, n)| Step::Freeze(a, n)),
         (index()).prop_map(Step::Drop),
     ]
 }
@@ -37,6 +39,12 @@ impl Held {
             Held::Slice { of, .. } => *of,
         }
     }
+}
+
+/// Claims a column that stands on a buffer, as is done with each batch.
+fn buffer_claimed(budget: &Budget, buffer: &Buffer) {
+    let column = arrow_array::UInt8Array::new(buffer.clone().into(), None);
+    budget.claim_buffers(std::iter::once(&column as &dyn Array));
 }
 
 /// Polls once: what a budget can grant, it grants at once.
@@ -78,6 +86,14 @@ proptest! {
                         let slice = buffer.slice(bytes / 2);
                         drop(buffer);
                         held.push(Held::Slice { _slice: slice, of: bytes });
+                    }
+                }
+                Step::Freeze(at, bytes) if len > 0 && matches!(held[at.index(len)], Held::Lease(_)) => {
+                    if let Held::Lease(lease) = held.remove(at.index(len)) {
+                        let buffer = lease.freeze(vec![1; bytes]);
+                        // A batch of it is counted once.
+                        buffer_claimed(&budget, &buffer);
+                        held.push(Held::Slice { _slice: buffer.slice(bytes / 2), of: bytes });
                     }
                 }
                 Step::Claim(bytes) => held.push(Held::Lease(budget.claim(bytes))),

@@ -14,7 +14,7 @@ use thalweg_record::ViewBuilder;
 use super::{After, Framing, Piece, Place, Skip};
 
 /// How much of a message that is too long is kept, to recognise it by.
-pub(super) const KEPT: usize = 4 << 10;
+pub(in crate::shared) const KEPT: usize = 4 << 10;
 
 /// The most messages in a batch: of very short ones, the columns weigh far more than the text.
 const MAX_ROWS: usize = 16_384;
@@ -66,6 +66,11 @@ impl Cutter {
     /// The place of the first byte that does not belong to what was given.
     pub fn place(&self) -> Place {
         Place { offset: self.offset + self.start as u64, skip: self.skip }
+    }
+
+    /// Where in the buffer the message begins that is not complete.
+    pub fn begun(&self) -> usize {
+        self.start
     }
 
     /// Goes on at another place of the stream, with an empty buffer.

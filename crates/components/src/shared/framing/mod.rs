@@ -24,6 +24,7 @@ use thalweg_config::{ByteSize, Pattern, TimeSpan};
 use thalweg_engine::Mistake;
 
 pub use cutter::Cutter;
+pub(super) use cutter::KEPT;
 pub use delimiter::Delimiter;
 
 /// The longest that messages may be allowed to be: one lies in one buffer, and a buffer is less than 4 GiB.

@@ -1,0 +1,210 @@
+//! Clients and servers around the binary: what is acknowledged is safe, and answers find their way back.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use crate::common::{self, House};
+
+/// A run that listens.
+struct Server {
+    child: Child,
+    /// Where, as its log says.
+    address: String,
+    log: Option<std::thread::JoinHandle<String>>,
+}
+
+impl Server {
+    fn start(house: &House) -> Self {
+        let mut command = house.command(&["run", "pipeline.yaml", "--state", "state"]);
+        let mut child =
+            command.env("THALWEG_LOG", "info").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        let address = loop {
+            let start = said.len();
+            assert!(log.read_line(&mut said).unwrap() > 0, "it does not listen: {said}");
+            if let Some((_, address)) = said[start..].split_once("listens on ") {
+                break address.trim().to_owned();
+            }
+        };
+        let log = std::thread::spawn(move || {
+            log.read_to_string(&mut said).unwrap();
+            said
+        });
+        Self { child, address, log: Some(log) }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+
+    /// Waits until it ends by itself, well.
+    fn end(mut self) -> String {
+        let status = self.child.wait().unwrap();
+        let log = self.log.take().unwrap().join().unwrap();
+        assert!(status.success(), "{log}");
+        log
+    }
+}
+
+#[test]
+fn what_a_client_was_told_is_safe_survives_kill_9() {
+    let house = House::with(&[(
+        "pipeline.yaml",
+        "sources: { in: { socket: { address: 'tcp://127.0.0.1:0', acknowledge: '+' } } }\n\
+         pipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { file: { path: out.log } } }\n",
+    )]);
+    let mut acknowledged = 0;
+    for round in 0..3 {
+        let mut server = Server::start(&house);
+        let mut reader = server.connect();
+        let mut writer = reader.try_clone().unwrap();
+        let sender = std::thread::spawn(move || {
+            for number in 0..1_000_000 {
+                if writeln!(writer, "round {round} line {number}").is_err() {
+                    return;
+                }
+            }
+        });
+        let mut answers = [0; 1 << 16];
+        let mut told = 0;
+        while told < 20_000 {
+            told += reader.read(&mut answers).unwrap();
+        }
+        server.child.kill().unwrap();
+        // What was on its way still counts: the client sees it.
+        while let Ok(read) = reader.read(&mut answers)
+            && read > 0
+        {
+            told += read;
+        }
+        server.child.wait().unwrap();
+        sender.join().unwrap();
+        server.log.take().unwrap().join().unwrap();
+        let name = if house.path().join("out.log").exists() { "out.log" } else { "out.log.part" };
+        let of_round = |line: &String| line.starts_with(&format!("round {round} "));
+        let found: Vec<String> = house.lines(name).into_iter().filter(of_round).collect();
+        assert!(found.len() >= told, "{told} were acknowledged and {} are there", found.len());
+        for (number, line) in found.iter().take(told).enumerate() {
+            assert_eq!(*line, format!("round {round} line {number}"));
+        }
+        // The next run begins with an empty file: this one had no position to go on from.
+        std::fs::remove_file(house.path().join(name)).unwrap();
+        std::fs::remove_dir_all(house.path().join("state")).unwrap();
+        acknowledged += told;
+    }
+    println!("{acknowledged} messages were acknowledged");
+}
+
+/// Sends a request by hand, and gives the answer.
+fn post(mut stream: TcpStream, body: &str) -> String {
+    let length = body.len();
+    write!(
+        stream,
+        "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn many_clients_share_a_small_budget() {
+    let house = House::with(&[(
+        "pipeline.yaml",
+        "memory: 1MiB\n\
+         sources: { in: { http: { address: '127.0.0.1:0', framing: {}, end_after_idle: 1s } } }\n\
+         pipelines: { main: { from: in, transforms: [parse_json: {}], to: out } }\n\
+         sinks: { out: { file: { path: out.jsonl, encode: json } } }\n",
+    )]);
+    let server = Server::start(&house);
+    let clients: Vec<_> = (0..32)
+        .map(|client| {
+            let stream = server.connect();
+            std::thread::spawn(move || {
+                let text = "x".repeat(100);
+                let line = |n| format!("{{\"client\":{client},\"n\":{n},\"text\":\"{text}\"}}\n");
+                post(stream, &(0..2000).map(line).collect::<String>())
+            })
+        })
+        .collect();
+    for client in clients {
+        let answer = client.join().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    server.end();
+    let mut lines = house.lines("out.jsonl");
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), 32 * 2000);
+}
+
+#[test]
+fn a_proxy_stands_between_clients_and_a_server() {
+    // Answers each line with it, backwards.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut writer = stream.unwrap();
+            let reader = BufReader::new(writer.try_clone().unwrap());
+            std::thread::spawn(move || {
+                for line in reader.lines().map_while(Result::ok) {
+                    let answer: String = line.chars().rev().collect();
+                    writeln!(writer, "{answer}").unwrap();
+                }
+            });
+        }
+    });
+    let house = House::with(&[(
+        "pipeline.yaml",
+        &format!(
+            "sources: {{ in: {{ proxy: {{ address: '127.0.0.1:0', end_after_idle: 500ms }} }} }}\n\
+             pipelines: {{ main: {{ from: in, to: [server, copy] }} }}\n\
+             sinks:\n  server: {{ proxy: {{ address: '{upstream}', timeout: 60s }} }}\n  \
+             copy: {{ file: {{ path: copy.log, delimiter: '' }} }}\n"
+        ),
+    )]);
+    let server = Server::start(&house);
+    let clients: Vec<_> = (0..5)
+        .map(|client| {
+            let mut writer = server.connect();
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(writer.try_clone().unwrap());
+                for number in 0..50 {
+                    let text = format!("client {client} asks {number}");
+                    writeln!(writer, "{text}").unwrap();
+                    let mut answer = String::new();
+                    reader.read_line(&mut answer).unwrap();
+                    assert_eq!(answer.trim_end().chars().rev().collect::<String>(), text);
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    server.end();
+    assert_eq!(house.lines("copy.log").len(), 250);
+}
+
+#[test]
+fn the_addresses_of_sockets_are_checked_before_the_run() {
+    let house = House::with(&[(
+        "pipeline.yaml",
+        "sources: { in: { socket: { address: 'tpc://localhost:1' } } }\n\
+         pipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { http: { address: 'ftp://x' } } }\n",
+    )]);
+    let said = common::said(house.command(&["check", "pipeline.yaml"]).output().unwrap());
+    assert_ne!(said.code, Some(0));
+    assert!(
+        said.err.contains("`tpc` is not a kind of socket") && said.err.contains("`ftp` is not a scheme"),
+        "{}",
+        said.err
+    );
+}

@@ -1,0 +1,112 @@
+//! For testing sources that listen: where they do, and what they send, in the hands of the test.
+
+use std::time::Duration;
+
+use thalweg_engine::testing::{RunningSource, start_source};
+use thalweg_engine::{Error, Source};
+use thalweg_record::{Batch, Outcome, Parcel};
+use thalweg_runtime::Receiver;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::Announce;
+
+/// Nothing here takes so long unless it never happens.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+/// Long enough for what should not happen to happen as a rule.
+pub(crate) const SHORT: Duration = Duration::from_millis(50);
+
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, future).await.expect("it happens at all")
+}
+
+/// A source at work.
+pub(crate) struct Server {
+    pub(crate) source: RunningSource,
+    pub(crate) address: String,
+}
+
+impl Server {
+    /// Starts a source, and waits until it listens.
+    pub(crate) async fn start(source: impl Source + 'static, announce: Announce) -> Self {
+        let source = start_source(Box::new(source), 1 << 20, Default::default());
+        let mut at = announce.watch();
+        let address = within(at.wait_for(Option::is_some)).await.unwrap().clone().unwrap();
+        Self { source, address }
+    }
+
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).await.unwrap()
+    }
+
+    /// The next batch that goes on.
+    pub(crate) async fn next(&self) -> Batch {
+        take(&self.source.main).await
+    }
+
+    /// The next batch that is rejected.
+    pub(crate) async fn next_error(&self) -> Batch {
+        take(&self.source.errors).await
+    }
+
+    /// Tells it to stop, and waits until it has; gives what it sent meanwhile.
+    pub(crate) async fn stop(self) -> thalweg_engine::testing::Sent {
+        self.source.stop.request();
+        within(self.source.finish()).await
+    }
+
+    /// Delivers all that comes, until the source ends.
+    pub(crate) fn deliver(self) -> (String, thalweg_runtime::Stop, tokio::task::JoinHandle<Delivered>) {
+        let stop = self.source.stop.clone();
+        let task = tokio::spawn(async move {
+            let mut payloads = Vec::new();
+            while let Some((_, Parcel::Messages(batch))) = self.source.main.take().await {
+                payloads.extend(thalweg_engine::testing::payloads(&batch));
+                batch.settle(Outcome::Delivered);
+            }
+            Delivered { payloads, result: self.source.task.await.unwrap() }
+        });
+        (self.address, stop, task)
+    }
+}
+
+/// What [`Server::deliver`] delivered.
+pub(crate) struct Delivered {
+    pub(crate) payloads: Vec<String>,
+    pub(crate) result: Result<(), Error>,
+}
+
+async fn take(from: &Receiver<Parcel>) -> Batch {
+    match within(from.take()).await {
+        Some((_, Parcel::Messages(batch))) => batch,
+        None => panic!("the source has ended"),
+    }
+}
+
+/// Reads exactly so much.
+pub(crate) async fn read(stream: &mut (impl AsyncReadExt + Unpin), length: usize) -> String {
+    let mut bytes = vec![0; length];
+    within(stream.read_exact(&mut bytes)).await.unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Reads to the end; a connection that was broken off is at its end.
+pub(crate) async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+    let mut text = Vec::new();
+    let _ = within(stream.read_to_end(&mut text)).await;
+    String::from_utf8(text).unwrap()
+}
+
+/// Whether nothing comes for a while.
+pub(crate) async fn is_silent(stream: &mut (impl AsyncReadExt + Unpin)) -> bool {
+    tokio::time::timeout(SHORT, stream.read_u8()).await.is_err()
+}
+
+/// Writes in pieces that are packets of their own, as far as that can be had.
+pub(crate) async fn trickle(stream: &mut (impl AsyncWriteExt + Unpin), text: &[u8], piece: usize) {
+    for piece in text.chunks(piece) {
+        stream.write_all(piece).await.unwrap();
+        stream.flush().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
