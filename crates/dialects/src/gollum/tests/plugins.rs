@@ -1,0 +1,4 @@
+//! Single plugins.
+
+use super::*;
+
