@@ -26,13 +26,6 @@ pub struct Conversion {
     pub remarks: Diagnostics,
 }
 
-impl Conversion {
-    /// The configuration in our form, as a person would have written it.
-    pub fn text(&self) -> String {
-        thalweg_config::write(self.document.root(), &self.comments)
-    }
-}
-
 /// Reads a document of any dialect that is known; none if it has the form of none of them.
 ///
 /// # Errors

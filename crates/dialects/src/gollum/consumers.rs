@@ -76,7 +76,7 @@ impl Reading<'_> {
             self.step("set", options);
         }
         if pipe.eq_ignore_ascii_case("stdin") {
-            settings.pass(&["Permissions"]);
+            settings.idle(&["Permissions"], "for the standard input", self.report);
             if !ends {
                 self.notes.push("The standard input ends once: then the run ends, unless another source goes on.".into());
             }
@@ -203,7 +203,7 @@ impl Reading<'_> {
         if to.starts_with("unix") {
             self.permissions(&mut options);
         } else {
-            settings.pass(&["Permissions", "RemoveOldSocket"]);
+            settings.idle(&["Permissions", "RemoveOldSocket"], "without a unix socket", self.report);
         }
         if let Some(acknowledge) = settings.text("Acknowledge").filter(|text| !text.is_empty()) {
             if to.starts_with("udp") {
@@ -212,8 +212,9 @@ impl Reading<'_> {
             }
             options.text("acknowledge", acknowledge, settings.at("Acknowledge"));
             self.milliseconds(&mut options, "AckTimeoutSec", "acknowledge_timeout", 1000);
+        } else {
+            settings.idle(&["AckTimeoutSec"], "without `Acknowledge`", self.report);
         }
-        settings.pass(&["AckTimeoutSec"]);
         if settings.flag("RemoveOldSocket") == Some(false) && to.starts_with("unix") {
             options.flag("remove_old_socket", false, settings.at("RemoveOldSocket"));
         }
@@ -228,7 +229,7 @@ impl Reading<'_> {
         if to.starts_with("unix") {
             self.permissions(&mut options);
         } else {
-            settings.pass(&["Permissions"]);
+            settings.idle(&["Permissions"], "without a unix socket", self.report);
         }
         let old = match settings.text_or("Format", "RFC6587").to_ascii_uppercase().as_str() {
             "RFC3164" => true,
@@ -300,6 +301,13 @@ pub(super) fn framing(settings: &Settings, report: &mut Report, keeps_binary_pre
     options.text("by", &by, settings.at("Partitioner"));
     let offset = settings.number("Offset").filter(|offset| *offset != 0);
     let size = settings.number("Size");
+    let idle: &[&'static str] = match by.as_str() {
+        "delimiter" => &["Offset", "Size"],
+        "ascii" => &["Size"],
+        "fixed" => &["Offset", "Delimiter"],
+        _ => &["Delimiter"],
+    };
+    settings.idle(idle, &format!("for the partitioner `{by}`"), report);
     match by.as_str() {
         "delimiter" => {
             if delimiter != "\n" {

@@ -11,7 +11,7 @@ use super::plugins::unique;
 use super::text::Part;
 
 /// The nodes, and what is to be said beside them.
-pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, root: Span) -> (Node, Comments) {
+pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, plugins: &[Span], root: Span) -> (Node, Comments) {
     let order = order(draft);
     let mut taken = BTreeMap::new();
     let mut name = |wanted: &str| unique(valid_name(wanted), &mut taken);
@@ -50,7 +50,7 @@ pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, root: Span) -> (Node, C
         }
     }
     document.put("sinks", section.done());
-    emitter.remarks(draft, remarks);
+    emitter.remarks(draft, remarks, plugins);
     for note in &draft.notes {
         emitter.comments.add("", note);
     }
@@ -144,10 +144,12 @@ impl Emitter {
         let at = format!("{place}/transforms/{}", transforms.len());
         match step {
             Step::Text(text) => {
-                if text.parts.iter().any(|part| matches!(part, Part::Time(_))) {
-                    self.comments.add(at, "Times are UTC; gollum wrote those of its own time zone.");
-                }
+                let has_time = text.parts.iter().any(|part| matches!(part, Part::Time(_)));
                 for (kind, options) in text.transforms() {
+                    if has_time && kind == "encode" {
+                        let at = format!("{place}/transforms/{}", transforms.len());
+                        self.comments.add(at, "Times are UTC; gollum wrote those of its own time zone.");
+                    }
                     transforms.push(made::component(kind, text.span, options));
                 }
             }
@@ -183,30 +185,26 @@ impl Emitter {
         chosen.done()
     }
 
-    /// Remarks stand before what their plugin became.
-    fn remarks(&mut self, draft: &Draft, remarks: &Diagnostics) {
-        let mut places: Vec<(usize, String)> = Vec::new();
-        for (name, source) in self.sources.iter().zip(&draft.sources) {
-            places.push((source.span.start, format!("sources/{name}")));
+    /// Remarks stand before what their plugin became, or at the head.
+    fn remarks(&mut self, draft: &Draft, remarks: &Diagnostics, plugins: &[Span]) {
+        let mut places: BTreeMap<usize, String> = BTreeMap::new();
+        // What comes later takes the place of what a plugin has as well: a lane for a sink, a sink for a source.
+        for (index, name) in &self.lanes {
+            if let Some(lane) = &draft.lanes[*index] {
+                places.insert(lane.span.start, format!("pipelines/{name}"));
+            }
         }
         for (name, sink) in self.sinks.iter().zip(&draft.sinks) {
             if let Some(name) = name {
-                places.push((sink.span.start, format!("sinks/{name}")));
+                places.insert(sink.span.start, format!("sinks/{name}"));
             }
         }
-        for (index, name) in &self.lanes {
-            if let Some(lane) = &draft.lanes[*index] {
-                places.push((lane.span.start, format!("pipelines/{name}")));
-            }
+        for (name, source) in self.sources.iter().zip(&draft.sources) {
+            places.entry(source.span.start).or_insert_with(|| format!("sources/{name}"));
         }
-        places.sort_by_key(|(start, _)| *start);
         for remark in remarks.iter() {
-            let before = places.partition_point(|(start, _)| *start <= remark.span.start);
-            let plugin = before.checked_sub(1).and_then(|last| places.get(last));
-            // Among the places that a plugin has, the first is the source or sink.
-            let place = plugin.and_then(|(start, _)| places.iter().find(|(other, _)| other == start));
-            let is_left_out = remark.message.contains("left out");
-            let place = place.filter(|_| !is_left_out).map_or("", |(_, place)| place);
+            let owner = plugins.iter().map(|span| span.start).filter(|start| *start <= remark.span.start).max();
+            let place = owner.and_then(|owner| places.get(&owner)).map_or("", String::as_str);
             self.comments.add(place, &remark.message);
         }
     }

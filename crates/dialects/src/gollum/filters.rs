@@ -146,7 +146,7 @@ impl Modulation<'_> {
                         self.report.mistake(filter.span, format!("`{}` is no filter.", filter.kind.name));
                         continue;
                     }
-                    filter.pass(&["FilteredStream"]);
+                    filter.idle(&["FilteredStream"], "for one of several conditions", self.report);
                     match self.condition(&filter) {
                         Condition::Sql(sql) => parts.push(format!("({sql})")),
                         Condition::Known(known) => always |= known,
@@ -164,9 +164,11 @@ impl Modulation<'_> {
     }
 
     fn regular_expression(&mut self, settings: &Settings) -> Condition {
-        let target = self.column(settings, "Target");
-        let column = target.or_else(|| self.column(settings, "ApplyTo"));
-        settings.pass(&["ApplyTo"]);
+        let column = self.column(settings, "Target");
+        if column.is_some() {
+            settings.idle(&["ApplyTo"], "beside `Target`", self.report);
+        }
+        let column = column.or_else(|| self.column(settings, "ApplyTo"));
         // What a message does not have is an empty text to gollum.
         let value = match column {
             None => "payload".to_owned(),

@@ -116,7 +116,17 @@ impl Modulation<'_> {
             }
             "format.Flatten" => {
                 let separator = settings.text_or("Separator", ".");
-                let mut options = spot.options(settings);
+                if spot.source == "payload" {
+                    let message = "`format.Flatten` needs a `Source`: the payload has no members.";
+                    self.report.mistake(settings.span, message).help("Parse it before, with `format.JSON`.");
+                }
+                if spot.target != "payload" && spot.target != spot.source {
+                    let message = "The members are flattened where they are, so `Target` has nothing like it here.";
+                    self.report.mistake(settings.at("Target"), message).help("Use `format.Move` after it.");
+                }
+                self.skips_nothing(spot, settings);
+                let mut options = Made::new(settings.span);
+                options.put("fields", made::list(vec![made::text(&spot.source, settings.at("Source"))], settings.span));
                 options.text("separator", separator, settings.at("Separator"));
                 ("flatten", options)
             }
@@ -162,15 +172,13 @@ impl Modulation<'_> {
                 let kind = self.id_kind(settings);
                 stateful = kind != "hash";
                 let mut options = Made::new(settings.span);
-                if kind == "hash" && spot.target != "payload" || spot.source != "payload" {
-                    // gollum takes the hash of the payload, wherever the id goes.
-                    options.text("field", "payload", settings.span);
+                if settings.has("Source") {
+                    let message = "`format.Identifier` always takes the payload, so `Source` means nothing.";
+                    self.report.remark(settings.at("Source"), message);
                 }
                 options.text("into", &spot.target, settings.at("Target"));
                 options.text("kind", kind, settings.at("Generator"));
-                if spot.skip_empty {
-                    options.flag("skip_empty", true, settings.at("SkipIfEmpty"));
-                }
+                self.skips_nothing(spot, settings);
                 ("add_id", options)
             }
             name => {
@@ -448,8 +456,7 @@ impl Modulation<'_> {
         for (path, span) in settings.list("Ignore") {
             let name = column(&path, span, self.report);
             let name = root.as_ref().map_or(name.clone(), |root| format!("{root}.{name}"));
-            ignored.push(made::text(name.clone(), span));
-            ignored.push(made::text(format!("{name}.*"), span));
+            ignored.push(made::text(name, span));
         }
         if !ignored.is_empty() {
             options.put("exclude", made::list(ignored, settings.at("Ignore")));
@@ -505,16 +512,19 @@ impl Modulation<'_> {
 
     fn template(&mut self, spot: &Spot, settings: &Settings) {
         let template = settings.text_or("Template", "");
-        let root = if spot.source == "payload" { "" } else { spot.source.as_str() };
-        match gotemplate::minijinja(&template, root) {
+        if spot.skip_empty {
+            let message = "A template is written for each message, so `SkipIfEmpty` has nothing like it here.";
+            self.report.mistake(settings.at("SkipIfEmpty"), message).help("Ask in the template: `{{if .field}}…{{end}}`.");
+        }
+        match gotemplate::minijinja(&template, "") {
             Ok(template) => {
                 let mut options = Made::new(settings.span);
                 options.text("template", template, settings.at("Template"));
+                if spot.source != "payload" {
+                    options.text("root", &spot.source, settings.at("Source"));
+                }
                 if spot.target != "payload" {
                     options.text("into", &spot.target, settings.at("Target"));
-                }
-                if spot.skip_empty {
-                    options.flag("skip_empty", true, settings.at("SkipIfEmpty"));
                 }
                 self.transform("template", options, settings.span);
             }
@@ -541,6 +551,7 @@ impl Modulation<'_> {
         let mut options = spot.options(settings);
         options.text("pattern", pattern, settings.at("Expression"));
         options.text("template", settings.text_or("Template", "${1}"), settings.at("Template"));
+        options.text("no_match", "empty", settings.span);
         self.transform("extract", options, settings.span);
     }
 
@@ -561,8 +572,6 @@ impl Modulation<'_> {
         if on_name.is_empty() {
             if spot.source != "payload" {
                 options.text("field", &spot.source, settings.at("Source"));
-            } else {
-                options.text("field", "payload", settings.span);
             }
             options.text("prefix_until", delimiter, settings.at("Delimiter"));
         } else {
@@ -595,7 +604,7 @@ impl Modulation<'_> {
             let both = self.column(settings, "ApplyTo");
             let source = self.column(settings, "Source").or(both.clone());
             let target = self.column(settings, "Target").or(both);
-            settings.pass(&["SkipIfEmpty"]);
+            settings.idle(&["SkipIfEmpty"], "for `format.Aggregate`: write it in its formatters", self.report);
             self.frame.source = source.or(self.frame.source.take());
             self.frame.target = target.or(self.frame.target.take());
             let inner = settings.plugins("Modulators");

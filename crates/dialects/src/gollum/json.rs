@@ -142,8 +142,8 @@ impl Modulation<'_> {
             ("flatten", []) => {}
             ("flatten", [separator]) if separator == "." => {}
             ("flatten", [separator]) => {
-                let mut options = on_key();
-                options.text("separator", separator, span);
+                let mut options = Made::new(span);
+                options.put("fields", list(&[key.to_owned()])).text("separator", separator, span);
                 self.transform("flatten", options, span);
             }
             ("agent", names) => {

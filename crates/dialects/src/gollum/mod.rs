@@ -80,6 +80,11 @@ pub fn read(document: &Document) -> Result<Conversion, Diagnostics> {
         }
     }
     simplify::simplify(&mut draft);
-    let (root, comments) = emit::emit(&draft, &report.remarks, start);
+    // Where each plugin begins, also those that nothing was made of.
+    let items = root.items().iter().flat_map(Node::entries);
+    let keys = root.entries().iter().chain(items).map(|(key, _)| key.span);
+    let all = plugins.consumers.iter().chain(&plugins.producers).chain(&plugins.routers);
+    let places: Vec<thalweg_config::Span> = keys.chain(all.map(|plugin| plugin.span)).collect();
+    let (root, comments) = emit::emit(&draft, &report.remarks, &places, start);
     report.mistakes.into_result(Conversion { document: document.with_root(root), comments, remarks: report.remarks })
 }

@@ -138,11 +138,7 @@ impl Writing<'_> {
         ];
         let settings = self.settings;
         if !settings.flag("Rotation/Enable").unwrap_or(false) {
-            for name in ROTATION.iter().filter(|name| settings.has(name)) {
-                let message = format!("`{name}` means nothing without `Rotation: {{ Enable: true }}`.");
-                self.report.remark(settings.at(name), message);
-            }
-            settings.pass(&ROTATION);
+            settings.idle(&ROTATION, "without `Rotation: { Enable: true }`", self.report);
             return None;
         }
         let mut rotate = Made::new(settings.at("Rotation/Enable"));
@@ -197,11 +193,7 @@ impl Writing<'_> {
         options.text("address", settings.text_or("Address", "http://localhost:80"), settings.at("Address"));
         if settings.flag("RawData").unwrap_or(true) {
             options.flag("raw_request", true, settings.at("RawData"));
-            if settings.has("Encoding") {
-                let message = "`Encoding` means nothing where payloads are whole requests (`RawData`).";
-                self.report.remark(settings.at("Encoding"), message);
-            }
-            settings.pass(&["Encoding"]);
+            settings.idle(&["Encoding"], "where payloads are whole requests (`RawData`)", self.report);
         } else if let Some(encoding) = settings.text("Encoding") {
             options.text("content_type", encoding, settings.at("Encoding"));
         }
@@ -230,8 +222,9 @@ impl Writing<'_> {
         if let Some(acknowledge) = settings.text("Acknowledge").filter(|text| !text.is_empty()) {
             options.text("acknowledge", acknowledge, settings.at("Acknowledge"));
             self.time(&mut options, "AckTimeoutMs", "acknowledge_timeout", 1);
+        } else {
+            settings.idle(&["AckTimeoutMs"], "without `Acknowledge`", self.report);
         }
-        settings.pass(&["AckTimeoutMs"]);
         self.send_buffer(&mut options);
         options
     }

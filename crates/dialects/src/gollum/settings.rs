@@ -216,8 +216,11 @@ impl Settings {
         }
     }
 
-    /// Calls a setting read that has been dealt with otherwise.
-    pub(super) fn pass(&self, names: &[&'static str]) {
+    /// Remarks on settings that mean nothing beside the others.
+    pub(super) fn idle(&self, names: &[&'static str], why: &str, report: &mut Report) {
+        for name in names.iter().filter(|name| self.has(name)) {
+            report.remark(self.at(name), format!("`{name}` means nothing {why}."));
+        }
         self.read.borrow_mut().extend(names);
     }
 }

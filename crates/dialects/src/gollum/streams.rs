@@ -234,8 +234,6 @@ impl Builder<'_> {
             self.modulated(lane, modulated, Some(stream));
             timeout = router.settings.number("TimeoutMs").unwrap_or(0);
             if ended {
-                router.settings.pass(&["TargetStreams", "Key"]);
-                router.settings.finish(self.report);
                 return Some(lane);
             }
         }

@@ -1,11 +1,13 @@
 //! Files of gollum, and what they become.
 
 use insta::assert_snapshot;
-use thalweg_config::{Document, Node};
+use thalweg_config::{Document, Node, write};
 
 use super::{is_gollum, read, tables};
 
 mod documents;
+mod mistakes;
+mod page;
 mod plugins;
 
 /// What a file becomes, or everything that is wrong with it.
@@ -15,7 +17,7 @@ fn converted(text: &str) -> String {
     match read(&document) {
         Ok(conversion) => {
             // What is printed is what runs.
-            let printed = conversion.text();
+            let printed = write(conversion.document.root(), &conversion.comments);
             let mut again = Document::parse("converted.yaml", &printed).unwrap_or_else(|wrong| panic!("{wrong}\n{printed}"));
             let mut diagnostics = again.diagnostics();
             again.substitute(&|_| None, &mut diagnostics);
