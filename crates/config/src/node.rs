@@ -84,7 +84,7 @@ impl Node {
     }
 
     /// A plain (unquoted) scalar, typed by the rules of the YAML 1.2 core schema.
-    pub(crate) fn plain(span: Span, text: &str) -> Self {
+    pub fn plain(span: Span, text: &str) -> Self {
         Self { span, value: scalar::typed(text), raw: Some(text.into()), substituted: false }
     }
 

@@ -163,8 +163,7 @@ impl Reading<'_> {
             options.number("templates", templates, settings.at("TemplateCount"));
         }
         if let Some(delay) = settings.number("DelayMs").filter(|delay| *delay > 0) {
-            let rate = Node::new(settings.at("DelayMs"), rate(delay));
-            options.put("rate", rate);
+            options.put("rate", rate(delay, settings.at("DelayMs")));
         }
         if settings.flag("KeepRunning") == Some(true) {
             let note = "The run ends when all its sources have ended; gollum went on (`KeepRunning`), with nothing more to do.";
@@ -277,12 +276,9 @@ impl Reading<'_> {
 }
 
 /// One message each so many milliseconds, as messages a second.
-fn rate(delay: i64) -> thalweg_config::Value {
-    if 1000 % delay == 0 {
-        thalweg_config::Value::Integer(1000 / delay)
-    } else {
-        thalweg_config::Value::Float(1000.0 / delay as f64)
-    }
+fn rate(delay: i64, span: Span) -> Node {
+    let rate = 1000.0 / delay as f64;
+    Node::plain(span, &rate.to_string())
 }
 
 /// An address as thalweg writes it. A socket of the file system is of the kind that the plugin uses.

@@ -30,11 +30,11 @@ impl Made {
     }
 
     pub(super) fn number(&mut self, name: &str, value: i64, span: Span) -> &mut Self {
-        self.put(name, Node::new(span, Value::Integer(value)))
+        self.put(name, Node::plain(span, &value.to_string()))
     }
 
     pub(super) fn flag(&mut self, name: &str, value: bool, span: Span) -> &mut Self {
-        self.put(name, Node::new(span, Value::Bool(value)))
+        self.put(name, Node::plain(span, &value.to_string()))
     }
 
     pub(super) fn is_empty(&self) -> bool {
