@@ -62,13 +62,22 @@ pub enum Value {
 }
 
 /// A key of a mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Key {
     /// Its text.
     pub name: String,
     /// Where it was written.
     pub span: Span,
 }
+
+/// Keys are equal if their texts are, wherever they were written.
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Key {}
 
 /// Nodes are equal if their values are, wherever they were written.
 impl PartialEq for Node {

@@ -156,9 +156,9 @@ fn join(place: &str, name: &str) -> String {
 fn wrapped(line: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in line.split(' ') {
-        let full = lines.last().is_some_and(|line| {
-            !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width
-        });
+        let full = lines
+            .last()
+            .is_some_and(|line| !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width);
         if full {
             lines.push(String::new());
         }
@@ -287,28 +287,38 @@ mod tests {
         document.root().clone()
     }
 
-    /// Keys are equal wherever they were written.
-    fn same(left: &Node, right: &Node) -> bool {
-        match (&left.value, &right.value) {
-            (Value::Mapping(left), Value::Mapping(right)) => {
-                left.len() == right.len()
-                    && left.iter().zip(right).all(|(left, right)| left.0.name == right.0.name && same(&left.1, &right.1))
-            }
-            (Value::Sequence(left), Value::Sequence(right)) => {
-                left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
-            }
-            (left, right) => left == right,
-        }
-    }
-
     fn scalars() -> impl Strategy<Value = Value> {
         let texts = prop_oneof![
             any::<String>(),
             "[ -~]{0,12}",
             "[\\[\\]{}:,#&*!|>'\"%@`$ \n\t-]{0,8}",
             prop::sample::select(vec![
-                "true", "null", "~", "1", "1.5", "0x1f", "", " a", "a ", "---", "...", "- a", "a: b", "a #b",
-                "${A}", "$$", "$", "$${", "<<", "%", "?", "? a", "=", "yes", "\u{85}", "\u{feff}x",
+                "true",
+                "null",
+                "~",
+                "1",
+                "1.5",
+                "0x1f",
+                "",
+                " a",
+                "a ",
+                "---",
+                "...",
+                "- a",
+                "a: b",
+                "a #b",
+                "${A}",
+                "$$",
+                "$",
+                "$${",
+                "<<",
+                "%",
+                "?",
+                "? a",
+                "=",
+                "yes",
+                "\u{85}",
+                "\u{feff}x",
             ])
             .prop_map(str::to_owned),
         ];
@@ -341,7 +351,7 @@ mod tests {
             comments.add("root", comment.clone());
             comments.add("root/0", comment);
             let text = write(&root, &comments);
-            prop_assert!(same(&read_back(&text), &root), "{}", text);
+            prop_assert_eq!(read_back(&text), root, "{}", text);
         }
     }
 

@@ -72,7 +72,10 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         format!("{found}\n")
     } else {
         let mut text = shown(&configuration.name(), &graph, arguments.plan.then_some(&plan));
-        for remark in remarks.iter().flat_map(|remarks| remarks.to_string().lines().map(str::to_owned).collect::<Vec<_>>()) {
+        for remark in remarks
+            .iter()
+            .flat_map(|remarks| remarks.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
+        {
             text += &format!("{} {remark}\n", Paint::stdout().dim("remark:"));
         }
         text

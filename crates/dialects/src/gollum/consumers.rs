@@ -78,7 +78,9 @@ impl Reading<'_> {
         if pipe.eq_ignore_ascii_case("stdin") {
             settings.idle(&["Permissions"], "for the standard input", self.report);
             if !ends {
-                self.notes.push("The standard input ends once: then the run ends, unless another source goes on.".into());
+                self.notes.push(
+                    "The standard input ends once: then the run ends, unless another source goes on.".into(),
+                );
             }
             return ("stdin", self.made());
         }
@@ -99,7 +101,9 @@ impl Reading<'_> {
             "oldest" | "start" | "begin" => false,
             other => {
                 let message = format!("`{other}` is no place to begin.");
-                self.report.mistake(settings.at("DefaultOffset"), message).help("There are `newest` and `oldest`.");
+                self.report
+                    .mistake(settings.at("DefaultOffset"), message)
+                    .help("There are `newest` and `oldest`.");
                 true
             }
         };
@@ -184,7 +188,11 @@ impl Reading<'_> {
     fn proxy(&mut self) -> Made {
         let settings = self.settings;
         let mut options = self.made();
-        options.text("address", address(&settings.text_or("Address", ":5880"), "unix"), settings.at("Address"));
+        options.text(
+            "address",
+            address(&settings.text_or("Address", ":5880"), "unix"),
+            settings.at("Address"),
+        );
         if let Some(framing) = self.framing(false) {
             options.put("framing", framing);
         }
@@ -207,7 +215,9 @@ impl Reading<'_> {
         if let Some(acknowledge) = settings.text("Acknowledge").filter(|text| !text.is_empty()) {
             if to.starts_with("udp") {
                 let message = "Datagrams cannot be acknowledged.";
-                self.report.mistake(settings.at("Acknowledge"), message).help("Use `tcp://`, or leave it out.");
+                self.report
+                    .mistake(settings.at("Acknowledge"), message)
+                    .help("Use `tcp://`, or leave it out.");
             }
             options.text("acknowledge", acknowledge, settings.at("Acknowledge"));
             self.milliseconds(&mut options, "AckTimeoutSec", "acknowledge_timeout", 1000);
@@ -266,7 +276,8 @@ impl Reading<'_> {
                     self.step("format_timestamp", times);
                 }
                 Err(wrong) => {
-                    let message = format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                    let message =
+                        format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
                     self.report.mistake(settings.at("TimestampFormat"), message);
                 }
             }

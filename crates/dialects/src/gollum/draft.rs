@@ -78,7 +78,15 @@ pub(super) struct Parsed {
 
 impl Transform {
     pub(super) fn new(kind: &'static str, options: Node, span: Span) -> Self {
-        Self { kind, options, span, notes: Vec::new(), outputs: Vec::new(), stateful: false, writes_parsed: None }
+        Self {
+            kind,
+            options,
+            span,
+            notes: Vec::new(),
+            outputs: Vec::new(),
+            stateful: false,
+            writes_parsed: None,
+        }
     }
 }
 
@@ -101,28 +109,16 @@ impl Step {
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Text(left), Self::Text(right)) => {
-                left.parts == right.parts && left.into == right.into && left.unless_empty == right.unless_empty
+                left.parts == right.parts
+                    && left.into == right.into
+                    && left.unless_empty == right.unless_empty
             }
             (Self::Transform(left), Self::Transform(right)) => {
-                left.kind == right.kind && same(&left.options, &right.options) && left.notes == right.notes
+                left.kind == right.kind && left.options == right.options && left.notes == right.notes
             }
             _ => false,
         }
     }
-}
-
-/// Whether two nodes are the same, wherever they and their keys were written.
-fn same(left: &Node, right: &Node) -> bool {
-    if left.as_mapping().is_none() && left.as_sequence().is_none() {
-        return left == right;
-    }
-    left.kind() == right.kind()
-        && left.entries().len() == right.entries().len()
-        && left.items().len() == right.items().len()
-        && left.items().iter().zip(right.items()).all(|(left, right)| same(left, right))
-        && left.entries().iter().zip(right.entries()).all(|((left_key, left), (right_key, right))| {
-            left_key.name == right_key.name && same(left, right)
-        })
 }
 
 /// Puts a step after others: texts become one, and so do neighbouring renames and drops.
@@ -147,10 +143,14 @@ fn joined(last: &Transform, next: &Transform) -> Option<Transform> {
     }
     let mut options = last.options.clone();
     match (&mut options.value, &next.options.value) {
-        (thalweg_config::Value::Sequence(names), thalweg_config::Value::Sequence(more)) if last.kind == "drop" => {
+        (thalweg_config::Value::Sequence(names), thalweg_config::Value::Sequence(more))
+            if last.kind == "drop" =>
+        {
             names.extend(more.iter().filter(|name| !last.options.items().contains(name)).cloned());
         }
-        (thalweg_config::Value::Mapping(pairs), thalweg_config::Value::Mapping(more)) if last.kind == "rename" => {
+        (thalweg_config::Value::Mapping(pairs), thalweg_config::Value::Mapping(more))
+            if last.kind == "rename" =>
+        {
             // All are renamed at once, so that none may touch what another does.
             let touched: Vec<&str> = last
                 .options
@@ -165,7 +165,8 @@ fn joined(last: &Transform, next: &Transform) -> Option<Transform> {
                 name == "payload"
                     || touched.iter().any(|other| *other == name || below(other, name) || below(name, other))
             };
-            if more.iter().any(|(old, new)| touches(&old.name) || touches(new.as_str().unwrap_or("payload"))) {
+            if more.iter().any(|(old, new)| touches(&old.name) || touches(new.as_str().unwrap_or("payload")))
+            {
                 return None;
             }
             pairs.extend(more.iter().cloned());
@@ -198,9 +199,7 @@ pub(super) struct Draft {
     pub(super) sinks: Vec<Station>,
     /// The folder for positions, where the file says one.
     pub(super) state: Option<(String, Span)>,
-    /// What to say of the file as a whole.
-    pub(super) notes: Vec<String>,
-    /// Notes about sources that are not in the draft, for their sake.
+    /// The sink for what nobody takes, once there is one.
     nobody: Option<usize>,
 }
 

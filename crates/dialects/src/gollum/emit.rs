@@ -17,14 +17,14 @@ pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, plugins: &[Span], root:
     let mut name = |wanted: &str| unique(valid_name(wanted), &mut taken);
     let sources: Vec<String> = draft.sources.iter().map(|source| name(&source.name)).collect();
     let fed = |sink: usize| {
-        order.iter().any(|&lane| draft.lanes[lane].as_ref().is_some_and(|lane| lane.to.contains(&End::Sink(sink))))
+        order
+            .iter()
+            .any(|&lane| draft.lanes[lane].as_ref().is_some_and(|lane| lane.to.contains(&End::Sink(sink))))
     };
     let sinks: Vec<Option<String>> =
         draft.sinks.iter().enumerate().map(|(index, sink)| fed(index).then(|| name(&sink.name))).collect();
-    let lanes: BTreeMap<usize, String> = order
-        .iter()
-        .filter_map(|&lane| Some((lane, name(&draft.lanes[lane].as_ref()?.name))))
-        .collect();
+    let lanes: BTreeMap<usize, String> =
+        order.iter().filter_map(|&lane| Some((lane, name(&draft.lanes[lane].as_ref()?.name)))).collect();
     let mut emitter = Emitter { sources, sinks, lanes, comments: Comments::default() };
 
     let mut document = Made::new(root);
@@ -51,9 +51,6 @@ pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, plugins: &[Span], root:
     }
     document.put("sinks", section.done());
     emitter.remarks(draft, remarks, plugins);
-    for note in &draft.notes {
-        emitter.comments.add("", note);
-    }
     (document.done(), emitter.comments)
 }
 
@@ -78,7 +75,9 @@ fn order(draft: &Draft) -> Vec<usize> {
                 waiting.push_back(*next);
             }
         }
-        let takes = |other: &Lane| other.from.iter().any(|feed| matches!(feed, Feed::Output(from, _) if *from == index));
+        let takes = |other: &Lane| {
+            other.from.iter().any(|feed| matches!(feed, Feed::Output(from, _) if *from == index))
+        };
         for (next, other) in draft.lanes.iter().enumerate() {
             if other.as_ref().is_some_and(takes) {
                 waiting.push_back(next);
@@ -203,7 +202,8 @@ impl Emitter {
             places.entry(source.span.start).or_insert_with(|| format!("sources/{name}"));
         }
         for remark in remarks.iter() {
-            let owner = plugins.iter().map(|span| span.start).filter(|start| *start <= remark.span.start).max();
+            let owner =
+                plugins.iter().map(|span| span.start).filter(|start| *start <= remark.span.start).max();
             let place = owner.and_then(|owner| places.get(&owner)).map_or("", String::as_str);
             self.comments.add(place, &remark.message);
         }

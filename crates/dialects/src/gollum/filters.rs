@@ -53,8 +53,11 @@ impl Modulation<'_> {
     /// A transform whose output leads to the pipeline of a stream.
     fn rerouting(&mut self, mut transform: Transform, output: String, (stream, span): (String, Span)) {
         if self.output(&output) != output {
-            let message = format!("This is the second `{}` in one list whose messages go to a stream.", transform.kind);
-            self.report.mistake(transform.span, message).help("Put it into another plugin, such as the producer.");
+            let message =
+                format!("This is the second `{}` in one list whose messages go to a stream.", transform.kind);
+            self.report
+                .mistake(transform.span, message)
+                .help("Put it into another plugin, such as the producer.");
             return;
         }
         transform.outputs.push(output.clone());
@@ -68,8 +71,11 @@ impl Modulation<'_> {
             return Some(false);
         }
         let Some(stream) = &self.place.stream else {
-            let message = format!("`{}` asks for the stream of messages that go to several.", settings.kind.name);
-            self.report.mistake(settings.span, message).help("Put it on the producers, or on routers of the streams.");
+            let message =
+                format!("`{}` asks for the stream of messages that go to several.", settings.kind.name);
+            self.report
+                .mistake(settings.span, message)
+                .help("Put it on the producers, or on routers of the streams.");
             return None;
         };
         Some(names.iter().any(|(name, _)| name == stream))
@@ -138,8 +144,13 @@ impl Modulation<'_> {
                 let mut always = false;
                 for filter in self.read(&inner) {
                     if matches!(filter.kind.name, "filter.Rate" | "filter.Sample") {
-                        let message = format!("`{}` counts messages, and cannot be one of several conditions.", filter.kind.name);
-                        self.report.mistake(filter.span, message).help("Put it before or after `filter.Any`.");
+                        let message = format!(
+                            "`{}` counts messages, and cannot be one of several conditions.",
+                            filter.kind.name
+                        );
+                        self.report
+                            .mistake(filter.span, message)
+                            .help("Put it before or after `filter.Any`.");
                         continue;
                     }
                     if filter.kind.role != super::tables::Role::Filter {
@@ -176,7 +187,9 @@ impl Modulation<'_> {
         };
         let mut parts = Vec::new();
         for (name, negation) in [("ExpressionNot", "NOT "), ("Expression", "")] {
-            let Some(pattern) = settings.raw_text(name).filter(|pattern| !pattern.is_empty()) else { continue };
+            let Some(pattern) = settings.raw_text(name).filter(|pattern| !pattern.is_empty()) else {
+                continue;
+            };
             if self.is_pattern(&pattern, settings.at(name)) {
                 parts.push(format!("{negation}regexp_like({value}, '{}')", pattern.replace('\'', "''")));
             }

@@ -79,7 +79,9 @@ pub(super) fn strftime(layout: &str, purpose: Purpose) -> Result<String, Inexpre
     let mut out = String::new();
     let mut at = 0;
     while let Some(rest) = layout.get(at..).filter(|rest| !rest.is_empty()) {
-        if let Some((length, format)) = fraction(rest, purpose).map_err(|element| Inexpressible { element, at })? {
+        if let Some((length, format)) =
+            fraction(rest, purpose).map_err(|element| Inexpressible { element, at })?
+        {
             out.push_str(&format);
             at += length;
         } else if let Some((element, text)) = OF_UTC.iter().find(|(element, _)| begins(rest, element)) {
@@ -126,7 +128,9 @@ fn fraction(rest: &str, purpose: Purpose) -> Result<Option<(usize, String)>, Str
     }
     let element = || rest[..length].to_owned();
     match (purpose, digit, length - 1) {
-        (Purpose::Write, '0', digits @ (3 | 6 | 9)) if separator == '.' => Ok(Some((length, format!("%.{digits}f")))),
+        (Purpose::Write, '0', digits @ (3 | 6 | 9)) if separator == '.' => {
+            Ok(Some((length, format!("%.{digits}f"))))
+        }
         (Purpose::Write, '0', digits @ (3 | 6 | 9)) => Ok(Some((length, format!(",%{digits}f")))),
         (Purpose::Read, _, _) if separator == '.' => Ok(Some((length, "%.f".to_owned()))),
         (Purpose::Read, '0', digits @ (3 | 6 | 9)) => Ok(Some((length, format!(",%{digits}f")))),
@@ -180,7 +184,10 @@ mod tests {
     fn what_cannot_be_expressed_is_told_with_its_place() {
         let wrong = |layout, purpose| strftime(layout, purpose).unwrap_err();
         assert_eq!(wrong("15:04:05.00", Purpose::Write), Inexpressible { element: ".00".into(), at: 8 });
-        assert_eq!(wrong("05.999999999Z", Purpose::Write), Inexpressible { element: ".999999999".into(), at: 2 });
+        assert_eq!(
+            wrong("05.999999999Z", Purpose::Write),
+            Inexpressible { element: ".999999999".into(), at: 2 }
+        );
         assert_eq!(wrong("15h Z0700", Purpose::Read), Inexpressible { element: "Z0700".into(), at: 4 });
     }
 }

@@ -24,10 +24,14 @@ impl Modulation<'_> {
         }
         if settings.number("Precision").is_some_and(|digits| digits != 0) {
             let message = "Numbers are written as they stand in the JSON, whatever `Precision` says.";
-            self.report.mistake(settings.at("Precision"), message).help("Leave it out, or use `format.Template`.");
+            self.report
+                .mistake(settings.at("Precision"), message)
+                .help("Leave it out, or use `format.Template`.");
         }
         let parsed = match self.done.steps.last() {
-            Some(Step::Transform(last)) => last.writes_parsed.clone().filter(|parsed| parsed.column == spot.source),
+            Some(Step::Transform(last)) => {
+                last.writes_parsed.clone().filter(|parsed| parsed.column == spot.source)
+            }
             _ => None,
         };
         match &parsed {
@@ -91,7 +95,8 @@ impl Modulation<'_> {
             options.text("field", key, span);
             options
         };
-        let list = |names: &[String]| made::list(names.iter().map(|name| made::text(name, span)).collect(), span);
+        let list =
+            |names: &[String]| made::list(names.iter().map(|name| made::text(name, span)).collect(), span);
         match (operation, parameters) {
             ("rename", [name]) => {
                 let mut options = Made::new(span);
@@ -147,7 +152,16 @@ impl Modulation<'_> {
                 self.transform("flatten", options, span);
             }
             ("agent", names) => {
-                let all = ["mozilla", "platform", "os", "localization", "engine", "engine_version", "browser", "version"];
+                let all = [
+                    "mozilla",
+                    "platform",
+                    "os",
+                    "localization",
+                    "engine",
+                    "engine_version",
+                    "browser",
+                    "version",
+                ];
                 let names = if names.is_empty() { all.map(str::to_owned).to_vec() } else { names.to_vec() };
                 let mut options = on_key();
                 options.text("prefix", format!("{key}_"), span).put("fields", list(&names));
@@ -166,14 +180,29 @@ impl Modulation<'_> {
                 self.transform("geoip", options, span);
             }
             ("remove" | "pick" | "ip", _) => {
-                let message = format!("The directive `{operation}` works on the elements of a list, and has nothing like it here.");
-                self.report.mistake(span, message).help("Use the transform `set` with an expression such as `list[0]` in a converted file.");
+                let message = format!(
+                    "The directive `{operation}` works on the elements of a list, and has nothing like it here."
+                );
+                self.report.mistake(span, message).help(
+                    "Use the transform `set` with an expression such as `list[0]` in a converted file.",
+                );
             }
             ("rename" | "split" | "replace" | "trim" | "time" | "unixtimestamp" | "flatten", _) => {
                 self.report.mistake(span, format!("`{operation}` has not as many parameters."));
             }
             _ => {
-                let known = ["rename", "remove", "split", "replace", "trim", "time", "unixtimestamp", "flatten", "agent", "geoip"];
+                let known = [
+                    "rename",
+                    "remove",
+                    "split",
+                    "replace",
+                    "trim",
+                    "time",
+                    "unixtimestamp",
+                    "flatten",
+                    "agent",
+                    "geoip",
+                ];
                 let message = format!("There is no directive `{operation}`.");
                 self.report.unknown(span, message, operation, known, "");
             }
@@ -184,7 +213,8 @@ impl Modulation<'_> {
         match strftime(layout, purpose) {
             Ok(format) => Some(format),
             Err(wrong) => {
-                let message = format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                let message =
+                    format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
                 self.report.mistake(settings.span, message);
                 None
             }

@@ -63,9 +63,11 @@ const DROPPED: &str = "_DROPPED_";
 pub(super) fn read(root: &Node, report: &mut Report) -> Plugins {
     let listens_to_dropped = root.items().iter().flat_map(Node::entries).any(|(key, settings)| {
         key.name.to_ascii_lowercase().starts_with("producer.")
-            && streams(settings).is_some_and(|(_, streams)| texts(&streams).iter().any(|stream| stream == DROPPED))
+            && streams(settings)
+                .is_some_and(|(_, streams)| texts(&streams).iter().any(|stream| stream == DROPPED))
     });
-    let mut reader = Reader { plugins: Plugins::default(), names: BTreeMap::new(), listens_to_dropped, report };
+    let mut reader =
+        Reader { plugins: Plugins::default(), names: BTreeMap::new(), listens_to_dropped, report };
     for item in root.items() {
         match item.entries() {
             [(key, settings)] if settings.as_mapping().is_some() || settings.is_null() => {
@@ -78,7 +80,10 @@ pub(super) fn read(root: &Node, report: &mut Report) -> Plugins {
             }
             _ => {
                 let message = "A plugin of the old form is its type with its settings.";
-                reader.report.mistake(item.span, message).help("Write `- \"consumer.Console\":`, and the settings below it.");
+                reader
+                    .report
+                    .mistake(item.span, message)
+                    .help("Write `- \"consumer.Console\":`, and the settings below it.");
             }
         }
     }
@@ -133,7 +138,10 @@ impl Reader<'_> {
                 self.option(kind, option, node, &mut entries);
             }
         }
-        if kind.role == Role::Producer && self.listens_to_dropped && !texts(&stream).iter().any(|name| name == DROPPED) {
+        if kind.role == Role::Producer
+            && self.listens_to_dropped
+            && !texts(&stream).iter().any(|name| name == DROPPED)
+        {
             let has = entries.iter().any(|(key, _)| key.name == "FallbackStream");
             if !has {
                 let name = Key { name: "FallbackStream".to_owned(), span: key.span };
@@ -159,7 +167,14 @@ impl Reader<'_> {
         }
     }
 
-    fn add(&mut self, id: String, span: Span, kind: &'static tables::PluginKind, entries: &[(Key, Node)], list: &[Node]) {
+    fn add(
+        &mut self,
+        id: String,
+        span: Span,
+        kind: &'static tables::PluginKind,
+        entries: &[(Key, Node)],
+        list: &[Node],
+    ) {
         let settings = Settings::new(kind, span, entries, self.report);
         // In v0.4 a stream could format as well.
         let list_role = if kind.role == Role::Router { Role::Producer } else { kind.role };
@@ -229,7 +244,9 @@ impl Reader<'_> {
                 self.report.mistake(formatter.span, "These formatters name each other in a circle.");
                 break;
             }
-            let Some(former) = formatters::FORMER.iter().find(|former| formatter.as_str() == Some(former.name)) else {
+            let Some(former) =
+                formatters::FORMER.iter().find(|former| formatter.as_str() == Some(former.name))
+            else {
                 let name = formatter.as_str().unwrap_or_default();
                 let gone = tables::GONE.iter().find(|(gone, _)| gone.split(' ').next() == Some(name));
                 match gone {
@@ -268,7 +285,8 @@ impl Reader<'_> {
             list.extend(self.filter(&filter, settings));
         }
         if kind.role == Role::Consumer && !list.is_empty() {
-            let span = find("Formatter").or_else(|| find("Filter")).map_or(kind_span(settings), |node| node.span);
+            let span =
+                find("Formatter").or_else(|| find("Filter")).map_or(kind_span(settings), |node| node.span);
             let message = "Consumers of v0.4 had no filters and formatters.";
             self.report.mistake(span, message).help("Put them into the stream or the producer.");
         }
@@ -299,8 +317,12 @@ impl Reader<'_> {
             let found = settings.iter().find(|(key, _)| key.name == *old).map(|(_, node)| node);
             let default = former.defaults.iter().find(|(name, _)| name == new);
             if former.name == "filter.Any" {
-                let inner: Vec<Node> =
-                    found.map(names).unwrap_or_default().iter().filter_map(|inner| self.filter(inner, settings)).collect();
+                let inner: Vec<Node> = found
+                    .map(names)
+                    .unwrap_or_default()
+                    .iter()
+                    .filter_map(|inner| self.filter(inner, settings))
+                    .collect();
                 options.put(new, made::list(inner, filter.span));
             } else if let Some(node) = found {
                 options.put(new, node.clone());
@@ -327,7 +349,8 @@ fn names(node: &Node) -> Vec<Node> {
 /// Whether a setting is one of a filter or formatter.
 fn belongs_to_list(name: &str) -> bool {
     let of_formatter = |former: &formatters::Former| {
-        !former.before.is_empty() && former.before == name || former.options.iter().any(|(old, _)| *old == name)
+        !former.before.is_empty() && former.before == name
+            || former.options.iter().any(|(old, _)| *old == name)
     };
     matches!(name, "Formatter" | "Filter" | "FilterAfterFormat")
         || formatters::FORMER.iter().any(of_formatter)

@@ -86,5 +86,9 @@ pub fn read(document: &Document) -> Result<Conversion, Diagnostics> {
     let all = plugins.consumers.iter().chain(&plugins.producers).chain(&plugins.routers);
     let places: Vec<thalweg_config::Span> = keys.chain(all.map(|plugin| plugin.span)).collect();
     let (root, comments) = emit::emit(&draft, &report.remarks, &places, start);
-    report.mistakes.into_result(Conversion { document: document.with_root(root), comments, remarks: report.remarks })
+    report.mistakes.into_result(Conversion {
+        document: document.with_root(root),
+        comments,
+        remarks: report.remarks,
+    })
 }

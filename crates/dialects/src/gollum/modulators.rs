@@ -67,8 +67,7 @@ pub(super) struct Modulation<'a> {
 
 /// Turns a list of plugins into transforms.
 pub(super) fn modulate(nodes: &[Node], place: Place, report: &mut Report) -> Modulated {
-    let mut modulation =
-        Modulation { report, place, frame: Frame::default(), done: Modulated::default() };
+    let mut modulation = Modulation { report, place, frame: Frame::default(), done: Modulated::default() };
     modulation.list(nodes);
     modulation.done
 }
@@ -98,7 +97,11 @@ impl Modulation<'_> {
                 (Some(name), _) => (name, node.span, &[][..]),
                 (None, [(key, settings)]) => {
                     if settings.as_mapping().is_none() && !settings.is_null() {
-                        let message = format!("The settings of `{}` are a mapping, but this is {}.", key.name, settings.kind());
+                        let message = format!(
+                            "The settings of `{}` are a mapping, but this is {}.",
+                            key.name,
+                            settings.kind()
+                        );
                         self.report.mistake(settings.span, message);
                         continue;
                     }
@@ -116,7 +119,10 @@ impl Modulation<'_> {
                     continue;
                 }
                 _ => {
-                    let message = format!("A plugin is a name, or a name with its settings, but this is {}.", node.kind());
+                    let message = format!(
+                        "A plugin is a name, or a name with its settings, but this is {}.",
+                        node.kind()
+                    );
                     self.report.mistake(node.span, message);
                     continue;
                 }
@@ -137,7 +143,11 @@ impl Modulation<'_> {
             if allowed(kind.role) {
                 return Some(kind);
             }
-            let what = if self.place.role == Role::Router { "A router has filters only" } else { "Filters and formatters stand here" };
+            let what = if self.place.role == Role::Router {
+                "A router has filters only"
+            } else {
+                "Filters and formatters stand here"
+            };
             self.report.mistake(span, format!("{what}, and `{name}` is a {}.", kind.role.word()));
             return None;
         }
@@ -145,7 +155,8 @@ impl Modulation<'_> {
             self.report.mistake(span, format!("`{name}` was in older versions only.")).help(*instead);
             return None;
         }
-        let known: Vec<&str> = tables::kinds().filter(|kind| allowed(kind.role)).map(|kind| kind.name).collect();
+        let known: Vec<&str> =
+            tables::kinds().filter(|kind| allowed(kind.role)).map(|kind| kind.name).collect();
         let message = format!("There is no filter or formatter called `{name}`.");
         let name = if name.contains('.') { name.to_owned() } else { format!("format.{name}") };
         self.report.unknown(span, message, &name, known, "");
@@ -162,7 +173,9 @@ impl Modulation<'_> {
 
     /// A name for an output that the list does not have yet.
     pub(super) fn output(&self, wanted: &str) -> String {
-        let taken = |name: &str| self.done.steps.iter().any(|step| step.outputs().iter().any(|output| output == name));
+        let taken = |name: &str| {
+            self.done.steps.iter().any(|step| step.outputs().iter().any(|output| output == name))
+        };
         let mut name = wanted.to_owned();
         let mut number = 1;
         while taken(&name) {
@@ -268,7 +281,8 @@ pub(super) fn column(path: &str, span: Span, report: &mut Report) -> String {
         let message = format!("`{path}` means an element of a list, which cannot be named here.");
         report.mistake(span, message).help("Use `format.SplitPick`, or `format.Template` with `index`.");
     } else if path.contains(['{', '}', ':']) {
-        report.mistake(span, format!("`{path}` cannot be the name of a field: it has one of `{{`, `}}`, `:`."));
+        report
+            .mistake(span, format!("`{path}` cannot be the name of a field: it has one of `{{`, `}}`, `:`."));
     } else if matches!(path, "payload" | "hostname" | "now") || path.starts_with("meta/") {
         let message = format!("`{path}` means something else in thalweg, and cannot be the name of a field.");
         report.mistake(span, message).help("Choose another name for the metadata.");
@@ -284,7 +298,8 @@ pub(super) fn valid_name(name: &str) -> String {
         "errors" => "errors-stream",
         name => name,
     };
-    let valid = |character: char| if character.is_alphanumeric() || character == '_' { character } else { '-' };
+    let valid =
+        |character: char| if character.is_alphanumeric() || character == '_' { character } else { '-' };
     let name: String = name.chars().map(valid).collect();
     let name = name.trim_matches('-');
     if name.is_empty() { "unnamed".to_owned() } else { name.to_owned() }

@@ -50,7 +50,8 @@ pub(super) fn read(root: &Node, report: &mut Report) -> Plugins {
     let mut plugins = Plugins::default();
     for (key, node) in root.entries() {
         if node.as_mapping().is_none() {
-            let message = format!("The plugin `{}` is a mapping of settings, but this is {}.", key.name, node.kind());
+            let message =
+                format!("The plugin `{}` is a mapping of settings, but this is {}.", key.name, node.kind());
             report.mistake(node.span, message).help("Begin with `Type:`.");
             continue;
         }
@@ -85,7 +86,11 @@ fn aggregate(key: &Key, node: &Node, plugins: &mut Plugins, report: &mut Report)
         });
         let mut entries: Vec<(Key, Node)> = Vec::new();
         if settings.as_mapping().is_none() && !settings.is_null() {
-            let message = format!("The plugin `{}` is a mapping of settings, but this is {}.", sub.name, settings.kind());
+            let message = format!(
+                "The plugin `{}` is a mapping of settings, but this is {}.",
+                sub.name,
+                settings.kind()
+            );
             report.mistake(settings.span, message).help("Begin with `Type:`.");
             continue;
         }
@@ -126,7 +131,9 @@ fn plugin(id: &str, span: Span, entries: &[(Key, Node)], plugins: &mut Plugins, 
         return;
     }
     let Some(kind) = kind else {
-        report.mistake(span, format!("The plugin `{id}` has no `Type`.")).help("Add for example `Type: consumer.File`.");
+        report
+            .mistake(span, format!("The plugin `{id}` has no `Type`."))
+            .help("Add for example `Type: consumer.File`.");
         return;
     };
     let Some(name) = kind.as_str() else {
@@ -167,9 +174,16 @@ pub(super) fn known(name: &str, span: Span, report: &mut Report) -> Option<&'sta
             None => Some(kind),
         },
         None => {
-            let names: Vec<&str> = tables::kinds().filter(|kind| allowed(kind.role)).map(|kind| kind.name).collect();
+            let names: Vec<&str> =
+                tables::kinds().filter(|kind| allowed(kind.role)).map(|kind| kind.name).collect();
             let message = format!("There is no plugin of the type `{name}`.");
-            report.unknown(span, message, name, names, "There are consumers, producers and routers: see `docs/from-gollum.md`.");
+            report.unknown(
+                span,
+                message,
+                name,
+                names,
+                "There are consumers, producers and routers: see `docs/from-gollum.md`.",
+            );
             None
         }
     }

@@ -45,7 +45,11 @@ pub(super) fn spool(settings: &Settings, stream: &str, report: &mut Report) -> (
     let folder = format!("{}/{stream}", folder.trim_end_matches('/'));
     let mut options = Made::new(settings.span);
     options.text("path", &folder, settings.at("Path"));
-    options.text("max_file_bytes", made::size_mib(settings.number("MaxFileSizeMB").unwrap_or(512)), settings.at("MaxFileSizeMB"));
+    options.text(
+        "max_file_bytes",
+        made::size_mib(settings.number("MaxFileSizeMB").unwrap_or(512)),
+        settings.at("MaxFileSizeMB"),
+    );
     writing.time(&mut options, "MaxFileAgeMin", "max_file_age", 60_000);
     let sink = made::component("spool", settings.span, options.done());
     let mut options = Made::new(settings.span);
@@ -154,7 +158,9 @@ impl Writing<'_> {
                 }
                 _ => {
                     let message = format!("`{at}` is no time of a day.");
-                    self.report.mistake(settings.at("Rotation/At"), message).help("Write hours and minutes: `03:00`.");
+                    self.report
+                        .mistake(settings.at("Rotation/At"), message)
+                        .help("Write hours and minutes: `03:00`.");
                 }
             }
         }
@@ -164,7 +170,8 @@ impl Writing<'_> {
                 rotate.text("timestamp", format, settings.at("Rotation/Timestamp"));
             }
             Err(wrong) => {
-                let message = format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                let message =
+                    format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
                 self.report.mistake(settings.at("Rotation/Timestamp"), message);
             }
         }
@@ -203,7 +210,11 @@ impl Writing<'_> {
     fn proxy(&mut self) -> Made {
         let settings = self.settings;
         let mut options = self.made();
-        options.text("address", address(&settings.text_or("Address", ":5880"), "unix"), settings.at("Address"));
+        options.text(
+            "address",
+            address(&settings.text_or("Address", ":5880"), "unix"),
+            settings.at("Address"),
+        );
         if let Some(framing) = framing(settings, self.report, false) {
             options.put("framing", framing);
         }
@@ -215,7 +226,11 @@ impl Writing<'_> {
     fn socket(&mut self) -> Made {
         let settings = self.settings;
         let mut options = self.made();
-        options.text("address", address(&settings.text_or("Address", ":5880"), "unix"), settings.at("Address"));
+        options.text(
+            "address",
+            address(&settings.text_or("Address", ":5880"), "unix"),
+            settings.at("Address"),
+        );
         let mut framing = self.made();
         framing.text("by", "none", settings.span);
         options.put("framing", framing.done());

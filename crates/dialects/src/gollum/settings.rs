@@ -68,7 +68,11 @@ impl Settings {
     }
 
     fn unknown(&self, prefix: &str, key: &Key, report: &mut Report) {
-        let inside = if prefix.is_empty() { String::new() } else { format!(" below `{}`", prefix.trim_end_matches('/')) };
+        let inside = if prefix.is_empty() {
+            String::new()
+        } else {
+            format!(" below `{}`", prefix.trim_end_matches('/'))
+        };
         let message = format!("`{}` is not a setting of `{}`{inside}.", key.name, self.kind.name);
         let names: BTreeSet<&str> = self
             .kind
@@ -78,9 +82,12 @@ impl Settings {
             .collect();
         // `BatchTimeoutSec` and `Timeout` may be meant as what stands one level deeper.
         let flat: Vec<String> = self.kind.all().map(|rule| rule.name.replace('/', "")).collect();
-        if let Some(rule) = self.kind.all().zip(&flat).find(|(rule, flat)| {
-            rule.name.contains('/') && flat.eq_ignore_ascii_case(&key.name)
-        }) {
+        if let Some(rule) = self
+            .kind
+            .all()
+            .zip(&flat)
+            .find(|(rule, flat)| rule.name.contains('/') && flat.eq_ignore_ascii_case(&key.name))
+        {
             let (group, inner) = rule.0.name.split_once('/').unwrap_or((rule.0.name, ""));
             report.mistake(key.span, message).help(format!("Write `{group}: {{ {inner}: … }}`."));
             return;
@@ -113,8 +120,9 @@ impl Settings {
             Takes::Number if number(node).is_none() => Some("a whole number"),
             Takes::Flag if flag(node).is_none() => Some("`true` or `false`"),
             Takes::List if plain(node).is_none() && !is_list_of_texts(node) => Some("a list of names"),
-            Takes::Map if !node.entries().iter().all(|(_, value)| plain(value).is_some())
-                || node.as_mapping().is_none() =>
+            Takes::Map
+                if !node.entries().iter().all(|(_, value)| plain(value).is_some())
+                    || node.as_mapping().is_none() =>
             {
                 Some("a mapping of names to texts")
             }
@@ -124,7 +132,8 @@ impl Settings {
             _ => None,
         };
         if let Some(wanted) = wanted {
-            let message = format!("`{}` of `{}` is {wanted}, but this is {}.", rule.name, self.kind.name, shown(node));
+            let message =
+                format!("`{}` of `{}` is {wanted}, but this is {}.", rule.name, self.kind.name, shown(node));
             report.mistake(node.span, message);
             return;
         }
@@ -186,14 +195,17 @@ impl Settings {
             Some(items) => {
                 items.iter().filter_map(|item| Some((plain(item)?.to_owned(), item.span))).collect()
             }
-            None => plain(&setting.node).map(|text| (text.to_owned(), setting.node.span)).into_iter().collect(),
+            None => {
+                plain(&setting.node).map(|text| (text.to_owned(), setting.node.span)).into_iter().collect()
+            }
         }
     }
 
     /// Names, and texts with their places.
     pub(super) fn map(&self, name: &str) -> Vec<(String, String, Span)> {
         let Some(setting) = self.get(name) else { return Vec::new() };
-        let entry = |(key, value): &(Key, Node)| Some((key.name.clone(), plain(value)?.to_owned(), value.span));
+        let entry =
+            |(key, value): &(Key, Node)| Some((key.name.clone(), plain(value)?.to_owned(), value.span));
         setting.node.entries().iter().filter_map(entry).collect()
     }
 

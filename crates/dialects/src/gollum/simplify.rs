@@ -58,7 +58,10 @@ fn absorb(draft: &mut Draft) -> bool {
         let is_circle = next.from.iter().any(|feed| matches!(feed, Feed::Output(lane, _) if *lane == first));
         let alone = inflow(draft, second) == [first] && next.from.is_empty();
         // Without transforms, it can join others that feed the same.
-        let joins = lane.steps.is_empty() && lane.concurrency.is_none() && lane.notes.is_empty() && inflow(draft, first).is_empty();
+        let joins = lane.steps.is_empty()
+            && lane.concurrency.is_none()
+            && lane.notes.is_empty()
+            && inflow(draft, first).is_empty();
         if clashes || disagree || is_circle || !(alone || joins) {
             continue;
         }
@@ -128,15 +131,16 @@ fn unite(draft: &mut Draft) -> bool {
     for (at, &first) in lanes.iter().enumerate() {
         for &second in &lanes[at + 1..] {
             let (Some(one), Some(other)) = (&draft.lanes[first], &draft.lanes[second]) else { continue };
-            let alike = one.way == Way::All
-                && other.way == Way::All
-                && one.to == other.to
-                && one.concurrency.map(|(count, _)| count) == other.concurrency.map(|(count, _)| count)
-                && one.notes == other.notes
-                && one.steps.len() == other.steps.len()
-                && one.steps.iter().zip(&other.steps).all(|(one, other)| {
-                    one.is_like(other) && !one.is_stateful() && one.outputs().is_empty()
-                });
+            let alike =
+                one.way == Way::All
+                    && other.way == Way::All
+                    && one.to == other.to
+                    && one.concurrency.map(|(count, _)| count) == other.concurrency.map(|(count, _)| count)
+                    && one.notes == other.notes
+                    && one.steps.len() == other.steps.len()
+                    && one.steps.iter().zip(&other.steps).all(|(one, other)| {
+                        one.is_like(other) && !one.is_stateful() && one.outputs().is_empty()
+                    });
             let fed_by_sources = |lane: &Lane| lane.from.iter().all(|feed| matches!(feed, Feed::Source(_)));
             let shared = one.from.iter().any(|feed| other.from.contains(feed));
             // A lane that others lead to has its own name for a reason.

@@ -18,11 +18,12 @@ fn converted(text: &str) -> String {
         Ok(conversion) => {
             // What is printed is what runs.
             let printed = write(conversion.document.root(), &conversion.comments);
-            let mut again = Document::parse("converted.yaml", &printed).unwrap_or_else(|wrong| panic!("{wrong}\n{printed}"));
+            let mut again = Document::parse("converted.yaml", &printed)
+                .unwrap_or_else(|wrong| panic!("{wrong}\n{printed}"));
             let mut diagnostics = again.diagnostics();
             again.substitute(&|_| None, &mut diagnostics);
             assert!(diagnostics.is_empty(), "{diagnostics}");
-            assert!(same(again.root(), conversion.document.root()), "{printed}");
+            assert_eq!(again.root(), conversion.document.root(), "{printed}");
             for node in all(conversion.document.root()) {
                 assert!(node.span.end <= text.len(), "a place outside of the file");
             }
@@ -37,18 +38,6 @@ fn all(node: &Node) -> Vec<&Node> {
     std::iter::once(node).chain(below.flat_map(all)).collect()
 }
 
-/// Whether two trees say the same; where they were written does not matter.
-fn same(left: &Node, right: &Node) -> bool {
-    if left.as_mapping().is_none() && left.as_sequence().is_none() {
-        return left == right;
-    }
-    left.kind() == right.kind()
-        && left.entries().len() == right.entries().len()
-        && left.items().len() == right.items().len()
-        && left.items().iter().zip(right.items()).all(|(left, right)| same(left, right))
-        && left.entries().iter().zip(right.entries()).all(|(left, right)| left.0.name == right.0.name && same(&left.1, &right.1))
-}
-
 /// A consumer and a producer with these modulators on the consumer.
 fn modulated(modulators: &str) -> String {
     let modulators: String = modulators.lines().map(|line| format!("    {line}\n")).collect();
@@ -57,5 +46,7 @@ fn modulated(modulators: &str) -> String {
     );
     let converted = converted(&text);
     let transforms = converted.split_once("    transforms:\n").map(|(_, rest)| rest);
-    transforms.and_then(|rest| rest.split_once("    to:")).map_or(converted.clone(), |(part, _)| part.to_owned())
+    transforms
+        .and_then(|rest| rest.split_once("    to:"))
+        .map_or(converted.clone(), |(part, _)| part.to_owned())
 }

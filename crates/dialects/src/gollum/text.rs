@@ -37,14 +37,17 @@ pub(super) struct Text {
 impl Text {
     /// Whether each message's text depends on those before it.
     pub(super) fn is_stateful(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Sequence | Part::Id("sequence" | "sequence_hex" | "time")))
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Sequence | Part::Id("sequence" | "sequence_hex" | "time")))
     }
 
     /// This text with another put after it, if both can be one.
     pub(super) fn followed_by(&self, next: &Text) -> Option<Text> {
         let here = Part::Column(self.into.clone());
         let hashes = next.parts.contains(&Part::Id("hash"));
-        let numbers = self.parts.iter().chain(&next.parts).filter(|part| matches!(part, Part::Sequence | Part::Id(_)));
+        let numbers =
+            self.parts.iter().chain(&next.parts).filter(|part| matches!(part, Part::Sequence | Part::Id(_)));
         if self.into != next.into
             || hashes
             || numbers.count() > 1

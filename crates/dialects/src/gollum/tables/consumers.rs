@@ -8,22 +8,30 @@ const COMMON: &[OptionRule] = &[
     used("Modulators", Plugins, "transforms, in this order"),
     used("ModulatorRoutines", Number, "`concurrency` of the pipeline; the order of messages is kept"),
     idle("ModulatorQueueSize", Number, "queues are bounded by bytes, all together by `memory`"),
-    idle("ShutdownTimeoutMs", Number, "what is on its way is always delivered before the end; a second Ctrl-C ends at once"),
+    idle(
+        "ShutdownTimeoutMs",
+        Number,
+        "what is on its way is always delivered before the end; a second Ctrl-C ends at once",
+    ),
 ];
 
-const fn consumer(
-    name: &'static str,
-    becomes: &'static str,
-    options: &'static [OptionRule],
-) -> PluginKind {
+const fn consumer(name: &'static str, becomes: &'static str, options: &'static [OptionRule]) -> PluginKind {
     PluginKind { name, role: Role::Consumer, becomes, options, shared: &[COMMON], refused: None }
 }
 
 const fn without(name: &'static str, why: &'static str) -> PluginKind {
-    PluginKind { name, role: Role::Consumer, becomes: "nothing yet", options: &[], shared: &[], refused: Some(why) }
+    PluginKind {
+        name,
+        role: Role::Consumer,
+        becomes: "nothing yet",
+        options: &[],
+        shared: &[],
+        refused: Some(why),
+    }
 }
 
-const PARTITIONER: &str = "`framing: { by: … }`: `delimiter`, `ascii`, `binary`, `binary_le`, `binary_be`, `fixed`";
+const PARTITIONER: &str =
+    "`framing: { by: … }`: `delimiter`, `ascii`, `binary`, `binary_le`, `binary_be`, `fixed`";
 
 pub(super) const KINDS: &[PluginKind] = &[
     consumer(
@@ -32,7 +40,11 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[
             used("Pipe", Text, "`stdin`, or `path` of the source `pipe`"),
             used("Permissions", Text, "`mode` of a pipe that is created"),
-            used("ExitOnEOF", Flag, "`exit_on_eof` of the source `pipe`; `stdin` always ends at its end, and the run when all sources have ended"),
+            used(
+                "ExitOnEOF",
+                Flag,
+                "`exit_on_eof` of the source `pipe`; `stdin` always ends at its end, and the run when all sources have ended",
+            ),
             used("SetMetadata", Flag, "a field `pipe`"),
         ],
     ),
@@ -41,9 +53,17 @@ pub(super) const KINDS: &[PluginKind] = &[
         "source `file` with `follow: true`",
         &[
             used("Files", Text, "`path`"),
-            used("OffsetFilePath", Text, "`state`: the folder in which positions are kept. Positions that gollum wrote are not read"),
+            used(
+                "OffsetFilePath",
+                Text,
+                "`state`: the folder in which positions are kept. Positions that gollum wrote are not read",
+            ),
             used("Delimiter", Text, "`framing: { delimiter: … }`"),
-            idle("ObserveMode", Text, "files are looked at four times a second, which also finds what `watch` missed"),
+            idle(
+                "ObserveMode",
+                Text,
+                "files are looked at four times a second, which also finds what `watch` missed",
+            ),
             used("DefaultOffset", Text, "`read_from: end` (`newest`) or `beginning` (`oldest`)"),
             used("PollingDelayMs", Number, "`poll_interval`"),
             idle("RetryDelaySec", Number, "a file that is not there yet is looked for by `scan_interval`"),
@@ -79,7 +99,11 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("Characters", Text, "`characters`"),
             used("Message", Text, "`message`"),
             used("DelayMs", Number, "`rate`: 1000 divided by it, evenly spread"),
-            used("KeepRunning", Flag, "a run ends when all its sources have ended; with `true` a comment says so. No consumer stops the others"),
+            used(
+                "KeepRunning",
+                Flag,
+                "a run ends when all its sources have ended; with `true` a comment says so. No consumer stops the others",
+            ),
         ],
     ),
     consumer(
@@ -105,7 +129,11 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("Permissions", Text, "`permissions` of a unix socket"),
             used("Acknowledge", Text, "`acknowledge`, for each message and when it is delivered"),
             used("AckTimeoutSec", Number, "`acknowledge_timeout`"),
-            idle("ReadTimeoutSec", Number, "it was how often gollum looked whether it should stop; a source is told"),
+            idle(
+                "ReadTimeoutSec",
+                Number,
+                "it was how often gollum looked whether it should stop; a source is told",
+            ),
             idle("ReconnectAfterSec", Number, "an address that is taken is tried again with growing pauses"),
             used("RemoveOldSocket", Flag, "`remove_old_socket`"),
         ],
@@ -115,14 +143,24 @@ pub(super) const KINDS: &[PluginKind] = &[
         "source `syslog`",
         &[
             used("Address", Text, "`address`"),
-            used("Format", Text, "`format`: `rfc3164` or `rfc5424` (also for RFC6587, which is the framing of it)"),
+            used(
+                "Format",
+                Text,
+                "`format`: `rfc3164` or `rfc5424` (also for RFC6587, which is the framing of it)",
+            ),
             used("Permissions", Text, "`permissions` of a unix socket"),
             used("SetMetadata", Flag, "`fields`, renamed to gollum's names"),
             used("TimestampFormat", Text, "transform `format_timestamp`"),
         ],
     ),
-    without("consumer.SystemdConsumer", "thalweg does not read journald yet; `journalctl -f -o json` into the source `stdin` does."),
-    without("consumer.PcapHTTPConsumer", "thalweg does not capture packets; send the requests to the source `http`."),
+    without(
+        "consumer.SystemdConsumer",
+        "thalweg does not read journald yet; `journalctl -f -o json` into the source `stdin` does.",
+    ),
+    without(
+        "consumer.PcapHTTPConsumer",
+        "thalweg does not capture packets; send the requests to the source `http`.",
+    ),
 ];
 
 /// What v0.4 had as options of its consumers beside today's, with the new name, or none where there is no such thing.
@@ -136,7 +174,11 @@ pub const FORMER: &[(&str, &str)] = &[
 
 /// Options that only v0.4 had.
 pub const GONE: &[OptionRule] = &[
-    refused("Fuse", Text, "There are no fuses: a sink that fails makes its sources wait, and nothing is lost."),
+    refused(
+        "Fuse",
+        Text,
+        "There are no fuses: a sink that fails makes its sources wait, and nothing is lost.",
+    ),
     idle("UseRelativePath", Flag, "positions are known by the file itself"),
     idle("EOFCheckSpeed", Text, "files are looked at four times a second"),
 ];

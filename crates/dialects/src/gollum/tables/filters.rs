@@ -3,8 +3,11 @@
 use super::Takes::{List, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, used};
 
-const COMMON: &[OptionRule] =
-    &[used("FilteredStream", Text, "what does not pass leaves by a named output, to the pipeline of that stream")];
+const COMMON: &[OptionRule] = &[used(
+    "FilteredStream",
+    Text,
+    "what does not pass leaves by a named output, to the pipeline of that stream",
+)];
 
 const fn filter(name: &'static str, becomes: &'static str, options: &'static [OptionRule]) -> PluginKind {
     PluginKind { name, role: Role::Filter, becomes, options, shared: &[COMMON], refused: None }
@@ -14,7 +17,11 @@ pub(super) const KINDS: &[PluginKind] = &[
     filter(
         "filter.Any",
         "transform `filter` or `route` with `OR`",
-        &[used("AnyFilters", Plugins, "one condition; `filter.Rate` and `filter.Sample` cannot be among them")],
+        &[used(
+            "AnyFilters",
+            Plugins,
+            "one condition; `filter.Rate` and `filter.Sample` cannot be among them",
+        )],
     ),
     filter("filter.None", "transform `filter: \"false\"`, or `route` for all", &[]),
     filter(

@@ -30,12 +30,18 @@ pub(super) const KINDS: &[PluginKind] = &[
     format(
         "format.Base64Decode",
         "transform `decode_base64`",
-        &[used("Dictionary", Text, "`alphabet`"), used("Base64Dictionary", Text, "the same, as gollum's pages call it")],
+        &[
+            used("Dictionary", Text, "`alphabet`"),
+            used("Base64Dictionary", Text, "the same, as gollum's pages call it"),
+        ],
     ),
     format(
         "format.Base64Encode",
         "transform `encode_base64`",
-        &[used("Dictionary", Text, "`alphabet`"), used("Base64Dictionary", Text, "the same, as gollum's pages call it")],
+        &[
+            used("Dictionary", Text, "`alphabet`"),
+            used("Base64Dictionary", Text, "the same, as gollum's pages call it"),
+        ],
     ),
     format(
         "format.Cast",
@@ -71,7 +77,10 @@ pub(super) const KINDS: &[PluginKind] = &[
     format(
         "format.Envelope",
         TEXT,
-        &[used("Prefix", Text, "before it"), used("Postfix", Text, "after it; a line feed where nothing is said")],
+        &[
+            used("Prefix", Text, "before it"),
+            used("Postfix", Text, "after it; a line feed where nothing is said"),
+        ],
     ),
     format(
         "format.ExtractJSON",
@@ -82,11 +91,7 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("Precision", Number, "numbers are written as they stand in the JSON, which 0 means too"),
         ],
     ),
-    format(
-        "format.Flatten",
-        "transform `flatten`",
-        &[used("Separator", Text, "`separator`")],
-    ),
+    format("format.Flatten", "transform `flatten`", &[used("Separator", Text, "`separator`")]),
     format(
         "format.GeoIP",
         "transform `geoip`",
@@ -135,7 +140,11 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[
             used("Expression", Text, "`pattern`"),
             used("Template", Text, "`template`"),
-            used("Posix", Flag, "the first alternative that matches is taken, not the longest; a remark says where that matters"),
+            used(
+                "Posix",
+                Flag,
+                "the first alternative that matches is taken, not the longest; a remark says where that matters",
+            ),
         ],
     ),
     format(
@@ -148,12 +157,12 @@ pub(super) const KINDS: &[PluginKind] = &[
         "transform `runlength`",
         &[used("Separator", Text, "`separator`"), used("StoreRunlengthOnly", Flag, "`only`")],
     ),
-    format("format.Sequence", "transform `add_sequence` and a part of a template", &[used("Separator", Text, "after the number")]),
     format(
-        "format.Split",
-        "transform `split_array`",
-        &[used("Delimiter", Text, "`delimiter`")],
+        "format.Sequence",
+        "transform `add_sequence` and a part of a template",
+        &[used("Separator", Text, "after the number")],
     ),
+    format("format.Split", "transform `split_array`", &[used("Delimiter", Text, "`delimiter`")]),
     format(
         "format.SplitPick",
         "transform `split_pick`",
@@ -169,7 +178,11 @@ pub(super) const KINDS: &[PluginKind] = &[
         TEXT,
         &[
             used("Separator", Text, "after the stream's name"),
-            refused("UsePrevious", Flag, "Name the stream in `format.Envelope: { Prefix: … }`: it is known where this stands."),
+            refused(
+                "UsePrevious",
+                Flag,
+                "Name the stream in `format.Envelope: { Prefix: … }`: it is known where this stands.",
+            ),
         ],
     ),
     format("format.StreamRevert", "nothing: gollum changed a name that nothing looked at afterwards", &[]),
@@ -181,7 +194,11 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("StreamModulator", Plugins, "transforms on the name before it is looked up"),
         ],
     ),
-    format("format.Template", "transform `template`", &[used("Template", Text, "`template`, in minijinja's notation")]),
+    format(
+        "format.Template",
+        "transform `template`",
+        &[used("Template", Text, "`template`, in minijinja's notation")],
+    ),
     format("format.Timestamp", TEXT, &[used("Timestamp", Text, "`{meta.time:%Y-%m-%d}`, in UTC")]),
     format(
         "format.ToCSV",
@@ -235,15 +252,29 @@ const fn former(
 pub const FORMER: &[Former] = &[
     former("format.Base64Decode", "Base64Formatter", &[("Base64Dictionary", "Dictionary")], &[]),
     former("format.Base64Encode", "Base64DataFormatter", &[("Base64Formatter", "Dictionary")], &[]),
-    former("format.Envelope", "EnvelopeFormatter", &[("EnvelopePrefix", "Prefix"), ("EnvelopePostfix", "Postfix")], &[]),
+    former(
+        "format.Envelope",
+        "EnvelopeFormatter",
+        &[("EnvelopePrefix", "Prefix"), ("EnvelopePostfix", "Postfix")],
+        &[],
+    ),
     former(
         "format.ExtractJSON",
         "ExtractJSONdataFormatter",
-        &[("ExtractJSONField", "Field"), ("ExtractJSONTrimValues", "TrimValues"), ("ExtractJSONPrecision", "Precision")],
+        &[
+            ("ExtractJSONField", "Field"),
+            ("ExtractJSONTrimValues", "TrimValues"),
+            ("ExtractJSONPrecision", "Precision"),
+        ],
         &[],
     ),
     former("format.Forward", "", &[], &[]),
-    former("format.Hostname", "HostnameFormatter", &[("HostnameSeparator", "Separator")], &[("Separator", " ")]),
+    former(
+        "format.Hostname",
+        "HostnameFormatter",
+        &[("HostnameSeparator", "Separator")],
+        &[("Separator", " ")],
+    ),
     former("format.Identifier", "IdentifierDataFormatter", &[("IdentifierType", "Generator")], &[]),
     former(
         "format.ProcessJSON",

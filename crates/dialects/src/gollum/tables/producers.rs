@@ -7,7 +7,11 @@ const COMMON: &[OptionRule] = &[
     used("Streams", List, "the pipelines of these streams lead to the sink"),
     used("Modulators", Plugins, "transforms, in this order"),
     used("FallbackStream", Text, "`failover: [the sink, the pipeline of that stream]`"),
-    idle("ShutdownTimeoutMs", Number, "what is on its way is always delivered before the end; a second Ctrl-C ends at once"),
+    idle(
+        "ShutdownTimeoutMs",
+        Number,
+        "what is on its way is always delivered before the end; a second Ctrl-C ends at once",
+    ),
 ];
 
 const BUFFERED: &[OptionRule] = &[
@@ -37,19 +41,35 @@ const fn producer(
 }
 
 const fn without(name: &'static str, why: &'static str) -> PluginKind {
-    PluginKind { name, role: Role::Producer, becomes: "nothing yet", options: &[], shared: &[], refused: Some(why) }
+    PluginKind {
+        name,
+        role: Role::Producer,
+        becomes: "nothing yet",
+        options: &[],
+        shared: &[],
+        refused: Some(why),
+    }
 }
 
 const PARTITIONER: &str = "`framing: { by: … }` of the answers";
 
 pub(super) const KINDS: &[PluginKind] = &[
-    without("producer.AwsCloudwatchLogs", "thalweg has no sink for CloudWatch Logs yet; it comes with the connectors."),
+    without(
+        "producer.AwsCloudwatchLogs",
+        "thalweg has no sink for CloudWatch Logs yet; it comes with the connectors.",
+    ),
     without("producer.AwsFirehose", "thalweg has no sink for Firehose yet; it comes with the connectors."),
     without("producer.Firehose", "thalweg has no sink for Firehose yet; it comes with the connectors."),
     without("producer.AwsKinesis", "thalweg has no sink for Kinesis yet; it comes with the connectors."),
     without("producer.Kinesis", "thalweg has no sink for Kinesis yet; it comes with the connectors."),
-    without("producer.AwsS3", "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them."),
-    without("producer.S3", "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them."),
+    without(
+        "producer.AwsS3",
+        "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
+    ),
+    without(
+        "producer.S3",
+        "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
+    ),
     producer("producer.Benchmark", "sink `discard`", &[], &[COMMON, BUFFERED]),
     producer("producer.Null", "sink `discard`", &[], &[COMMON]),
     producer(
@@ -58,7 +78,10 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[used("Console", Text, "`target`: `stdout` or `stderr`")],
         &[COMMON, BUFFERED],
     ),
-    without("producer.ElasticSearch", "thalweg has no sink for Elasticsearch yet; it comes with the connectors."),
+    without(
+        "producer.ElasticSearch",
+        "thalweg has no sink for Elasticsearch yet; it comes with the connectors.",
+    ),
     producer(
         "producer.File",
         "sink `file` with `delimiter: \"\"`",
@@ -109,7 +132,10 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[COMMON, BUFFERED],
     ),
     without("producer.Redis", "thalweg has no sink for Redis yet; it comes with the connectors."),
-    without("producer.Scribe", "thalweg has no sink for Scribe, which is no longer maintained; use the sink `socket` or `http`."),
+    without(
+        "producer.Scribe",
+        "thalweg has no sink for Scribe, which is no longer maintained; use the sink `socket` or `http`.",
+    ),
     producer(
         "producer.Socket",
         "sink `socket` with `framing: { by: none }`",
@@ -125,7 +151,11 @@ pub(super) const KINDS: &[PluginKind] = &[
         "producer.Spooling",
         "sink `spool`, and a source `spool` that gives back what it wrote",
         &[
-            used("Path", Text, "`path`, a folder for each stream in it. Files that gollum spooled are not read"),
+            used(
+                "Path",
+                Text,
+                "`path`, a folder for each stream in it. Files that gollum spooled are not read",
+            ),
             used("MaxFileSizeMB", Number, "`max_file_bytes`"),
             used("MaxFileAgeMin", Number, "`max_file_age`"),
             used("MaxMessagesSec", Number, "`rate` of the source"),
@@ -191,6 +221,14 @@ pub const FORMER: &[(&str, &str)] = &[
 
 /// Options that only v0.4 had.
 pub const GONE: &[OptionRule] = &[
-    refused("Fuse", Text, "There are no fuses: a sink that fails makes its sources wait, and nothing is lost."),
-    refused("FuseTimeoutSec", Number, "There are no fuses: a sink that fails makes its sources wait, and nothing is lost."),
+    refused(
+        "Fuse",
+        Text,
+        "There are no fuses: a sink that fails makes its sources wait, and nothing is lost.",
+    ),
+    refused(
+        "FuseTimeoutSec",
+        Number,
+        "There are no fuses: a sink that fails makes its sources wait, and nothing is lost.",
+    ),
 ];

@@ -85,22 +85,44 @@ fn what_is_no_file_of_gollum_is_not_taken_for_one() {
 #[test]
 fn nothing_that_is_read_makes_it_panic() {
     let pieces = [
-        "Type: consumer.Console", "Type: 5", "Type: Aggregate", "Plugins: {a: {}}", "Plugins: 3", "Streams: []",
-        "Streams: [[]]", "Modulators: {}", "Modulators: [[], {}, 5, {a: 1, b: 2}, format.Double, format.Template]",
-        "Modulators: [format.StreamRoute, format.ProcessJSON: {Directives: [\"\", \":\", \"a:b:c\"]}]", "Enable: maybe",
-        "Files: \"\\u0000\"", "Filters: [filter.Any: {AnyFilters: [filter.Any]}]", "Type: router.Metadata",
-        "Type: producer.Spooling", "FallbackStream: \"*\"", "Stream: \"\"",
+        "Type: consumer.Console",
+        "Type: 5",
+        "Type: Aggregate",
+        "Plugins: {a: {}}",
+        "Plugins: 3",
+        "Streams: []",
+        "Streams: [[]]",
+        "Modulators: {}",
+        "Modulators: [[], {}, 5, {a: 1, b: 2}, format.Double, format.Template]",
+        "Modulators: [format.StreamRoute, format.ProcessJSON: {Directives: [\"\", \":\", \"a:b:c\"]}]",
+        "Enable: maybe",
+        "Files: \"\\u0000\"",
+        "Filters: [filter.Any: {AnyFilters: [filter.Any]}]",
+        "Type: router.Metadata",
+        "Type: producer.Spooling",
+        "FallbackStream: \"*\"",
+        "Stream: \"\"",
     ];
     for first in pieces {
         for second in pieces {
-            for rest in ["", "B: {Type: producer.Null, Streams: \"*\"}\n", "B: {Type: router.Distribute, Stream: a, TargetStreams: [a, \"*\"]}\n"] {
-                let text = format!("A:\n  {first}\n  {second}\nC: {{Type: consumer.Console, Streams: [a, \"*\"]}}\n{rest}");
+            for rest in [
+                "",
+                "B: {Type: producer.Null, Streams: \"*\"}\n",
+                "B: {Type: router.Distribute, Stream: a, TargetStreams: [a, \"*\"]}\n",
+            ] {
+                let text = format!(
+                    "A:\n  {first}\n  {second}\nC: {{Type: consumer.Console, Streams: [a, \"*\"]}}\n{rest}"
+                );
                 if let Ok(document) = Document::parse("x", &text) {
-                    let _ = read(&document).map(|conversion| write(conversion.document.root(), &conversion.comments));
+                    let _ = read(&document)
+                        .map(|conversion| write(conversion.document.root(), &conversion.comments));
                 }
-                let text = format!("- consumer.Console:\n    {first}\n    {second}\n- producer.Null: {{ Stream: a }}\n");
+                let text = format!(
+                    "- consumer.Console:\n    {first}\n    {second}\n- producer.Null: {{ Stream: a }}\n"
+                );
                 if let Ok(document) = Document::parse("x", &text) {
-                    let _ = read(&document).map(|conversion| write(conversion.document.root(), &conversion.comments));
+                    let _ = read(&document)
+                        .map(|conversion| write(conversion.document.root(), &conversion.comments));
                 }
             }
         }

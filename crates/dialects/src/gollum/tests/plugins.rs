@@ -59,7 +59,9 @@ fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> 
     if option.starts_with("Ack") && option != "Acknowledge" {
         needed.push(("Acknowledge", "OK"));
     }
-    needed.retain(|(name, _)| *name != option && !(option == "ApplyTo" && matches!(*name, "Source" | "Target")));
+    needed.retain(|(name, _)| {
+        *name != option && !(option == "ApplyTo" && matches!(*name, "Source" | "Target"))
+    });
     needed
 }
 
@@ -84,7 +86,8 @@ fn file(kind: &PluginKind, settings: &[(&str, String)]) -> String {
         let one = |(group, inners): &(String, Vec<(String, String)>)| match inners.as_slice() {
             [(inner, value)] if inner.is_empty() => setting(indent, group, value),
             inners => {
-                let lines: String = inners.iter().map(|(name, value)| format!("{indent}  {name}: {value}\n")).collect();
+                let lines: String =
+                    inners.iter().map(|(name, value)| format!("{indent}  {name}: {value}\n")).collect();
                 format!("{indent}{group}:\n{lines}")
             }
         };
@@ -101,11 +104,15 @@ fn file(kind: &PluginKind, settings: &[(&str, String)]) -> String {
         }
         Role::Producer if name == "producer.Spooling" => {
             let streams = if has("Streams") { "" } else { "  Streams: spool\n" };
-            let failing = "Failing:\n  Type: producer.Console\n  Streams: s\n  FallbackStream: spool\n".replace(
-                "FallbackStream: spool",
-                if has("Streams") { "FallbackStream: other" } else { "FallbackStream: spool" },
-            );
-            format!("{consumer}{failing}Tested:\n  Type: {name}\n{streams}{}Other:\n  Type: producer.Null\n  Streams: [one, tail]\n", written("  ").replace("FallbackStream: other", "FallbackStream: tail"))
+            let failing = "Failing:\n  Type: producer.Console\n  Streams: s\n  FallbackStream: spool\n"
+                .replace(
+                    "FallbackStream: spool",
+                    if has("Streams") { "FallbackStream: other" } else { "FallbackStream: spool" },
+                );
+            format!(
+                "{consumer}{failing}Tested:\n  Type: {name}\n{streams}{}Other:\n  Type: producer.Null\n  Streams: [one, tail]\n",
+                written("  ").replace("FallbackStream: other", "FallbackStream: tail")
+            )
         }
         Role::Producer => {
             let streams = if has("Streams") { "" } else { "  Streams: s\n" };
@@ -113,11 +120,15 @@ fn file(kind: &PluginKind, settings: &[(&str, String)]) -> String {
         }
         Role::Router => {
             let stream = if has("Stream") { "" } else { "  Stream: s\n" };
-            let consumer = if has("Stream") { consumer.replace("[s, t]", "[other]") } else { consumer.to_owned() };
+            let consumer =
+                if has("Stream") { consumer.replace("[s, t]", "[other]") } else { consumer.to_owned() };
             format!("{consumer}Tested:\n  Type: {name}\n{stream}{}{others}", written("  "))
         }
         Role::Filter => {
-            format!("{consumer}Out:\n  Type: producer.Null\n  Streams: s\n  Modulators:\n  - {name}:\n{}{others}", written("      "))
+            format!(
+                "{consumer}Out:\n  Type: producer.Null\n  Streams: s\n  Modulators:\n  - {name}:\n{}{others}",
+                written("      ")
+            )
         }
         Role::Formatter => {
             let consumer = consumer.replace("[s, t]", "s");
@@ -147,7 +158,9 @@ fn every_option_of_every_plugin_is_honoured_remarked_or_refused() {
             let text = file(kind, &settings);
             let what = format!("{} {}\n{text}", kind.name, rule.name);
             match (rule.fate, outcome(&text)) {
-                (Fate::Refused(_), Err(wrong)) => assert!(wrong.contains("nothing like it here"), "{wrong}\n{what}"),
+                (Fate::Refused(_), Err(wrong)) => {
+                    assert!(wrong.contains("nothing like it here"), "{wrong}\n{what}")
+                }
                 (Fate::Idle(why), Ok((_, remarks))) => assert!(remarks.contains(why), "{remarks}\n{what}"),
                 (Fate::Used(_), Ok(_)) => {}
                 // It would move something to where it is.

@@ -4,6 +4,10 @@
 //! the top it is the message itself, whose fields are plain names, and inside of `with` and `range` it is `dot1`, `dot2`
 //! and so on. What cannot be expressed is refused at its place.
 
+mod tokens;
+
+use tokens::{Kind, Token, quote, tokens};
+
 /// What is wrong, and where in the template.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wrong {
@@ -13,7 +17,8 @@ pub(super) struct Wrong {
 
 /// Turns a template into one of minijinja. `root` is what the dot is at the top: a field's name, or empty.
 pub(super) fn minijinja(template: &str, root: &str) -> Result<String, Wrong> {
-    let mut translator = Translator { out: String::new(), blocks: Vec::new(), dots: vec![root.to_owned()], made: 0 };
+    let mut translator =
+        Translator { out: String::new(), blocks: Vec::new(), dots: vec![root.to_owned()], made: 0 };
     let mut at = 0;
     while let Some(start) = template[at..].find("{{").map(|found| at + found) {
         translator.literal(&template[at..start]);
@@ -92,7 +97,9 @@ impl Translator {
         let word = match tokens.first() {
             Some(Token { kind: Kind::Word(word), .. }) => word.as_str(),
             Some(_) => "",
-            None => return Err(Wrong { message: "There is nothing between the braces.".to_owned(), at: whole }),
+            None => {
+                return Err(Wrong { message: "There is nothing between the braces.".to_owned(), at: whole });
+            }
         };
         let rest = tokens.get(1..).unwrap_or_default();
         let opened = |open: String| format!("{{%{left} {open} {right}%}}");
@@ -271,7 +278,9 @@ impl Translator {
             ("and", [_, ..]) => Ok(joined("and")),
             ("or", [_, ..]) => Ok(joined("or")),
             ("not", _) => single(&|value| format!("(not {value})")),
-            ("eq", [value, others @ ..]) if others.len() > 1 => Ok(format!("({value} in [{}])", others.join(", "))),
+            ("eq", [value, others @ ..]) if others.len() > 1 => {
+                Ok(format!("({value} in [{}])", others.join(", ")))
+            }
             ("eq", _) => compared("=="),
             ("ne", _) => compared("!="),
             ("lt", _) => compared("<"),
@@ -322,7 +331,8 @@ fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result
                 parts.push(value.clone());
             }
             _ => {
-                let message = "Of the verbs of `printf`, only `%s`, `%v`, `%d` and `%%` have something like them here.";
+                let message =
+                    "Of the verbs of `printf`, only `%s`, `%v`, `%d` and `%%` have something like them here.";
                 return Err(Wrong { message: message.to_owned(), at });
             }
         }
@@ -370,100 +380,6 @@ fn closing(tokens: &[Token]) -> Option<usize> {
     })
 }
 
-#[derive(Debug, Clone, PartialEq)]
-struct Token {
-    kind: Kind,
-    at: std::ops::Range<usize>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Kind {
-    /// `.a.b`, without its first dot; empty for `.` itself.
-    Field(String),
-    /// `$a`, or `$.a` as `.a`.
-    Variable(String),
-    Word(String),
-    /// A text or number, as minijinja writes it.
-    Literal(String),
-    Bar,
-    Assign,
-    Comma,
-    Open,
-    Close,
-}
-
-fn quote(text: &str) -> String {
-    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t");
-    format!("\"{}\"", escaped.replace('\r', "\\r"))
-}
-
-fn tokens(text: &str, start: usize) -> Result<Vec<Token>, Wrong> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    let is_name = |character: char| character.is_alphanumeric() || character == '_';
-    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let first = rest.chars().next().unwrap_or(' ');
-        let run = |from: usize, more: &dyn Fn(char) -> bool| {
-            from + rest[from..].find(|character| !more(character)).unwrap_or(rest.len() - from)
-        };
-        let (length, kind) = match first {
-            _ if first.is_whitespace() => {
-                at += first.len_utf8();
-                continue;
-            }
-            '|' => (1, Kind::Bar),
-            '(' => (1, Kind::Open),
-            ')' => (1, Kind::Close),
-            ',' => (1, Kind::Comma),
-            ':' if rest.starts_with(":=") => (2, Kind::Assign),
-            '=' => (1, Kind::Assign),
-            '.' => {
-                let length = run(1, &|c| is_name(c) || c == '.');
-                (length, Kind::Field(rest[1..length].to_owned()))
-            }
-            '$' => {
-                let length = run(1, &|c| is_name(c) || c == '.');
-                (length, Kind::Variable(rest[1..length].to_owned()))
-            }
-            '"' => {
-                let mut escaped = false;
-                let end = rest[1..].find(|character| {
-                    let ends = character == '"' && !escaped;
-                    escaped = character == '\\' && !escaped;
-                    ends
-                });
-                let Some(end) = end else {
-                    let message = "A quote is opened and never closed.".to_owned();
-                    return Err(Wrong { message, at: start + at..start + at + 1 });
-                };
-                (end + 2, Kind::Literal(rest[..end + 2].to_owned()))
-            }
-            '`' => {
-                let Some(end) = rest[1..].find('`') else {
-                    let message = "A quote is opened and never closed.".to_owned();
-                    return Err(Wrong { message, at: start + at..start + at + 1 });
-                };
-                (end + 2, Kind::Literal(quote(&rest[1..=end])))
-            }
-            '-' | '0'..='9' => {
-                let length = run(1, &|c| c.is_ascii_digit() || c == '.');
-                (length, Kind::Literal(rest[..length].to_owned()))
-            }
-            _ if is_name(first) => {
-                let length = run(0, &is_name);
-                (length, Kind::Word(rest[..length].to_owned()))
-            }
-            _ => {
-                let message = format!("`{first}` is not expected here.");
-                return Err(Wrong { message, at: start + at..start + at + first.len_utf8() });
-            }
-        };
-        found.push(Token { kind, at: start + at..start + at + length });
-        at += length;
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -473,12 +389,24 @@ mod tests {
         for (template, expected) in [
             ("plain", "plain"),
             ("{{.a.b}} and {{ .c }}", "{{ a.b }} and {{ c }}"),
-            ("{{if .a}}x{{else if eq .b \"1\"}}y{{else}}z{{end}}", "{% if a %}x{% elif (b == \"1\") %}y{% else %}z{% endif %}"),
+            (
+                "{{if .a}}x{{else if eq .b \"1\"}}y{{else}}z{{end}}",
+                "{% if a %}x{% elif (b == \"1\") %}y{% else %}z{% endif %}",
+            ),
             ("{{- .a -}}", "{{- a -}}"),
             ("{{if and .a (not .b)}}x{{end}}", "{% if (a and ((not b))) %}x{% endif %}"),
-            ("{{range .list}}{{.}},{{.x}}{{else}}none{{end}}", "{% for dot1 in list %}{{ dot1 }},{{ dot1.x }}{% else %}none{% endfor %}"),
-            ("{{range $k, $v := .map}}{{$k}}={{$v}}{{end}}", "{% for k, v in map|items %}{{ k }}={{ v }}{% endfor %}"),
-            ("{{with .a}}{{.b}}{{$.c}}{{end}}", "{% with dot1 = a %}{% if dot1 %}{{ dot1.b }}{{ c }}{% endif %}{% endwith %}"),
+            (
+                "{{range .list}}{{.}},{{.x}}{{else}}none{{end}}",
+                "{% for dot1 in list %}{{ dot1 }},{{ dot1.x }}{% else %}none{% endfor %}",
+            ),
+            (
+                "{{range $k, $v := .map}}{{$k}}={{$v}}{{end}}",
+                "{% for k, v in map|items %}{{ k }}={{ v }}{% endfor %}",
+            ),
+            (
+                "{{with .a}}{{.b}}{{$.c}}{{end}}",
+                "{% with dot1 = a %}{% if dot1 %}{{ dot1.b }}{{ c }}{% endif %}{% endwith %}",
+            ),
             ("{{$x := .a}}{{$x}}", "{% set x = a %}{{ x }}"),
             ("{{printf \"%s-%v\" .a .b}}", "{{ (a ~ \"-\" ~ b) }}"),
             ("{{.a | printf \"<%s>\"}}", "{{ (\"<\" ~ a ~ \">\") }}"),
@@ -488,8 +416,7 @@ mod tests {
             ("{{`raw \"text\"`}}", "{{ \"raw \\\"text\\\"\" }}"),
             ("a {% b", "{{ \"a {% b\" }}"),
         ] {
-            let expected = expected.replace("((not b))", "((not b))");
-            assert_eq!(minijinja(template, "").as_deref(), Ok(expected.as_str()), "{template}");
+            assert_eq!(minijinja(template, "").as_deref(), Ok(expected), "{template}");
         }
         assert_eq!(minijinja("{{.x}}", "a.b").as_deref(), Ok("{{ a.b.x }}"));
     }
