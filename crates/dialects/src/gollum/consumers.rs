@@ -131,7 +131,7 @@ impl Reading<'_> {
             let mut fields = self.made();
             let at = settings.at("SetMetadata");
             fields.text("file", "regexp_replace(meta.path, '^.*/', '')", at);
-            fields.text("dir", "regexp_replace(meta.path, '/[^/]*$', '')", at);
+            fields.text("dir", "regexp_replace(meta.path, '[^/]*$', '')", at);
             self.step("set", fields);
         }
         ("file", options)

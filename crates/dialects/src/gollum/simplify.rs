@@ -4,10 +4,68 @@
 //! feeds, becomes a part of it; a lane without transforms is left out where what leads to it can lead on; lanes that do
 //! the same become one.
 
-use super::draft::{Draft, End, Feed, Lane, Way, push};
+use std::collections::BTreeSet;
+
+use thalweg_config::{Node, Value};
+
+use super::draft::{Draft, End, Feed, Lane, Step, Way, push};
+use super::text::{Part, Text};
 
 pub(super) fn simplify(draft: &mut Draft) {
     while absorb(draft) || unite(draft) || pass_through(draft) {}
+    line_feeds(draft);
+    while absorb(draft) || unite(draft) || pass_through(draft) {}
+}
+
+/// What each message's line feed is made by: sinks write one of themselves, unless gollum's way, in which a formatter
+/// puts it into the payload, is asked for. Where all that comes to a sink ends so, it is left to the sink.
+fn line_feeds(draft: &mut Draft) {
+    let mut able: BTreeSet<usize> =
+        (0..draft.sinks.len()).filter(|&sink| delimiter(&draft.sinks[sink].node) == Some("")).collect();
+    // A lane that leads to several sinks does it for all or for none, so that one sink decides for others.
+    loop {
+        let before = able.len();
+        for lane in draft.lanes.iter().flatten() {
+            let fits = lane.steps.last().is_some_and(ends_line)
+                && lane.to.iter().all(|end| matches!(end, End::Sink(sink) if able.contains(sink)));
+            if !fits {
+                able.retain(|sink| !lane.to.contains(&End::Sink(*sink)));
+            }
+        }
+        if able.len() == before {
+            break;
+        }
+    }
+    for lane in draft.lanes.iter_mut().flatten() {
+        let Some(End::Sink(sink)) = lane.to.first() else { continue };
+        let Some(Step::Text(text)) = lane.steps.last_mut().filter(|_| able.contains(sink)) else { continue };
+        if let Some(Part::Literal(literal)) = text.parts.last_mut() {
+            literal.pop();
+            if literal.is_empty() {
+                text.parts.pop();
+            }
+        }
+        if text.parts == [Part::Column("payload".to_owned())] {
+            lane.steps.pop();
+        }
+    }
+    for sink in able {
+        if let Value::Mapping(kinds) = &mut draft.sinks[sink].node.value
+            && let Some((_, options)) = kinds.first_mut()
+            && let Value::Mapping(options) = &mut options.value
+        {
+            options.retain(|(key, _)| key.name != "delimiter");
+        }
+    }
+}
+
+fn delimiter(sink: &Node) -> Option<&str> {
+    sink.entries().first()?.1.get("delimiter")?.as_str()
+}
+
+fn ends_line(step: &Step) -> bool {
+    let Step::Text(Text { parts, into, unless_empty: None, .. }) = step else { return false };
+    into == "payload" && matches!(parts.last(), Some(Part::Literal(text)) if text.ends_with('\n'))
 }
 
 /// Which lanes lead to a lane.

@@ -154,11 +154,11 @@ pub(super) const KINDS: &[PluginKind] = &[
         ],
     ),
     without(
-        "consumer.SystemdConsumer",
+        "native.SystemdConsumer",
         "thalweg does not read journald yet; `journalctl -f -o json` into the source `stdin` does.",
     ),
     without(
-        "consumer.PcapHTTPConsumer",
+        "native.PcapHTTPConsumer",
         "thalweg does not capture packets; send the requests to the source `http`.",
     ),
 ];

@@ -70,6 +70,10 @@ pub(super) const KINDS: &[PluginKind] = &[
         "producer.S3",
         "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
     ),
+    without(
+        "deprecated.producer.S3",
+        "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
+    ),
     producer("producer.Benchmark", "sink `discard`", &[], &[COMMON, BUFFERED]),
     producer("producer.Null", "sink `discard`", &[], &[COMMON]),
     producer(
@@ -116,7 +120,7 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
     without("producer.InfluxDB", "thalweg has no sink for InfluxDB yet; it comes with the connectors."),
     without("producer.Kafka", "thalweg has no sink for Kafka yet; it comes with the connectors."),
-    without("producer.KafkaProducer", "thalweg has no sink for Kafka yet; it comes with the connectors."),
+    without("native.KafkaProducer", "thalweg has no sink for Kafka yet; it comes with the connectors."),
     producer(
         "producer.Proxy",
         "sink `proxy`",

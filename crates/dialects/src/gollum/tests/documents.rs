@@ -186,3 +186,16 @@ Log: { Type: producer.Null, Streams: [_GOLLUM_] }
 "#
     ));
 }
+
+#[test]
+fn line_feeds_are_left_to_the_sink_where_all_that_comes_to_it_has_one() {
+    assert_snapshot!(converted(
+        r#"
+In: { Type: consumer.Console, Streams: [a, b, c] }
+Lines: { Type: producer.Console, Streams: [a, b], Modulators: [format.Envelope] }
+Stamped: { Type: producer.File, Streams: a, File: a.log, Modulators: [format.Envelope, format.Timestamp] }
+Mixed: { Type: producer.File, Streams: [b, c], File: b.log, Modulators: [filter.Stream: { Block: c, FilteredStream: d }, format.Envelope] }
+Raw: { Type: producer.File, Streams: c, File: c.log }
+"#
+    ));
+}
