@@ -264,7 +264,7 @@ fn with_modulators(modulators: &[&str]) -> String {
 #[test]
 fn formatters_and_filters_become_transforms_that_are_right() {
     let formatters = [
-        (&["parse_json", "encode"][..], "format.JSON: { Source: a/b, Target: c, SkipIfEmpty: true }"),
+        (&["copy"][..], "format.JSON: { Source: a/b, Target: c, SkipIfEmpty: true }"),
         (&["parse_user_agent"], "format.Agent: { Source: ua, Prefix: ua_ }"),
         (&["encode_base64"], "format.Base64Encode: { Target: x }"),
         (&["decode_base64"], "format.Base64Decode"),
@@ -398,7 +398,7 @@ fn consumers_and_producers_become_sources_and_sinks_that_are_right() {
             checked(&format!("In: {{ Type: consumer.Console, Streams: s }}\nOut: {{ Type: producer.{producer}, Streams: s, ChannelTimeoutMs: 0 }}\n").replace(", ChannelTimeoutMs: 0", if producer.starts_with("File") { "" } else { ", ChannelTimeoutMs: 0" }));
         }
     }
-    if !lacks(&["spool", "internal_logs"]) {
+    if !lacks(&["spool", "internal_logs", "route_by"]) {
         checked(
             "In: { Type: consumer.Console, Streams: [s, t] }\n\
              Out: { Type: producer.Console, Streams: [s, t], FallbackStream: f, ChannelTimeoutMs: 10, Modulators: [format.Envelope] }\n\
