@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use thalweg_config::{Document, nearest};
+use thalweg_config::{Comments, Diagnostics, Document, nearest};
+use thalweg_dialects::Conversion;
 use thalweg_engine::{Graph, Registry};
 
 use crate::exit::Failure;
@@ -12,6 +13,22 @@ use crate::exit::Failure;
 const STDIN: &str = "-";
 const STDIN_NAME: &str = "standard input";
 
+/// A configuration as it was read.
+pub struct Loaded {
+    /// It, in thalweg's own form.
+    pub document: Document,
+    /// What there is beside it, if it was written in another.
+    pub foreign: Option<Foreign>,
+}
+
+/// What reading another dialect gave beside the configuration.
+pub struct Foreign {
+    /// What to say where it is printed.
+    pub comments: Comments,
+    /// What means nothing here, or is meant otherwise.
+    pub remarks: Diagnostics,
+}
+
 /// What the command line says of a configuration.
 pub struct Configuration<'a> {
     /// Where it is; `-` for the standard input.
@@ -19,27 +36,39 @@ pub struct Configuration<'a> {
 }
 
 impl Configuration<'_> {
-    /// Reads the text, with variables substituted.
-    pub fn document(&self) -> Result<Document, Failure> {
+    /// Reads the text. What is in thalweg's own form gets its variables; other dialects know none, and are read into it.
+    pub fn read(&self) -> Result<Loaded, Failure> {
+        let mut document = self.open()?;
+        if let Some(conversion) = thalweg_dialects::read(&document) {
+            let Conversion { document, comments, remarks } = conversion.map_err(Failure::Mistakes)?;
+            return Ok(Loaded { document, foreign: Some(Foreign { comments, remarks }) });
+        }
         let variables = |name: &str| std::env::var(name).ok();
+        let mut diagnostics = document.diagnostics();
+        document.substitute(&variables, &mut diagnostics);
+        diagnostics.into_result(Loaded { document, foreign: None }).map_err(Failure::Mistakes)
+    }
+
+    fn open(&self) -> Result<Document, Failure> {
         if self.path != Path::new(STDIN) {
-            return Document::load(self.path, &variables).map_err(Failure::Mistakes);
+            return Document::open(self.path).map_err(Failure::Mistakes);
         }
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes)?;
         let text = String::from_utf8(bytes).map_err(|_| {
             Failure::Usage("the configuration on the standard input is not UTF-8 text".to_owned())
         })?;
-        let mut document = Document::parse(STDIN_NAME, &text).map_err(Failure::Mistakes)?;
-        let mut diagnostics = document.diagnostics();
-        document.substitute(&variables, &mut diagnostics);
-        diagnostics.into_result(document).map_err(Failure::Mistakes)
+        Document::parse(STDIN_NAME, &text).map_err(Failure::Mistakes)
     }
 
     /// Reads and checks the whole configuration.
     pub fn graph(&self, registry: &Registry) -> Result<Graph, Failure> {
-        let document = self.document()?;
-        let graph = thalweg_engine::read(&document, registry).map_err(Failure::Mistakes)?;
+        self.graph_of(&self.read()?, registry)
+    }
+
+    /// Checks what was read.
+    pub fn graph_of(&self, loaded: &Loaded, registry: &Registry) -> Result<Graph, Failure> {
+        let graph = thalweg_engine::read(&loaded.document, registry).map_err(Failure::Mistakes)?;
         let reads_stdin = graph.sources.iter().find(|source| source.kind == "stdin");
         match reads_stdin {
             Some(source) if self.path == Path::new(STDIN) => Err(Failure::Usage(format!(

@@ -55,12 +55,24 @@ impl Document {
         }
     }
 
-    /// Reads the file and substitutes variables, as [`parse`](Self::parse) and
+    /// Reads the file and substitutes variables, as [`open`](Self::open) and
     /// [`substitute`](Self::substitute) do.
     ///
     /// # Errors
-    /// Those of both, and a file that cannot be read or is not UTF-8.
+    /// Those of both.
     pub fn load(path: &Path, variables: &dyn Fn(&str) -> Option<String>) -> Result<Document, Diagnostics> {
+        let mut document = Self::open(path)?;
+        let mut diagnostics = document.diagnostics();
+        document.substitute(variables, &mut diagnostics);
+        diagnostics.into_result(document)
+    }
+
+    /// Reads and parses the file, and leaves variables as they stand: other programs' files may mean something else
+    /// by a `${`.
+    ///
+    /// # Errors
+    /// Those of [`parse`](Self::parse), and a file that cannot be read or is not UTF-8.
+    pub fn open(path: &Path) -> Result<Document, Diagnostics> {
         let name = path.display().to_string();
         let bytes = fs::read(path).map_err(|error| {
             let mut diagnostics = Diagnostics::new(&name, "");
@@ -80,16 +92,13 @@ impl Document {
         })?;
         let mut document = Self::parse(&name, &text)?;
         document.directory = path.parent().map(Path::to_owned).unwrap_or_default();
-        let mut diagnostics = document.diagnostics();
-        document.substitute(variables, &mut diagnostics);
-        diagnostics.into_result(document)
+        Ok(document)
     }
 
-    /// A document that was made rather than parsed, for example out of another dialect: `text` is what
-    /// the user wrote, and the nodes' places are in it.
-    pub fn from_root(name: &str, text: &str, root: Node) -> Document {
-        let directory = Path::new(name).parent().map(Path::to_owned).unwrap_or_default();
-        Document { name: name.to_owned(), text: text.into(), directory, root }
+    /// The same document with another tree, for example what it means in another dialect: the places of the new nodes
+    /// are in the text of this one.
+    pub fn with_root(&self, root: Node) -> Document {
+        Document { name: self.name.clone(), text: self.text.clone(), directory: self.directory.clone(), root }
     }
 
     /// The uppermost node: of a configuration, a mapping.

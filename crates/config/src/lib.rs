@@ -18,6 +18,8 @@
 //! the schema names it, [`register_format`] tells what it means, and its mistakes are shown inside the
 //! text where they are. [`ByteSize`], [`TimeSpan`] and [`Pattern`] are values with such formats.
 //!
+//! [`write()`] goes the other way, from nodes to YAML with comments: what another dialect was read into can be shown.
+//!
 //! [`Diagnostics`] shows it all: to a person ([`Diagnostics::render`]), in a log (its `Display`), to a
 //! program (its `Serialize`).
 //!
@@ -40,6 +42,7 @@ mod scalar;
 mod substitute;
 mod syntax;
 pub mod types;
+mod write;
 
 pub use check::{AsSchema, check};
 pub use decode::{DecodeError, decode};
@@ -49,3 +52,4 @@ pub use format::{FormatError, register_format};
 pub use nearest::nearest;
 pub use node::{Key, Node, Span, Value};
 pub use types::{ByteSize, Pattern, TimeSpan};
+pub use write::{Comments, write};

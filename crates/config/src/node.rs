@@ -62,13 +62,22 @@ pub enum Value {
 }
 
 /// A key of a mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Key {
     /// Its text.
     pub name: String,
     /// Where it was written.
     pub span: Span,
 }
+
+/// Keys are equal if their texts are, wherever they were written.
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Key {}
 
 /// Nodes are equal if their values are, wherever they were written.
 impl PartialEq for Node {
@@ -84,7 +93,7 @@ impl Node {
     }
 
     /// A plain (unquoted) scalar, typed by the rules of the YAML 1.2 core schema.
-    pub(crate) fn plain(span: Span, text: &str) -> Self {
+    pub fn plain(span: Span, text: &str) -> Self {
         Self { span, value: scalar::typed(text), raw: Some(text.into()), substituted: false }
     }
 

@@ -15,7 +15,7 @@ use crate::print;
 /// Says everything that is wrong with a configuration, and runs nothing.
 ///
 /// Each mistake is shown with its line, what is wrong and what would be right. With `--plan`, a configuration that is
-/// right is shown as it will run.
+/// right is shown as it will run. What means nothing in a configuration of another program (see `convert`) is remarked.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg check logs.yaml
@@ -38,8 +38,12 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let configuration = Configuration { path: &arguments.config };
-    let graph = configuration.graph(&thalweg_components::registry());
-    let graph = match graph {
+    let registry = thalweg_components::registry();
+    let read = configuration.read().and_then(|loaded| {
+        let graph = configuration.graph_of(&loaded, &registry)?;
+        Ok((graph, loaded.foreign.map(|foreign| foreign.remarks)))
+    });
+    let (graph, remarks) = match read {
         Err(Failure::Mistakes(diagnostics)) if arguments.json => {
             let found = json!({ "file": diagnostics.name(), "right": false, "mistakes": diagnostics });
             print::out(&format!("{found}\n"))?;
@@ -58,13 +62,23 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
             "pipelines": graph.pipelines.len(),
             "sinks": graph.sinks.len(),
         });
+        if let Some(remarks) = &remarks {
+            found["remarks"] = json!(remarks);
+        }
         if arguments.plan {
             found["graph"] = graph.to_string().into();
             found["plan"] = plan.to_string().into();
         }
         format!("{found}\n")
     } else {
-        shown(&configuration.name(), &graph, arguments.plan.then_some(&plan))
+        let mut text = shown(&configuration.name(), &graph, arguments.plan.then_some(&plan));
+        for remark in remarks
+            .iter()
+            .flat_map(|remarks| remarks.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
+        {
+            text += &format!("{} {remark}\n", Paint::stdout().dim("remark:"));
+        }
+        text
     };
     print::out(&text)?;
     Ok(Exit::Done)

@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod components;
+mod convert;
 mod errors;
 mod new;
 mod run;
@@ -48,6 +49,7 @@ pub struct CommandLine {
 enum Command {
     Run(run::Arguments),
     Check(check::Arguments),
+    Convert(convert::Arguments),
     New(new::Arguments),
     Components(components::Arguments),
     Errors(errors::Arguments),
@@ -67,6 +69,7 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, Failure> {
     match line.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
         Command::New(arguments) => new::run(&arguments),
         Command::Components(arguments) => components::run(&arguments),
         Command::Errors(arguments) => errors::run(arguments),

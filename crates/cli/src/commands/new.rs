@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
@@ -78,14 +78,20 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     };
     let shown = path.display();
+    write_new(path, template.text)?;
+    print::err(&format!("wrote {shown}; `thalweg run {shown}` runs it\n"));
+    Ok(Exit::Done)
+}
+
+/// Writes a file that must not exist.
+pub fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+    let shown = path.display();
     let written = OpenOptions::new().write(true).create_new(true).open(path);
-    let written = written.and_then(|mut file| file.write_all(template.text.as_bytes()));
+    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             Failure::Usage(format!("`{shown}` exists, and is left as it is; name another file"))
         }
         _ => Failure::Failed(format!("`{shown}` cannot be written: {error}")),
-    })?;
-    print::err(&format!("wrote {shown}; `thalweg run {shown}` runs it\n"));
-    Ok(Exit::Done)
+    })
 }

@@ -9,6 +9,7 @@ mod common;
 mod delivery;
 mod errors;
 mod examples;
+mod gollum;
 mod mistakes;
 mod network;
 mod running;

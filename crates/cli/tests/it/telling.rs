@@ -26,6 +26,7 @@ fn told(arguments: &[&str]) -> String {
 fn help() {
     assert_snapshot!("help", told(&["--help"]));
     assert_snapshot!("help of run", told(&["run", "--help"]));
+    assert_snapshot!("help of convert", told(&["convert", "--help"]));
     assert_snapshot!("help of errors", told(&["errors", "--help"]));
     assert!(told(&["--version"]).starts_with("thalweg 0."));
 }

@@ -82,7 +82,7 @@ impl Place {
             return Ok(state.clone());
         }
         // That the rest of the configuration is right is not needed to look at what it left behind.
-        let document = configuration.document()?;
+        let document = configuration.read()?.document;
         let state = document.root().get("state").and_then(|state| state.as_str()).map(Path::new);
         Ok(state_folder(&configuration.folder(), state, None).0)
     }

@@ -1,0 +1,54 @@
+//! `thalweg convert`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::new::write_new;
+use crate::exit::{Exit, Failure};
+use crate::load::Configuration;
+use crate::print;
+
+/// Prints a configuration of another program in thalweg's own form.
+///
+/// gollum's configurations (also those of its old form, a list of plugins) run as they are: this shows what runs, to go on
+/// from there. Comments say where a meaning had to be chosen, and what means nothing here.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  thalweg convert gollum.conf
+  thalweg convert gollum.conf --output logs.yaml && thalweg run logs.yaml")]
+pub struct Arguments {
+    /// The configuration; `-` reads it from the standard input.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// Write it to this file, which must not exist. Without it, it goes to the standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let configuration = Configuration { path: &arguments.config };
+    let loaded = configuration.read()?;
+    let name = configuration.name();
+    let Some(foreign) = &loaded.foreign else {
+        return Err(Failure::Usage(format!("`{name}` is in thalweg's own form already")));
+    };
+    // What would not run is not printed either, and its mistakes are shown where they were made. That a configuration from
+    // the standard input cannot read that as well is no mistake in it.
+    thalweg_engine::read(&loaded.document, &thalweg_components::registry()).map_err(Failure::Mistakes)?;
+    let mut text = format!("# {name}, in thalweg's own form.\n");
+    let body = thalweg_config::write(loaded.document.root(), &foreign.comments);
+    if !body.starts_with('#') {
+        text.push('\n');
+    }
+    text += &body;
+    match &arguments.output {
+        None => print::out(&text)?,
+        Some(path) => {
+            write_new(path, &text)?;
+            let shown = path.display();
+            print::err(&format!("wrote {shown}; `thalweg run {shown}` runs it\n"));
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,354 @@
+//! Consumers: what each is as a source, and the transforms that its settings ask for.
+
+use thalweg_config::{Node, Span};
+
+use super::draft::Step;
+use super::draft::Transform;
+use super::gotime::{Purpose, strftime};
+use super::made::{self, Made};
+use super::report::Report;
+use super::settings::Settings;
+
+/// What a consumer becomes.
+pub(super) struct Source {
+    pub(super) node: Node,
+    /// What comes before its modulators.
+    pub(super) steps: Vec<Step>,
+    pub(super) notes: Vec<String>,
+    /// The folder for positions, if it says one.
+    pub(super) state: Option<(String, Span)>,
+}
+
+pub(super) fn source(settings: &Settings, report: &mut Report) -> Source {
+    let mut reading = Reading { settings, report, steps: Vec::new(), notes: Vec::new(), state: None };
+    let (kind, options) = match settings.kind.name {
+        "consumer.Console" => reading.console(),
+        "consumer.File" => reading.file(),
+        "consumer.HTTP" => ("http", reading.http()),
+        "consumer.Profiler" => ("generate", reading.profiler()),
+        "consumer.Proxy" => ("proxy", reading.proxy()),
+        "consumer.Socket" => ("socket", reading.socket()),
+        _ => ("syslog", reading.syslog()),
+    };
+    let node = made::component(kind, settings.span, options.done());
+    Source { node, steps: reading.steps, notes: reading.notes, state: reading.state }
+}
+
+struct Reading<'a> {
+    settings: &'a Settings,
+    report: &'a mut Report,
+    steps: Vec<Step>,
+    notes: Vec<String>,
+    state: Option<(String, Span)>,
+}
+
+/// The most that a regular expression or a list is checked for here is done by the component itself, at the same place.
+impl Reading<'_> {
+    fn made(&self) -> Made {
+        Made::new(self.settings.span)
+    }
+
+    fn step(&mut self, kind: &'static str, options: Made) {
+        self.steps.push(Step::Transform(Transform::new(kind, options.done(), self.settings.span)));
+    }
+
+    fn milliseconds(&self, options: &mut Made, name: &str, option: &str, unit: i64) {
+        if let Some(value) = self.settings.number(name) {
+            options.text(option, made::time(value.saturating_mul(unit)), self.settings.at(name));
+        }
+    }
+
+    fn texts(&self, options: &mut Made, names: &[(&'static str, &str)]) {
+        for (name, option) in names {
+            if let Some(text) = self.settings.text(name).filter(|text| !text.is_empty()) {
+                options.text(option, text, self.settings.at(name));
+            }
+        }
+    }
+
+    fn console(&mut self) -> (&'static str, Made) {
+        let settings = self.settings;
+        let pipe = settings.text_or("Pipe", "stdin");
+        let ends = settings.flag("ExitOnEOF").unwrap_or(true);
+        if settings.flag("SetMetadata") == Some(true) {
+            let mut options = self.made();
+            options.text("pipe", format!("'{}'", pipe.replace('\'', "''")), settings.at("SetMetadata"));
+            self.step("set", options);
+        }
+        if pipe.eq_ignore_ascii_case("stdin") {
+            settings.idle(&["Permissions"], "for the standard input", self.report);
+            if !ends {
+                self.notes.push(
+                    "The standard input ends once: then the run ends, unless another source goes on.".into(),
+                );
+            }
+            return ("stdin", self.made());
+        }
+        let mut options = self.made();
+        options.text("path", pipe, settings.at("Pipe"));
+        self.texts(&mut options, &[("Permissions", "mode")]);
+        options.flag("exit_on_eof", ends, settings.at("ExitOnEOF"));
+        ("pipe", options)
+    }
+
+    fn file(&mut self) -> (&'static str, Made) {
+        let settings = self.settings;
+        let mut options = self.made();
+        options.text("path", settings.text_or("Files", "/var/log/*.log"), settings.at("Files"));
+        options.flag("follow", true, settings.span);
+        let newest = match settings.text_or("DefaultOffset", "newest").to_ascii_lowercase().as_str() {
+            "newest" | "end" => true,
+            "oldest" | "start" | "begin" => false,
+            other => {
+                let message = format!("`{other}` is no place to begin.");
+                self.report
+                    .mistake(settings.at("DefaultOffset"), message)
+                    .help("There are `newest` and `oldest`.");
+                true
+            }
+        };
+        if newest {
+            options.text("read_from", "end", settings.at("DefaultOffset"));
+        }
+        let delimiter = settings.text("Delimiter").filter(|delimiter| delimiter != "\n");
+        if let Some(delimiter) = delimiter {
+            let mut framing = self.made();
+            framing.text("delimiter", delimiter, settings.at("Delimiter"));
+            options.put("framing", framing.done());
+        }
+        self.milliseconds(&mut options, "PollingDelayMs", "poll_interval", 1);
+        self.milliseconds(&mut options, "DirScanIntervalSec", "scan_interval", 1000);
+        for (name, option) in [("BlackList", "exclude_regex"), ("WhiteList", "include_regex")] {
+            if let Some(pattern) = settings.raw_text(name).filter(|pattern| !pattern.is_empty()) {
+                options.text(option, pattern, settings.at(name));
+            }
+        }
+        self.state = settings
+            .text("OffsetFilePath")
+            .filter(|folder| !folder.is_empty())
+            .map(|folder| (folder, settings.at("OffsetFilePath")));
+        if settings.flag("SetMetadata") == Some(true) {
+            let mut fields = self.made();
+            let at = settings.at("SetMetadata");
+            fields.text("file", "regexp_replace(meta.path, '^.*/', '')", at);
+            fields.text("dir", "regexp_replace(meta.path, '[^/]*$', '')", at);
+            self.step("set", fields);
+        }
+        ("file", options)
+    }
+
+    fn http(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        options.text("address", settings.text_or("Address", ":80"), settings.at("Address"));
+        options.put("methods", made::list(Vec::new(), settings.span));
+        if settings.flag("WithHeaders").unwrap_or(true) {
+            options.text("payload", "request", settings.at("WithHeaders"));
+        }
+        self.texts(&mut options, &[("Htpasswd", "htpasswd"), ("BasicRealm", "realm")]);
+        self.milliseconds(&mut options, "ReadTimeoutSec", "read_timeout", 1000);
+        let mut tls = self.made();
+        self.texts(&mut tls, &[("Certificate", "certificate"), ("PrivateKey", "key")]);
+        if !tls.is_empty() {
+            options.put("tls", tls.done());
+        }
+        options
+    }
+
+    fn profiler(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        options.text("message", settings.text_or("Message", "%256s"), settings.at("Message"));
+        self.texts(&mut options, &[("Characters", "characters")]);
+        let runs = settings.number("Runs").unwrap_or(10_000).max(0);
+        let batches = settings.number("Batches").unwrap_or(10).max(0);
+        options.number("count", runs.saturating_mul(batches), settings.at("Runs"));
+        if let Some(templates) = settings.number("TemplateCount").filter(|count| *count != 10) {
+            options.number("templates", templates, settings.at("TemplateCount"));
+        }
+        if let Some(delay) = settings.number("DelayMs").filter(|delay| *delay > 0) {
+            options.put("rate", rate(delay, settings.at("DelayMs")));
+        }
+        if settings.flag("KeepRunning") == Some(true) {
+            let note = "The run ends when all its sources have ended; gollum went on (`KeepRunning`), with nothing more to do.";
+            self.notes.push(note.into());
+        }
+        options
+    }
+
+    fn permissions(&self, options: &mut Made) {
+        self.texts(options, &[("Permissions", "permissions")]);
+    }
+
+    /// The framing; whether binary lengths and delimiters stay in the messages, by the consumer.
+    fn framing(&mut self, keeps_all: bool) -> Option<Node> {
+        framing(self.settings, self.report, keeps_all)
+    }
+
+    fn proxy(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        options.text(
+            "address",
+            address(&settings.text_or("Address", ":5880"), "unix"),
+            settings.at("Address"),
+        );
+        if let Some(framing) = self.framing(false) {
+            options.put("framing", framing);
+        }
+        options
+    }
+
+    fn socket(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        let to = settings.text_or("Address", "tcp://0.0.0.0:5880");
+        options.text("address", address(&to, "unix"), settings.at("Address"));
+        if let Some(framing) = self.framing(true) {
+            options.put("framing", framing);
+        }
+        if to.starts_with("unix") {
+            self.permissions(&mut options);
+        } else {
+            settings.idle(&["Permissions", "RemoveOldSocket"], "without a unix socket", self.report);
+        }
+        if let Some(acknowledge) = settings.text("Acknowledge").filter(|text| !text.is_empty()) {
+            if to.starts_with("udp") {
+                let message = "Datagrams cannot be acknowledged.";
+                self.report
+                    .mistake(settings.at("Acknowledge"), message)
+                    .help("Use `tcp://`, or leave it out.");
+            }
+            options.text("acknowledge", acknowledge, settings.at("Acknowledge"));
+            self.milliseconds(&mut options, "AckTimeoutSec", "acknowledge_timeout", 1000);
+        } else {
+            settings.idle(&["AckTimeoutSec"], "without `Acknowledge`", self.report);
+        }
+        if settings.flag("RemoveOldSocket") == Some(false) && to.starts_with("unix") {
+            options.flag("remove_old_socket", false, settings.at("RemoveOldSocket"));
+        }
+        options
+    }
+
+    fn syslog(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        let to = settings.text_or("Address", "udp://0.0.0.0:514");
+        options.text("address", address(&to, "unixgram"), settings.at("Address"));
+        if to.starts_with("unix") {
+            self.permissions(&mut options);
+        } else {
+            settings.idle(&["Permissions"], "without a unix socket", self.report);
+        }
+        let old = match settings.text_or("Format", "RFC6587").to_ascii_uppercase().as_str() {
+            "RFC3164" => true,
+            "RFC5424" | "RFC6587" => false,
+            other => {
+                let message = format!("`{other}` is no format of syslog.");
+                self.report
+                    .mistake(settings.at("Format"), message)
+                    .help("There are `RFC3164`, `RFC5424` and `RFC6587`.");
+                false
+            }
+        };
+        options.text("format", if old { "rfc3164" } else { "rfc5424" }, settings.at("Format"));
+        options.text("payload", "message", settings.span);
+        let with_fields = settings.flag("SetMetadata").unwrap_or(false);
+        let layout = settings.text_or("TimestampFormat", "2006-01-02T15:04:05.000 MST");
+        options.flag("fields", with_fields, settings.at("SetMetadata"));
+        if with_fields {
+            options.flag("codes", true, settings.span);
+            let mut names = self.made();
+            let renamed: &[(&str, &str)] = if old {
+                &[("appname", "tag")]
+            } else {
+                &[("appname", "app_name"), ("procid", "proc_id"), ("msgid", "msg_id")]
+            };
+            for (ours, theirs) in renamed {
+                names.text(ours, *theirs, settings.span);
+            }
+            self.step("rename", names);
+            match strftime(&layout, Purpose::Write) {
+                Ok(format) => {
+                    let mut times = self.made();
+                    times.text("field", "timestamp", settings.span);
+                    times.text("format", format, settings.at("TimestampFormat"));
+                    self.step("format_timestamp", times);
+                }
+                Err(wrong) => {
+                    let message =
+                        format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                    self.report.mistake(settings.at("TimestampFormat"), message);
+                }
+            }
+        }
+        options
+    }
+}
+
+/// One message each so many milliseconds, as messages a second.
+fn rate(delay: i64, span: Span) -> Node {
+    let rate = 1000.0 / delay as f64;
+    Node::plain(span, &rate.to_string())
+}
+
+/// An address as thalweg writes it. A socket of the file system is of the kind that the plugin uses.
+pub(super) fn address(written: &str, unix: &str) -> String {
+    match written.split_once("://") {
+        Some(("unix", path)) => format!("{unix}://{path}"),
+        _ => written.to_owned(),
+    }
+}
+
+/// The framing of a socket or proxy; none where each line is a message, as it is without.
+pub(super) fn framing(settings: &Settings, report: &mut Report, keeps_binary_prefix: bool) -> Option<Node> {
+    let by = settings.text_or("Partitioner", "delimiter").to_ascii_lowercase();
+    let delimiter = settings.text_or("Delimiter", "\n");
+    let mut options = Made::new(settings.span);
+    options.text("by", &by, settings.at("Partitioner"));
+    let offset = settings.number("Offset").filter(|offset| *offset != 0);
+    let size = settings.number("Size");
+    let idle: &[&'static str] = match by.as_str() {
+        "delimiter" => &["Offset", "Size"],
+        "ascii" => &["Size"],
+        "fixed" => &["Offset", "Delimiter"],
+        _ => &["Delimiter"],
+    };
+    settings.idle(idle, &format!("for the partitioner `{by}`"), report);
+    match by.as_str() {
+        "delimiter" => {
+            if delimiter != "\n" {
+                options.text("delimiter", &delimiter, settings.at("Delimiter"));
+            } else {
+                return None;
+            }
+        }
+        "ascii" => {
+            options.text("delimiter", &delimiter, settings.at("Delimiter"));
+        }
+        "binary" | "binary_le" | "binary_be" => {
+            if let Some(size) = size {
+                if !matches!(size, 1 | 2 | 4 | 8) {
+                    let message = format!("A length cannot have {size} bytes.");
+                    report.mistake(settings.at("Size"), message).help("It has 1, 2, 4 or 8.");
+                }
+                options.number("size", size, settings.at("Size"));
+            }
+            if keeps_binary_prefix {
+                options.flag("whole", true, settings.at("Partitioner"));
+            }
+        }
+        "fixed" => {
+            options.number("size", size.unwrap_or(1), settings.at("Size"));
+        }
+        other => {
+            let known = ["delimiter", "ascii", "binary", "binary_le", "binary_be", "fixed"];
+            let message = format!("There is no partitioner `{other}`.");
+            report.unknown(settings.at("Partitioner"), message, other, known, "");
+        }
+    }
+    if let Some(offset) = offset.filter(|_| by == "ascii" || by.starts_with("binary")) {
+        options.number("offset", offset, settings.at("Offset"));
+    }
+    Some(options.done())
+}

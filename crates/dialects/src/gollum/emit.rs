@@ -1,0 +1,211 @@
+//! A draft, written as a document of thalweg's.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use thalweg_config::{Comments, Diagnostics, Node, Span};
+
+use super::draft::{Draft, End, Feed, Lane, Station, Step, Way};
+use super::made::{self, Made};
+use super::modulators::valid_name;
+use super::plugins::unique;
+use super::text::Part;
+
+/// The nodes, and what is to be said beside them.
+pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, plugins: &[Span], root: Span) -> (Node, Comments) {
+    let order = order(draft);
+    let mut taken = BTreeMap::new();
+    let mut name = |wanted: &str| unique(valid_name(wanted), &mut taken);
+    let sources: Vec<String> = draft.sources.iter().map(|source| name(&source.name)).collect();
+    let fed = |sink: usize| {
+        order
+            .iter()
+            .any(|&lane| draft.lanes[lane].as_ref().is_some_and(|lane| lane.to.contains(&End::Sink(sink))))
+    };
+    let sinks: Vec<Option<String>> =
+        draft.sinks.iter().enumerate().map(|(index, sink)| fed(index).then(|| name(&sink.name))).collect();
+    let lanes: BTreeMap<usize, String> =
+        order.iter().filter_map(|&lane| Some((lane, name(&draft.lanes[lane].as_ref()?.name)))).collect();
+    let mut emitter = Emitter { sources, sinks, lanes, comments: Comments::default() };
+
+    let mut document = Made::new(root);
+    if let Some((folder, span)) = &draft.state {
+        document.text("state", folder, *span);
+    }
+    let mut section = Made::new(root);
+    for (name, source) in emitter.sources.clone().into_iter().zip(&draft.sources) {
+        emitter.station("sources", &name, source, &mut section);
+    }
+    document.put("sources", section.done());
+    let mut section = Made::new(root);
+    for index in &order {
+        if let (Some(lane), Some(name)) = (&draft.lanes[*index], emitter.lanes.get(index).cloned()) {
+            emitter.pipeline(&name, lane, &mut section);
+        }
+    }
+    document.put("pipelines", section.done());
+    let mut section = Made::new(root);
+    for (name, sink) in emitter.sinks.clone().into_iter().zip(&draft.sinks) {
+        if let Some(name) = name {
+            emitter.station("sinks", &name, sink, &mut section);
+        }
+    }
+    document.put("sinks", section.done());
+    emitter.remarks(draft, remarks, plugins);
+    (document.done(), emitter.comments)
+}
+
+/// The lanes that sources lead to, each after what leads to it where that is possible.
+fn order(draft: &Draft) -> Vec<usize> {
+    let living = |lane: &usize| draft.lanes[*lane].is_some();
+    let fed = |lane: &usize| {
+        draft.lanes[*lane]
+            .as_ref()
+            .is_some_and(|lane| lane.from.iter().any(|feed| matches!(feed, Feed::Source(_))))
+    };
+    let mut waiting: VecDeque<usize> = (0..draft.lanes.len()).filter(living).filter(fed).collect();
+    let mut order = Vec::new();
+    while let Some(index) = waiting.pop_front() {
+        if order.contains(&index) {
+            continue;
+        }
+        order.push(index);
+        let Some(lane) = &draft.lanes[index] else { continue };
+        for end in &lane.to {
+            if let End::Lane(next) = end {
+                waiting.push_back(*next);
+            }
+        }
+        let takes = |other: &Lane| {
+            other.from.iter().any(|feed| matches!(feed, Feed::Output(from, _) if *from == index))
+        };
+        for (next, other) in draft.lanes.iter().enumerate() {
+            if other.as_ref().is_some_and(takes) {
+                waiting.push_back(next);
+            }
+        }
+    }
+    order
+}
+
+struct Emitter {
+    sources: Vec<String>,
+    sinks: Vec<Option<String>>,
+    lanes: BTreeMap<usize, String>,
+    comments: Comments,
+}
+
+impl Emitter {
+    fn station(&mut self, section: &str, name: &str, station: &Station, into: &mut Made) {
+        into.put_at(name, station.span, station.node.clone());
+        for note in &station.notes {
+            self.comments.add(format!("{section}/{name}"), note);
+        }
+    }
+
+    fn pipeline(&mut self, name: &str, lane: &Lane, into: &mut Made) {
+        let mut made = Made::new(lane.span);
+        let place = format!("pipelines/{name}");
+        for note in &lane.notes {
+            self.comments.add(&place, note);
+        }
+        let feeds: Vec<Node> = lane.from.iter().filter_map(|feed| self.feed(feed, lane.span)).collect();
+        match feeds.as_slice() {
+            [] => {}
+            [feed] => {
+                made.put("from", feed.clone());
+            }
+            _ => {
+                made.put("from", made::list(feeds, lane.span));
+            }
+        }
+        if let Some((count, span)) = lane.concurrency {
+            made.number("concurrency", count, span);
+        }
+        let mut transforms = Vec::new();
+        for step in &lane.steps {
+            self.step(step, &place, &mut transforms);
+        }
+        if !transforms.is_empty() {
+            made.put("transforms", made::list(transforms, lane.span));
+        }
+        made.put("to", self.to(lane));
+        into.put_at(name, lane.span, made.done());
+    }
+
+    fn feed(&self, feed: &Feed, span: Span) -> Option<Node> {
+        Some(match feed {
+            Feed::Source(source) => made::text(self.sources.get(*source)?, span),
+            Feed::Output(lane, output) => made::text(format!("{}.{output}", self.lanes.get(lane)?), span),
+        })
+    }
+
+    fn step(&mut self, step: &Step, place: &str, transforms: &mut Vec<Node>) {
+        let at = format!("{place}/transforms/{}", transforms.len());
+        match step {
+            Step::Text(text) => {
+                let has_time = text.parts.iter().any(|part| matches!(part, Part::Time(_)));
+                for (kind, options) in text.transforms() {
+                    if has_time && kind == "encode" {
+                        let at = format!("{place}/transforms/{}", transforms.len());
+                        self.comments.add(at, "Times are UTC; gollum wrote those of its own time zone.");
+                    }
+                    transforms.push(made::component(kind, text.span, options));
+                }
+            }
+            Step::Transform(transform) => {
+                for note in &transform.notes {
+                    self.comments.add(&at, note);
+                }
+                transforms.push(made::component(transform.kind, transform.span, transform.options.clone()));
+            }
+        }
+    }
+
+    fn to(&self, lane: &Lane) -> Node {
+        let span = lane.span;
+        let name = |end: &End| match end {
+            End::Lane(lane) => self.lanes.get(lane).cloned(),
+            End::Sink(sink) => self.sinks.get(*sink).cloned().flatten(),
+        };
+        let names: Vec<Node> = lane.to.iter().filter_map(name).map(|name| made::text(name, span)).collect();
+        let mut chosen = Made::new(span);
+        match (lane.way, names.as_slice()) {
+            (Way::All, [name]) => return name.clone(),
+            (Way::All, _) => return made::list(names, span),
+            (Way::RoundRobin, _) => chosen.put("round_robin", made::list(names, span)),
+            (Way::Random, _) => chosen.put("random", made::list(names, span)),
+            (Way::Failover(None), _) => chosen.put("failover", made::list(names, span)),
+            (Way::Failover(Some(milliseconds)), _) => {
+                let mut options = Made::new(span);
+                options.put("to", made::list(names, span)).text("timeout", made::time(milliseconds), span);
+                chosen.put("failover", options.done())
+            }
+        };
+        chosen.done()
+    }
+
+    /// Remarks stand before what their plugin became, or at the head.
+    fn remarks(&mut self, draft: &Draft, remarks: &Diagnostics, plugins: &[Span]) {
+        let mut places: BTreeMap<usize, String> = BTreeMap::new();
+        // What comes later takes the place of what a plugin has as well: a lane for a sink, a sink for a source.
+        for (index, name) in &self.lanes {
+            if let Some(lane) = &draft.lanes[*index] {
+                places.insert(lane.span.start, format!("pipelines/{name}"));
+            }
+        }
+        for (name, sink) in self.sinks.iter().zip(&draft.sinks) {
+            if let Some(name) = name {
+                places.insert(sink.span.start, format!("sinks/{name}"));
+            }
+        }
+        for (name, source) in self.sources.iter().zip(&draft.sources) {
+            places.entry(source.span.start).or_insert_with(|| format!("sources/{name}"));
+        }
+        for remark in remarks.iter() {
+            let owner =
+                plugins.iter().map(|span| span.start).filter(|start| *start <= remark.span.start).max();
+            let place = owner.and_then(|owner| places.get(&owner)).map_or("", String::as_str);
+            self.comments.add(place, &remark.message);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Formatters that put text around a value, hold other formatters, or lead messages elsewhere.
+
+use crate::gollum::draft::Step;
+use crate::gollum::gotime::{Purpose, strftime};
+use crate::gollum::made::Made;
+use crate::gollum::modulators::{Modulation, Spot};
+use crate::gollum::settings::Settings;
+use crate::gollum::tables::Role;
+use crate::gollum::text::{Part, Text};
+
+impl Modulation<'_> {
+    pub(in crate::gollum) fn text(&mut self, parts: Vec<Part>, spot: &Spot) {
+        let unless_empty = spot.skip_empty.then(|| spot.source.clone());
+        self.push(Step::Text(Text { parts, into: spot.target.clone(), unless_empty, span: spot.span }));
+    }
+
+    /// What a formatter makes of a text, if it only puts something around it or in its place.
+    pub(in crate::gollum) fn text_parts(
+        &mut self,
+        settings: &Settings,
+        value: Vec<Part>,
+    ) -> Option<Vec<Part>> {
+        let literal = |text: String| (!text.is_empty()).then_some(Part::Literal(text));
+        let before = |parts: Vec<Option<Part>>, value: Vec<Part>| {
+            Some(parts.into_iter().flatten().chain(value).collect::<Vec<_>>())
+        };
+        match settings.kind.name {
+            "format.Envelope" => {
+                let prefix = literal(settings.text_or("Prefix", ""));
+                let postfix = literal(settings.text_or("Postfix", "\n"));
+                Some(prefix.into_iter().chain(value).chain(postfix).collect())
+            }
+            "format.Hostname" => {
+                before(vec![Some(Part::Hostname), literal(settings.text_or("Separator", ":"))], value)
+            }
+            "format.Sequence" => {
+                before(vec![Some(Part::Sequence), literal(settings.text_or("Separator", ":"))], value)
+            }
+            "format.StreamName" => {
+                let separator = literal(settings.text_or("Separator", ":"));
+                let Some(stream) = self.place.stream.clone() else {
+                    let message = "`format.StreamName` stands where messages go to several streams.";
+                    self.report.mistake(settings.span, message).help("Put it on the producers.");
+                    return Some(value);
+                };
+                before(vec![literal(stream), separator], value)
+            }
+            "format.Timestamp" => {
+                let layout = settings.text_or("Timestamp", "2006-01-02 15:04:05 MST | ");
+                let format = self.time_format(&layout, "Timestamp", settings, Purpose::Write)?;
+                before(vec![Some(Part::Time(format))], value)
+            }
+            "format.Override" => Some(literal(settings.text_or("Value", "")).into_iter().collect()),
+            "format.Replace" if settings.text("Search").is_none_or(|search| search.is_empty()) => {
+                Some(literal(settings.text_or("ReplaceWith", "")).into_iter().collect())
+            }
+            _ => None,
+        }
+    }
+
+    pub(in crate::gollum) fn time_format(
+        &mut self,
+        layout: &str,
+        name: &str,
+        settings: &Settings,
+        purpose: Purpose,
+    ) -> Option<String> {
+        match strftime(layout, purpose) {
+            Ok(format) if !(format.contains('}') && purpose == Purpose::Write) => Some(format),
+            Ok(_) => {
+                self.report.mistake(settings.at(name), "A brace cannot stand within the format of a time.");
+                Some(String::new())
+            }
+            Err(wrong) => {
+                let message =
+                    format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                let help = match wrong.element.as_bytes() {
+                    [b'.' | b',', ..] => "Fractions of a second have three, six or nine digits: `.000`.",
+                    _ => "Write the zone as `-0700` or `-07:00`.",
+                };
+                self.report.mistake(settings.at(name), message).help(help);
+                Some(String::new())
+            }
+        }
+    }
+
+    pub(super) fn stream_route(&mut self, spot: &Spot, settings: &Settings) {
+        let delimiter = settings.text_or("Delimiter", ":");
+        let on_name = settings.plugins("StreamModulator");
+        if self.place.role != Role::Consumer || self.frame.instead.is_some() {
+            let message =
+                "`format.StreamRoute` leads messages to streams, which are chosen before a producer.";
+            self.report.mistake(settings.span, message).help("Put it on the consumer.");
+            return;
+        }
+        if spot.source != spot.target {
+            let message = "`format.StreamRoute` takes the name off the text that it reads: `Source` and `Target` are the same here.";
+            self.report.mistake(settings.span, message).help("Use `ApplyTo`.");
+        }
+        let mut options = Made::new(settings.span);
+        let mut helpers = Vec::new();
+        if on_name.is_empty() {
+            if spot.source != "payload" {
+                options.text("field", &spot.source, settings.at("Source"));
+            }
+            options.text("prefix_until", delimiter, settings.at("Delimiter"));
+        } else {
+            let helper = "name_of_stream".to_owned();
+            let mut pick = spot.options(settings);
+            pick.text("into", &helper, settings.span);
+            pick.text("delimiter", &delimiter, settings.at("Delimiter")).number("index", 0, settings.span);
+            self.transform("split_pick", pick, settings.span);
+            let outer = self.frame.clone();
+            self.frame.instead = Some(("payload".to_owned(), helper.clone()));
+            self.list(&on_name);
+            self.frame = outer;
+            let mut strip = spot.options(settings);
+            strip.text("pattern", format!("(?s)^.*?{}", regex::escape(&delimiter)), settings.at("Delimiter"));
+            strip.text("with", "", settings.span);
+            self.transform("replace", strip, settings.span);
+            options.text("field", &helper, settings.span);
+            helpers.push(helper);
+        }
+        self.route_by(options, &helpers, settings.span);
+        for helper in helpers {
+            self.dropped(&helper, settings);
+        }
+    }
+
+    /// The formatters that hold others.
+    pub(super) fn around_others(&mut self, settings: &Settings) {
+        if settings.kind.name == "format.Aggregate" {
+            let outer = self.frame.clone();
+            let both = self.column(settings, "ApplyTo");
+            let source = self.column(settings, "Source").or(both.clone());
+            let target = self.column(settings, "Target").or(both);
+            settings.idle(
+                &["SkipIfEmpty"],
+                "for `format.Aggregate`: write it in its formatters",
+                self.report,
+            );
+            self.frame.source = source.or(self.frame.source.take());
+            self.frame.target = target.or(self.frame.target.take());
+            let inner = settings.plugins("Modulators");
+            self.list(&inner);
+            self.frame = outer;
+            return;
+        }
+        let spot = self.spot(settings);
+        let separator = settings.text_or("Separator", ":");
+        let mut parts = self.rendering(settings, "Left", &spot);
+        if !separator.is_empty() {
+            parts.push(Part::Literal(separator));
+        }
+        parts.extend(self.rendering(settings, "Right", &spot));
+        let helpers: Vec<String> = parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Column(name) if name.ends_with("_of_double") => Some(name.clone()),
+                _ => None,
+            })
+            .collect();
+        self.text(parts, &spot);
+        for helper in helpers {
+            self.dropped(&helper, settings);
+        }
+    }
+
+    /// One side of `format.Double`: a text where its formatters make texts, a column of its own otherwise.
+    pub(super) fn rendering(&mut self, settings: &Settings, side: &str, spot: &Spot) -> Vec<Part> {
+        let nodes = settings.plugins(side);
+        let plugins = self.read(&nodes);
+        let value = vec![Part::Column(spot.source.clone())];
+        let only_texts = plugins.iter().all(|inner| {
+            let texts = matches!(
+                inner.kind.name,
+                "format.Envelope"
+                    | "format.Hostname"
+                    | "format.Sequence"
+                    | "format.StreamName"
+                    | "format.Timestamp"
+                    | "format.Override"
+            ) || inner.kind.name == "format.Identifier";
+            texts && !["Source", "Target", "ApplyTo", "SkipIfEmpty"].iter().any(|name| inner.has(name))
+        });
+        if only_texts && spot.source == "payload" {
+            let mut parts = value;
+            for inner in plugins {
+                if inner.kind.name == "format.Identifier" {
+                    parts = vec![Part::Id(self.id_kind(&inner))];
+                } else if let Some(next) = self.text_parts(&inner, parts.clone()) {
+                    parts = next;
+                }
+                inner.finish(self.report);
+            }
+            return parts;
+        }
+        for inner in plugins.iter().filter(|inner| inner.kind.role != Role::Formatter) {
+            let message = "A filter inside of `format.Double` has nothing like it here.";
+            self.report.mistake(inner.span, message).help("Put it before.");
+        }
+        let helper = format!("{}_of_double", side.to_ascii_lowercase());
+        self.copied(&spot.source, &helper, settings);
+        let outer = self.frame.clone();
+        self.frame.instead = Some((spot.source.clone(), helper.clone()));
+        self.list(&nodes);
+        self.frame = outer;
+        vec![Part::Column(helper)]
+    }
+}

@@ -1,0 +1,241 @@
+//! Formatters.
+
+mod around;
+mod values;
+
+use thalweg_config::Node;
+
+use super::draft::{Step, Transform};
+use super::made::{self, Made};
+use super::modulators::{Modulation, Spot};
+use super::settings::Settings;
+use super::text::Part;
+
+impl Modulation<'_> {
+    pub(super) fn formatter(&mut self, settings: &Settings) {
+        let name = settings.kind.name;
+        if matches!(name, "format.Aggregate" | "format.Double") {
+            return self.around_others(settings);
+        }
+        let spot = self.spot(settings);
+        let value = vec![Part::Column(spot.source.clone())];
+        if let Some(parts) = self.text_parts(settings, value) {
+            return self.text(parts, &spot);
+        }
+        match name {
+            "format.JSON" => {
+                let mut options = spot.options_with_prefix(settings, "");
+                options.flag("flatten", true, settings.span);
+                self.transform("parse_json", options, settings.span);
+            }
+            "format.Move" => self.rename(&spot, settings),
+            "format.Delete" => self.delete(&spot, settings),
+            "format.Copy" => self.copy(&spot, settings),
+            "format.Cast" => self.cast(&spot, settings),
+            "format.ConvertTime" => self.convert_time(&spot, settings),
+            "format.ToJSON" => self.write_json(&spot, settings),
+            "format.ToCSV" => self.write_csv(&spot, settings),
+            "format.Template" => self.template(&spot, settings),
+            "format.RegExp" => self.extract(&spot, settings),
+            "format.StreamRoute" => self.stream_route(&spot, settings),
+            "format.StreamRevert" => {
+                self.report.remark(
+                    settings.span,
+                    "`format.StreamRevert` does nothing: where messages go is said by `Streams`.",
+                );
+            }
+            "format.ProcessJSON" => self.process_json(&spot, settings),
+            "format.ExtractJSON" => self.extract_json(&spot, settings),
+            _ => self.by_table(&spot, settings),
+        }
+    }
+
+    /// Formatters of which each setting is an option.
+    fn by_table(&mut self, spot: &Spot, settings: &Settings) {
+        let prefixed = |prefix: &str| spot.options_with_prefix(settings, prefix);
+        let list = |name: &str| {
+            let items = settings.list(name).into_iter().map(|(text, span)| made::text(text, span));
+            made::list(items.collect(), settings.at(name))
+        };
+        let mut stateful = false;
+        let (kind, mut options) = match settings.kind.name {
+            "format.SplitToFields" => {
+                let mut options = prefixed("");
+                options.text("delimiter", settings.text_or("Delimiter", ","), settings.at("Delimiter"));
+                options.put("fields", list("Fields"));
+                self.wanted(settings, "Fields", "no fields are made");
+                ("split_fields", options)
+            }
+            "format.Split" => {
+                if spot.target == "payload" {
+                    let message =
+                        "`format.Split` makes a list, which needs a `Target` that is not the payload.";
+                    self.report
+                        .mistake(settings.span, message)
+                        .help("Add `Target:` with the name of a field.");
+                }
+                let mut options = spot.options(settings);
+                options.text("delimiter", settings.text_or("Delimiter", ","), settings.at("Delimiter"));
+                ("split_array", options)
+            }
+            "format.SplitPick" => {
+                let mut options = spot.options(settings);
+                options.text("delimiter", settings.text_or("Delimiter", ","), settings.at("Delimiter"));
+                options.number("index", settings.number("Index").unwrap_or(0), settings.at("Index"));
+                ("split_pick", options)
+            }
+            "format.Grok" => {
+                let mut options = prefixed("");
+                options.put("patterns", list("Patterns"));
+                self.wanted(settings, "Patterns", "nothing matches");
+                for (name, option, inverted) in [
+                    ("NamedCapturesOnly", "named_only", false),
+                    ("RemoveEmptyValues", "keep_empty", true),
+                    ("SkipDefaultPatterns", "default_patterns", true),
+                ] {
+                    if let Some(value) = settings.flag(name) {
+                        options.flag(option, value != inverted, settings.at(name));
+                    }
+                }
+                ("parse_grok", options)
+            }
+            "format.Agent" => {
+                let mut options = prefixed(&settings.text_or("Prefix", ""));
+                options.put("fields", self.fields(settings, &["platform", "os", "localization", "browser"]));
+                ("parse_user_agent", options)
+            }
+            "format.GeoIP" => {
+                let mut options = prefixed(&settings.text_or("Prefix", ""));
+                options.text("database", settings.text_or("GeoIPFile", ""), settings.at("GeoIPFile"));
+                self.wanted(settings, "GeoIPFile", "nothing is found");
+                options
+                    .put("fields", self.fields(settings, &["city", "country", "continent", "location-hash"]));
+                ("geoip", options)
+            }
+            "format.Base64Encode" | "format.Base64Decode" => {
+                let kind =
+                    if settings.kind.name.ends_with("Encode") { "encode_base64" } else { "decode_base64" };
+                let mut options = spot.options(settings);
+                let alphabet = settings.text("Dictionary").or_else(|| settings.text("Base64Dictionary"));
+                if let Some(alphabet) = alphabet.filter(|alphabet| !alphabet.is_empty()) {
+                    options.text("alphabet", alphabet, settings.at("Dictionary"));
+                }
+                (kind, options)
+            }
+            "format.Flatten" => {
+                let separator = settings.text_or("Separator", ".");
+                if spot.source == "payload" {
+                    let message = "`format.Flatten` needs a `Source`: the payload has no members.";
+                    self.report.mistake(settings.span, message).help("Parse it before, with `format.JSON`.");
+                }
+                if spot.target != "payload" && spot.target != spot.source {
+                    let message =
+                        "The members are flattened where they are, so `Target` has nothing like it here.";
+                    self.report.mistake(settings.at("Target"), message).help("Use `format.Move` after it.");
+                }
+                self.skips_nothing(spot, settings);
+                let mut options = Made::new(settings.span);
+                options.put(
+                    "fields",
+                    made::list(vec![made::text(&spot.source, settings.at("Source"))], settings.span),
+                );
+                options.text("separator", separator, settings.at("Separator"));
+                ("flatten", options)
+            }
+            "format.Replace" => {
+                let mut options = spot.options(settings);
+                options.text("search", settings.text_or("Search", ""), settings.at("Search"));
+                options.text("with", settings.text_or("ReplaceWith", ""), settings.at("ReplaceWith"));
+                ("replace", options)
+            }
+            "format.Runlength" => {
+                let mut options = spot.options(settings);
+                let separator = settings.text_or("Separator", ":");
+                if separator != ":" {
+                    options.text("separator", separator, settings.at("Separator"));
+                }
+                if settings.flag("StoreRunlengthOnly") == Some(true) {
+                    options.flag("only", true, settings.at("StoreRunlengthOnly"));
+                }
+                ("runlength", options)
+            }
+            "format.Trim" => {
+                let mut options = spot.options(settings);
+                if let Some(characters) = settings.text("Characters") {
+                    options.text("characters", characters, settings.at("Characters"));
+                }
+                ("trim", options)
+            }
+            "format.TrimToBounds" => {
+                let mut options = spot.options(settings);
+                for (name, option) in [("LeftBounds", "left"), ("RightBounds", "right")] {
+                    if let Some(text) = settings.text(name).filter(|text| !text.is_empty()) {
+                        options.text(option, text, settings.at(name));
+                    }
+                }
+                for (name, option) in [("LeftOffset", "left_offset"), ("RightOffset", "right_offset")] {
+                    if let Some(number) = settings.number(name).filter(|number| *number != 0) {
+                        options.number(option, number, settings.at(name));
+                    }
+                }
+                ("trim_to_bounds", options)
+            }
+            "format.Identifier" => {
+                let kind = self.id_kind(settings);
+                stateful = kind != "hash";
+                let mut options = Made::new(settings.span);
+                if settings.has("Source") {
+                    let message = "`format.Identifier` always takes the payload, so `Source` means nothing.";
+                    self.report.remark(settings.at("Source"), message);
+                }
+                options.text("into", &spot.target, settings.at("Target"));
+                options.text("kind", kind, settings.at("Generator"));
+                self.skips_nothing(spot, settings);
+                ("add_id", options)
+            }
+            name => {
+                self.report.mistake(settings.span, format!("`{name}` has nothing like it here."));
+                return;
+            }
+        };
+        if options.is_empty() {
+            options = Made::new(settings.span);
+        }
+        let mut transform = Transform::new(kind, options.done(), settings.span);
+        transform.stateful = stateful;
+        self.push(Step::Transform(transform));
+    }
+
+    fn fields(&self, settings: &Settings, defaults: &[&str]) -> Node {
+        let given = settings.list("Fields");
+        let items = if given.is_empty() {
+            defaults.iter().map(|name| made::text(*name, settings.span)).collect()
+        } else {
+            given.into_iter().map(|(text, span)| made::text(text, span)).collect()
+        };
+        made::list(items, settings.at("Fields"))
+    }
+
+    fn wanted(&mut self, settings: &Settings, name: &str, otherwise: &str) {
+        if !settings.has(name) {
+            let message = format!("`{}` needs `{name}`: without it, {otherwise}.", settings.kind.name);
+            self.report.mistake(settings.span, message);
+        }
+    }
+
+    fn id_kind(&mut self, settings: &Settings) -> &'static str {
+        match settings.text_or("Generator", "time").to_ascii_lowercase().as_str() {
+            "time" => "time",
+            "hash" => "hash",
+            "seq" => "sequence",
+            "seqhex" => "sequence_hex",
+            other => {
+                let message = format!("`{other}` is no generator of ids.");
+                self.report
+                    .mistake(settings.at("Generator"), message)
+                    .help("There are `time`, `hash`, `seq` and `seqhex`.");
+                "time"
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Formatters that move values about, or write them in another form.
+
+use thalweg_config::Node;
+
+use crate::gollum::draft::{Step, Transform};
+use crate::gollum::gotemplate;
+use crate::gollum::gotime::Purpose;
+use crate::gollum::made::{self, Made};
+use crate::gollum::modulators::{Modulation, Spot, column};
+use crate::gollum::settings::Settings;
+use crate::gollum::text::Part;
+
+impl Modulation<'_> {
+    pub(super) fn rename(&mut self, spot: &Spot, settings: &Settings) {
+        if spot.source == spot.target {
+            let message = "`format.Move` would clear what it moves, since it goes to where it is.";
+            self.report.mistake(settings.span, message).help("Use `format.Delete` to clear it.");
+            return;
+        }
+        let mut options = Made::new(settings.span);
+        options.text(&spot.source, &spot.target, settings.at("Target"));
+        if spot.source != "payload" && spot.target != "payload" {
+            options.text(&format!("{}.*", spot.source), format!("{}.*", spot.target), settings.at("Target"));
+        }
+        self.transform("rename", options, settings.span);
+        if spot.source == "payload" {
+            let cleared = Spot { target: "payload".to_owned(), skip_empty: false, ..spot.clone() };
+            self.text(Vec::new(), &cleared);
+        }
+        self.skips_nothing(spot, settings);
+    }
+
+    /// `SkipIfEmpty` where a transform does nothing with what is empty anyway.
+    pub(super) fn skips_nothing(&mut self, spot: &Spot, settings: &Settings) {
+        if spot.skip_empty {
+            let message = format!("`SkipIfEmpty` means nothing for `{}`.", settings.kind.name);
+            self.report.remark(settings.at("SkipIfEmpty"), message);
+        }
+    }
+
+    pub(super) fn delete(&mut self, spot: &Spot, settings: &Settings) {
+        if spot.target == "payload" {
+            return self.text(Vec::new(), &Spot { skip_empty: false, ..spot.clone() });
+        }
+        let names = [spot.target.clone(), format!("{}.*", spot.target)];
+        let names = names.into_iter().map(|name| made::text(name, settings.at("Target")));
+        let names = made::list(names.collect(), settings.span);
+        self.push(Step::Transform(Transform::new("drop", names, settings.span)));
+        self.skips_nothing(spot, settings);
+    }
+
+    pub(super) fn copy(&mut self, spot: &Spot, settings: &Settings) {
+        let mode = settings.text_or("Mode", "replace").to_ascii_lowercase();
+        let separator = settings.text("Separator").filter(|separator| !separator.is_empty());
+        if !matches!(mode.as_str(), "replace" | "append" | "prepend") {
+            let message = format!("`{mode}` is no way to copy.");
+            self.report
+                .mistake(settings.at("Mode"), message)
+                .help("There are `replace`, `append` and `prepend`.");
+        }
+        if mode == "replace" && spot.source == spot.target {
+            self.report.remark(settings.span, "`format.Copy` copies this to where it is, and is left out.");
+            return;
+        }
+        let mut options = Made::new(settings.span);
+        options.text("from", &spot.source, settings.at("Source"));
+        options.text("into", &spot.target, settings.at("Target"));
+        if mode != "replace" {
+            options.text("mode", mode, settings.at("Mode"));
+            if let Some(separator) = separator {
+                options.text("separator", separator, settings.at("Separator"));
+            }
+        }
+        if spot.skip_empty {
+            options.flag("skip_empty", true, settings.at("SkipIfEmpty"));
+        }
+        self.transform("copy", options, settings.span);
+    }
+
+    pub(super) fn copied(&mut self, from: &str, into: &str, settings: &Settings) {
+        if from != into {
+            let mut options = Made::new(settings.span);
+            options.text("from", from, settings.span).text("into", into, settings.span);
+            self.transform("copy", options, settings.span);
+        }
+    }
+
+    pub(super) fn dropped(&mut self, name: &str, settings: &Settings) {
+        let names = made::list(vec![made::text(name, settings.span)], settings.span);
+        self.push(Step::Transform(Transform::new("drop", names, settings.span)));
+    }
+
+    pub(super) fn cast(&mut self, spot: &Spot, settings: &Settings) {
+        let wanted = settings.text_or("ToType", "string").to_ascii_lowercase();
+        let kind = match wanted.as_str() {
+            "string" | "bytes" => "text",
+            "int" => "int",
+            "float" => "float",
+            other => {
+                let message = format!("`{other}` is no type that can be cast to.");
+                self.report
+                    .mistake(settings.at("ToType"), message)
+                    .help("There are `string`, `bytes`, `int` and `float`.");
+                return;
+            }
+        };
+        self.skips_nothing(spot, settings);
+        if kind == "text" && spot.target == "payload" {
+            return self.copied(&spot.source, &spot.target, settings);
+        }
+        // The payload is bytes whatever was made of it: a number is only asked for to be one.
+        let helper = "number_of_payload";
+        let column = if spot.target == "payload" { helper } else { spot.target.as_str() };
+        self.copied(&spot.source, column, settings);
+        let mut options = Made::new(settings.span);
+        options.text(column, kind, settings.at("ToType"));
+        self.transform("cast", options, settings.span);
+        if spot.target == "payload" {
+            self.copied(helper, "payload", settings);
+            self.dropped(helper, settings);
+        }
+    }
+
+    pub(super) fn convert_time(&mut self, spot: &Spot, settings: &Settings) {
+        let (from_name, to_name) = (
+            if settings.has("FromFormat") { "FromFormat" } else { "From" },
+            if settings.has("ToFormat") { "ToFormat" } else { "To" },
+        );
+        let from = settings.text_or(from_name, "");
+        let to = settings.text_or(to_name, "");
+        let from = if from.is_empty() {
+            "unix".to_owned()
+        } else {
+            self.time_format(&from, from_name, settings, Purpose::Read).unwrap_or_default()
+        };
+        let to = if to.is_empty() {
+            "unix".to_owned()
+        } else {
+            self.time_format(&to, to_name, settings, Purpose::Write).unwrap_or_default()
+        };
+        self.times(spot, &from, &to, settings);
+    }
+
+    /// From a time in one form to the other.
+    pub(in crate::gollum) fn times(&mut self, spot: &Spot, from: &str, to: &str, settings: &Settings) {
+        let helper = if spot.target == "payload" { "time_of_payload" } else { spot.target.as_str() };
+        let mut options = Made::new(settings.span);
+        options.text("field", &spot.source, settings.span);
+        if spot.source != helper {
+            options.text("into", helper, settings.span);
+        }
+        options.text("format", from, settings.span);
+        self.transform("parse_timestamp", options, settings.span);
+        let mut options = Made::new(settings.span);
+        options.text("field", helper, settings.span);
+        if spot.target != helper {
+            options.text("into", &spot.target, settings.span);
+        }
+        options.text("format", to, settings.span);
+        self.transform("format_timestamp", options, settings.span);
+        if spot.target == "payload" {
+            self.dropped(helper, settings);
+        }
+    }
+
+    pub(super) fn write_json(&mut self, spot: &Spot, settings: &Settings) {
+        let mut options = Made::new(settings.span);
+        options.text("format", "json", settings.span).flag("nested", true, settings.span);
+        let root = self.column(settings, "Root");
+        if let Some(root) = &root {
+            options.text("root", root, settings.at("Root"));
+        }
+        let mut ignored = Vec::new();
+        for (path, span) in settings.list("Ignore") {
+            let name = column(&path, span, self.report);
+            let name = root.as_ref().map_or(name.clone(), |root| format!("{root}.{name}"));
+            ignored.push(made::text(name, span));
+        }
+        if !ignored.is_empty() {
+            options.put("exclude", made::list(ignored, settings.at("Ignore")));
+        }
+        self.encoded(options, spot, settings);
+    }
+
+    pub(super) fn encoded(&mut self, mut options: Made, spot: &Spot, settings: &Settings) {
+        if spot.target != "payload" {
+            options.text("into", &spot.target, settings.at("Target"));
+        }
+        if spot.skip_empty {
+            if spot.source != "payload" {
+                options.text("field", &spot.source, settings.at("Source"));
+            }
+            options.flag("skip_empty", true, settings.at("SkipIfEmpty"));
+        }
+        self.transform("encode", options, settings.span);
+    }
+
+    pub(super) fn write_csv(&mut self, spot: &Spot, settings: &Settings) {
+        let keys = settings.list("Keys");
+        self.wanted(settings, "Keys", "every message would be empty");
+        let separator = settings.text_or("Separator", ",");
+        let trailing = settings.flag("KeepLastSeparator").unwrap_or(false);
+        let columns: Vec<Node> =
+            keys.iter().map(|(path, span)| made::text(column(path, *span, self.report), *span)).collect();
+        if separator.chars().count() != 1 {
+            // CSV has one character there; a text can have any.
+            let mut parts = Vec::new();
+            for (index, name) in columns.iter().enumerate() {
+                if index > 0 && !separator.is_empty() {
+                    parts.push(Part::Literal(separator.clone()));
+                }
+                parts.push(Part::Column(name.as_str().unwrap_or_default().to_owned()));
+            }
+            if trailing && !separator.is_empty() {
+                parts.push(Part::Literal(separator));
+            }
+            return self.text(parts, spot);
+        }
+        let mut options = Made::new(settings.span);
+        options.text("format", "csv", settings.span);
+        options.put("fields", made::list(columns, settings.at("Keys")));
+        if separator != "," {
+            options.text("delimiter", separator, settings.at("Separator"));
+        }
+        if trailing {
+            options.flag("trailing_delimiter", true, settings.at("KeepLastSeparator"));
+        }
+        self.encoded(options, spot, settings);
+    }
+
+    pub(super) fn template(&mut self, spot: &Spot, settings: &Settings) {
+        let template = settings.text_or("Template", "");
+        if spot.skip_empty {
+            let message =
+                "A template is written for each message, so `SkipIfEmpty` has nothing like it here.";
+            self.report
+                .mistake(settings.at("SkipIfEmpty"), message)
+                .help("Ask in the template: `{{if .field}}…{{end}}`.");
+        }
+        match gotemplate::minijinja(&template, "") {
+            Ok(template) => {
+                let mut options = Made::new(settings.span);
+                options.text("template", template, settings.at("Template"));
+                if spot.source != "payload" {
+                    options.text("root", &spot.source, settings.at("Source"));
+                }
+                if spot.target != "payload" {
+                    options.text("into", &spot.target, settings.at("Target"));
+                }
+                self.transform("template", options, settings.span);
+            }
+            Err(wrong) => {
+                let part = template.get(wrong.at).filter(|part| !part.is_empty());
+                let message = match part {
+                    Some(part) => format!("`{part}` in this template: {}", lower_first(&wrong.message)),
+                    None => wrong.message,
+                };
+                self.report.mistake(settings.at("Template"), message).help(
+                    "Fields, `if`, `with`, `range`, `eq`, `and`, `or`, `not`, `index`, `len`, `print` and `printf` are understood.",
+                );
+            }
+        }
+    }
+
+    pub(super) fn extract(&mut self, spot: &Spot, settings: &Settings) {
+        let pattern = settings.raw_text("Expression").unwrap_or_else(|| "(.*)".to_owned());
+        let posix = settings.flag("Posix").unwrap_or(true);
+        if self.is_pattern(&pattern, settings.at("Expression")) && posix && pattern.contains(['|', '?']) {
+            let message =
+                "Of several ways to match, the first is taken here; with `Posix`, gollum took the longest.";
+            self.report.remark(settings.at("Expression"), message);
+        }
+        let mut options = spot.options(settings);
+        options.text("pattern", pattern, settings.at("Expression"));
+        options.text("template", settings.text_or("Template", "${1}"), settings.at("Template"));
+        options.text("no_match", "empty", settings.span);
+        self.transform("extract", options, settings.span);
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_lowercase().chain(characters).collect())
+}

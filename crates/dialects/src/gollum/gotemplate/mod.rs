@@ -1,0 +1,441 @@
+//! Go's text templates, in the notation of minijinja.
+//!
+//! Both print values between double braces and have conditions and loops. What Go calls the dot is a variable here: at
+//! the top it is the message itself, whose fields are plain names, and inside of `with` and `range` it is `dot1`, `dot2`
+//! and so on. What cannot be expressed is refused at its place.
+
+mod tokens;
+
+use tokens::{Kind, Token, quote, tokens};
+
+/// What is wrong, and where in the template.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wrong {
+    pub(super) message: String,
+    pub(super) at: std::ops::Range<usize>,
+}
+
+/// Turns a template into one of minijinja. `root` is what the dot is at the top: a field's name, or empty.
+pub(super) fn minijinja(template: &str, root: &str) -> Result<String, Wrong> {
+    let mut translator =
+        Translator { out: String::new(), blocks: Vec::new(), dots: vec![root.to_owned()], made: 0 };
+    let mut at = 0;
+    while let Some(start) = template[at..].find("{{").map(|found| at + found) {
+        translator.literal(&template[at..start]);
+        let Some(length) = end_of(&template[start + 2..]) else {
+            return Err(Wrong { message: "A `{{` is never closed.".to_owned(), at: start..start + 2 });
+        };
+        let inside = &template[start + 2..start + 2 + length];
+        translator.action(inside, start + 2)?;
+        at = start + 2 + length + 2;
+    }
+    translator.literal(&template[at..]);
+    match translator.blocks.pop() {
+        Some(block) => Err(Wrong { message: format!("`{}` has no `end`.", block.word), at: block.at }),
+        None => Ok(translator.out),
+    }
+}
+
+/// Where the closing braces are, past quoted texts.
+fn end_of(rest: &str) -> Option<usize> {
+    let mut quote = None;
+    let mut escaped = false;
+    for (index, character) in rest.char_indices() {
+        match quote {
+            Some('"') if escaped => escaped = false,
+            Some('"') if character == '\\' => escaped = true,
+            Some(open) if character == open => quote = None,
+            Some(_) => {}
+            None if character == '"' || character == '`' => quote = Some(character),
+            None if rest[index..].starts_with("}}") => return Some(index),
+            None => {}
+        }
+    }
+    None
+}
+
+struct Block {
+    word: &'static str,
+    at: std::ops::Range<usize>,
+    closing: String,
+    /// How many dots there were before it.
+    dots: usize,
+}
+
+struct Translator {
+    out: String,
+    blocks: Vec<Block>,
+    /// What the dot stands for, innermost last; an empty name is the message.
+    dots: Vec<String>,
+    made: usize,
+}
+
+impl Translator {
+    /// Text between actions; what minijinja would take for its own is put into an expression.
+    fn literal(&mut self, text: &str) {
+        if text.contains("{%") || text.contains("{#") {
+            let quoted = quote(text);
+            self.out.push_str(&format!("{{{{ {quoted} }}}}"));
+        } else {
+            self.out.push_str(text);
+        }
+    }
+
+    fn action(&mut self, inside: &str, at: usize) -> Result<(), Wrong> {
+        let left = if inside.starts_with("- ") { "-" } else { "" };
+        let right = if inside.ends_with(" -") { "-" } else { "" };
+        let body = inside.strip_prefix("- ").unwrap_or(inside);
+        let body = body.strip_suffix(" -").unwrap_or(body);
+        let whole = at..at + inside.len();
+        if body.trim_start().starts_with("/*") {
+            if !(left.is_empty() && right.is_empty()) {
+                self.out.push_str(&format!("{{#{left} {right}#}}"));
+            }
+            return Ok(());
+        }
+        let tokens = tokens(body, at + (inside.len() - inside.strip_prefix("- ").unwrap_or(inside).len()))?;
+        let word = match tokens.first() {
+            Some(Token { kind: Kind::Word(word), .. }) => word.as_str(),
+            Some(_) => "",
+            None => {
+                return Err(Wrong { message: "There is nothing between the braces.".to_owned(), at: whole });
+            }
+        };
+        let rest = tokens.get(1..).unwrap_or_default();
+        let opened = |open: String| format!("{{%{left} {open} {right}%}}");
+        match word {
+            "if" => {
+                let condition = self.pipeline(rest, &whole)?;
+                self.out.push_str(&opened(format!("if {condition}")));
+                self.open("if", whole, "endif");
+            }
+            "with" => {
+                let value = self.pipeline(rest, &whole)?;
+                let dot = self.new_dot();
+                self.out.push_str(&opened(format!("with {dot} = {value}")));
+                self.out.push_str(&format!("{{% if {dot} %}}"));
+                self.open("with", whole, "endif %}{% endwith");
+                self.dots.push(dot);
+            }
+            "range" => {
+                let (names, rest) = assigned(rest);
+                let value = self.pipeline(rest, &whole)?;
+                let dot = match names.as_slice() {
+                    [name] => name.clone(),
+                    _ => self.new_dot(),
+                };
+                let head = match names.as_slice() {
+                    [key, value_name] => format!("for {key}, {value_name} in {value}|items"),
+                    _ => format!("for {dot} in {value}"),
+                };
+                self.out.push_str(&opened(head));
+                self.open("range", whole, "endfor");
+                self.dots.push(names.get(1).cloned().unwrap_or(dot));
+            }
+            "else" => self.otherwise(rest, whole, &opened)?,
+            "end" => {
+                let Some(block) = self.blocks.pop() else {
+                    return Err(Wrong { message: "This `end` ends nothing.".to_owned(), at: whole });
+                };
+                self.dots.truncate(block.dots);
+                self.out.push_str(&opened(block.closing));
+            }
+            "define" | "template" | "block" | "break" | "continue" => {
+                let message = format!("`{word}` has nothing like it here.");
+                return Err(Wrong { message, at: whole });
+            }
+            _ => {
+                let (names, rest) = assigned(&tokens);
+                let value = self.pipeline(rest, &whole)?;
+                match names.first() {
+                    Some(name) => self.out.push_str(&opened(format!("set {name} = {value}"))),
+                    None => self.out.push_str(&format!("{{{{{left} {value} {right}}}}}")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn otherwise(
+        &mut self,
+        rest: &[Token],
+        whole: std::ops::Range<usize>,
+        opened: &dyn Fn(String) -> String,
+    ) -> Result<(), Wrong> {
+        let Some((word, dots)) = self.blocks.last().map(|block| (block.word, block.dots)) else {
+            return Err(Wrong { message: "This `else` belongs to nothing.".to_owned(), at: whole });
+        };
+        self.dots.truncate(dots);
+        match rest {
+            [] => self.out.push_str(&opened("else".to_owned())),
+            [Token { kind: Kind::Word(next), .. }, condition @ ..] if next == "if" && word == "if" => {
+                let condition = self.pipeline(condition, &whole)?;
+                self.out.push_str(&opened(format!("elif {condition}")));
+            }
+            _ => {
+                let message = "After `else`, only `if` within an `if` can stand here.".to_owned();
+                return Err(Wrong { message, at: whole });
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, word: &'static str, at: std::ops::Range<usize>, closing: &str) {
+        self.blocks.push(Block { word, at, closing: closing.to_owned(), dots: self.dots.len() });
+    }
+
+    fn new_dot(&mut self) -> String {
+        self.made += 1;
+        format!("dot{}", self.made)
+    }
+
+    /// Commands joined by bars: what one gives is the last argument of the next.
+    fn pipeline(&self, tokens: &[Token], whole: &std::ops::Range<usize>) -> Result<String, Wrong> {
+        let mut value: Option<String> = None;
+        for command in tokens.split(|token| token.kind == Kind::Bar) {
+            let (mut arguments, places) = self.operands(command)?;
+            if let Some(value) = value.take() {
+                arguments.push(value);
+            }
+            value = Some(self.command(command, arguments, &places, whole)?);
+        }
+        value.ok_or_else(|| Wrong { message: "A value is missing.".to_owned(), at: whole.clone() })
+    }
+
+    /// The operands of a command: names of functions are left as they are.
+    fn operands(&self, tokens: &[Token]) -> Result<(Vec<String>, Vec<std::ops::Range<usize>>), Wrong> {
+        let (mut found, mut places) = (Vec::new(), Vec::new());
+        let mut index = 0;
+        while let Some(token) = tokens.get(index) {
+            places.push(token.at.clone());
+            index += 1;
+            found.push(match &token.kind {
+                Kind::Open => {
+                    let length = closing(&tokens[index..]).ok_or_else(|| Wrong {
+                        message: "A `(` is never closed.".to_owned(),
+                        at: token.at.clone(),
+                    })?;
+                    let inner = self.pipeline(&tokens[index..index + length], &token.at)?;
+                    index += length + 1;
+                    format!("({inner})")
+                }
+                Kind::Close => {
+                    return Err(Wrong { message: "A `)` without its `(`.".to_owned(), at: token.at.clone() });
+                }
+                Kind::Field(path) => self.field(path, &token.at)?,
+                Kind::Variable(name) => variable(name, &self.dots[0]),
+                Kind::Word(word) => word.clone(),
+                Kind::Literal(text) => text.clone(),
+                Kind::Bar | Kind::Assign | Kind::Comma => {
+                    let message = "This is not expected here.".to_owned();
+                    return Err(Wrong { message, at: token.at.clone() });
+                }
+            });
+        }
+        Ok((found, places))
+    }
+
+    fn field(&self, path: &str, at: &std::ops::Range<usize>) -> Result<String, Wrong> {
+        let dot = self.dots.last().map_or("", String::as_str);
+        match (dot, path) {
+            ("", "") => Err(Wrong {
+                message: "The whole message as `.` has nothing like it here.".to_owned(),
+                at: at.clone(),
+            }),
+            ("", path) => Ok(path.to_owned()),
+            (dot, "") => Ok(dot.to_owned()),
+            (dot, path) => Ok(format!("{dot}.{path}")),
+        }
+    }
+
+    fn command(
+        &self,
+        tokens: &[Token],
+        arguments: Vec<String>,
+        places: &[std::ops::Range<usize>],
+        whole: &std::ops::Range<usize>,
+    ) -> Result<String, Wrong> {
+        let at = || places.first().cloned().unwrap_or_else(|| whole.clone());
+        let Some(Token { kind: Kind::Word(name), .. }) = tokens.first() else {
+            return match arguments.as_slice() {
+                [value] => Ok(value.clone()),
+                _ => Err(Wrong { message: "This is not a function.".to_owned(), at: at() }),
+            };
+        };
+        let values = arguments.get(1..).unwrap_or_default();
+        let joined = |operator: &str| format!("({})", values.join(&format!(" {operator} ")));
+        let compared = |operator: &str| match values {
+            [left, right] => Ok(format!("({left} {operator} {right})")),
+            _ => Err(Wrong { message: format!("`{name}` compares two values."), at: at() }),
+        };
+        let single = |form: &dyn Fn(&str) -> String| match values {
+            [value] => Ok(form(value)),
+            _ => Err(Wrong { message: format!("`{name}` takes one value."), at: at() }),
+        };
+        match (name.as_str(), values) {
+            ("true" | "false", []) => Ok(name.clone()),
+            ("nil", []) => Ok("none".to_owned()),
+            ("and", [_, ..]) => Ok(joined("and")),
+            ("or", [_, ..]) => Ok(joined("or")),
+            ("not", _) => single(&|value| format!("(not {value})")),
+            ("eq", [value, others @ ..]) if others.len() > 1 => {
+                Ok(format!("({value} in [{}])", others.join(", ")))
+            }
+            ("eq", _) => compared("=="),
+            ("ne", _) => compared("!="),
+            ("lt", _) => compared("<"),
+            ("le", _) => compared("<="),
+            ("gt", _) => compared(">"),
+            ("ge", _) => compared(">="),
+            ("len", _) => single(&|value| format!("{value}|length")),
+            ("html", _) => single(&|value| format!("{value}|e")),
+            ("urlquery", _) => single(&|value| format!("{value}|urlencode")),
+            ("index", [value, steps @ ..]) if !steps.is_empty() => {
+                let steps: Vec<String> = steps.iter().map(|step| format!("[{step}]")).collect();
+                Ok(format!("{value}{}", steps.concat()))
+            }
+            ("print" | "println", [_, ..]) => {
+                let end = if name == "println" { " ~ \"\\n\"" } else { "" };
+                let between = if name == "println" { " ~ \" \" ~ " } else { " ~ " };
+                Ok(format!("({}{end})", values.join(between)))
+            }
+            ("printf", [format, rest @ ..]) => printf(format, rest, at()),
+            _ => Err(Wrong { message: format!("The function `{name}` has nothing like it here."), at: at() }),
+        }
+    }
+}
+
+/// `printf` with the verbs that are the same for both, as a joined text: `%s`, `%v`, `%d` and `%%`.
+fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result<String, Wrong> {
+    let Some(format) = format.strip_prefix('"').and_then(|format| format.strip_suffix('"')) else {
+        return Err(Wrong { message: "The format of `printf` has to stand there as a text.".to_owned(), at });
+    };
+    let mut parts = Vec::new();
+    let mut literal = String::new();
+    let mut values = values.iter();
+    let mut characters = format.chars();
+    while let Some(character) = characters.next() {
+        if character != '%' {
+            literal.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('%') => literal.push('%'),
+            Some('s' | 'v' | 'd') => {
+                let Some(value) = values.next() else {
+                    return Err(Wrong { message: "`printf` has too few values.".to_owned(), at });
+                };
+                if !literal.is_empty() {
+                    parts.push(format!("\"{}\"", std::mem::take(&mut literal)));
+                }
+                parts.push(value.clone());
+            }
+            _ => {
+                let message =
+                    "Of the verbs of `printf`, only `%s`, `%v`, `%d` and `%%` have something like them here.";
+                return Err(Wrong { message: message.to_owned(), at });
+            }
+        }
+    }
+    if values.next().is_some() {
+        return Err(Wrong { message: "`printf` has too many values.".to_owned(), at });
+    }
+    if !literal.is_empty() || parts.is_empty() {
+        parts.push(format!("\"{literal}\""));
+    }
+    Ok(format!("({})", parts.join(" ~ ")))
+}
+
+fn variable(name: &str, root: &str) -> String {
+    // `$` alone is the dot of the top, and `$.a` a field of it.
+    match name.strip_prefix('.') {
+        Some(path) if root.is_empty() => path.to_owned(),
+        Some(path) => format!("{root}.{path}"),
+        None => name.to_owned(),
+    }
+}
+
+/// The names before `:=`, and what comes after it.
+fn assigned(tokens: &[Token]) -> (Vec<String>, &[Token]) {
+    let Some(at) = tokens.iter().position(|token| token.kind == Kind::Assign) else {
+        return (Vec::new(), tokens);
+    };
+    let names = tokens[..at].iter().filter_map(|token| match &token.kind {
+        Kind::Variable(name) => Some(name.clone()),
+        _ => None,
+    });
+    (names.collect(), &tokens[at + 1..])
+}
+
+fn closing(tokens: &[Token]) -> Option<usize> {
+    let mut depth = 0;
+    tokens.iter().position(|token| {
+        match token.kind {
+            Kind::Open => depth += 1,
+            Kind::Close if depth == 0 => return true,
+            Kind::Close => depth -= 1,
+            _ => {}
+        }
+        false
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_in_the_other_notation() {
+        for (template, expected) in [
+            ("plain", "plain"),
+            ("{{.a.b}} and {{ .c }}", "{{ a.b }} and {{ c }}"),
+            (
+                "{{if .a}}x{{else if eq .b \"1\"}}y{{else}}z{{end}}",
+                "{% if a %}x{% elif (b == \"1\") %}y{% else %}z{% endif %}",
+            ),
+            ("{{- .a -}}", "{{- a -}}"),
+            ("{{if and .a (not .b)}}x{{end}}", "{% if (a and ((not b))) %}x{% endif %}"),
+            (
+                "{{range .list}}{{.}},{{.x}}{{else}}none{{end}}",
+                "{% for dot1 in list %}{{ dot1 }},{{ dot1.x }}{% else %}none{% endfor %}",
+            ),
+            (
+                "{{range $k, $v := .map}}{{$k}}={{$v}}{{end}}",
+                "{% for k, v in map|items %}{{ k }}={{ v }}{% endfor %}",
+            ),
+            (
+                "{{with .a}}{{.b}}{{$.c}}{{end}}",
+                "{% with dot1 = a %}{% if dot1 %}{{ dot1.b }}{{ c }}{% endif %}{% endwith %}",
+            ),
+            ("{{$x := .a}}{{$x}}", "{% set x = a %}{{ x }}"),
+            ("{{printf \"%s-%v\" .a .b}}", "{{ (a ~ \"-\" ~ b) }}"),
+            ("{{.a | printf \"<%s>\"}}", "{{ (\"<\" ~ a ~ \">\") }}"),
+            ("{{index .a 1}} {{len .a}}", "{{ a[1] }} {{ a|length }}"),
+            ("{{/* a comment */}}x", "x"),
+            ("{{eq .a 1 2}}", "{{ (a in [1, 2]) }}"),
+            ("{{`raw \"text\"`}}", "{{ \"raw \\\"text\\\"\" }}"),
+            ("a {% b", "{{ \"a {% b\" }}"),
+        ] {
+            assert_eq!(minijinja(template, "").as_deref(), Ok(expected), "{template}");
+        }
+        assert_eq!(minijinja("{{.x}}", "a.b").as_deref(), Ok("{{ a.b.x }}"));
+    }
+
+    #[test]
+    fn what_has_nothing_like_it_is_refused_at_its_place() {
+        for (template, part) in [
+            ("ab{{.}}", "."),
+            ("{{call .f}}", "call"),
+            ("{{define \"x\"}}", "define \"x\""),
+            ("{{if .a}}", "if .a"),
+            ("{{end}}", "end"),
+            ("{{printf \"%q\" .a}}", "printf"),
+            ("{{.a", "{{"),
+            ("{{ .a ? }}", "?"),
+            ("{{}}", ""),
+        ] {
+            let wrong = minijinja(template, "").unwrap_err();
+            assert_eq!(&template[wrong.at.clone()], part, "{template}: {wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! gollum's configurations.
+//!
+//! gollum (a message multiplexer that is no longer developed) reads consumers, routers and producers that meet in
+//! *streams*, named lanes; filters and formatters stand in lists on them. A file is read in steps:
+//!
+//! 1. `plugins` (v0.5 and v0.6, a mapping) or `legacy` (v0.4, a list) reads the plugins, and holds their settings against
+//!    `tables`, where every option of every plugin has its fate: used, without meaning here, or refused.
+//! 2. `streams` makes a draft of lanes beginning at the consumers; `consumers` and `producers` say what each is as a source
+//!    or sink, `modulators` (with `filters`, `formatters`, `json`) turns lists into transforms, of which `text` makes one
+//!    template where neighbours only put text around a value.
+//! 3. `simplify` leaves out of the draft what does nothing, and `emit` writes it.
+//!
+//! Every node that is made has the place in the gollum file that it came from. So a mistake that only the engine or
+//! a component can find is shown to the user in their own line.
+
+mod consumers;
+mod draft;
+mod emit;
+mod filters;
+mod formatters;
+mod gotemplate;
+mod gotime;
+mod json;
+mod legacy;
+mod made;
+mod modulators;
+mod plugins;
+mod producers;
+mod report;
+mod settings;
+mod simplify;
+mod streams;
+pub mod tables;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use thalweg_config::{Diagnostics, Document, Node};
+
+use crate::Conversion;
+use report::Report;
+
+/// Whether a document has the form of a gollum configuration: plugins with a `Type`, or, in the form of v0.4, a list
+/// of plugins by their type.
+pub fn is_gollum(document: &Document) -> bool {
+    let root = document.root();
+    let is_type = |name: &str| {
+        let kinds = ["consumer.", "producer.", "router.", "stream."];
+        kinds.iter().any(|kind| name.to_ascii_lowercase().starts_with(kind))
+    };
+    match root.as_sequence() {
+        Some(items) => items.iter().any(|item| item.entries().iter().any(|(key, _)| is_type(&key.name))),
+        None => root.entries().iter().any(|(_, plugin)| {
+            let kind = plugins::get(plugin, "Type").and_then(|(_, kind)| kind.as_str());
+            kind.is_some_and(|kind| is_type(kind) || kind.eq_ignore_ascii_case("Aggregate"))
+        }),
+    }
+}
+
+/// Reads a gollum configuration into thalweg's form.
+///
+/// # Errors
+/// Every mistake in it, each at its place.
+pub fn read(document: &Document) -> Result<Conversion, Diagnostics> {
+    let mut report = Report::new(document);
+    let root: &Node = document.root();
+    let plugins = match root.as_sequence() {
+        Some(_) => legacy::read(root, &mut report),
+        None => plugins::read(root, &mut report),
+    };
+    let mut draft = streams::draft(&plugins, &mut report);
+    let start = thalweg_config::Span::new(root.span.start, root.span.start);
+    if report.mistakes.is_empty() {
+        for (is_missing, what) in
+            [(plugins.consumers.is_empty(), "consumer"), (plugins.producers.is_empty(), "producer")]
+        {
+            if is_missing {
+                report.mistake(start, format!("There is no {what} that is switched on."));
+            }
+        }
+    }
+    simplify::simplify(&mut draft);
+    // Where each plugin begins, also those that nothing was made of.
+    let items = root.items().iter().flat_map(Node::entries);
+    let keys = root.entries().iter().chain(items).map(|(key, _)| key.span);
+    let all = plugins.consumers.iter().chain(&plugins.producers).chain(&plugins.routers);
+    let places: Vec<thalweg_config::Span> = keys.chain(all.map(|plugin| plugin.span)).collect();
+    let (root, comments) = emit::emit(&draft, &report.remarks, &places, start);
+    report.mistakes.into_result(Conversion {
+        document: document.with_root(root),
+        comments,
+        remarks: report.remarks,
+    })
+}

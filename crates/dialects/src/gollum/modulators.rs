@@ -1,0 +1,306 @@
+//! A list of filters and formatters, turned into transforms.
+
+use std::rc::Rc;
+
+use thalweg_config::{Node, Span};
+
+use super::draft::{Step, Transform, push};
+use super::made::Made;
+use super::report::Report;
+use super::settings::Settings;
+use super::tables::{self, Role};
+
+/// Messages that leave a list by a named output, for a stream.
+#[derive(Debug, Clone)]
+pub(super) struct Reroute {
+    pub(super) output: String,
+    pub(super) stream: String,
+    pub(super) span: Span,
+    /// Columns that were made to choose the stream, and are of no use behind it.
+    pub(super) helpers: Vec<String>,
+}
+
+/// What a list becomes.
+#[derive(Debug, Default)]
+pub(super) struct Modulated {
+    pub(super) steps: Vec<Step>,
+    pub(super) reroutes: Vec<Reroute>,
+    /// Nothing comes out at the end of it: it all goes to this stream, if to any.
+    pub(super) ends: Option<Option<(String, Span)>>,
+}
+
+/// Where a list stands.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) role: Role,
+    /// The stream that its messages are in, where it is one.
+    pub(super) stream: Option<String>,
+    /// The streams that messages can be led to.
+    pub(super) streams: Rc<[String]>,
+}
+
+/// The columns that a formatter works on.
+#[derive(Debug, Clone)]
+pub(super) struct Spot {
+    pub(super) source: String,
+    pub(super) target: String,
+    pub(super) skip_empty: bool,
+    pub(super) span: Span,
+}
+
+/// What a formatter around others says for them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Frame {
+    pub(super) source: Option<String>,
+    pub(super) target: Option<String>,
+    /// A column that stands in for another.
+    pub(super) instead: Option<(String, String)>,
+}
+
+/// Turns lists into transforms.
+pub(super) struct Modulation<'a> {
+    pub(super) report: &'a mut Report,
+    pub(super) place: Place,
+    pub(super) frame: Frame,
+    pub(super) done: Modulated,
+}
+
+/// Turns a list of plugins into transforms.
+pub(super) fn modulate(nodes: &[Node], place: Place, report: &mut Report) -> Modulated {
+    let mut modulation = Modulation { report, place, frame: Frame::default(), done: Modulated::default() };
+    modulation.list(nodes);
+    modulation.done
+}
+
+impl Modulation<'_> {
+    pub(super) fn list(&mut self, nodes: &[Node]) {
+        for settings in self.read(nodes) {
+            let before = self.done.steps.len();
+            let ended = self.done.ends.is_some();
+            match settings.kind.role {
+                Role::Filter => self.filter(&settings),
+                _ => self.formatter(&settings),
+            }
+            settings.finish(self.report);
+            if ended {
+                // Nothing gets here; it was read for its mistakes.
+                self.done.steps.truncate(before);
+            }
+        }
+    }
+
+    /// The plugins of a list, each with its settings.
+    pub(super) fn read(&mut self, nodes: &[Node]) -> Vec<Settings> {
+        let mut found = Vec::new();
+        for node in nodes {
+            let (name, span, entries) = match (node.as_str(), node.entries()) {
+                (Some(name), _) => (name, node.span, &[][..]),
+                (None, [(key, settings)]) => {
+                    if settings.as_mapping().is_none() && !settings.is_null() {
+                        let message = format!(
+                            "The settings of `{}` are a mapping, but this is {}.",
+                            key.name,
+                            settings.kind()
+                        );
+                        self.report.mistake(settings.span, message);
+                        continue;
+                    }
+                    (key.name.as_str(), key.span, settings.entries())
+                }
+                (None, [(first, nothing), (second, _), ..]) if nothing.is_null() => {
+                    let message = format!("`{}` stands beside `{}` and not in it.", second.name, first.name);
+                    let help = format!("Indent the settings of `{}` further than its name.", first.name);
+                    self.report.mistake(second.span, message).help(help);
+                    continue;
+                }
+                (None, [_, (second, _), ..]) => {
+                    let message = format!("`{}` is a second plugin in one element of the list.", second.name);
+                    self.report.mistake(second.span, message).help("Begin each plugin with `- `.");
+                    continue;
+                }
+                _ => {
+                    let message = format!(
+                        "A plugin is a name, or a name with its settings, but this is {}.",
+                        node.kind()
+                    );
+                    self.report.mistake(node.span, message);
+                    continue;
+                }
+            };
+            if let Some(kind) = self.kind(name, span) {
+                found.push(Settings::new(kind, span, entries, self.report));
+            }
+        }
+        found
+    }
+
+    fn kind(&mut self, name: &str, span: Span) -> Option<&'static tables::PluginKind> {
+        let allowed = |role: Role| match self.place.role {
+            Role::Router => role == Role::Filter,
+            _ => matches!(role, Role::Filter | Role::Formatter),
+        };
+        if let Some(kind) = tables::kind(name) {
+            if allowed(kind.role) {
+                return Some(kind);
+            }
+            let what = if self.place.role == Role::Router {
+                "A router has filters only"
+            } else {
+                "Filters and formatters stand here"
+            };
+            self.report.mistake(span, format!("{what}, and `{name}` is a {}.", kind.role.word()));
+            return None;
+        }
+        if let Some((_, instead)) = tables::GONE.iter().find(|(gone, _)| gone.eq_ignore_ascii_case(name)) {
+            self.report.mistake(span, format!("`{name}` was in older versions only.")).help(*instead);
+            return None;
+        }
+        let known: Vec<&str> =
+            tables::kinds().filter(|kind| allowed(kind.role)).map(|kind| kind.name).collect();
+        let message = format!("There is no filter or formatter called `{name}`.");
+        let name = if name.contains('.') { name.to_owned() } else { format!("format.{name}") };
+        self.report.unknown(span, message, &name, known, "");
+        None
+    }
+
+    pub(super) fn push(&mut self, step: Step) {
+        push(&mut self.done.steps, step);
+    }
+
+    pub(super) fn transform(&mut self, kind: &'static str, options: Made, span: Span) {
+        self.push(Step::Transform(Transform::new(kind, options.done(), span)));
+    }
+
+    /// A name for an output that the list does not have yet.
+    pub(super) fn output(&self, wanted: &str) -> String {
+        let taken = |name: &str| {
+            self.done.steps.iter().any(|step| step.outputs().iter().any(|output| output == name))
+        };
+        let mut name = wanted.to_owned();
+        let mut number = 1;
+        while taken(&name) {
+            number += 1;
+            name = format!("{wanted}-{number}");
+        }
+        name
+    }
+
+    /// A transform that leads messages to the streams that a column names.
+    pub(super) fn route_by(&mut self, mut options: Made, helpers: &[String], span: Span) {
+        let mut outputs = Made::new(span);
+        let mut reroutes = Vec::new();
+        let streams = self.place.streams.clone();
+        for stream in streams.iter().filter(|stream| self.place.stream.as_ref() != Some(stream)) {
+            let mut wanted = valid_name(stream);
+            while reroutes.iter().any(|reroute: &Reroute| reroute.output == wanted) {
+                wanted.push('_');
+            }
+            let output = self.output(&wanted);
+            outputs.text(&output, stream, span);
+            let helpers = helpers.to_vec();
+            reroutes.push(Reroute { output, stream: stream.clone(), span, helpers });
+        }
+        if reroutes.is_empty() {
+            self.report.remark(span, "There is no other stream that messages could be led to.");
+            return;
+        }
+        options.put("outputs", outputs.done());
+        let mut transform = Transform::new("route_by", options.done(), span);
+        transform.outputs = reroutes.iter().map(|reroute| reroute.output.clone()).collect();
+        self.push(Step::Transform(transform));
+        self.done.reroutes.extend(reroutes);
+    }
+
+    /// The columns of a formatter.
+    pub(super) fn spot(&mut self, settings: &Settings) -> Spot {
+        let mut source = self.column(settings, "Source");
+        let mut target = self.column(settings, "Target");
+        let both = self.column(settings, "ApplyTo");
+        if let Some(column) = both {
+            if source.is_none() && target.is_none() {
+                source = Some(column.clone());
+                target = Some(column);
+            } else {
+                let message = "`ApplyTo` means nothing where `Source` or `Target` is given.";
+                self.report.mistake(settings.at("ApplyTo"), message).help("Leave it out.");
+            }
+        }
+        let source = self.frame.source.clone().or(source).unwrap_or_else(|| "payload".to_owned());
+        let target = target.or_else(|| self.frame.target.clone()).unwrap_or_else(|| "payload".to_owned());
+        let instead = |column: String| match &self.frame.instead {
+            Some((from, to)) if *from == column => to.clone(),
+            _ => column,
+        };
+        Spot {
+            source: instead(source),
+            target: instead(target),
+            skip_empty: settings.flag("SkipIfEmpty").unwrap_or(false),
+            span: settings.span,
+        }
+    }
+
+    /// The column of a metadata path; none for the payload.
+    pub(super) fn column(&mut self, settings: &Settings, name: &str) -> Option<String> {
+        let path = settings.text(name).filter(|path| !path.is_empty())?;
+        Some(column(&path, settings.at(name), self.report))
+    }
+}
+
+impl Spot {
+    /// The options that say which columns a transform works on.
+    pub(super) fn options(&self, settings: &Settings) -> Made {
+        let mut options = Made::new(self.span);
+        if self.source != "payload" {
+            options.text("field", &self.source, settings.at("Source"));
+        }
+        if self.target != self.source {
+            options.text("into", &self.target, settings.at("Target"));
+        }
+        if self.skip_empty {
+            options.flag("skip_empty", true, settings.at("SkipIfEmpty"));
+        }
+        options
+    }
+
+    /// Those of a transform that makes several columns, below the target.
+    pub(super) fn options_with_prefix(&self, settings: &Settings, prefix: &str) -> Made {
+        let mut options = Spot { target: self.source.clone(), ..self.clone() }.options(settings);
+        let below = if self.target == "payload" { String::new() } else { format!("{}.", self.target) };
+        let prefix = below + prefix;
+        if !prefix.is_empty() {
+            options.text("prefix", prefix, settings.at("Target"));
+        }
+        options
+    }
+}
+
+/// The column that a path of gollum's metadata is.
+pub(super) fn column(path: &str, span: Span, report: &mut Report) -> String {
+    let path = path.trim_matches('/');
+    if path.contains(['[', ']']) {
+        let message = format!("`{path}` means an element of a list, which cannot be named here.");
+        report.mistake(span, message).help("Use `format.SplitPick`, or `format.Template` with `index`.");
+    } else if path.contains(['{', '}', ':']) {
+        report
+            .mistake(span, format!("`{path}` cannot be the name of a field: it has one of `{{`, `}}`, `:`."));
+    } else if matches!(path, "payload" | "hostname" | "now") || path.starts_with("meta/") {
+        let message = format!("`{path}` means something else in thalweg, and cannot be the name of a field.");
+        report.mistake(span, message).help("Choose another name for the metadata.");
+    }
+    path.replace('/', ".")
+}
+
+/// The letters of a name that a component may have.
+pub(super) fn valid_name(name: &str) -> String {
+    let name = match name {
+        "*" => "all",
+        "_GOLLUM_" => "gollum-log",
+        "errors" => "errors-stream",
+        name => name,
+    };
+    let valid =
+        |character: char| if character.is_alphanumeric() || character == '_' { character } else { '-' };
+    let name: String = name.chars().map(valid).collect();
+    let name = name.trim_matches('-');
+    if name.is_empty() { "unnamed".to_owned() } else { name.to_owned() }
+}

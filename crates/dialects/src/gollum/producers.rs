@@ -1,0 +1,282 @@
+//! Producers: what each is as a sink.
+
+use thalweg_config::{Node, Span};
+
+use super::consumers::{address, framing};
+use super::gotime::{Purpose, strftime};
+use super::made::{self, Made};
+use super::report::Report;
+use super::settings::Settings;
+
+/// Whether what a producer does depends on the stream that a message is in, beyond its modulators.
+pub(super) fn depends_on_stream(settings: &Settings) -> bool {
+    match settings.kind.name {
+        "producer.File" => settings.text_or("File", "").contains('*'),
+        "producer.StatsdMetrics" => true,
+        _ => false,
+    }
+}
+
+/// Whether the producer has a queue, so that its time-outs mean something.
+pub(super) fn has_queue(settings: &Settings) -> bool {
+    settings.kind.all().any(|rule| rule.name == "ChannelTimeoutMs")
+}
+
+/// The sink that a producer is, for messages of a stream.
+pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Report) -> Node {
+    let mut writing = Writing { settings, report };
+    let (kind, options) = match settings.kind.name {
+        "producer.Console" => ("stdout", writing.console()),
+        "producer.File" => ("file", writing.file(stream)),
+        "producer.HTTPRequest" => ("http", writing.http()),
+        "producer.Proxy" => ("proxy", writing.proxy()),
+        "producer.Socket" => ("socket", writing.socket()),
+        "producer.StatsdMetrics" => ("statsd", writing.statsd(stream)),
+        "producer.Websocket" => ("websocket", writing.websocket()),
+        _ => ("discard", Made::new(settings.span)),
+    };
+    made::component(kind, settings.span, options.done())
+}
+
+/// The sink and the source of a spool, in a folder of the stream.
+pub(super) fn spool(settings: &Settings, stream: &str, report: &mut Report) -> (Node, Node) {
+    let writing = Writing { settings, report };
+    let folder = settings.text_or("Path", "/var/run/gollum/spooling");
+    let folder = format!("{}/{stream}", folder.trim_end_matches('/'));
+    let mut options = Made::new(settings.span);
+    options.text("path", &folder, settings.at("Path"));
+    options.text(
+        "max_file_bytes",
+        made::size_mib(settings.number("MaxFileSizeMB").unwrap_or(512)),
+        settings.at("MaxFileSizeMB"),
+    );
+    writing.time(&mut options, "MaxFileAgeMin", "max_file_age", 60_000);
+    let sink = made::component("spool", settings.span, options.done());
+    let mut options = Made::new(settings.span);
+    options.text("path", &folder, settings.at("Path"));
+    let rate = settings.number("MaxMessagesSec").unwrap_or(100);
+    if rate > 0 {
+        options.number("rate", rate, settings.at("MaxMessagesSec"));
+    }
+    let delay = settings.number("RespoolDelaySec").unwrap_or(10);
+    options.text("delay", made::time(delay.saturating_mul(1000)), settings.at("RespoolDelaySec"));
+    options.flag("ends_with_others", true, settings.span);
+    (sink, made::component("spool", settings.span, options.done()))
+}
+
+struct Writing<'a> {
+    settings: &'a Settings,
+    report: &'a mut Report,
+}
+
+impl Writing<'_> {
+    fn made(&self) -> Made {
+        Made::new(self.settings.span)
+    }
+
+    fn time(&self, options: &mut Made, name: &str, option: &str, unit: i64) {
+        if let Some(value) = self.settings.number(name) {
+            options.text(option, made::time(value.saturating_mul(unit)), self.settings.at(name));
+        }
+    }
+
+    fn send_buffer(&self, options: &mut Made) {
+        if let Some(kib) = self.settings.number("ConnectionBufferSizeKB") {
+            options.text("send_buffer", format!("{kib}KiB"), self.settings.at("ConnectionBufferSizeKB"));
+        }
+    }
+
+    fn console(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        match settings.text_or("Console", "stdout").to_ascii_lowercase().as_str() {
+            "stdout" => {}
+            "stderr" => {
+                options.text("target", "stderr", settings.at("Console"));
+            }
+            other => {
+                let message = format!("`{other}` is no console.");
+                self.report.mistake(settings.at("Console"), message).help("There are `stdout` and `stderr`.");
+            }
+        }
+        options.text("delimiter", "", settings.span);
+        options
+    }
+
+    fn file(&mut self, stream: Option<&str>) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        let path = settings.text_or("File", "/var/log/gollum.log").replace('{', "{{").replace('}', "}}");
+        let path = match stream {
+            Some(stream) => path.replace('*', stream),
+            None => path,
+        };
+        options.text("path", path, settings.at("File"));
+        options.text("delimiter", "", settings.span);
+        let overwrite = settings.flag("FileOverwrite").unwrap_or(false);
+        let on_exists = if overwrite { "replace" } else { "append" };
+        options.text("on_exists", on_exists, settings.at("FileOverwrite"));
+        options.flag("atomic", false, settings.span);
+        for (name, option) in [("Permissions", "mode"), ("FolderPermissions", "folder_mode")] {
+            if let Some(mode) = settings.text(name) {
+                options.text(option, mode, settings.at(name));
+            }
+        }
+        if let Some(rotate) = self.rotation() {
+            options.put("rotate", rotate);
+        }
+        options
+    }
+
+    fn rotation(&mut self) -> Option<Node> {
+        const ROTATION: [&str; 9] = [
+            "Rotation/TimeoutMin",
+            "Rotation/SizeMB",
+            "Rotation/At",
+            "Rotation/Timestamp",
+            "Rotation/ZeroPadding",
+            "Rotation/Compress",
+            "Prune/Count",
+            "Prune/AfterHours",
+            "Prune/TotalSizeMB",
+        ];
+        let settings = self.settings;
+        if !settings.flag("Rotation/Enable").unwrap_or(false) {
+            settings.idle(&ROTATION, "without `Rotation: { Enable: true }`", self.report);
+            return None;
+        }
+        let mut rotate = Made::new(settings.at("Rotation/Enable"));
+        let size = settings.number("Rotation/SizeMB").unwrap_or(1024);
+        rotate.text("size", made::size_mib(size), settings.at("Rotation/SizeMB"));
+        let minutes = settings.number("Rotation/TimeoutMin").unwrap_or(1440);
+        rotate.text("every", made::time(minutes.saturating_mul(60_000)), settings.at("Rotation/TimeoutMin"));
+        if let Some(at) = settings.text("Rotation/At").filter(|at| !at.is_empty()) {
+            let of_two = |part: &str, below: u32| part.parse::<u32>().is_ok_and(|number| number < below);
+            match at.split_once(':') {
+                Some((hour, minute)) if of_two(hour, 24) && of_two(minute, 60) => {
+                    rotate.text("at", format!("{hour:0>2}:{minute:0>2}"), settings.at("Rotation/At"));
+                }
+                _ => {
+                    let message = format!("`{at}` is no time of a day.");
+                    self.report
+                        .mistake(settings.at("Rotation/At"), message)
+                        .help("Write hours and minutes: `03:00`.");
+                }
+            }
+        }
+        let layout = settings.text_or("Rotation/Timestamp", "2006-01-02_15");
+        match strftime(&layout, Purpose::Write) {
+            Ok(format) => {
+                rotate.text("timestamp", format, settings.at("Rotation/Timestamp"));
+            }
+            Err(wrong) => {
+                let message =
+                    format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                self.report.mistake(settings.at("Rotation/Timestamp"), message);
+            }
+        }
+        if let Some(digits) = settings.number("Rotation/ZeroPadding").filter(|digits| *digits > 0) {
+            rotate.number("digits", digits, settings.at("Rotation/ZeroPadding"));
+        }
+        if settings.flag("Rotation/Compress") == Some(true) {
+            rotate.text("compress", "gzip", settings.at("Rotation/Compress"));
+        }
+        let positive = |name: &str| settings.number(name).filter(|number| *number > 0);
+        if let Some(count) = positive("Prune/Count") {
+            rotate.number("keep", count, settings.at("Prune/Count"));
+        }
+        if let Some(hours) = positive("Prune/AfterHours") {
+            rotate.text("keep_for", format!("{hours}h"), settings.at("Prune/AfterHours"));
+        }
+        if let Some(mib) = positive("Prune/TotalSizeMB") {
+            rotate.text("keep_bytes", made::size_mib(mib), settings.at("Prune/TotalSizeMB"));
+        }
+        Some(rotate.done())
+    }
+
+    fn http(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        options.text("address", settings.text_or("Address", "http://localhost:80"), settings.at("Address"));
+        if settings.flag("RawData").unwrap_or(true) {
+            options.flag("raw_request", true, settings.at("RawData"));
+            settings.idle(&["Encoding"], "where payloads are whole requests (`RawData`)", self.report);
+        } else if let Some(encoding) = settings.text("Encoding") {
+            options.text("content_type", encoding, settings.at("Encoding"));
+        }
+        options
+    }
+
+    fn proxy(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        options.text(
+            "address",
+            address(&settings.text_or("Address", ":5880"), "unix"),
+            settings.at("Address"),
+        );
+        if let Some(framing) = framing(settings, self.report, false) {
+            options.put("framing", framing);
+        }
+        self.time(&mut options, "TimeoutSec", "timeout", 1000);
+        self.send_buffer(&mut options);
+        options
+    }
+
+    fn socket(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        options.text(
+            "address",
+            address(&settings.text_or("Address", ":5880"), "unix"),
+            settings.at("Address"),
+        );
+        let mut framing = self.made();
+        framing.text("by", "none", settings.span);
+        options.put("framing", framing.done());
+        if let Some(acknowledge) = settings.text("Acknowledge").filter(|text| !text.is_empty()) {
+            options.text("acknowledge", acknowledge, settings.at("Acknowledge"));
+            self.time(&mut options, "AckTimeoutMs", "acknowledge_timeout", 1);
+        } else {
+            settings.idle(&["AckTimeoutMs"], "without `Acknowledge`", self.report);
+        }
+        self.send_buffer(&mut options);
+        options
+    }
+
+    fn statsd(&mut self, stream: Option<&str>) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        options.text("address", settings.text_or("Server", "localhost:8125"), settings.at("Server"));
+        options.text("prefix", settings.text_or("Prefix", "gollum."), settings.at("Prefix"));
+        let mapping = settings.map("StreamMapping");
+        let stream = stream.unwrap_or("");
+        let find = |wanted: &str| mapping.iter().find(|(name, _, _)| name == wanted);
+        let (metric, span): (&str, Span) = match find(stream).or_else(|| find("*")) {
+            Some((_, metric, span)) => (metric, *span),
+            None => (stream, settings.span),
+        };
+        options.text("metric", metric.replace('{', "{{").replace('}', "}}"), span);
+        if settings.flag("UseMessage") == Some(true) {
+            options.text("value", "payload", settings.at("UseMessage"));
+        }
+        if settings.flag("UseGauge") == Some(true) {
+            options.text("kind", "gauge", settings.at("UseGauge"));
+            options.text("gauge", "sum", settings.at("UseGauge"));
+        }
+        options
+    }
+
+    fn websocket(&mut self) -> Made {
+        let settings = self.settings;
+        let mut options = self.made();
+        options.text("address", settings.text_or("Address", ":81"), settings.at("Address"));
+        options.text("path", settings.text_or("Path", "/"), settings.at("Path"));
+        if settings.flag("IgnoreOrigin") == Some(true) {
+            let any = made::text("*", settings.at("IgnoreOrigin"));
+            options.put("origins", made::list(vec![any], settings.at("IgnoreOrigin")));
+        }
+        self.time(&mut options, "ReadTimeoutSec", "handshake_timeout", 1000);
+        options
+    }
+}

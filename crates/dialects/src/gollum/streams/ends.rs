@@ -1,0 +1,183 @@
+//! Where messages of a stream go for a producer.
+
+use thalweg_config::Node;
+
+use super::{ALL, Builder};
+use crate::gollum::draft::{End, Feed, Way};
+use crate::gollum::modulators::{Place, modulate, valid_name};
+use crate::gollum::plugins::{Plugin, get};
+use crate::gollum::producers;
+use crate::gollum::tables::Role;
+
+impl Builder<'_> {
+    /// Where messages of a stream go for a producer: its sink, with its modulators before it and its fallback beside it.
+    pub(super) fn end(
+        &mut self,
+        producer: usize,
+        stream: &str,
+        origin: Option<&str>,
+        router_timeout: i64,
+    ) -> Option<End> {
+        let plugin = &self.plugins.producers[producer];
+        let settings = &plugin.settings;
+        self.used.insert(producer);
+        let own =
+            if producers::has_queue(settings) { settings.number("ChannelTimeoutMs").unwrap_or(0) } else { 0 };
+        let timeout = match router_timeout {
+            _ if !producers::has_queue(settings) => 0,
+            0 => own,
+            timeout => timeout,
+        };
+        let fallback = settings.text("FallbackStream").filter(|name| !name.is_empty());
+        // One that it listens to itself is left out there: gollum ended such a loop after one round.
+        let own_fallback = fallback.as_ref().is_some_and(|name| self.listeners(name).contains(&producer));
+        if fallback.as_deref() == Some(stream) {
+            let message =
+                format!("`{}` listens to its own fallback: what fails there has no other way.", plugin.id);
+            self.report.remark(settings.at("FallbackStream"), message);
+        }
+        let fallback = fallback.filter(|name| name != stream);
+        let depends = producers::depends_on_stream(settings)
+            || names_stream(&plugin.list)
+            || self.spools(producer)
+            || own_fallback;
+        // A fallback to a spool brings messages back to the stream they came from.
+        let leads_to_spool = fallback
+            .as_ref()
+            .is_some_and(|name| self.listeners(name).iter().any(|&producer| self.spools(producer)));
+        let by_stream = (depends || leads_to_spool).then(|| stream.to_owned());
+        let key = (producer, by_stream, timeout, origin.filter(|_| self.spools(producer)).map(str::to_owned));
+        if let Some(end) = self.ends.get(&key) {
+            return *end;
+        }
+        let place =
+            Place { role: Role::Producer, stream: Some(stream.to_owned()), streams: self.streams.clone() };
+        let modulated = modulate(&plugin.list, place, self.report);
+        let several = self.is_on_several(plugin);
+        let mut end = match &modulated.ends {
+            Some(None) => {
+                self.ends.insert(key, None);
+                return None;
+            }
+            Some(Some(_)) => None,
+            None if self.spools(producer) => Some(self.spool(plugin, origin)?),
+            None => Some(End::Sink(self.sink(producer, stream, several))),
+        };
+        if !modulated.steps.is_empty() || modulated.ends.is_some() {
+            let name = if key.1.is_some() && several {
+                format!("{}-{stream}", plugin.id)
+            } else {
+                plugin.id.clone()
+            };
+            let lane = self.draft.lane(format!("{name}-steps"), 0, plugin.span);
+            self.modulated(lane, modulated, Some(stream));
+            if let Some(end) = end {
+                self.leads(lane, end);
+            }
+            end = Some(End::Lane(lane));
+        }
+        let mut end = end?;
+        if let Some(name) = fallback {
+            let at = settings.at("FallbackStream");
+            if let Some(next) = self.stream(&name, Some(stream), at) {
+                if timeout < 0 {
+                    let message =
+                        "What has no room at once goes to the fallback here, and is not thrown away.";
+                    self.report.remark(settings.at("ChannelTimeoutMs"), message);
+                }
+                end = self.failover(plugin, end, End::Lane(next), timeout, &name);
+            }
+        } else if timeout != 0 {
+            let nobody = self.draft.nobody(settings.at("ChannelTimeoutMs"));
+            end = self.failover(plugin, end, nobody, timeout, "nobody");
+        }
+        settings.finish(self.report);
+        self.ends.insert(key, Some(end));
+        Some(end)
+    }
+
+    pub(super) fn failover(
+        &mut self,
+        plugin: &Plugin,
+        first: End,
+        second: End,
+        timeout: i64,
+        name: &str,
+    ) -> End {
+        let lane = self.draft.lane(format!("{}-or-{name}", plugin.id), 0, plugin.span);
+        if let Some(lane) = self.draft.at(lane) {
+            lane.way = Way::Failover((timeout != 0).then(|| timeout.max(0)));
+            lane.to = vec![first, second];
+        }
+        End::Lane(lane)
+    }
+
+    pub(super) fn is_on_several(&self, plugin: &Plugin) -> bool {
+        let streams = plugin.streams();
+        streams.len() > 1 || streams.iter().any(|(name, _)| name == ALL)
+    }
+
+    pub(super) fn sink(&mut self, producer: usize, stream: &str, several: bool) -> usize {
+        let plugin = &self.plugins.producers[producer];
+        let by_stream = producers::depends_on_stream(&plugin.settings).then(|| stream.to_owned());
+        if let Some(sink) = self.sinks.get(&(producer, by_stream.clone())) {
+            return *sink;
+        }
+        let node = producers::sink(&plugin.settings, by_stream.as_deref(), self.report);
+        let name = match &by_stream {
+            Some(stream) if several => format!("{}-{stream}", plugin.id),
+            _ => plugin.id.clone(),
+        };
+        let sink = self.draft.sink(name, plugin.span, node);
+        self.sinks.insert((producer, by_stream), sink);
+        sink
+    }
+
+    /// A spool: a sink for what comes from a stream, and a source that gives it back to that stream.
+    pub(super) fn spool(&mut self, plugin: &Plugin, origin: Option<&str>) -> Option<End> {
+        let Some(origin) = origin else {
+            let message = format!(
+                "`{}` gives messages back to the stream that they came from, and these came from none.",
+                plugin.id
+            );
+            let help =
+                "Name its stream as the `FallbackStream` of another producer, and send to no spool directly.";
+            self.report.mistake(plugin.span, message).help(help);
+            return None;
+        };
+        let (sink, source) = producers::spool(&plugin.settings, &valid_name(origin), self.report);
+        let sink = self.draft.sink(format!("{}-{origin}", plugin.id), plugin.span, sink);
+        let source = self.draft.source(format!("{}-back-to-{origin}", plugin.id), plugin.span, source);
+        self.draft.sources[source]
+            .notes
+            .push(format!("What was spooled comes back to the stream `{origin}`."));
+        if let Some(lane) = self.stream(origin, None, plugin.span) {
+            self.feed(lane, Feed::Source(source));
+        }
+        Some(End::Sink(sink))
+    }
+}
+
+/// Whether modulators do something else in each stream.
+fn names_stream(list: &[Node]) -> bool {
+    list.iter().any(|node| {
+        let (name, inner) = match (node.as_str(), node.entries()) {
+            (Some(name), _) => (name, None),
+            (None, [(key, inner), ..]) => (key.name.as_str(), Some(inner)),
+            _ => return false,
+        };
+        let nested = inner.is_some_and(|inner| {
+            inner.entries().iter().any(|(_, value)| {
+                names_stream(value.items()) || value.as_str().is_some_and(|name| by_stream(name, None))
+            })
+        });
+        by_stream(name, inner) || nested
+    })
+}
+
+/// Whether a filter or formatter looks at the stream. `Rate` counts for each, `Sample` for all together.
+fn by_stream(name: &str, settings: Option<&Node>) -> bool {
+    let is = |known: &str| known.eq_ignore_ascii_case(name);
+    let samples_some = settings.is_some_and(|settings| get(settings, "SampleIgnore").is_some());
+    is("format.StreamName") || is("filter.Stream") || is("filter.Rate") || is("filter.Sample") && samples_some
+}

@@ -1,0 +1,427 @@
+//! From plugins that meet in streams to lanes that lead somewhere.
+//!
+//! In gollum a message carries the name of its stream, and what happens to it is looked up by that. Here all of that
+//! is known beforehand: a stream is a lane, named after its router or itself, and leads to the sinks of its producers.
+//! What depends on the stream's name, such as a file's, is a sink for each. Lanes are made as they are needed,
+//! beginning at the consumers, so that what nothing reaches is not made.
+
+mod ends;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use thalweg_config::Span;
+
+use super::consumers;
+use super::draft::{Draft, End, Feed, Step, Transform, Way};
+use super::made::{self, Made};
+use super::modulators::{Frame, Modulated, Modulation, Place, Reroute, modulate};
+use super::plugins::{Plugin, Plugins};
+use super::producers;
+use super::report::Report;
+use super::tables::Role;
+
+const LOGS: &str = "_GOLLUM_";
+const TRACES: &str = "_TRACE_";
+const DROPPED: &str = "_DROPPED_";
+const ALL: &str = "*";
+
+/// Makes the draft.
+pub(super) fn draft(plugins: &Plugins, report: &mut Report) -> Draft {
+    let mut names = BTreeSet::new();
+    for plugin in plugins.producers.iter().chain(&plugins.routers) {
+        names.extend(plugin.streams().into_iter().map(|(stream, _)| stream));
+    }
+    let streams: Vec<String> =
+        names.into_iter().filter(|name| ![ALL, LOGS, TRACES, ""].contains(&name.as_str())).collect();
+    let mut builder = Builder {
+        plugins,
+        report,
+        draft: Draft::default(),
+        streams: streams.into(),
+        lanes: BTreeMap::new(),
+        ends: BTreeMap::new(),
+        sinks: BTreeMap::new(),
+        used: BTreeSet::new(),
+        routers: BTreeSet::new(),
+    };
+    builder.consumers();
+    builder.internal();
+    builder.leftovers();
+    builder.draft
+}
+
+/// What an end was made for: the producer, the stream and the time-out, where they matter, and where messages of a
+/// spool came from.
+type EndKey = (usize, Option<String>, i64, Option<String>);
+
+struct Builder<'a> {
+    plugins: &'a Plugins,
+    report: &'a mut Report,
+    draft: Draft,
+    streams: Rc<[String]>,
+    lanes: BTreeMap<(String, Option<String>), usize>,
+    ends: BTreeMap<EndKey, Option<End>>,
+    sinks: BTreeMap<(usize, Option<String>), usize>,
+    used: BTreeSet<usize>,
+    routers: BTreeSet<usize>,
+}
+
+impl Builder<'_> {
+    fn consumers(&mut self) {
+        let plugins = self.plugins;
+        for consumer in &plugins.consumers {
+            let made = consumers::source(&consumer.settings, self.report);
+            let source = self.draft.source(&consumer.id, consumer.span, made.node);
+            self.draft.sources[source].notes = made.notes;
+            if let Some((folder, span)) = made.state {
+                match &self.draft.state {
+                    Some((first, _)) if *first != folder => {
+                        self.report.remark(span, format!("All positions are kept in one folder, `{first}`."));
+                    }
+                    _ => self.draft.state = Some((folder, span)),
+                }
+            }
+            let streams = consumer.streams();
+            let stream = match streams.as_slice() {
+                [(stream, _)] => Some(stream.clone()),
+                _ => None,
+            };
+            let place = Place { role: Role::Consumer, stream, streams: self.streams.clone() };
+            let mut modulated = modulate(&consumer.list, place, self.report);
+            modulated.steps.splice(0..0, made.steps);
+            let routines = consumer.settings.number("ModulatorRoutines").filter(|count| *count > 0);
+            let at = consumer.settings.at("ModulatorRoutines");
+            consumer.settings.finish(self.report);
+            let has_list = !modulated.steps.is_empty() || modulated.ends.is_some();
+            if !has_list {
+                if routines.is_some() {
+                    self.report.remark(at, "`ModulatorRoutines` means nothing without `Modulators`.");
+                }
+                for (stream, span) in streams {
+                    if let Some(lane) = self.stream(&stream, None, span) {
+                        self.feed(lane, Feed::Source(source));
+                    }
+                }
+                continue;
+            }
+            let lane = self.draft.lane(format!("{}-steps", consumer.id), 1, consumer.span);
+            self.feed(lane, Feed::Source(source));
+            if let Some(lane) = self.draft.at(lane) {
+                lane.concurrency = routines.map(|count| (count, at));
+            }
+            let origin = match streams.as_slice() {
+                [(stream, _)] => Some(stream.clone()),
+                _ => None,
+            };
+            let ended = modulated.ends.is_some();
+            self.modulated(lane, modulated, origin.as_deref());
+            if !ended {
+                for (stream, span) in streams {
+                    if let Some(next) = self.stream(&stream, None, span) {
+                        self.leads(lane, End::Lane(next));
+                    }
+                }
+            }
+        }
+    }
+
+    fn feed(&mut self, lane: usize, feed: Feed) {
+        if let Some(lane) = self.draft.at(lane)
+            && !lane.from.contains(&feed)
+        {
+            lane.from.push(feed);
+        }
+    }
+
+    fn leads(&mut self, lane: usize, end: End) {
+        if let Some(lane) = self.draft.at(lane)
+            && !lane.to.contains(&end)
+        {
+            lane.to.push(end);
+        }
+    }
+
+    /// Puts the transforms of a list into a lane, and leads what leaves it by other ways to its streams.
+    fn modulated(&mut self, lane: usize, modulated: Modulated, stream: Option<&str>) {
+        if let Some(lane) = self.draft.at(lane) {
+            lane.steps = modulated.steps;
+        }
+        for Reroute { output, stream: to, span, helpers } in modulated.reroutes {
+            let Some(target) = self.stream(&to, stream, span) else { continue };
+            let feed = Feed::Output(lane, output);
+            if helpers.is_empty() {
+                self.feed(target, feed);
+                continue;
+            }
+            let between = self.draft.lane(format!("to-{to}"), 0, span);
+            let names = helpers.iter().map(|name| made::text(name, span)).collect();
+            if let Some(between) = self.draft.at(between) {
+                between.steps.push(Step::Transform(Transform::new("drop", made::list(names, span), span)));
+            }
+            self.feed(between, feed);
+            self.leads(between, End::Lane(target));
+        }
+        match modulated.ends {
+            None => {}
+            Some(Some((to, span))) => {
+                if let Some(target) = self.stream(&to, stream, span) {
+                    self.leads(lane, End::Lane(target));
+                }
+            }
+            Some(None) => {
+                let span = self.draft.at(lane).map_or_else(Span::default, |lane| lane.span);
+                let nobody = self.draft.nobody(span);
+                self.leads(lane, nobody);
+                if let Some(lane) = self.draft.at(lane) {
+                    lane.notes.push("A filter lets nothing pass.".to_owned());
+                }
+            }
+        }
+    }
+
+    /// The producers that listen to a stream.
+    fn listeners(&self, stream: &str) -> Vec<usize> {
+        let listens = |plugin: &Plugin| {
+            let streams = plugin.streams();
+            let has = |wanted: &str| streams.iter().any(|(name, _)| name == wanted);
+            match stream {
+                ALL => streams.iter().any(|(name, _)| name != LOGS),
+                LOGS | DROPPED => has(stream),
+                _ => has(stream) || has(ALL),
+            }
+        };
+        let producers = self.plugins.producers.iter().enumerate();
+        producers.filter(|(_, plugin)| listens(plugin)).map(|(index, _)| index).collect()
+    }
+
+    fn spools(&self, producer: usize) -> bool {
+        self.plugins.producers[producer].settings.kind.name == "producer.Spooling"
+    }
+
+    /// The lane of a stream. Where it leads to a spool, it is another one for each stream that messages came from.
+    fn stream(&mut self, stream: &str, origin: Option<&str>, span: Span) -> Option<usize> {
+        if stream.is_empty() {
+            self.report.mistake(span, "A stream without a name leads nowhere.");
+            return None;
+        }
+        if stream == TRACES {
+            let message =
+                "There are no message traces: `thalweg errors` shows what became of messages that failed.";
+            self.report.mistake(span, message);
+            return None;
+        }
+        let listeners = self.listeners(stream);
+        let origin = origin.filter(|_| listeners.iter().any(|&producer| self.spools(producer)));
+        let key = (stream.to_owned(), origin.map(str::to_owned));
+        if let Some(lane) = self.lanes.get(&key) {
+            return Some(*lane);
+        }
+        let plugins = self.plugins;
+        let router =
+            plugins.routers.iter().position(|router| router.streams().iter().any(|(name, _)| name == stream));
+        let plugin = router.map(|index| &plugins.routers[index]);
+        let name = plugin.map_or(stream, |router| router.id.as_str());
+        let name = origin.map_or(name.to_owned(), |origin| format!("{name}-{origin}"));
+        let lane = self.draft.lane(name, 2, plugin.map_or(span, |router| router.span));
+        self.lanes.insert(key, lane);
+        self.routers.extend(router);
+
+        let mut timeout = 0;
+        if let Some(router) = plugin {
+            let place = Place {
+                role: router.list_role,
+                stream: Some(stream.to_owned()),
+                streams: self.streams.clone(),
+            };
+            let modulated = modulate(&router.list, place, self.report);
+            let ended = modulated.ends.is_some();
+            self.modulated(lane, modulated, Some(stream));
+            timeout = router.settings.number("TimeoutMs").unwrap_or(0);
+            if ended {
+                return Some(lane);
+            }
+        }
+        let kind = plugin.map_or("router.Broadcast", |router| router.settings.kind.name);
+        match (kind, plugin) {
+            ("router.Distribute", Some(router)) => {
+                self.distribute(lane, router, stream, origin, timeout, &listeners)
+            }
+            ("router.Metadata", Some(router)) => {
+                self.by_metadata(lane, router, stream);
+                self.broadcast(lane, stream, origin, timeout, &listeners);
+            }
+            ("router.RoundRobin" | "router.Random", _) => {
+                self.broadcast(lane, stream, origin, timeout, &listeners);
+                if let Some(lane) = self.draft.at(lane).filter(|lane| lane.to.len() > 1) {
+                    lane.way = if kind == "router.Random" { Way::Random } else { Way::RoundRobin };
+                }
+            }
+            _ => self.broadcast(lane, stream, origin, timeout, &listeners),
+        }
+        if let Some(router) = plugin {
+            router.settings.finish(self.report);
+        }
+        if self.draft.at(lane).is_some_and(|lane| lane.to.is_empty()) {
+            let nobody = self.draft.nobody(span);
+            self.leads(lane, nobody);
+            if let Some(lane) = self.draft.at(lane) {
+                lane.notes.push(format!("Nobody listens to the stream `{stream}`."));
+            }
+        }
+        Some(lane)
+    }
+
+    fn broadcast(
+        &mut self,
+        lane: usize,
+        stream: &str,
+        origin: Option<&str>,
+        timeout: i64,
+        listeners: &[usize],
+    ) {
+        for &producer in listeners {
+            if let Some(end) = self.end(producer, stream, origin, timeout) {
+                self.leads(lane, end);
+            }
+        }
+    }
+
+    fn distribute(
+        &mut self,
+        lane: usize,
+        router: &Plugin,
+        stream: &str,
+        origin: Option<&str>,
+        timeout: i64,
+        listeners: &[usize],
+    ) {
+        let targets = router.settings.list("TargetStreams");
+        if targets.is_empty() {
+            let message = format!("`{}` distributes to no streams.", router.id);
+            self.report.mistake(router.span, message).help("Add `TargetStreams`.");
+        }
+        for (target, span) in targets {
+            if target == stream {
+                self.broadcast(lane, stream, origin, timeout, listeners);
+            } else if let Some(target) = self.stream(&target, Some(stream), span) {
+                self.leads(lane, End::Lane(target));
+            }
+        }
+    }
+
+    /// Messages go to the stream that a field names; those without it go on, and those of no stream that anybody
+    /// listens to go to whoever listens to all.
+    fn by_metadata(&mut self, lane: usize, router: &Plugin, stream: &str) {
+        let settings = &router.settings;
+        let span = router.span;
+        let path = settings.text_or("Key", "Stream");
+        let field = super::modulators::column(&path, settings.at("Key"), self.report);
+        let steps = self.draft.at(lane).map(|lane| std::mem::take(&mut lane.steps)).unwrap_or_default();
+        let place =
+            Place { role: Role::Router, stream: Some(stream.to_owned()), streams: self.streams.clone() };
+        let done = Modulated { steps, ..Modulated::default() };
+        let mut modulation = Modulation { report: self.report, place, frame: Frame::default(), done };
+        let mut options = Made::new(span);
+        options.text("field", &field, settings.at("Key"));
+        modulation.route_by(options, &[], span);
+        let others = modulation.output("other-streams");
+        let text = format!("coalesce(CAST({} AS VARCHAR), '')", super::filters::quoted(&field));
+        let condition = format!("{text} NOT IN ('', '{}')", stream.replace('\'', "''"));
+        let mut options = Made::new(span);
+        options.text(&others, condition, settings.at("Key"));
+        let mut transform = Transform::new("route", options.done(), span);
+        transform.outputs.push(others.clone());
+        modulation.push(Step::Transform(transform));
+        let done = modulation.done;
+        self.modulated(lane, done, Some(stream));
+        let rest = self.draft.lane(format!("{}-others", router.id), 2, span);
+        self.feed(rest, Feed::Output(lane, others));
+        let all = self.plugins.producers.iter().enumerate();
+        let all: Vec<usize> = all
+            .filter(|(_, producer)| producer.streams().iter().any(|(name, _)| name == ALL))
+            .map(|(index, _)| index)
+            .collect();
+        self.broadcast(rest, "other-streams", Some(stream), 0, &all);
+        if all.is_empty() {
+            let nobody = self.draft.nobody(span);
+            self.leads(rest, nobody);
+            if let Some(rest) = self.draft.at(rest) {
+                rest.notes.push("Streams that nobody listens to.".to_owned());
+            }
+        }
+    }
+
+    /// gollum's own log, if a producer listens to it.
+    fn internal(&mut self) {
+        let listener = self
+            .plugins
+            .producers
+            .iter()
+            .find_map(|producer| producer.streams().into_iter().find(|(name, _)| name == LOGS));
+        let Some((_, span)) = listener else { return };
+        let node = made::component("internal_logs", span, Made::new(span).done());
+        let source = self.draft.source("internal-logs", span, node);
+        let mut names = Made::new(span);
+        names.text("level", "Level", span).text("time", "Time", span).text("target", "PluginType", span);
+        let lane = self.draft.lane("internal-logs-steps", 1, span);
+        let mut rename = Transform::new("rename", names.done(), span);
+        rename.notes.push("thalweg's own log, with the names that gollum's had.".to_owned());
+        if let Some(lane) = self.draft.at(lane) {
+            lane.steps.push(Step::Transform(rename));
+        }
+        self.feed(lane, Feed::Source(source));
+        if let Some(logs) = self.stream(LOGS, None, span) {
+            self.leads(lane, End::Lane(logs));
+        }
+    }
+
+    /// What nothing leads to.
+    fn leftovers(&mut self) {
+        let plugins = self.plugins;
+        for (index, producer) in plugins.producers.iter().enumerate() {
+            let traces = producer.streams().iter().any(|(name, _)| name == TRACES);
+            let is_used = self.used.contains(&index);
+            if traces {
+                let message = format!(
+                    "There are no message traces (`{TRACES}`) for `{}`: `thalweg errors` shows what became of messages that failed.",
+                    producer.id
+                );
+                self.report.remark(producer.span, message);
+            }
+            if is_used {
+                continue;
+            }
+            if !traces {
+                let message =
+                    format!("Nothing is sent to the streams of `{}`, so it is left out.", producer.id);
+                self.report.remark(producer.span, message);
+            }
+            // Its settings are read all the same, for their mistakes.
+            let place =
+                Place { role: Role::Producer, stream: Some(String::new()), streams: self.streams.clone() };
+            modulate(&producer.list, place, self.report);
+            if !self.spools(index) {
+                producers::sink(&producer.settings, Some(""), self.report);
+            }
+        }
+        for (index, router) in
+            plugins.routers.iter().enumerate().filter(|(index, _)| !self.routers.contains(index))
+        {
+            let first = plugins.routers[..index].iter().find(|first| {
+                first.streams().iter().any(|(name, _)| router.streams().iter().any(|(own, _)| own == name))
+            });
+            let message = match first {
+                Some(first) => format!(
+                    "The stream of `{}` has a router already, `{}`: this one is left out.",
+                    router.id, first.id
+                ),
+                None => format!("Nothing is sent to the stream of `{}`, so it is left out.", router.id),
+            };
+            self.report.remark(router.span, message);
+            let place =
+                Place { role: router.list_role, stream: Some(String::new()), streams: self.streams.clone() };
+            modulate(&router.list, place, self.report);
+        }
+    }
+}

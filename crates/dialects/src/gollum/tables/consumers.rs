@@ -1,0 +1,184 @@
+//! What reads.
+
+use super::Takes::{Flag, List, Number, Plugins, Text};
+use super::{OptionRule, PluginKind, Role, idle, refused, used};
+
+const COMMON: &[OptionRule] = &[
+    used("Streams", List, "where the source's messages lead: the pipelines of these streams"),
+    used("Modulators", Plugins, "transforms, in this order"),
+    used("ModulatorRoutines", Number, "`concurrency` of the pipeline; the order of messages is kept"),
+    idle("ModulatorQueueSize", Number, "queues are bounded by bytes, all together by `memory`"),
+    idle(
+        "ShutdownTimeoutMs",
+        Number,
+        "what is on its way is always delivered before the end; a second Ctrl-C ends at once",
+    ),
+];
+
+const fn consumer(name: &'static str, becomes: &'static str, options: &'static [OptionRule]) -> PluginKind {
+    PluginKind { name, role: Role::Consumer, becomes, options, shared: &[COMMON], refused: None }
+}
+
+const fn without(name: &'static str, why: &'static str) -> PluginKind {
+    PluginKind {
+        name,
+        role: Role::Consumer,
+        becomes: "nothing yet",
+        options: &[],
+        shared: &[],
+        refused: Some(why),
+    }
+}
+
+const PARTITIONER: &str =
+    "`framing: { by: … }`: `delimiter`, `ascii`, `binary`, `binary_le`, `binary_be`, `fixed`";
+
+pub(super) const KINDS: &[PluginKind] = &[
+    consumer(
+        "consumer.Console",
+        "source `stdin`, or `pipe` for a named pipe",
+        &[
+            used("Pipe", Text, "`stdin`, or `path` of the source `pipe`"),
+            used("Permissions", Text, "`mode` of a pipe that is created"),
+            used(
+                "ExitOnEOF",
+                Flag,
+                "`exit_on_eof` of the source `pipe`; `stdin` always ends at its end, and the run when all sources have ended",
+            ),
+            used("SetMetadata", Flag, "a field `pipe`"),
+        ],
+    ),
+    consumer(
+        "consumer.File",
+        "source `file` with `follow: true`",
+        &[
+            used("Files", Text, "`path`"),
+            used(
+                "OffsetFilePath",
+                Text,
+                "`state`: the folder in which positions are kept. Positions that gollum wrote are not read",
+            ),
+            used("Delimiter", Text, "`framing: { delimiter: … }`"),
+            idle(
+                "ObserveMode",
+                Text,
+                "files are looked at four times a second, which also finds what `watch` missed",
+            ),
+            used("DefaultOffset", Text, "`read_from: end` (`newest`) or `beginning` (`oldest`)"),
+            used("PollingDelayMs", Number, "`poll_interval`"),
+            idle("RetryDelaySec", Number, "a file that is not there yet is looked for by `scan_interval`"),
+            used("DirScanIntervalSec", Number, "`scan_interval`"),
+            used("BlackList", Text, "`exclude_regex`"),
+            used("WhiteList", Text, "`include_regex`"),
+            used("SetMetadata", Flag, "fields `file` and `dir`, from `meta.path`"),
+        ],
+    ),
+    consumer(
+        "consumer.HTTP",
+        "source `http`",
+        &[
+            used("Address", Text, "`address`"),
+            used("ReadTimeoutSec", Number, "`read_timeout`"),
+            used("WithHeaders", Flag, "`payload: request` (the whole request) or `body`"),
+            used("Htpasswd", Text, "`htpasswd`"),
+            used("BasicRealm", Text, "`realm`"),
+            used("Certificate", Text, "`tls: { certificate: … }`"),
+            used("PrivateKey", Text, "`tls: { key: … }`"),
+        ],
+    ),
+    without("consumer.Kafka", "thalweg has no source for Kafka yet; it comes with the connectors."),
+    without("consumer.AwsKinesis", "thalweg has no source for Kinesis yet; it comes with the connectors."),
+    without("consumer.Kinesis", "thalweg has no source for Kinesis yet; it comes with the connectors."),
+    consumer(
+        "consumer.Profiler",
+        "source `generate`",
+        &[
+            used("Runs", Number, "`count` is `Runs` times `Batches`"),
+            used("Batches", Number, "`count` is `Runs` times `Batches`"),
+            used("TemplateCount", Number, "`templates`"),
+            used("Characters", Text, "`characters`"),
+            used("Message", Text, "`message`"),
+            used("DelayMs", Number, "`rate`: 1000 divided by it, evenly spread"),
+            used(
+                "KeepRunning",
+                Flag,
+                "a run ends when all its sources have ended; with `true` a comment says so. No consumer stops the others",
+            ),
+        ],
+    ),
+    consumer(
+        "consumer.Proxy",
+        "source `proxy`",
+        &[
+            used("Address", Text, "`address`"),
+            used("Partitioner", Text, PARTITIONER),
+            used("Delimiter", Text, "`framing: { delimiter: … }`"),
+            used("Offset", Number, "`framing: { offset: … }`"),
+            used("Size", Number, "`framing: { size: … }`"),
+        ],
+    ),
+    consumer(
+        "consumer.Socket",
+        "source `socket`",
+        &[
+            used("Address", Text, "`address`"),
+            used("Partitioner", Text, PARTITIONER),
+            used("Delimiter", Text, "`framing: { delimiter: … }`"),
+            used("Offset", Number, "`framing: { offset: … }`"),
+            used("Size", Number, "`framing: { size: … }`"),
+            used("Permissions", Text, "`permissions` of a unix socket"),
+            used("Acknowledge", Text, "`acknowledge`, for each message and when it is delivered"),
+            used("AckTimeoutSec", Number, "`acknowledge_timeout`"),
+            idle(
+                "ReadTimeoutSec",
+                Number,
+                "it was how often gollum looked whether it should stop; a source is told",
+            ),
+            idle("ReconnectAfterSec", Number, "an address that is taken is tried again with growing pauses"),
+            used("RemoveOldSocket", Flag, "`remove_old_socket`"),
+        ],
+    ),
+    consumer(
+        "consumer.Syslogd",
+        "source `syslog`",
+        &[
+            used("Address", Text, "`address`"),
+            used(
+                "Format",
+                Text,
+                "`format`: `rfc3164` or `rfc5424` (also for RFC6587, which is the framing of it)",
+            ),
+            used("Permissions", Text, "`permissions` of a unix socket"),
+            used("SetMetadata", Flag, "`fields`, renamed to gollum's names"),
+            used("TimestampFormat", Text, "transform `format_timestamp`"),
+        ],
+    ),
+    without(
+        "native.SystemdConsumer",
+        "thalweg does not read journald yet; `journalctl -f -o json` into the source `stdin` does.",
+    ),
+    without(
+        "native.PcapHTTPConsumer",
+        "thalweg does not capture packets; send the requests to the source `http`.",
+    ),
+];
+
+/// What v0.4 had as options of its consumers beside today's, with the new name, or none where there is no such thing.
+pub const FORMER: &[(&str, &str)] = &[
+    ("Console", "Pipe"),
+    ("File", "Files"),
+    ("OffsetFile", "OffsetFilePath"),
+    ("AckTimoutSec", "AckTimeoutSec"),
+    ("ReadTimoutSec", "ReadTimeoutSec"),
+];
+
+/// Options that only v0.4 had.
+pub const GONE: &[OptionRule] = &[
+    refused(
+        "Fuse",
+        Text,
+        "There are no fuses: a sink that fails makes its sources wait, and nothing is lost.",
+    ),
+    idle("UseRelativePath", Flag, "positions are known by the file itself"),
+    idle("EOFCheckSpeed", Text, "files are looked at four times a second"),
+];

@@ -1,0 +1,306 @@
+//! What changes messages.
+
+use super::Takes::{Flag, List, Number, Plugins, Text};
+use super::{OptionRule, PluginKind, Role, idle, refused, used};
+
+const COMMON: &[OptionRule] = &[
+    used("Source", Text, "`field`: the payload, or the field `a.b` for `a/b`"),
+    used("Target", Text, "`into`"),
+    used("ApplyTo", Text, "`field` and `into`, where neither `Source` nor `Target` is given"),
+    used("SkipIfEmpty", Flag, "`skip_empty`"),
+];
+
+const fn format(name: &'static str, becomes: &'static str, options: &'static [OptionRule]) -> PluginKind {
+    PluginKind { name, role: Role::Formatter, becomes, options, shared: &[COMMON], refused: None }
+}
+
+const TEXT: &str = "a part of the template of one `encode: { format: text }`";
+
+pub(super) const KINDS: &[PluginKind] = &[
+    format(
+        "format.Agent",
+        "transform `parse_user_agent`",
+        &[used("Fields", List, "`fields`"), used("Prefix", Text, "`prefix`")],
+    ),
+    format(
+        "format.Aggregate",
+        "its formatters, with its `Source`",
+        &[used("Modulators", Plugins, "one after the other")],
+    ),
+    format(
+        "format.Base64Decode",
+        "transform `decode_base64`",
+        &[
+            used("Dictionary", Text, "`alphabet`"),
+            used("Base64Dictionary", Text, "the same, as gollum's pages call it"),
+        ],
+    ),
+    format(
+        "format.Base64Encode",
+        "transform `encode_base64`",
+        &[
+            used("Dictionary", Text, "`alphabet`"),
+            used("Base64Dictionary", Text, "the same, as gollum's pages call it"),
+        ],
+    ),
+    format(
+        "format.Cast",
+        "transform `cast`",
+        &[used("ToType", Text, "`int` or `float`; `string` and `bytes` are text")],
+    ),
+    format(
+        "format.ConvertTime",
+        "transforms `parse_timestamp` and `format_timestamp`",
+        &[
+            used("FromFormat", Text, "`format` of `parse_timestamp`"),
+            used("ToFormat", Text, "`format` of `format_timestamp`"),
+            used("From", Text, "the same as `FromFormat`, as gollum's pages call it"),
+            used("To", Text, "the same as `ToFormat`, as gollum's pages call it"),
+        ],
+    ),
+    format(
+        "format.Copy",
+        "transform `copy`",
+        &[used("Mode", Text, "`mode`"), used("Separator", Text, "`separator`")],
+    ),
+    format("format.Delete", "transform `drop`; of the payload, an empty one", &[]),
+    format(
+        "format.Double",
+        "one `encode: { format: text }` of both renderings",
+        &[
+            used("Left", Plugins, "what stands before the separator"),
+            used("Right", Plugins, "what stands after it"),
+            used("Separator", Text, "between them"),
+            idle("UseLeftStreamID", Flag, "formatters inside of it cannot change the stream here"),
+        ],
+    ),
+    format(
+        "format.Envelope",
+        TEXT,
+        &[
+            used("Prefix", Text, "before it"),
+            used("Postfix", Text, "after it; a line feed where nothing is said"),
+        ],
+    ),
+    format(
+        "format.ExtractJSON",
+        "transforms `parse_json` and `copy` (v0.4 and v0.5)",
+        &[
+            used("Field", Text, "`from` of the copy"),
+            idle("TrimValues", Flag, "gollum read it and did nothing with it"),
+            used("Precision", Number, "numbers are written as they stand in the JSON, which 0 means too"),
+        ],
+    ),
+    format("format.Flatten", "transform `flatten`", &[used("Separator", Text, "`separator`")]),
+    format(
+        "format.GeoIP",
+        "transform `geoip`",
+        &[
+            used("GeoIPFile", Text, "`database`"),
+            used("Fields", List, "`fields`"),
+            used("Prefix", Text, "`prefix`"),
+        ],
+    ),
+    format(
+        "format.Grok",
+        "transform `parse_grok`; a message that matches none goes to `errors`",
+        &[
+            used("Patterns", List, "`patterns`"),
+            used("RemoveEmptyValues", Flag, "`keep_empty`, the other way round"),
+            used("NamedCapturesOnly", Flag, "`named_only`"),
+            used("SkipDefaultPatterns", Flag, "`default_patterns`, the other way round"),
+        ],
+    ),
+    format("format.Hostname", TEXT, &[used("Separator", Text, "between the host's name and the rest")]),
+    format(
+        "format.Identifier",
+        "transform `add_id`",
+        &[used("Generator", Text, "`kind`: `time`, `hash`, `sequence` (`seq`) or `sequence_hex` (`seqhex`)")],
+    ),
+    format("format.JSON", "transform `parse_json: { flatten: true }`", &[]),
+    format("format.Move", "transform `rename`", &[]),
+    format("format.Override", TEXT, &[used("Value", Text, "the text")]),
+    format(
+        "format.ProcessJSON",
+        "`parse_json`, a transform for each directive, `encode` (v0.4 and v0.5)",
+        &[
+            used(
+                "Directives",
+                List,
+                "`rename`, `remove`, `split`, `replace`, `trim`, `time`, `unixtimestamp`, `flatten`, `agent`, `geoip`; \
+                 `pick`, `ip` and `remove` with values are refused",
+            ),
+            used("TrimValues", Flag, "transform `trim`, where a value becomes the payload"),
+            used("GeoIPFile", Text, "`database` of `geoip`"),
+        ],
+    ),
+    format(
+        "format.RegExp",
+        "transform `extract`",
+        &[
+            used("Expression", Text, "`pattern`"),
+            used("Template", Text, "`template`"),
+            used(
+                "Posix",
+                Flag,
+                "the first alternative that matches is taken, not the longest; a remark says where that matters",
+            ),
+        ],
+    ),
+    format(
+        "format.Replace",
+        "transform `replace`",
+        &[used("Search", Text, "`search`"), used("ReplaceWith", Text, "`with`")],
+    ),
+    format(
+        "format.Runlength",
+        "transform `runlength`",
+        &[used("Separator", Text, "`separator`"), used("StoreRunlengthOnly", Flag, "`only`")],
+    ),
+    format(
+        "format.Sequence",
+        "transform `add_sequence` and a part of a template",
+        &[used("Separator", Text, "after the number")],
+    ),
+    format("format.Split", "transform `split_array`", &[used("Delimiter", Text, "`delimiter`")]),
+    format(
+        "format.SplitPick",
+        "transform `split_pick`",
+        &[used("Delimiter", Text, "`delimiter`"), used("Index", Number, "`index`")],
+    ),
+    format(
+        "format.SplitToFields",
+        "transform `split_fields`",
+        &[used("Delimiter", Text, "`delimiter`"), used("Fields", List, "`fields`")],
+    ),
+    format(
+        "format.StreamName",
+        TEXT,
+        &[
+            used("Separator", Text, "after the stream's name"),
+            refused(
+                "UsePrevious",
+                Flag,
+                "Name the stream in `format.Envelope: { Prefix: … }`: it is known where this stands.",
+            ),
+        ],
+    ),
+    format("format.StreamRevert", "nothing: gollum changed a name that nothing looked at afterwards", &[]),
+    format(
+        "format.StreamRoute",
+        "transform `route_by` with `prefix_until`",
+        &[
+            used("Delimiter", Text, "`prefix_until`"),
+            used("StreamModulator", Plugins, "transforms on the name before it is looked up"),
+        ],
+    ),
+    format(
+        "format.Template",
+        "transform `template`",
+        &[used("Template", Text, "`template`, in minijinja's notation")],
+    ),
+    format("format.Timestamp", TEXT, &[used("Timestamp", Text, "`{meta.time:%Y-%m-%d}`, in UTC")]),
+    format(
+        "format.ToCSV",
+        "`encode: { format: csv }`",
+        &[
+            used("Keys", List, "`fields`"),
+            used("Separator", Text, "`delimiter`"),
+            used("KeepLastSeparator", Flag, "`trailing_delimiter`"),
+        ],
+    ),
+    format(
+        "format.ToJSON",
+        "`encode: { format: json, nested: true }`",
+        &[used("Root", Text, "`root`"), used("Ignore", List, "`exclude`")],
+    ),
+    format("format.Trim", "transform `trim`", &[used("Characters", Text, "`characters`")]),
+    format(
+        "format.TrimToBounds",
+        "transform `trim_to_bounds`",
+        &[
+            used("LeftBounds", Text, "`left`"),
+            used("RightBounds", Text, "`right`"),
+            used("LeftOffset", Number, "`left_offset`"),
+            used("RightOffset", Number, "`right_offset`"),
+        ],
+    ),
+];
+
+/// A formatter of v0.4: its type, the option that names the formatter before it, and its options with their new names.
+pub struct Former {
+    /// Its type.
+    pub name: &'static str,
+    /// The option that names the formatter that is applied before it.
+    pub before: &'static str,
+    /// Old and new names.
+    pub options: &'static [(&'static str, &'static str)],
+    /// What it means without an option, where that was another value than today: the new name and the value.
+    pub defaults: &'static [(&'static str, &'static str)],
+}
+
+const fn former(
+    name: &'static str,
+    before: &'static str,
+    options: &'static [(&'static str, &'static str)],
+    defaults: &'static [(&'static str, &'static str)],
+) -> Former {
+    Former { name, before, options, defaults }
+}
+
+/// The formatters of v0.4. Their options stood in the plugin that used them, so their names say whose they are.
+pub const FORMER: &[Former] = &[
+    former("format.Base64Decode", "Base64Formatter", &[("Base64Dictionary", "Dictionary")], &[]),
+    former("format.Base64Encode", "Base64DataFormatter", &[("Base64Formatter", "Dictionary")], &[]),
+    former(
+        "format.Envelope",
+        "EnvelopeFormatter",
+        &[("EnvelopePrefix", "Prefix"), ("EnvelopePostfix", "Postfix")],
+        &[],
+    ),
+    former(
+        "format.ExtractJSON",
+        "ExtractJSONdataFormatter",
+        &[
+            ("ExtractJSONField", "Field"),
+            ("ExtractJSONTrimValues", "TrimValues"),
+            ("ExtractJSONPrecision", "Precision"),
+        ],
+        &[],
+    ),
+    former("format.Forward", "", &[], &[]),
+    former(
+        "format.Hostname",
+        "HostnameFormatter",
+        &[("HostnameSeparator", "Separator")],
+        &[("Separator", " ")],
+    ),
+    former("format.Identifier", "IdentifierDataFormatter", &[("IdentifierType", "Generator")], &[]),
+    former(
+        "format.ProcessJSON",
+        "ProcessJSONDataFormatter",
+        &[
+            ("ProcessJSONDirectives", "Directives"),
+            ("ProcessJSONTrimValues", "TrimValues"),
+            ("ProcessJSONGeoIPFile", "GeoIPFile"),
+        ],
+        &[],
+    ),
+    former("format.Runlength", "RunlengthFormatter", &[("RunlengthSeparator", "Separator")], &[]),
+    former("format.Sequence", "SequenceFormatter", &[("SequenceSeparator", "Separator")], &[]),
+    former(
+        "format.SplitPick",
+        "SplitPickFormatter",
+        &[("SplitPickIndex", "Index"), ("SplitPickDelimiter", "Delimiter")],
+        &[("Delimiter", ":")],
+    ),
+    former(
+        "format.StreamName",
+        "StreamNameFormatter",
+        &[("StreamNameSeparator", "Separator"), ("StreamNameHistory", "UsePrevious")],
+        &[("Separator", " ")],
+    ),
+    former("format.StreamRevert", "StreamRevertFormatter", &[], &[]),
+    former("format.StreamRoute", "StreamRouteFormatter", &[("StreamRouteDelimiter", "Delimiter")], &[]),
+    former("format.Timestamp", "TimestampFormatter", &[("Timestamp", "Timestamp")], &[]),
+];

@@ -1,0 +1,238 @@
+//! What writes.
+
+use super::Takes::{Flag, List, Map, Number, Plugins, Text};
+use super::{OptionRule, PluginKind, Role, idle, refused, used};
+
+const COMMON: &[OptionRule] = &[
+    used("Streams", List, "the pipelines of these streams lead to the sink"),
+    used("Modulators", Plugins, "transforms, in this order"),
+    used("FallbackStream", Text, "`failover: [the sink, the pipeline of that stream]`"),
+    idle(
+        "ShutdownTimeoutMs",
+        Number,
+        "what is on its way is always delivered before the end; a second Ctrl-C ends at once",
+    ),
+];
+
+const BUFFERED: &[OptionRule] = &[
+    idle("Channel", Number, "queues are bounded by bytes, all together by `memory`"),
+    used(
+        "ChannelTimeoutMs",
+        Number,
+        "`failover: { timeout: … }`: what has no room in time goes to the fallback, or is thrown away",
+    ),
+];
+
+const BATCHES: &str = "messages travel in batches anyway; what has come is written at once";
+
+const BATCHED: &[OptionRule] = &[
+    idle("Batch/MaxCount", Number, BATCHES),
+    idle("Batch/FlushCount", Number, BATCHES),
+    idle("Batch/TimeoutSec", Number, BATCHES),
+];
+
+const fn producer(
+    name: &'static str,
+    becomes: &'static str,
+    options: &'static [OptionRule],
+    shared: &'static [&'static [OptionRule]],
+) -> PluginKind {
+    PluginKind { name, role: Role::Producer, becomes, options, shared, refused: None }
+}
+
+const fn without(name: &'static str, why: &'static str) -> PluginKind {
+    PluginKind {
+        name,
+        role: Role::Producer,
+        becomes: "nothing yet",
+        options: &[],
+        shared: &[],
+        refused: Some(why),
+    }
+}
+
+const PARTITIONER: &str = "`framing: { by: … }` of the answers";
+
+pub(super) const KINDS: &[PluginKind] = &[
+    without(
+        "producer.AwsCloudwatchLogs",
+        "thalweg has no sink for CloudWatch Logs yet; it comes with the connectors.",
+    ),
+    without("producer.AwsFirehose", "thalweg has no sink for Firehose yet; it comes with the connectors."),
+    without("producer.Firehose", "thalweg has no sink for Firehose yet; it comes with the connectors."),
+    without("producer.AwsKinesis", "thalweg has no sink for Kinesis yet; it comes with the connectors."),
+    without("producer.Kinesis", "thalweg has no sink for Kinesis yet; it comes with the connectors."),
+    without(
+        "producer.AwsS3",
+        "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
+    ),
+    without(
+        "producer.S3",
+        "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
+    ),
+    without(
+        "deprecated.producer.S3",
+        "thalweg has no sink for S3 yet; it comes with the connectors. Until then, write files and copy them.",
+    ),
+    producer("producer.Benchmark", "sink `discard`", &[], &[COMMON, BUFFERED]),
+    producer("producer.Null", "sink `discard`", &[], &[COMMON]),
+    producer(
+        "producer.Console",
+        "sink `stdout`",
+        &[used("Console", Text, "`target`: `stdout` or `stderr`")],
+        &[COMMON, BUFFERED],
+    ),
+    without(
+        "producer.ElasticSearch",
+        "thalweg has no sink for Elasticsearch yet; it comes with the connectors.",
+    ),
+    producer(
+        "producer.File",
+        "sink `file` with `delimiter: \"\"`",
+        &[
+            used("File", Text, "`path`; with `*`, a sink for each stream"),
+            used("FileOverwrite", Flag, "`on_exists: replace` or `append`"),
+            used("Permissions", Text, "`mode`"),
+            used("FolderPermissions", Text, "`folder_mode`"),
+            idle("Batch/FlushTimeoutSec", Number, BATCHES),
+            used("Rotation/Enable", Flag, "whether there is a `rotate`"),
+            used("Rotation/TimeoutMin", Number, "`rotate: { every: … }`"),
+            used("Rotation/SizeMB", Number, "`rotate: { size: … }`"),
+            used("Rotation/At", Text, "`rotate: { at: … }`"),
+            used("Rotation/Timestamp", Text, "`rotate: { timestamp: … }`"),
+            used("Rotation/ZeroPadding", Number, "`rotate: { digits: … }`"),
+            used("Rotation/Compress", Flag, "`rotate: { compress: gzip }`"),
+            used("Prune/Count", Number, "`rotate: { keep: … }`"),
+            used("Prune/AfterHours", Number, "`rotate: { keep_for: … }`"),
+            used("Prune/TotalSizeMB", Number, "`rotate: { keep_bytes: … }`"),
+        ],
+        &[COMMON, BATCHED],
+    ),
+    producer(
+        "producer.HTTPRequest",
+        "sink `http`, a request for each message",
+        &[
+            used("Address", Text, "`address`"),
+            used("RawData", Flag, "`raw_request`"),
+            used("Encoding", Text, "`content_type`"),
+        ],
+        &[COMMON, BUFFERED],
+    ),
+    without("producer.InfluxDB", "thalweg has no sink for InfluxDB yet; it comes with the connectors."),
+    without("producer.Kafka", "thalweg has no sink for Kafka yet; it comes with the connectors."),
+    without("native.KafkaProducer", "thalweg has no sink for Kafka yet; it comes with the connectors."),
+    producer(
+        "producer.Proxy",
+        "sink `proxy`",
+        &[
+            used("Address", Text, "`address`"),
+            used("TimeoutSec", Number, "`timeout`"),
+            used("ConnectionBufferSizeKB", Number, "`send_buffer`"),
+            used("Partitioner", Text, PARTITIONER),
+            used("Delimiter", Text, "`framing: { delimiter: … }`"),
+            used("Offset", Number, "`framing: { offset: … }`"),
+            used("Size", Number, "`framing: { size: … }`"),
+        ],
+        &[COMMON, BUFFERED],
+    ),
+    without("producer.Redis", "thalweg has no sink for Redis yet; it comes with the connectors."),
+    without(
+        "producer.Scribe",
+        "thalweg has no sink for Scribe, which is no longer maintained; use the sink `socket` or `http`.",
+    ),
+    producer(
+        "producer.Socket",
+        "sink `socket` with `framing: { by: none }`",
+        &[
+            used("Address", Text, "`address`"),
+            used("ConnectionBufferSizeKB", Number, "`send_buffer`"),
+            used("Acknowledge", Text, "`acknowledge`"),
+            used("AckTimeoutMs", Number, "`acknowledge_timeout`"),
+        ],
+        &[COMMON, BUFFERED, BATCHED],
+    ),
+    producer(
+        "producer.Spooling",
+        "sink `spool`, and a source `spool` that gives back what it wrote",
+        &[
+            used(
+                "Path",
+                Text,
+                "`path`, a folder for each stream in it. Files that gollum spooled are not read",
+            ),
+            used("MaxFileSizeMB", Number, "`max_file_bytes`"),
+            used("MaxFileAgeMin", Number, "`max_file_age`"),
+            used("MaxMessagesSec", Number, "`rate` of the source"),
+            used("RespoolDelaySec", Number, "`delay` of the source"),
+            refused(
+                "RevertStreamOnFallback",
+                Flag,
+                "Give the spooling producer a `FallbackStream` of its own: what cannot be spooled goes there.",
+            ),
+            idle("BufferSizeByte", Number, "a message is read in whole, up to `memory`"),
+            idle("Batch/MaxCount", Number, BATCHES),
+            idle("Batch/TimeoutSec", Number, BATCHES),
+        ],
+        &[COMMON, BUFFERED],
+    ),
+    producer(
+        "producer.StatsdMetrics",
+        "sink `statsd`",
+        &[
+            used("Server", Text, "`address`"),
+            used("Prefix", Text, "`prefix`"),
+            used("StreamMapping", Map, "`metric`, in a sink for each stream"),
+            used("UseMessage", Flag, "`value: payload`"),
+            used("UseGauge", Flag, "`kind: gauge` with `gauge: sum`"),
+            idle("Batch/MaxMessages", Number, "sums are sent once a second"),
+            idle("Batch/TimeoutSec", Number, "sums are sent once a second"),
+        ],
+        &[COMMON, BUFFERED],
+    ),
+    producer(
+        "producer.Websocket",
+        "sink `websocket`",
+        &[
+            used("Address", Text, "`address`"),
+            used("Path", Text, "`path`"),
+            used("ReadTimeoutSec", Number, "`handshake_timeout`"),
+            used("IgnoreOrigin", Flag, "`origins: [\"*\"]`"),
+        ],
+        &[COMMON, BUFFERED],
+    ),
+];
+
+/// What v0.4 had as options of its producers, with the new name.
+pub const FORMER: &[(&str, &str)] = &[
+    ("BatchMaxCount", "Batch/MaxCount"),
+    ("BatchFlushCount", "Batch/FlushCount"),
+    ("BatchTimeoutSec", "Batch/TimeoutSec"),
+    ("BatchMaxMessages", "Batch/MaxMessages"),
+    ("FlushTimeoutSec", "Batch/FlushTimeoutSec"),
+    ("Rotate", "Rotation/Enable"),
+    ("RotateTimeoutMin", "Rotation/TimeoutMin"),
+    ("RotateSizeMB", "Rotation/SizeMB"),
+    ("RotateAt", "Rotation/At"),
+    ("RotateTimestamp", "Rotation/Timestamp"),
+    ("RotateZeroPadding", "Rotation/ZeroPadding"),
+    ("Compress", "Rotation/Compress"),
+    ("RotatePruneCount", "Prune/Count"),
+    ("RotatePruneAfterHours", "Prune/AfterHours"),
+    ("RotatePruneTotalSizeMB", "Prune/TotalSizeMB"),
+    ("RevertStreamOnDrop", "RevertStreamOnFallback"),
+    ("DropToStream", "FallbackStream"),
+];
+
+/// Options that only v0.4 had.
+pub const GONE: &[OptionRule] = &[
+    refused(
+        "Fuse",
+        Text,
+        "There are no fuses: a sink that fails makes its sources wait, and nothing is lost.",
+    ),
+    refused(
+        "FuseTimeoutSec",
+        Number,
+        "There are no fuses: a sink that fails makes its sources wait, and nothing is lost.",
+    ),
+];

@@ -1,0 +1,78 @@
+//! The page for people who come from gollum says what the tables say.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::tables::{Fate, OptionRule, PluginKind, Role, kinds};
+
+const BEGIN: &str = "cargo test --release -p thalweg-dialects -->\n";
+const END: &str = "<!-- END -->\n";
+
+fn fate(rule: &OptionRule) -> String {
+    match rule.fate {
+        Fate::Used(how) => how.to_owned(),
+        Fate::Idle(why) => format!("*accepted, and means nothing:* {why}"),
+        Fate::Refused(instead) => format!("*refused:* {instead}"),
+    }
+}
+
+fn options<'a>(out: &mut String, rules: impl IntoIterator<Item = &'a OptionRule>) {
+    out.push_str("| option | what becomes of it |\n| --- | --- |\n");
+    for rule in rules {
+        let _ = writeln!(out, "| `{}` | {} |", rule.name, fate(rule).replace('|', "\\|"));
+    }
+    out.push('\n');
+}
+
+fn plugin(out: &mut String, kind: &PluginKind) {
+    match kind.refused {
+        Some(why) => {
+            let _ = writeln!(out, "**`{}`**: *refused:* {why}\n", kind.name);
+        }
+        None if kind.options.is_empty() => {
+            let _ = writeln!(out, "**`{}`** → {}\n", kind.name, kind.becomes);
+        }
+        None => {
+            let _ = writeln!(out, "**`{}`** → {}\n", kind.name, kind.becomes);
+            options(out, kind.options);
+        }
+    }
+}
+
+fn generated() -> String {
+    let mut out = String::new();
+    for (role, title) in [
+        (Role::Consumer, "Consumers"),
+        (Role::Router, "Routers"),
+        (Role::Filter, "Filters"),
+        (Role::Formatter, "Formatters"),
+        (Role::Producer, "Producers"),
+    ] {
+        let of_role = || kinds().filter(|kind| kind.role == role);
+        let _ = writeln!(out, "\n### {title}\n");
+        let mut shared: Vec<&OptionRule> = Vec::new();
+        for rule in of_role().flat_map(|kind| kind.shared.iter().copied().flatten()) {
+            if !shared.iter().any(|known| known.name == rule.name) {
+                shared.push(rule);
+            }
+        }
+        let _ = writeln!(out, "Those that several have:\n");
+        options(&mut out, shared);
+        of_role().for_each(|kind| plugin(&mut out, kind));
+    }
+    format!("{}\n", out.trim_end())
+}
+
+#[test]
+fn it_says_what_the_tables_say() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/from-gollum.md");
+    let page = std::fs::read_to_string(&file).unwrap();
+    let (head, rest) = page.split_once(BEGIN).expect("the mark where the generated part begins");
+    let (written, tail) = rest.split_once(END).expect("the mark where it ends");
+    let generated = generated();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&file, format!("{head}{BEGIN}{generated}{END}{tail}")).unwrap();
+    } else {
+        assert!(written == generated, "docs/from-gollum.md is old: set UPDATE_DOCS=1 and run this test");
+    }
+}

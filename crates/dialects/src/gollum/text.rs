@@ -1,0 +1,180 @@
+//! Texts around a value: what gollum does formatter by formatter is one template here.
+//!
+//! `Envelope`, `Timestamp`, `Hostname`, `StreamName`, `Sequence`, `Override` and `Double` each make a text of a value and
+//! something beside it. As long as each works on what the one before it made, they are one template.
+
+use thalweg_config::{Node, Span};
+
+use super::made::{self, Made};
+
+/// A part of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Part {
+    /// These characters.
+    Literal(String),
+    /// The value of a column.
+    Column(String),
+    /// When the message was read, in strftime's notation.
+    Time(String),
+    /// The name of the host.
+    Hostname,
+    /// The number of the message, from 1.
+    Sequence,
+    /// An id of this kind for the message.
+    Id(&'static str),
+}
+
+/// A text that a column is set to.
+#[derive(Debug, Clone)]
+pub(super) struct Text {
+    pub(super) parts: Vec<Part>,
+    pub(super) into: String,
+    /// The column that has to hold something, where messages that have nothing there are left alone.
+    pub(super) unless_empty: Option<String>,
+    pub(super) span: Span,
+}
+
+impl Text {
+    /// Whether each message's text depends on those before it.
+    pub(super) fn is_stateful(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Sequence | Part::Id("sequence" | "sequence_hex" | "time")))
+    }
+
+    /// This text with another put after it, if both can be one.
+    pub(super) fn followed_by(&self, next: &Text) -> Option<Text> {
+        let here = Part::Column(self.into.clone());
+        let hashes = next.parts.contains(&Part::Id("hash"));
+        let numbers =
+            self.parts.iter().chain(&next.parts).filter(|part| matches!(part, Part::Sequence | Part::Id(_)));
+        if self.into != next.into
+            || hashes
+            || numbers.count() > 1
+            || self.unless_empty != next.unless_empty
+            || self.unless_empty.as_ref().is_some_and(|column| *column != self.into)
+        {
+            return None;
+        }
+        let mut parts = Vec::new();
+        for part in &next.parts {
+            if *part == here {
+                parts.extend(self.parts.iter().cloned());
+            } else {
+                parts.push(part.clone());
+            }
+        }
+        Some(Text { parts, ..self.clone() })
+    }
+
+    /// The transforms that it is, each with its kind and options.
+    pub(super) fn transforms(&self) -> Vec<(&'static str, Node)> {
+        if let [Part::Id(kind)] = self.parts.as_slice() {
+            return vec![("add_id", self.id(kind, &self.into))];
+        }
+        const NUMBER: &str = "number_of_message";
+        const ID: &str = "id_of_message";
+        let mut before = Vec::new();
+        let mut helpers = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::Sequence => {
+                    let mut options = Made::new(self.span);
+                    options.text("into", NUMBER, self.span).number("start", 1, self.span);
+                    before.push(("add_sequence", options.done()));
+                    helpers.push(made::text(NUMBER, self.span));
+                }
+                Part::Id(kind) => {
+                    before.push(("add_id", self.id(kind, ID)));
+                    helpers.push(made::text(ID, self.span));
+                }
+                _ => {}
+            }
+        }
+        let mut options = Made::new(self.span);
+        options.text("format", "text", self.span).text("template", self.template(NUMBER, ID), self.span);
+        if self.into != "payload" {
+            options.text("into", &self.into, self.span);
+        }
+        if let Some(column) = &self.unless_empty {
+            if column != "payload" {
+                options.text("field", column, self.span);
+            }
+            options.flag("skip_empty", true, self.span);
+        }
+        before.push(("encode", options.done()));
+        if !helpers.is_empty() {
+            before.push(("drop", made::list(helpers, self.span)));
+        }
+        before
+    }
+
+    fn id(&self, kind: &str, into: &str) -> Node {
+        let mut options = Made::new(self.span);
+        options.text("into", into, self.span).text("kind", kind, self.span);
+        options.done()
+    }
+
+    fn template(&self, number: &str, id: &str) -> String {
+        let mut template = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => template.push_str(&text.replace('{', "{{").replace('}', "}}")),
+                Part::Column(name) => template.push_str(&format!("{{{name}}}")),
+                Part::Time(format) => {
+                    // What is no element of the time can stand outside, where it is easier to read.
+                    let end = format.rfind('%').map_or(0, |at| at + element_length(&format[at..]));
+                    let start = format.find('%').unwrap_or(0).min(end);
+                    let plain = |text: &str| text.replace("%%", "%").replace('{', "{{").replace('}', "}}");
+                    template.push_str(&plain(&format[..start]));
+                    if end > start {
+                        template.push_str(&format!("{{meta.time:{}}}", &format[start..end]));
+                    }
+                    template.push_str(&plain(&format[end..]));
+                }
+                Part::Hostname => template.push_str("{hostname}"),
+                Part::Sequence => template.push_str(&format!("{{{number}}}")),
+                Part::Id(_) => template.push_str(&format!("{{{id}}}")),
+            }
+        }
+        template
+    }
+}
+
+/// The length of the element of strftime that a text begins with: `%`, flags, a letter.
+fn element_length(format: &str) -> usize {
+    let flags = format[1..].find(|character: char| character.is_ascii_alphabetic() || character == '%');
+    flags.map_or(format.len(), |flags| flags + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(parts: &[Part]) -> Text {
+        Text { parts: parts.to_vec(), into: "payload".into(), unless_empty: None, span: Span::default() }
+    }
+
+    fn payload() -> Part {
+        Part::Column("payload".into())
+    }
+
+    #[test]
+    fn neighbours_are_one_template() {
+        let envelope = text(&[Part::Literal("<{".into()), payload(), Part::Literal("\n".into())]);
+        let timestamp = text(&[Part::Time("%Y-%m-%d %Z | ".into()), payload()]);
+        let both = envelope.followed_by(&timestamp).unwrap();
+        assert_eq!(both.template("", ""), "{meta.time:%Y-%m-%d %Z} | <{{{payload}\n");
+        let elsewhere = Text { into: "other".into(), ..timestamp.clone() };
+        assert!(envelope.followed_by(&elsewhere).is_none());
+        let careful = Text { unless_empty: Some("payload".into()), ..timestamp };
+        assert!(envelope.followed_by(&careful).is_none());
+    }
+
+    #[test]
+    fn a_text_is_written_over_by_a_constant() {
+        let constant = text(&[Part::Literal("x".into())]);
+        let envelope = text(&[payload(), Part::Literal("\n".into())]);
+        assert_eq!(envelope.followed_by(&constant).unwrap().template("", ""), "x");
+    }
+}
