@@ -14,23 +14,17 @@ pub mod io;
 pub(crate) mod json;
 pub(crate) mod json_columns;
 pub(crate) mod keys;
-<<<<<<< HEAD
 pub(crate) mod labels;
-=======
->>>>>>> network
 pub mod mode;
 pub(crate) mod names;
 pub mod net;
 pub(crate) mod ordered;
-<<<<<<< HEAD
-pub(crate) mod spool;
-pub(crate) mod target;
-pub mod tell;
-=======
 pub mod partition;
 pub(crate) mod progress;
 pub mod replies;
->>>>>>> network
+pub(crate) mod spool;
+pub(crate) mod target;
+pub mod tell;
 pub mod template;
 pub(crate) mod time_text;
 pub(crate) mod timestamps;

@@ -2,14 +2,11 @@
 
 pub mod discard;
 pub mod file;
-<<<<<<< HEAD
-pub mod measure;
-pub mod spool;
-=======
 pub mod http;
+pub mod measure;
 pub mod proxy;
 pub mod socket;
+pub mod spool;
 pub mod statsd;
->>>>>>> network
 pub mod stdout;
 pub mod websocket;

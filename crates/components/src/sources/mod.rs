@@ -2,14 +2,11 @@
 
 pub mod file;
 pub mod generate;
-<<<<<<< HEAD
+pub mod http;
 pub mod internal_logs;
 pub mod pipe;
-pub mod spool;
-=======
-pub mod http;
 pub mod proxy;
 pub mod socket;
->>>>>>> network
+pub mod spool;
 pub mod stdin;
 pub mod syslog;
