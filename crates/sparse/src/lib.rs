@@ -51,6 +51,8 @@
 
 #[cfg(feature = "budget")]
 mod budget;
+#[cfg(feature = "remote")]
+mod cache;
 mod chunk;
 mod clock;
 mod counters;
@@ -61,6 +63,8 @@ mod packed;
 mod page;
 mod pool;
 mod presence;
+#[cfg(feature = "remote")]
+mod remote;
 mod shard;
 mod span;
 mod system;
@@ -68,10 +72,17 @@ mod touches;
 
 #[cfg(feature = "budget")]
 pub use budget::BudgetAccount;
+#[cfg(feature = "remote")]
+pub use cache::{Cache, CacheEntry, CachedFile};
 pub use clock::Clock;
 pub use counters::Counters;
 pub use error::Error;
 pub use file::{Options, Overlap, Pin, SparseFile};
 pub use pool::{Account, Pool, PoolStatistics};
+#[cfg(feature = "remote")]
+pub use remote::{
+    Ending, Fingerprint, OnChange, Origin, Purpose, RemoteError, RemoteFile, RemoteOptions, RemoteStatistics, Request,
+    Retries,
+};
 pub use span::{Merge, Span};
 pub use system::SparseFileSystem;
