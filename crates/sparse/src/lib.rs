@@ -81,8 +81,8 @@ pub use file::{Options, Overlap, Pin, SparseFile};
 pub use pool::{Account, Pool, PoolStatistics};
 #[cfg(feature = "remote")]
 pub use remote::{
-    Ending, Fingerprint, OnChange, Origin, Purpose, RemoteError, RemoteFile, RemoteOptions, RemoteStatistics, Request,
-    Retries,
+    Ending, Fingerprint, OnChange, Origin, Purpose, RemoteError, RemoteFile, RemoteOptions, RemoteStatistics,
+    Request, Retries,
 };
 pub use span::{Merge, Span};
 pub use system::SparseFileSystem;

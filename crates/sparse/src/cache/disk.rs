@@ -25,7 +25,10 @@ impl Places {
 
     /// How many bytes of the disk it takes.
     pub fn disk(&self) -> u64 {
-        [&self.data, &self.ranges, &self.new].iter().map(|path| fs::metadata(path).map_or(0, |found| disk(&found))).sum()
+        [&self.data, &self.ranges, &self.new]
+            .iter()
+            .map(|path| fs::metadata(path).map_or(0, |found| disk(&found)))
+            .sum()
     }
 
     /// When it was last used.
@@ -97,7 +100,10 @@ pub(super) fn all(folder: &Path) -> io::Result<Vec<Places>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let ours = path.extension().and_then(OsStr::to_str).is_some_and(|end| matches!(end, "data" | "ranges" | "new"));
+        let ours = path
+            .extension()
+            .and_then(OsStr::to_str)
+            .is_some_and(|end| matches!(end, "data" | "ranges" | "new"));
         if let Some(name) = path.file_stem().and_then(OsStr::to_str).filter(|_| ours) {
             found.push(Places::new(folder, name));
         }

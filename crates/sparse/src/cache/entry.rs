@@ -1,6 +1,6 @@
+use super::Cache;
 use super::disk::{Places, is_same, punch};
 use super::journal::{self, Header, NOTE, Note};
-use super::Cache;
 use crate::{Fingerprint, Span};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -74,7 +74,10 @@ impl Open {
     fn missing(&self, span: Span) -> Vec<Span> {
         let mut missing = Vec::new();
         let mut from = span.position;
-        let held = self.overlapping(span).into_iter().map(|note| (note.position, note.position + u64::from(note.length)));
+        let held = self
+            .overlapping(span)
+            .into_iter()
+            .map(|note| (note.position, note.position + u64::from(note.length)));
         for (start, end) in held.chain([(span.end(), span.end())]) {
             while from < start {
                 let end = start.min((from / PIECE + 1) * PIECE);

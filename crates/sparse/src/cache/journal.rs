@@ -68,8 +68,12 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 impl Header {
     /// The head of a new journal.
     pub fn new(name: &str, fingerprint: &Fingerprint) -> Self {
-        let mut header =
-            Self { number: fastrand::u64(..), name: name.to_owned(), fingerprint: fingerprint.clone(), bytes: 0 };
+        let mut header = Self {
+            number: fastrand::u64(..),
+            name: name.to_owned(),
+            fingerprint: fingerprint.clone(),
+            bytes: 0,
+        };
         header.bytes = header.encode().len() as u64;
         header
     }
@@ -113,7 +117,8 @@ impl Header {
             String::from_utf8(take(length as usize)?.to_vec()).ok()
         };
         let (tag, name) = (text()?, text()?);
-        let fingerprint = Fingerprint { length, etag: has_tag.then_some(tag), modified: has_time.then_some(time) };
+        let fingerprint =
+            Fingerprint { length, etag: has_tag.then_some(tag), modified: has_time.then_some(time) };
         Some(Self { number: u64_at(header, 8)?, name, fingerprint, bytes: header.len() as u64 })
     }
 

@@ -1,7 +1,7 @@
 //! How much a cache takes of the disk, and making room in it.
 
-use super::{Cache, disk};
 use super::disk::Places;
+use super::{Cache, disk};
 use std::io;
 
 /// What this process knows of how much there is.
@@ -31,8 +31,10 @@ impl Cache {
             room.written += bytes;
             return Ok(0);
         }
-        let mut entries: Vec<(_, u64, Places)> =
-            disk::all(&self.0.path)?.into_iter().map(|places| (places.used(), places.disk(), places)).collect();
+        let mut entries: Vec<(_, u64, Places)> = disk::all(&self.0.path)?
+            .into_iter()
+            .map(|places| (places.used(), places.disk(), places))
+            .collect();
         entries.sort_unstable();
         let mut total: u64 = entries.iter().map(|(_, disk, _)| disk).sum();
         // What is written takes whole blocks of the disk.
@@ -45,7 +47,9 @@ impl Cache {
                     break;
                 }
                 // One that is being written to right now was not used least recently.
-                if places != *ours && let Some(_lock) = places.try_lock()? {
+                if places != *ours
+                    && let Some(_lock) = places.try_lock()?
+                {
                     places.remove()?;
                     total = total.saturating_sub(disk);
                 }

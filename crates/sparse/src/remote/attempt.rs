@@ -30,8 +30,8 @@ pub(crate) enum Trouble {
         /// The origin has too much to do.
         overloaded: bool,
     },
-    /// The origin is in this state now.
-    Other(Fingerprint),
+    /// The origin is in another state now: this one.
+    Other(String),
     /// The whole file was given where a part was asked for.
     Ignored,
     /// The file has begun anew in the meantime.
@@ -138,7 +138,11 @@ pub(crate) async fn state(
         let mut asking = Asking::new(Purpose::State, span, retries);
         let operator = origin.looking(&asking.seen);
         let work = async {
-            if by_reading { first_byte(&operator, origin, &asking.seen).await } else { stat(&operator, origin).await }
+            if by_reading {
+                first_byte(&operator, origin, &asking.seen).await
+            } else {
+                stat(&operator, origin).await
+            }
         };
         let found = patient(options.retries.silence, work).await;
         let (first, seen) = (asking.note_first(), asking.seen());
@@ -187,7 +191,11 @@ async fn stat(operator: &Operator, origin: &Origin) -> opendal::Result<Fingerpri
     Ok(Fingerprint::new(metadata.content_length(), &metadata))
 }
 
-async fn first_byte(operator: &Operator, origin: &Origin, seen: &Mutex<Seen>) -> opendal::Result<Fingerprint> {
+async fn first_byte(
+    operator: &Operator,
+    origin: &Origin,
+    seen: &Mutex<Seen>,
+) -> opendal::Result<Fingerprint> {
     let reader = operator.reader(origin.path()).await?;
     let read = reader.read(0..1).await;
     let seen = seen.lock().clone();
@@ -198,7 +206,9 @@ async fn first_byte(operator: &Operator, origin: &Origin, seen: &Mutex<Seen>) ->
             Ok(Fingerprint { length, etag: None, modified: None })
         }
         (Err(error), ..) => Err(error),
-        (Ok(_), ..) => Err(opendal::Error::new(ErrorKind::Unexpected, "the origin does not say how long it is")),
+        (Ok(_), ..) => {
+            Err(opendal::Error::new(ErrorKind::Unexpected, "the origin does not say how long it is"))
+        }
     }
 }
 
@@ -324,7 +334,11 @@ impl Fetcher {
 
     /// Whether the origin is as it was.
     fn same(&self, now: &Fingerprint) -> Result<(), Trouble> {
-        if self.version.read().fingerprint.agrees(now) { Ok(()) } else { Err(Trouble::Other(now.clone())) }
+        if self.version.read().fingerprint.agrees(now) {
+            Ok(())
+        } else {
+            Err(Trouble::Other(now.to_string()))
+        }
     }
 
     fn hold(&self, position: u64, bytes: &[u8], generation: u64) -> Result<(), Trouble> {
@@ -334,7 +348,9 @@ impl Fetcher {
         }
         match self.held.write_with(position, bytes, Overlap::Agree) {
             Ok(()) => Ok(()),
-            Err(Error::Differs { .. }) => Err(Trouble::Other(version.fingerprint.clone())),
+            Err(Error::Differs { position, .. }) => {
+                Err(Trouble::Other(format!("the same by that, with another byte at {position}")))
+            }
             Err(error) => Err(Trouble::Fatal(RemoteError::Failed {
                 name: self.origin.name().to_owned(),
                 what: "keeping what came".to_owned(),

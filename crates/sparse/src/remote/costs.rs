@@ -46,7 +46,10 @@ impl Costs {
     /// parallel.
     pub fn merge(&self, widest_gap: u64, longest: u64) -> Merge {
         let price = self.price();
-        Merge { gap: price.min(widest_gap), longest: price.saturating_mul(8).max(1 << 20).min(longest).max(1) }
+        Merge {
+            gap: price.min(widest_gap),
+            longest: price.saturating_mul(8).max(1 << 20).min(longest).max(1),
+        }
     }
 }
 

@@ -47,7 +47,9 @@ pub enum RemoteError {
         length: u64,
     },
     /// The origin gives the file as a whole only, and it is larger than what may be fetched as a whole.
-    #[error("`{name}` is only given as a whole, not in ranges, and its {length} bytes are more than the {limit} that may be fetched so")]
+    #[error(
+        "`{name}` is only given as a whole, not in ranges, and its {length} bytes are more than the {limit} that may be fetched so"
+    )]
     NoRanges {
         /// The name of the origin.
         name: String,

@@ -6,7 +6,7 @@ use super::flights::{Ended, Flights, Stopped, Table};
 use super::request::{Ending, Purpose, Request};
 use super::{Fingerprint, OnChange, Origin, RemoteError, RemoteOptions};
 use crate::cache::CachedFile;
-use crate::{Merge, Options, Overlap, SparseFile, Span, span};
+use crate::{Merge, Options, Overlap, Span, SparseFile, span};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,9 +56,10 @@ impl Fetcher {
         let counts = Counts::default();
         let mut costs = Costs::default();
         let fingerprint = super::attempt::state(&origin, &options, &counts, &mut costs).await?;
-        let cache = options.cache.as_ref().map(|cache| {
-            thalweg_runtime::blocking(|| cache.open(origin.key(), origin.name(), &fingerprint))
-        });
+        let cache = options
+            .cache
+            .as_ref()
+            .map(|cache| thalweg_runtime::blocking(|| cache.open(origin.key(), origin.name(), &fingerprint)));
         let keeping = Options {
             pool: options.pool.clone(),
             // Where requests overlap, and nothing else tells that the origin has changed, the bytes may.
@@ -157,9 +158,9 @@ impl Fetcher {
         let mut requests = Vec::new();
         let mut from = 0;
         for at in 0..rest.len() {
-            let parted = rest.get(at + 1).is_none_or(|next| {
-                table.next(rest[at].end()).is_some_and(|flight| flight < next.position)
-            });
+            let parted = rest
+                .get(at + 1)
+                .is_none_or(|next| table.next(rest[at].end()).is_some_and(|flight| flight < next.position));
             if parted {
                 requests.extend(span::merge(&span::joined(&rest[from..=at]), merge));
                 from = at + 1;
@@ -192,7 +193,8 @@ impl Fetcher {
                 None => None,
             };
             let permit = self.options.concurrency.acquire(rest.length).await;
-            let Attempted { request, result, kept } = self.attempt(rest, generation, purpose, retries, lease).await;
+            let Attempted { request, result, kept } =
+                self.attempt(rest, generation, purpose, retries, lease).await;
             match &result {
                 Ok(()) => permit.succeeded(),
                 Err(Trouble::Temporary { overloaded: true, .. }) => permit.overloaded(),
@@ -205,11 +207,17 @@ impl Fetcher {
             let (why, asked) = match trouble {
                 Trouble::Temporary { why, asked, .. } => (why, asked),
                 Trouble::Other(is) => {
-                    self.told(request, Ending::Failed { why: format!("the file has changed: it is {is} now") });
+                    self.told(
+                        request,
+                        Ending::Failed { why: format!("the file has changed: it is {is} now") },
+                    );
                     return Err(self.change(is, generation).await);
                 }
                 Trouble::Ignored => {
-                    self.told(request, Ending::Failed { why: "the whole file was given in place of a range".to_owned() });
+                    self.told(
+                        request,
+                        Ending::Failed { why: "the whole file was given in place of a range".to_owned() },
+                    );
                     return Err(self.take_whole());
                 }
                 Trouble::Fatal(error) => {
@@ -261,7 +269,7 @@ impl Fetcher {
     }
 
     /// The origin is in another state.
-    async fn change(&self, is: Fingerprint, generation: u64) -> Stopped {
+    async fn change(&self, is: String, generation: u64) -> Stopped {
         let error = {
             let version = self.version.read();
             if version.generation != generation {
@@ -270,7 +278,7 @@ impl Fetcher {
             RemoteError::Changed {
                 name: self.origin.name().to_owned(),
                 was: version.fingerprint.to_string(),
-                is: is.to_string(),
+                is,
             }
         };
         if self.options.on_change == OnChange::Fail {
@@ -279,10 +287,11 @@ impl Fetcher {
         }
         // A reply may not have said all that there is to know of the new state.
         let mut costs = Costs::default();
-        let fingerprint = match super::attempt::state(&self.origin, &self.options, &self.counts, &mut costs).await {
-            Ok(fingerprint) => fingerprint,
-            Err(error) => return Stopped::Failed(error),
-        };
+        let fingerprint =
+            match super::attempt::state(&self.origin, &self.options, &self.counts, &mut costs).await {
+                Ok(fingerprint) => fingerprint,
+                Err(error) => return Stopped::Failed(error),
+            };
         let mut table = self.flights.lock();
         let mut version = self.version.write();
         if version.generation == generation {
@@ -300,7 +309,11 @@ impl Fetcher {
     /// What a reader is told whose file changed more often than it would begin anew.
     pub fn keeps_changing(&self) -> RemoteError {
         let is = self.version.read().fingerprint.to_string();
-        RemoteError::Changed { name: self.origin.name().to_owned(), was: "changing all the time".to_owned(), is }
+        RemoteError::Changed {
+            name: self.origin.name().to_owned(),
+            was: "changing all the time".to_owned(),
+            is,
+        }
     }
 
     fn take_whole(&self) -> Stopped {

@@ -3,7 +3,7 @@ use super::fetch::Fetcher;
 use super::flights::Stopped;
 use super::{Fingerprint, Origin, RemoteError, Request, Retries};
 use crate::cache::Cache;
-use crate::{Error, Pool, SparseFile, Span};
+use crate::{Error, Pool, Span, SparseFile};
 use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
@@ -214,11 +214,10 @@ impl RemoteFile {
     /// As for [`read`](Self::read).
     pub async fn read_many(&self, spans: &[Span]) -> Result<Vec<Bytes>, RemoteError> {
         spans.iter().try_for_each(|span| self.within(*span).map(drop))?;
-        let mut read = Vec::with_capacity(spans.len());
+        let mut read = vec![Bytes::new(); spans.len()];
         self.reading(spans, |held| {
-            read.clear();
-            for span in spans {
-                read.push(held.read_to_vec(span.position, span.length as usize)?.into());
+            for (span, read) in spans.iter().zip(&mut read).filter(|(span, _)| span.length > 0) {
+                *read = held.read_to_vec(span.position, span.length as usize)?.into();
             }
             Ok(())
         })
@@ -246,6 +245,9 @@ impl RemoteFile {
         mut copy: impl FnMut(&SparseFile) -> Result<(), Error>,
     ) -> Result<(), RemoteError> {
         let spans: Vec<Span> = spans.iter().filter(|span| span.length > 0).copied().collect();
+        if spans.is_empty() {
+            return Ok(());
+        }
         // What is held now or comes to be held is not evicted before it is read.
         let fetcher = &self.fetcher;
         let _pins: Vec<_> = spans.iter().map(|span| fetcher.held.pin(span.position, span.length)).collect();

@@ -90,7 +90,8 @@ fn http(scheme: &str, rest: &str) -> Result<Origin, String> {
         Some(at) => (&rest[..at], format!("/{}", &rest[at..])),
         None => (rest, "/".to_owned()),
     };
-    let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let (user, host) =
+        authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
     let endpoint = format!("{scheme}://{host}");
     let url = format!("{endpoint}{}", escaped(&path));
     let exact: http::Uri = url.parse().map_err(|error| format!("{error}"))?;
@@ -221,7 +222,9 @@ mod tests {
 
     #[test]
     fn what_may_be_secret_is_in_no_name() {
-        let origin = Origin::from_url("https://me:pass%20word@example.org:8080/a b/c.tif?X-Amz-Signature=s#top").unwrap();
+        let origin =
+            Origin::from_url("https://me:pass%20word@example.org:8080/a b/c.tif?X-Amz-Signature=s#top")
+                .unwrap();
         assert_eq!(origin.name(), "https://example.org:8080/a%20b/c.tif?…");
         assert_eq!(origin.key(), "https://example.org:8080/a%20b/c.tif?X-Amz-Signature=s");
         assert_eq!(without_secrets("https://u:p@h/p@q?r=s"), "https://h/p@q?…");
@@ -229,7 +232,9 @@ mod tests {
 
     #[test]
     fn stores_take_their_options_from_the_query() {
-        let origin = Origin::from_url("s3://bucket/a/b%20c?region=eu-west-1&endpoint=http%3A%2F%2F127.0.0.1%3A9").unwrap();
+        let origin =
+            Origin::from_url("s3://bucket/a/b%20c?region=eu-west-1&endpoint=http%3A%2F%2F127.0.0.1%3A9")
+                .unwrap();
         assert_eq!((origin.name(), origin.path()), ("s3://bucket/a/b%20c", "a/b c"));
         assert_eq!(Origin::from_url("gs://bucket/x").unwrap().path(), "x");
         assert_eq!(Origin::from_url("az://box/x?account_name=me").unwrap().path(), "x");

@@ -53,7 +53,10 @@ impl HttpTransport for Looking {
             } else if status == StatusCode::PARTIAL_CONTENT
                 && part.and_then(|part| part.first).is_some_and(|given| given != first)
             {
-                wrong = Some(Error::new(ErrorKind::Unexpected, "another range than that asked for was given").set_temporary());
+                wrong = Some(
+                    Error::new(ErrorKind::Unexpected, "another range than that asked for was given")
+                        .set_temporary(),
+                );
             }
         }
         *self.seen.lock() = seen;
@@ -131,7 +134,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let date = opendal::raw::Timestamp::parse_rfc2822(value).ok()?;
-    let wait = date.into_inner().as_millisecond() - opendal::raw::Timestamp::now().into_inner().as_millisecond();
+    let wait =
+        date.into_inner().as_millisecond() - opendal::raw::Timestamp::now().into_inner().as_millisecond();
     Some(Duration::from_millis(u64::try_from(wait).unwrap_or(0)))
 }
 

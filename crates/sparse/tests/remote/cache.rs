@@ -128,7 +128,8 @@ async fn a_cache_that_cannot_be_written_costs_nothing_but_itself() {
 fn the_limit_is_kept_and_the_least_recently_used_goes_first() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::new(folder.path(), Some(2 << 20)).unwrap();
-    let state = |number: u64| Fingerprint { length: 100 << 20, etag: Some(number.to_string()), modified: None };
+    let state =
+        |number: u64| Fingerprint { length: 100 << 20, etag: Some(number.to_string()), modified: None };
     let fill = |position: u64, into: &mut [u8]| {
         into.fill((position >> 16) as u8);
         true
@@ -160,7 +161,10 @@ fn the_limit_is_kept_and_the_least_recently_used_goes_first() {
         assert!(bytes.iter().all(|byte| *byte == (position >> 16) as u8));
         found.push(position >> 16);
     });
-    assert!(found.contains(&0) && found.contains(&99) && !found.contains(&1) && found.len() > 20, "{found:?}");
+    assert!(
+        found.contains(&0) && found.contains(&99) && !found.contains(&1) && found.len() > 20,
+        "{found:?}"
+    );
     assert_eq!(file.trouble(), None);
 }
 
@@ -240,6 +244,10 @@ fn processes_that_share_a_cache_may_be_killed_at_any_moment() {
         assert!(piece == &bytes[position as usize..][..piece.len()], "the piece at {position}");
         found += piece.len() as u64;
     });
-    println!("{found} of {} bytes that are noted are there, {} bytes of the disk", entry.held, disk(folder.path()));
+    println!(
+        "{found} of {} bytes that are noted are there, {} bytes of the disk",
+        entry.held,
+        disk(folder.path())
+    );
     assert!(found > 0);
 }

@@ -16,9 +16,11 @@ impl Served {
     async fn new(bytes: Vec<u8>) -> Self {
         let log = Arc::<Mutex<Vec<String>>>::default();
         let told = log.clone();
-        let observer = Arc::new(move |request: &thalweg_sparse::Request| told.lock().unwrap().push(request.to_string()));
+        let observer =
+            Arc::new(move |request: &thalweg_sparse::Request| told.lock().unwrap().push(request.to_string()));
         let server = Server::start(bytes);
-        let file = open(&server, RemoteOptions { observer: Some(observer), read_ahead: 16 << 20, ..quick() }).await;
+        let file =
+            open(&server, RemoteOptions { observer: Some(observer), read_ahead: 16 << 20, ..quick() }).await;
         Self { server, file, log }
     }
 
@@ -189,7 +191,8 @@ async fn one_member_of_a_zip() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.zip");
         std::fs::write(&path, zip::write()).unwrap();
-        let tested = std::process::Command::new("python3").args(["-m", "zipfile", "-t"]).arg(&path).output().unwrap();
+        let tested =
+            std::process::Command::new("python3").args(["-m", "zipfile", "-t"]).arg(&path).output().unwrap();
         assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stderr));
     }
 }
@@ -282,7 +285,7 @@ mod parquet {
     #[derive(Debug)]
     pub enum Read {
         Number(i64),
-        Text(Vec<u8>),
+        Text,
         List(Vec<Read>),
         Struct(Vec<(u8, Read)>),
     }
@@ -294,7 +297,11 @@ mod parquet {
         }
 
         pub fn number(&self) -> u64 {
-            if let Read::Number(number) = self { number.cast_unsigned() } else { panic!("no number: {self:?}") }
+            if let Read::Number(number) = self {
+                number.cast_unsigned()
+            } else {
+                panic!("no number: {self:?}")
+            }
         }
 
         pub fn list(&self) -> &[Read] {
@@ -328,9 +335,8 @@ mod parquet {
             }
             8 => {
                 let length = number(input) as usize;
-                let (text, rest) = input.split_at(length);
-                *input = rest;
-                Read::Text(text.to_vec())
+                *input = &input[length..];
+                Read::Text
             }
             9 => {
                 let head = take(input);
@@ -364,7 +370,10 @@ mod parquet {
             schema.push(vec![Field::Int(1, 2), Field::Int(3, 0), Field::Text(4, name.clone())]);
             let (at, size) = (file.len() as i64, ROWS as i64 * 8);
             let page = vec![Field::Int(1, ROWS as i64), Field::Int(2, 0), Field::Int(3, 3), Field::Int(4, 3)];
-            encode(&mut file, &[Field::Int(1, 0), Field::Int(2, size), Field::Int(3, size), Field::Struct(5, page)]);
+            encode(
+                &mut file,
+                &[Field::Int(1, 0), Field::Int(2, size), Field::Int(3, size), Field::Struct(5, page)],
+            );
             (0..ROWS).for_each(|row| file.extend(value(column, row).to_le_bytes()));
             let whole = file.len() as i64 - at;
             chunks.push(vec![
@@ -392,7 +401,12 @@ mod parquet {
         let mut footer = Vec::new();
         encode(
             &mut footer,
-            &[Field::Int(1, 1), Field::Structs(2, schema), Field::Long(3, ROWS as i64), Field::Structs(4, vec![group])],
+            &[
+                Field::Int(1, 1),
+                Field::Structs(2, schema),
+                Field::Long(3, ROWS as i64),
+                Field::Structs(4, vec![group]),
+            ],
         );
         file.extend(&footer);
         file.extend((footer.len() as u32).to_le_bytes());

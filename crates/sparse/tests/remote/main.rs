@@ -19,12 +19,8 @@ fn content(length: usize) -> Vec<u8> {
 
 /// Pauses that no test waits for.
 fn quick() -> RemoteOptions {
-    let retries = Retries {
-        first: Duration::from_millis(1),
-        longest: Duration::from_secs(5),
-        silence: Duration::from_millis(400),
-        ..Retries::default()
-    };
+    let retries =
+        Retries { first: Duration::from_millis(1), longest: Duration::from_secs(5), ..Retries::default() };
     RemoteOptions { retries, read_ahead: 0, ..RemoteOptions::default() }
 }
 

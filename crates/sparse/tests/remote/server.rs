@@ -16,7 +16,7 @@ pub enum Fault {
     Status(u16, &'static str),
     /// The connection ends after so many bytes of the body.
     Cut(usize),
-    /// So many bytes fewer, with a head that says so.
+    /// So many bytes fewer (or half of them, if there are not so many), with a head that says so.
     Short(usize),
     /// The head promises so many bytes more than come before the end.
     Long(usize),
@@ -230,7 +230,8 @@ fn reply(stream: &mut TcpStream, state: &State, hit: &Hit, fault: Fault) -> std:
     };
     let status = if range.is_some() { 206 } else { 200 };
     let length = match fault {
-        Fault::Short(by) => body.len().saturating_sub(by),
+        Fault::Short(by) if by < body.len() => body.len() - by,
+        Fault::Short(_) => body.len() / 2,
         Fault::Long(by) => body.len() + by,
         _ => body.len(),
     };

@@ -99,9 +99,14 @@ async fn near_ranges_are_one_request_and_far_ones_are_not() {
     let bytes = content(10_000_000);
     let server = Server::start(bytes.clone());
     let file = open(&server, RemoteOptions { shortest: 1, widest_gap: 10_000, ..quick() }).await;
-    let spans = [Span::new(100, 100), Span::new(5000, 100), Span::new(5_000_000, 50), Span::new(9_000_000, 50)];
+    let spans =
+        [Span::new(100, 100), Span::new(5000, 100), Span::new(5_000_000, 50), Span::new(9_000_000, 50)];
     let read = file.read_many(&spans).await.unwrap();
-    assert!(read.iter().zip(spans).all(|(read, span)| read[..] == bytes[span.position as usize..][..span.length as usize]));
+    assert!(
+        read.iter()
+            .zip(spans)
+            .all(|(read, span)| read[..] == bytes[span.position as usize..][..span.length as usize])
+    );
     assert_eq!(server.ranges(), [(100, 5099), (5_000_000, 5_000_049), (9_000_000, 9_000_049)]);
 }
 

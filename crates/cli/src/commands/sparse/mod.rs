@@ -94,8 +94,12 @@ mod tests {
 
     #[test]
     fn shares_have_as_many_digits_as_they_need() {
-        let shown = [(0, 5), (5, 5), (1, 100), (1, 2000), (1, 100_000), (1, 1 << 40)].map(|(part, whole)| share(part, whole));
-        assert_eq!(shown, [" (0 %)", " (100 %)", " (1.0 %)", " (0.050 %)", " (0.001 %)", " (less than 0.001 %)"]);
+        let shown = [(0, 5), (5, 5), (1, 100), (1, 2000), (1, 100_000), (1, 1 << 40)]
+            .map(|(part, whole)| share(part, whole));
+        assert_eq!(
+            shown,
+            [" (0 %)", " (100 %)", " (1.0 %)", " (0.050 %)", " (0.001 %)", " (less than 0.001 %)"]
+        );
         assert_eq!(share(0, 0), "");
     }
 }
