@@ -27,6 +27,8 @@ pub struct CachedFile {
 #[derive(Debug)]
 struct State {
     name: String,
+    /// Those who are of another generation of the file find nothing here, and leave nothing.
+    generation: u64,
     fingerprint: Fingerprint,
     /// The files, while they are those at their places.
     open: Option<Open>,
@@ -94,6 +96,7 @@ impl CachedFile {
     pub(super) fn open(cache: Cache, places: Places, name: &str, fingerprint: &Fingerprint) -> Self {
         let state = State {
             name: name.to_owned(),
+            generation: 0,
             fingerprint: fingerprint.clone(),
             open: None,
             trouble: None,
@@ -110,20 +113,25 @@ impl CachedFile {
         self.state.lock().trouble.clone()
     }
 
-    /// The origin is in another state: what there is of the former one is let go.
-    pub fn renew(&self, fingerprint: &Fingerprint) {
+    /// The origin is in another state, from the `generation` of the file on: what there is of the former one is let go.
+    pub fn renew(&self, fingerprint: &Fingerprint, generation: u64) {
         {
             let mut state = self.state.lock();
+            if generation <= state.generation {
+                return;
+            }
+            state.generation = generation;
             state.fingerprint = fingerprint.clone();
             state.open = None;
         }
         self.guarded(|state| self.begin(state));
     }
 
-    /// Gives to `take` all that is held of `spans`, by pieces, which may go beyond them.
-    pub fn read(&self, spans: &[Span], mut take: impl FnMut(u64, &[u8])) {
+    /// Gives to `take` all that is held of `spans`, by pieces, which may go beyond them. The first generation of a file
+    /// is 0.
+    pub fn read(&self, spans: &[Span], generation: u64, mut take: impl FnMut(u64, &[u8])) {
         self.guarded(|state| {
-            if !self.refresh(state)? {
+            if state.generation != generation || !self.refresh(state)? {
                 return Ok(());
             }
             let State { open: Some(open), tick, .. } = &mut *state else { return Ok(()) };
@@ -154,8 +162,11 @@ impl CachedFile {
     }
 
     /// Keeps what is not held of `span`; `fill` gives the bytes from a position on, or says that there are none.
-    pub fn write(&self, span: Span, mut fill: impl FnMut(u64, &mut [u8]) -> bool) {
+    pub fn write(&self, span: Span, generation: u64, mut fill: impl FnMut(u64, &mut [u8]) -> bool) {
         self.guarded(|state| {
+            if state.generation != generation {
+                return Ok(());
+            }
             let lock = self.places.lock()?;
             if !self.refresh(state)? && !self.make(state)? {
                 return Ok(());

@@ -93,8 +93,10 @@ mod tests {
         assert_eq!(ahead.note(Span::new(0, 4), 100, 1000), None);
         assert_eq!(ahead.note(Span::new(4, 6), 100, 1000), None);
         assert_eq!(ahead.note(Span::new(10, 10), 100, 1000), Some(Span::new(20, 100)));
-        assert_eq!(ahead.note(Span::new(20, 10), 100, 1000), None);
-        assert_eq!(ahead.note(Span::new(30, 40), 100, 1000), Some(Span::new(120, 150)));
+        assert_eq!(ahead.note(Span::new(20, 10), 100, 1000), Some(Span::new(120, 110)));
+        assert_eq!(ahead.note(Span::new(30, 10), 100, 1000), Some(Span::new(230, 210)));
+        assert_eq!(ahead.note(Span::new(40, 10), 100, 1000), Some(Span::new(440, 410)));
+        assert_eq!(ahead.note(Span::new(50, 10), 100, 1000), None);
     }
 
     #[test]

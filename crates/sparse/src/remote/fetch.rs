@@ -14,6 +14,9 @@ use std::time::Duration;
 use thalweg_record::Share;
 use tokio::sync::watch;
 
+/// An origin that gives a few bytes each time and then breaks off is not tried for ever.
+const MOST_RETRIES: u32 = 1000;
+
 /// All that readers and fetches share.
 pub(crate) struct Fetcher {
     pub origin: Origin,
@@ -240,7 +243,7 @@ impl Fetcher {
             failed = if kept > 0 { 1 } else { failed + 1 };
             retries += 1;
             match self.options.retries.pause(failed, asked) {
-                Some(pause) if retries < 1000 => {
+                Some(pause) if retries < MOST_RETRIES => {
                     self.told(request, Ending::Again { why, pause });
                     tokio::time::sleep(pause).await;
                 }
@@ -292,16 +295,20 @@ impl Fetcher {
                 Ok(fingerprint) => fingerprint,
                 Err(error) => return Stopped::Failed(error),
             };
-        let mut table = self.flights.lock();
-        let mut version = self.version.write();
-        if version.generation == generation {
-            version.generation += 1;
-            if let Some(cache) = &self.cache {
-                thalweg_runtime::blocking(|| cache.renew(&fingerprint));
+        {
+            let mut table = self.flights.lock();
+            let mut version = self.version.write();
+            if version.generation != generation {
+                return Stopped::Anew;
             }
-            version.fingerprint = fingerprint;
+            version.generation += 1;
+            version.fingerprint = fingerprint.clone();
             self.held.clear();
             table.clear();
+        }
+        // Without the locks, for which who reads from the cache may wait. Until then, it is of no use to the new generation.
+        if let Some(cache) = &self.cache {
+            thalweg_runtime::blocking(|| cache.renew(&fingerprint, generation + 1));
         }
         Stopped::Anew
     }
@@ -334,7 +341,7 @@ impl Fetcher {
         }
         let mut found = 0;
         thalweg_runtime::blocking(|| {
-            cache.read(&missing, |position, bytes| {
+            cache.read(&missing, generation, |position, bytes| {
                 let version = self.version.read();
                 if version.generation == generation
                     && self.held.write_with(position, bytes, Overlap::Keep).is_ok()
@@ -349,7 +356,7 @@ impl Fetcher {
     fn give_to_cache(&self, span: Span, generation: u64) {
         let Some(cache) = &self.cache else { return };
         thalweg_runtime::blocking(|| {
-            cache.write(span, |position, into| {
+            cache.write(span, generation, |position, into| {
                 let version = self.version.read();
                 version.generation == generation && self.held.read(position, into).is_ok()
             });

@@ -275,6 +275,10 @@ impl RemoteFile {
             if std::mem::take(&mut read_ahead) {
                 self.read_ahead(spans[0], generation);
             }
+            if waits.is_empty() {
+                // It has come in the meantime, or the file has begun anew.
+                tokio::task::yield_now().await;
+            }
             for mut wait in waits {
                 let ended = wait.wait_for(Option::is_some).await.map(|ended| ended.clone());
                 match ended.unwrap_or_default() {

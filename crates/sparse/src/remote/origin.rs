@@ -161,7 +161,14 @@ where
         // Stores other than Amazon's take any; Amazon's own says which is right.
         options.insert("region".to_owned(), "us-east-1".to_owned());
     }
-    let place_of_store = options.get("endpoint").or(options.get("account_name")).cloned().unwrap_or_default();
+    if holder == "container" && !options.contains_key("endpoint") {
+        let account = options.get("account_name").cloned().or(std::env::var("AZURE_STORAGE_ACCOUNT").ok());
+        let account =
+            account.ok_or("it needs `?account_name=NAME`, or AZURE_STORAGE_ACCOUNT in the environment")?;
+        options.insert("endpoint".to_owned(), format!("https://{account}.blob.core.windows.net"));
+        options.insert("account_name".to_owned(), account);
+    }
+    let place_of_store = options.get("endpoint").cloned().unwrap_or_default();
     let operator = Operator::from_iter::<B>(options).map_err(|error| error.to_string())?;
     let operator = operator.with_context(OperationContext::new().with_http_transport(client()));
     let name = format!("{scheme}://{name}/{path}");

@@ -137,12 +137,12 @@ fn the_limit_is_kept_and_the_least_recently_used_goes_first() {
     for number in 0..20 {
         let file = cache.open(&number.to_string(), "x", &state(number));
         for piece in 0..4 {
-            file.write(Span::new(piece * (10 << 20), 128 << 10), fill);
+            file.write(Span::new(piece * (10 << 20), 128 << 10), 0, fill);
             assert!(disk(folder.path()) <= 2 << 20, "{}", disk(folder.path()));
         }
         // The first is used again and again.
         let mut found = 0;
-        cache.open("0", "x", &state(0)).read(&[Span::new(0, 50 << 20)], |_, bytes| found += bytes.len());
+        cache.open("0", "x", &state(0)).read(&[Span::new(0, 50 << 20)], 0, |_, bytes| found += bytes.len());
         assert_eq!(found, 512 << 10, "at {number}");
         assert_eq!(file.trouble(), None);
         std::thread::sleep(Duration::from_millis(5));
@@ -152,12 +152,12 @@ fn the_limit_is_kept_and_the_least_recently_used_goes_first() {
     // A file that is larger than the limit keeps what was used last.
     let file = cache.open("large", "large", &state(99));
     for piece in 0..100 {
-        file.write(Span::new(piece << 16, 64 << 10), fill);
-        file.read(&[Span::new(0, 10)], |position, _| assert_eq!(position, 0));
+        file.write(Span::new(piece << 16, 64 << 10), 0, fill);
+        file.read(&[Span::new(0, 10)], 0, |position, _| assert_eq!(position, 0));
         assert!(disk(folder.path()) <= 2 << 20, "{} at {piece}", disk(folder.path()));
     }
     let mut found = Vec::new();
-    cache.open("large", "large", &state(99)).read(&[Span::new(0, 100 << 16)], |position, bytes| {
+    cache.open("large", "large", &state(99)).read(&[Span::new(0, 100 << 16)], 0, |position, bytes| {
         assert!(bytes.iter().all(|byte| *byte == (position >> 16) as u8));
         found.push(position >> 16);
     });
@@ -240,7 +240,7 @@ fn processes_that_share_a_cache_may_be_killed_at_any_moment() {
     assert!(entry.held > 0 && disk(folder.path()) < 8 << 20, "{entry:?}");
     let mut found = 0;
     let file = cache.open(&server.url(), "x", &entry.fingerprint);
-    file.read(&[Span::new(0, 20_000_000)], |position, piece| {
+    file.read(&[Span::new(0, 20_000_000)], 0, |position, piece| {
         assert!(piece == &bytes[position as usize..][..piece.len()], "the piece at {position}");
         found += piece.len() as u64;
     });
