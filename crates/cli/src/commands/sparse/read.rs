@@ -71,10 +71,12 @@ impl FromStr for Range {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (from, to) = text.split_once(':').ok_or("it must be `FROM:TO`, `FROM:`, `:TO` or `-LAST:`")?;
-        let place = |text: &str, none| match (text, text.strip_prefix('-')) {
-            ("", _) => Ok(none),
-            (_, Some(before)) => Ok(Place::End(number(before)?)),
-            (at, None) => Ok(Place::Begin(number(at)?)),
+        let place = |text: &str, none| -> Result<Place, String> {
+            match (text, text.strip_prefix('-')) {
+                ("", _) => Ok(none),
+                (_, Some(before)) => Ok(Place::End(number(before)?)),
+                (at, None) => Ok(Place::Begin(number(at)?)),
+            }
         };
         let range = Self { from: place(from, Place::Begin(0))?, to: place(to, Place::End(0))? };
         match (range.from, range.to) {
