@@ -11,4 +11,5 @@ mod errors;
 mod examples;
 mod mistakes;
 mod running;
+mod sparse;
 mod telling;
