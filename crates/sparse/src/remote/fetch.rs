@@ -146,15 +146,14 @@ impl Fetcher {
             return vec![Span::new(0, length)];
         }
         let merge = self.costs.lock().merge(self.options.widest_gap, self.options.longest);
-        for at in 0..rest.len() {
-            let span = rest[at];
+        for span in &mut rest {
             if span.length < self.options.shortest {
                 let end = span.position.saturating_add(self.options.shortest).min(length);
                 let end = end.min(table.next(span.end()).unwrap_or(u64::MAX));
                 // As far as nothing is held behind it.
                 let more = self.held.need(span.end(), end.saturating_sub(span.end()), 0);
                 if let Some(more) = more.first().filter(|more| more.position == span.end()) {
-                    rest[at].length += more.length;
+                    span.length += more.length;
                 }
             }
         }

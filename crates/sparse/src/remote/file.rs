@@ -24,6 +24,9 @@ pub enum OnChange {
     Restart,
 }
 
+/// Is told of each request when it has ended.
+pub type Observer = Arc<dyn Fn(&Request) + Send + Sync>;
+
 /// How a remote file is read.
 #[derive(Clone)]
 pub struct RemoteOptions {
@@ -51,7 +54,7 @@ pub struct RemoteOptions {
     /// A file of at most so many bytes is fetched as a whole where its origin does not give parts.
     pub whole: u64,
     /// Is told of each request when it has ended.
-    pub observer: Option<Arc<dyn Fn(&Request) + Send + Sync>>,
+    pub observer: Option<Observer>,
 }
 
 impl Default for RemoteOptions {

@@ -41,7 +41,7 @@ mod request;
 mod transport;
 
 pub use error::RemoteError;
-pub use file::{OnChange, RemoteFile, RemoteOptions, RemoteStatistics};
+pub use file::{Observer, OnChange, RemoteFile, RemoteOptions, RemoteStatistics};
 pub use fingerprint::Fingerprint;
 pub use origin::Origin;
 pub use patience::Retries;

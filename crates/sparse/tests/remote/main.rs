@@ -1,5 +1,7 @@
 //! Remote files, against a server that does everything that servers do wrong.
 
+#![allow(clippy::unwrap_used)]
+
 mod cache;
 mod faults;
 mod formats;
