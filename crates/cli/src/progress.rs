@@ -323,6 +323,7 @@ mod tests {
             progress_bytes,
             taken_at_once: 0,
             queued: 0,
+            trouble: None,
         };
         let mut view = View {
             start: Instant::now(),

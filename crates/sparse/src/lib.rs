@@ -6,7 +6,9 @@
 //! limit in bytes, under which what was not used for long makes room.
 //!
 //! What lives here is the structure: which bytes are held, where, and for how long. It knows nothing of networks,
-//! disks or pipelines; what fetches stands on it, and needs no more than `need`, `write`, `read` and `pin`.
+//! disks or pipelines; what fetches stands on it, and needs no more than `need`, `write`, `read` and `pin`. That is here
+//! as well, behind the feature `remote`: a `RemoteFile` fetches what is read of a file elsewhere, and a `Cache` keeps it
+//! on disk. Each says in its module how it works.
 //!
 //! # How bytes are kept
 //!
@@ -51,6 +53,8 @@
 
 #[cfg(feature = "budget")]
 mod budget;
+#[cfg(feature = "remote")]
+mod cache;
 mod chunk;
 mod clock;
 mod counters;
@@ -61,6 +65,8 @@ mod packed;
 mod page;
 mod pool;
 mod presence;
+#[cfg(feature = "remote")]
+mod remote;
 mod shard;
 mod span;
 mod system;
@@ -68,10 +74,17 @@ mod touches;
 
 #[cfg(feature = "budget")]
 pub use budget::BudgetAccount;
+#[cfg(feature = "remote")]
+pub use cache::{Cache, CacheEntry, CachedFile};
 pub use clock::Clock;
 pub use counters::Counters;
 pub use error::Error;
 pub use file::{Options, Overlap, Pin, SparseFile};
 pub use pool::{Account, Pool, PoolStatistics};
+#[cfg(feature = "remote")]
+pub use remote::{
+    Ending, Fingerprint, Observer, OnChange, Origin, Purpose, RemoteError, RemoteFile, RemoteOptions,
+    RemoteStatistics, Request, Retries,
+};
 pub use span::{Merge, Span};
 pub use system::SparseFileSystem;

@@ -62,6 +62,14 @@ pub(crate) fn lengthen(spans: &mut Vec<Span>, least: u64) {
     spans.truncate(kept);
 }
 
+/// The sorted `spans` with those that touch or overlap as one.
+#[cfg(feature = "remote")]
+pub(crate) fn joined(spans: &[Span]) -> Vec<Span> {
+    let mut spans = spans.to_vec();
+    lengthen(&mut spans, 0);
+    spans
+}
+
 /// The sorted `spans` as a list of requests.
 pub(crate) fn merge(spans: &[Span], how: Merge) -> Vec<Span> {
     let longest = how.longest.max(1);

@@ -8,6 +8,7 @@ mod errors;
 mod new;
 mod run;
 mod schema;
+mod sparse;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
@@ -53,6 +54,7 @@ enum Command {
     New(new::Arguments),
     Components(components::Arguments),
     Errors(errors::Arguments),
+    Sparse(sparse::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
 }
@@ -73,6 +75,7 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, Failure> {
         Command::New(arguments) => new::run(&arguments),
         Command::Components(arguments) => components::run(&arguments),
         Command::Errors(arguments) => errors::run(arguments),
+        Command::Sparse(arguments) => sparse::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     }

@@ -13,4 +13,5 @@ mod gollum;
 mod mistakes;
 mod network;
 mod running;
+mod sparse;
 mod telling;

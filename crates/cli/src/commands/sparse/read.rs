@@ -1,0 +1,191 @@
+//! `thalweg sparse read`.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use thalweg_config::ByteSize;
+use thalweg_sparse::{Cache, Origin, Pool, RemoteFile, RemoteOptions, Span};
+
+use super::{failure, fetched, wait};
+use crate::exit::{Exit, Failure};
+use crate::print;
+
+/// The memory for what is held of the file.
+const MEMORY: usize = 64 << 20;
+/// So many bytes are written at once.
+const PIECE: u64 = 4 << 20;
+
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The file.
+    #[arg(value_name = "URL")]
+    url: String,
+    /// The bytes from the first position up to the second, counted from 0: `0:1024`. Either may be left out, and a
+    /// negative one counts from the end: `-65536:` is the last 64 KiB, or all if the file is shorter. Sizes may have
+    /// units (`1MiB:2MiB`). Several ranges are written one after the other. Without any, all of the file.
+    #[arg(long = "range", value_name = "FROM:TO", allow_hyphen_values = true, value_parser = Range::from_str)]
+    ranges: Vec<Range>,
+    /// Write the bytes to this file, not to the standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Keep what is fetched in this folder, and look there first. Several processes may use it at once.
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// How much of the disk the cache may take, for example `1GiB`: what was not used for longest makes room. Without it,
+    /// there is no limit.
+    #[arg(long, value_name = "SIZE", requires = "cache", value_parser = size)]
+    cache_limit: Option<ByteSize>,
+    /// Tell of each request when it has ended: what it was for, its range, the status of the reply, how much came in which time.
+    #[arg(long)]
+    log: bool,
+    /// Tell nothing but errors.
+    #[arg(long, short, conflicts_with = "log")]
+    quiet: bool,
+}
+
+fn size(text: &str) -> Result<ByteSize, String> {
+    ByteSize::from_str(text).map_err(|error| error.to_string())
+}
+
+/// A range as it was given: each end counted from the beginning, or from the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Range {
+    from: Place,
+    to: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Begin(u64),
+    /// So many bytes before the end.
+    End(u64),
+}
+
+impl FromStr for Range {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (from, to) = text.split_once(':').ok_or("it must be `FROM:TO`, `FROM:`, `:TO` or `-LAST:`")?;
+        let place = |text: &str, none| -> Result<Place, String> {
+            match (text, text.strip_prefix('-')) {
+                ("", _) => Ok(none),
+                (_, Some(before)) => Ok(Place::End(number(before)?)),
+                (at, None) => Ok(Place::Begin(number(at)?)),
+            }
+        };
+        let range = Self { from: place(from, Place::Begin(0))?, to: place(to, Place::End(0))? };
+        match (range.from, range.to) {
+            (Place::Begin(from), Place::Begin(to)) | (Place::End(to), Place::End(from)) if from > to => {
+                Err(format!("`{text}` ends before it begins"))
+            }
+            _ => Ok(range),
+        }
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number) => Ok(number),
+        Err(_) => size(text).map(|size| size.0),
+    }
+}
+
+impl Range {
+    /// Where that is in a file of this length.
+    fn within(self, length: u64) -> Result<Span, Failure> {
+        let at = |place| match place {
+            Place::Begin(at) => at,
+            Place::End(before) => length.saturating_sub(before),
+        };
+        let (from, to) = (at(self.from), at(self.to));
+        if from > to || to > length {
+            return Err(Failure::Failed(format!(
+                "The range from {from} to {to} is not within the file, which has {length} bytes"
+            )));
+        }
+        Ok(Span::new(from, to - from))
+    }
+}
+
+pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
+    let begun = Instant::now();
+    let origin = Origin::from_url(&arguments.url).map_err(failure)?;
+    let mut options = RemoteOptions { pool: Some(Pool::new(MEMORY)), ..RemoteOptions::default() };
+    if let Some(folder) = &arguments.cache {
+        let limit = arguments.cache_limit.map(|limit| limit.0);
+        let cache = Cache::new(folder, limit).map_err(|error| {
+            Failure::Failed(format!("The cache `{}` cannot be used: {error}", folder.display()))
+        })?;
+        options.cache = Some(cache);
+    }
+    if arguments.log {
+        options.observer = Some(Arc::new(|request| print::err(&format!("{request}\n"))));
+    }
+    wait(async {
+        let file = RemoteFile::open(origin, options).await.map_err(failure)?;
+        let spans = match &arguments.ranges[..] {
+            [] => vec![Span::new(0, file.length())],
+            ranges => ranges.iter().map(|range| range.within(file.length())).collect::<Result<_, _>>()?,
+        };
+        let output: &mut (dyn Write + Send) = match &arguments.output {
+            None => &mut io::stdout(),
+            Some(path) => &mut File::create(path).map_err(|error| {
+                Failure::Failed(format!("The file `{}` cannot be written: {error}", path.display()))
+            })?,
+        };
+        write(&file, &spans, output).await?;
+        if let Some(trouble) = file.cache_trouble() {
+            print::err(&format!("Nothing more is cached: {trouble}\n"));
+        }
+        if !arguments.quiet {
+            print::err(&fetched(&file, begun.elapsed()));
+        }
+        Ok(Exit::Done)
+    })
+}
+
+/// Writes the bytes of `spans`, one after the other.
+async fn write(file: &RemoteFile, spans: &[Span], output: &mut (dyn Write + Send)) -> Result<(), Failure> {
+    // Ranges that can be held together are planned together.
+    if spans.len() > 1 && spans.iter().map(|span| span.length).sum::<u64>() <= MEMORY as u64 / 2 {
+        file.fetch(spans).await.map_err(failure)?;
+    }
+    for span in spans {
+        let mut position = span.position;
+        while position < span.end() {
+            let length = PIECE.min(span.end() - position);
+            let bytes = file.read(position, length as usize).await.map_err(failure)?;
+            output.write_all(&bytes)?;
+            position += length;
+        }
+    }
+    output.flush()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_count_from_the_beginning_or_the_end() {
+        let span = |text: &str| text.parse::<Range>().unwrap().within(1000).ok();
+        assert_eq!(span("0:100"), Some(Span::new(0, 100)));
+        assert_eq!(span("-100:"), Some(Span::new(900, 100)));
+        assert_eq!(span("-5000:"), Some(Span::new(0, 1000)));
+        assert_eq!(span("100:-100"), Some(Span::new(100, 800)));
+        assert_eq!(span("-20:-10"), Some(Span::new(980, 10)));
+        assert_eq!(span(":"), Some(Span::new(0, 1000)));
+        assert_eq!(span("1000:"), Some(Span::new(1000, 0)));
+        assert_eq!(span("0:1001"), None);
+        assert_eq!(span("1KiB:"), None);
+        for wrong in ["5", "9:5", "-5:-9", "a:b", "--5:"] {
+            assert!(wrong.parse::<Range>().is_err(), "{wrong}");
+        }
+    }
+}

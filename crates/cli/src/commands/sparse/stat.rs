@@ -1,0 +1,83 @@
+//! `thalweg sparse stat`.
+
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use thalweg_sparse::{Cache, CacheEntry, Origin, RemoteError, RemoteFile, RemoteOptions};
+
+use super::{failure, fetched, share, wait};
+use crate::exit::{Exit, Failure};
+use crate::format::{bytes, count, counted, duration, moment};
+use crate::print;
+
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// The file, or the folder of a cache.
+    #[arg(value_name = "URL|DIR")]
+    what: String,
+}
+
+pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+    let folder = Path::new(&arguments.what);
+    if folder.is_dir() { cache(folder) } else { file(&arguments.what) }
+}
+
+fn file(url: &str) -> Result<Exit, Failure> {
+    let begun = Instant::now();
+    let origin = Origin::from_url(url).map_err(failure)?;
+    // One byte, to see whether parts are given; and nothing is fetched as a whole for that.
+    let options = RemoteOptions { shortest: 1, whole: 0, read_ahead: 0, ..RemoteOptions::default() };
+    let (text, told) = wait(async {
+        let file = RemoteFile::open(origin, options).await.map_err(failure)?;
+        let ranges = match file.read(0, usize::from(file.length() > 0)).await {
+            Ok(_) => "yes",
+            Err(RemoteError::NoRanges { .. }) => "no: it can only be read as a whole",
+            Err(error) => return Err(failure(error)),
+        };
+        let state = file.fingerprint();
+        let mut text = format!("name      {}\n", file.name());
+        text += &format!("length    {} ({} bytes)\n", bytes(state.length), count(state.length));
+        if let Some(modified) = state.modified {
+            text += &format!("changed   {}\n", moment(modified / 1000));
+        }
+        if let Some(etag) = &state.etag {
+            text += &format!("tag       {etag}\n");
+        }
+        text += &format!("ranges    {ranges}\n");
+        if let Some(latency) = file.statistics().latency {
+            text += &format!("latency   {}\n", duration(latency));
+        }
+        Ok((text, fetched(&file, begun.elapsed())))
+    })?;
+    print::out(&text)?;
+    print::err(&told);
+    Ok(Exit::Done)
+}
+
+fn cache(folder: &Path) -> Result<Exit, Failure> {
+    let unreadable =
+        |error| Failure::Failed(format!("The cache `{}` cannot be read: {error}", folder.display()));
+    let cache = Cache::new(folder, None).map_err(unreadable)?;
+    let entries = cache.entries().map_err(unreadable)?;
+    let disk = entries.iter().map(|entry| entry.disk).sum();
+    let mut text = format!("{}, {} of the disk\n", counted(entries.len() as u64, "file"), bytes(disk));
+    entries.iter().for_each(|entry| text += &shown(entry));
+    print::out(&text)?;
+    Ok(Exit::Done)
+}
+
+fn shown(entry: &CacheEntry) -> String {
+    let length = entry.fingerprint.length;
+    let used = entry.used.and_then(|used: SystemTime| used.duration_since(UNIX_EPOCH).ok());
+    format!(
+        "\n{}\n  {} of {}{} in {}, {} of the disk, last used {}\n",
+        entry.name,
+        bytes(entry.held),
+        bytes(length),
+        share(entry.held, length),
+        counted(entry.pieces as u64, "piece"),
+        bytes(entry.disk),
+        used.map_or_else(|| "–".to_owned(), |used| moment(used.as_micros() as i64)),
+    )
+}

@@ -1,0 +1,128 @@
+//! The files of an entry, and its lock.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Where the files of one entry are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Places {
+    pub data: PathBuf,
+    pub ranges: PathBuf,
+    pub lock: PathBuf,
+    /// A journal in the making.
+    pub new: PathBuf,
+}
+
+impl Places {
+    pub fn new(folder: &Path, name: &str) -> Self {
+        let with = |extension: &str| folder.join(format!("{name}.{extension}"));
+        Self { data: with("data"), ranges: with("ranges"), lock: with("lock"), new: with("new") }
+    }
+
+    /// How many bytes of the disk it takes.
+    pub fn disk(&self) -> u64 {
+        [&self.data, &self.ranges, &self.new]
+            .iter()
+            .map(|path| fs::metadata(path).map_or(0, |found| disk(&found)))
+            .sum()
+    }
+
+    /// When it was last used.
+    pub fn used(&self) -> Option<SystemTime> {
+        fs::metadata(&self.lock).and_then(|found| found.modified()).ok()
+    }
+
+    /// Waits for the lock.
+    pub fn lock(&self) -> io::Result<File> {
+        loop {
+            let file = self.lock_file()?;
+            file.lock()?;
+            if self.is_there(&file) {
+                return Ok(file);
+            }
+        }
+    }
+
+    /// The lock, if nobody has it.
+    pub fn try_lock(&self) -> io::Result<Option<File>> {
+        let file = self.lock_file()?;
+        match file.try_lock() {
+            Ok(()) => Ok(self.is_there(&file).then_some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn lock_file(&self) -> io::Result<File> {
+        File::options().create(true).truncate(false).write(true).open(&self.lock)
+    }
+
+    /// Whether it was not removed by the one who had the lock before.
+    fn is_there(&self, file: &File) -> bool {
+        is_same(file, &self.lock)
+    }
+
+    /// Removes all but the lock: first what says that something is there. For who has the lock.
+    pub fn clear(&self) -> io::Result<()> {
+        [&self.ranges, &self.data, &self.new].into_iter().try_for_each(|path| gone(fs::remove_file(path)))
+    }
+
+    /// Removes all. For who has the lock.
+    pub fn remove(&self) -> io::Result<()> {
+        self.clear()?;
+        gone(fs::remove_file(&self.lock))
+    }
+}
+
+fn gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Whether the open file is that at the path. (It is kept open, so its number is not given to another.)
+pub(super) fn is_same(file: &File, path: &Path) -> bool {
+    let number = |found: &Metadata| (found.dev(), found.ino());
+    matches!((file.metadata(), fs::metadata(path)), (Ok(ours), Ok(theirs)) if number(&ours) == number(&theirs))
+}
+
+fn disk(found: &Metadata) -> u64 {
+    found.blocks() * 512
+}
+
+/// All entries of a folder, in no order.
+pub(super) fn all(folder: &Path) -> io::Result<Vec<Places>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let ours = path
+            .extension()
+            .and_then(OsStr::to_str)
+            .is_some_and(|end| matches!(end, "data" | "ranges" | "new"));
+        if let Some(name) = path.file_stem().and_then(OsStr::to_str).filter(|_| ours) {
+            found.push(Places::new(folder, name));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+/// Gives a part of a file back to the disk; it reads as zeroes then. Whether that could be done.
+#[cfg(target_os = "linux")]
+pub(super) fn punch(file: &File, position: u64, length: u64) -> bool {
+    use rustix::fs::{FallocateFlags, fallocate};
+    length == 0
+        || fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, position, length).is_ok()
+}
+
+/// As on Linux, where there is such a thing.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn punch(_: &File, _: u64, length: u64) -> bool {
+    length == 0
+}

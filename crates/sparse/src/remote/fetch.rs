@@ -1,0 +1,385 @@
+//! Fetching: from what is missing to requests, and what comes of each.
+
+use super::attempt::{Attempted, Trouble};
+use super::costs::Costs;
+use super::flights::{Ended, Flights, Stopped, Table};
+use super::request::{Ending, Purpose, Request};
+use super::{Fingerprint, OnChange, Origin, RemoteError, RemoteOptions};
+use crate::cache::CachedFile;
+use crate::{Merge, Options, Overlap, Span, SparseFile, span};
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use thalweg_record::Share;
+use tokio::sync::watch;
+
+/// An origin that gives a few bytes each time and then breaks off is not tried for ever.
+const MOST_RETRIES: u32 = 1000;
+
+/// All that readers and fetches share.
+pub(crate) struct Fetcher {
+    pub origin: Origin,
+    pub options: RemoteOptions,
+    /// Whoever puts bytes into `held` or takes them from there holds this, so that no two states of the file mix.
+    pub version: RwLock<Version>,
+    pub held: SparseFile,
+    pub costs: Mutex<Costs>,
+    pub counts: Counts,
+    flights: Arc<Flights>,
+    share: Option<Share>,
+    cache: Option<CachedFile>,
+    /// Parts are not given by the origin.
+    whole: AtomicBool,
+    /// What was found when the origin had changed.
+    changed: Mutex<Option<RemoteError>>,
+    closed: watch::Receiver<()>,
+}
+
+pub(crate) struct Version {
+    pub generation: u64,
+    pub fingerprint: Fingerprint,
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub requests: AtomicU64,
+    pub retries: AtomicU64,
+    pub fetched: AtomicU64,
+    pub fetched_ahead: AtomicU64,
+    pub cached: AtomicU64,
+}
+
+impl Fetcher {
+    pub async fn open(
+        origin: Origin,
+        options: RemoteOptions,
+        closed: watch::Receiver<()>,
+    ) -> Result<Self, RemoteError> {
+        let counts = Counts::default();
+        let mut costs = Costs::default();
+        let fingerprint = super::attempt::state(&origin, &options, &counts, &mut costs).await?;
+        let cache = options
+            .cache
+            .as_ref()
+            .map(|cache| thalweg_runtime::blocking(|| cache.open(origin.key(), origin.name(), &fingerprint)));
+        let keeping = Options {
+            pool: options.pool.clone(),
+            // Where requests overlap, and nothing else tells that the origin has changed, the bytes may.
+            overlap: Overlap::Agree,
+            ..Options::default()
+        };
+        let modified = fingerprint.modified.map_or(0.0, |modified| modified as f64 / 1e9);
+        Ok(Self {
+            held: SparseFile::with_options(origin.name(), modified, keeping),
+            share: options.budget.as_ref().map(|budget| budget.share()),
+            version: RwLock::new(Version { generation: 0, fingerprint }),
+            costs: Mutex::new(costs),
+            flights: Arc::default(),
+            whole: AtomicBool::new(false),
+            changed: Mutex::default(),
+            origin,
+            options,
+            counts,
+            cache,
+            closed,
+        })
+    }
+
+    /// Begins to fetch what is missing of `spans`, and says what to wait for: nothing if all of it is held, or was
+    /// until now.
+    pub fn start(
+        self: &Arc<Self>,
+        spans: &[Span],
+        generation: u64,
+        ahead: bool,
+    ) -> Result<Vec<watch::Receiver<Ended>>, RemoteError> {
+        self.take_from_cache(spans, generation);
+        let mut table = self.flights.lock();
+        let mut missing = self.held.need_many(spans, 0);
+        if missing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let length = {
+            // Under the lock of the table, since whoever restarts empties it.
+            let version = self.version.read();
+            if version.generation != generation {
+                return Ok(Vec::new());
+            }
+            version.fingerprint.length
+        };
+        if self.whole.load(Ordering::Acquire) {
+            missing = vec![Span::new(0, length)];
+        }
+        let (mut waits, rest) = table.divide(&missing);
+        // Where only the whole is to be had, what else is under way ends in failure before it is asked for.
+        if rest.is_empty() || self.whole.load(Ordering::Acquire) && !waits.is_empty() {
+            return Ok(waits);
+        }
+        // What is under way is of the state that was; only what would have to be asked for cannot be had.
+        if let Some(changed) = self.changed.lock().clone() {
+            return Err(changed);
+        }
+        let purpose = if ahead { Purpose::Ahead } else { Purpose::Read };
+        for request in self.plan(&table, rest, length) {
+            let (taken, ended) = self.flights.begin(&mut table, request);
+            waits.push(ended);
+            let fetcher = self.clone();
+            let mut closed = self.closed.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    ended = fetcher.fly(request, generation, purpose) => taken.end(ended),
+                    _ = closed.changed() => {
+                        let name = fetcher.origin.name().to_owned();
+                        taken.end(Err(Stopped::Failed(RemoteError::Closed { name })));
+                    }
+                }
+            });
+        }
+        Ok(waits)
+    }
+
+    /// The requests for what is missing and not under way. None has bytes that are under way, not even those of a
+    /// gap.
+    fn plan(&self, table: &Table, mut rest: Vec<Span>, length: u64) -> Vec<Span> {
+        if self.whole.load(Ordering::Acquire) {
+            return vec![Span::new(0, length)];
+        }
+        let merge = self.costs.lock().merge(self.options.widest_gap, self.options.longest);
+        for span in &mut rest {
+            if span.length < self.options.shortest {
+                let end = span.position.saturating_add(self.options.shortest).min(length);
+                let end = end.min(table.next(span.end()).unwrap_or(u64::MAX));
+                // As far as nothing is held behind it.
+                let more = self.held.need(span.end(), end.saturating_sub(span.end()), 0);
+                if let Some(more) = more.first().filter(|more| more.position == span.end()) {
+                    span.length += more.length;
+                }
+            }
+        }
+        let mut requests = Vec::new();
+        let mut from = 0;
+        for at in 0..rest.len() {
+            let parted = rest
+                .get(at + 1)
+                .is_none_or(|next| table.next(rest[at].end()).is_some_and(|flight| flight < next.position));
+            if parted {
+                requests.extend(span::merge(&span::joined(&rest[from..=at]), merge));
+                from = at + 1;
+            }
+        }
+        requests
+    }
+
+    /// How far to read ahead, at least and at most; none if not at all.
+    pub fn ahead_limits(&self) -> Option<(u64, u64)> {
+        let mut most = self.options.read_ahead;
+        if let Some(pool) = &self.options.pool {
+            most = most.min(pool.statistics().limit as u64 / 4);
+        }
+        let short = self.options.budget.as_ref().is_some_and(|budget| budget.is_short());
+        if most == 0 || short || self.whole.load(Ordering::Relaxed) {
+            return None;
+        }
+        let Merge { gap, .. } = self.costs.lock().merge(self.options.widest_gap, self.options.longest);
+        Some((gap.min(most), most))
+    }
+
+    /// Fetches one range, trying again as often as makes sense.
+    async fn fly(&self, span: Span, generation: u64, purpose: Purpose) -> Result<(), Stopped> {
+        let _pin = self.held.pin(span.position, span.length);
+        let (mut rest, mut failed, mut retries) = (span, 0, 0);
+        loop {
+            let lease = match &self.share {
+                Some(share) => Some(share.reserve(rest.length as usize).await),
+                None => None,
+            };
+            let permit = self.options.concurrency.acquire(rest.length).await;
+            let Attempted { request, result, kept } =
+                self.attempt(rest, generation, purpose, retries, lease).await;
+            match &result {
+                Ok(()) => permit.succeeded(),
+                Err(Trouble::Temporary { overloaded: true, .. }) => permit.overloaded(),
+                Err(_) => permit.failed(),
+            }
+            let Err(trouble) = result else {
+                self.told(request, Ending::Done);
+                break;
+            };
+            let (why, asked) = match trouble {
+                Trouble::Temporary { why, asked, .. } => (why, asked),
+                Trouble::Other(is) => {
+                    self.told(
+                        request,
+                        Ending::Failed { why: format!("the file has changed: it is {is} now") },
+                    );
+                    return Err(self.change(is, generation).await);
+                }
+                Trouble::Ignored => {
+                    self.told(
+                        request,
+                        Ending::Failed { why: "the whole file was given in place of a range".to_owned() },
+                    );
+                    return Err(self.take_whole());
+                }
+                Trouble::Fatal(error) => {
+                    self.told(request, Ending::Failed { why: error.to_string() });
+                    return Err(Stopped::Failed(error));
+                }
+                Trouble::Stale => {
+                    self.told(request, Ending::Failed { why: "the file has begun anew".to_owned() });
+                    return Err(Stopped::Anew);
+                }
+            };
+            // What came is kept; an attempt that brought something was not in vain.
+            if !self.whole.load(Ordering::Relaxed) {
+                rest = Span::between(rest.position + kept, rest.end());
+            }
+            if rest.length == 0 {
+                self.told(request, Ending::Done);
+                break;
+            }
+            failed = if kept > 0 { 1 } else { failed + 1 };
+            retries += 1;
+            match self.options.retries.pause(failed, asked) {
+                Some(pause) if retries < MOST_RETRIES => {
+                    self.told(request, Ending::Again { why, pause });
+                    tokio::time::sleep(pause).await;
+                }
+                _ => {
+                    self.told(request, Ending::Failed { why: why.clone() });
+                    return Err(Stopped::Failed(RemoteError::Failed {
+                        name: self.origin.name().to_owned(),
+                        what: format!("reading {span}"),
+                        attempts: retries,
+                        why,
+                    }));
+                }
+            }
+        }
+        self.give_to_cache(span, generation);
+        Ok(())
+    }
+
+    /// Counts a request, and tells who wants to know.
+    fn told(&self, mut request: Request, ending: Ending) {
+        request.ending = ending;
+        self.counts.note(&request);
+        if let Some(observer) = &self.options.observer {
+            observer(&request);
+        }
+    }
+
+    /// The origin is in another state.
+    async fn change(&self, is: String, generation: u64) -> Stopped {
+        let error = {
+            let version = self.version.read();
+            if version.generation != generation {
+                return Stopped::Anew;
+            }
+            RemoteError::Changed {
+                name: self.origin.name().to_owned(),
+                was: version.fingerprint.to_string(),
+                is,
+            }
+        };
+        if self.options.on_change == OnChange::Fail {
+            *self.changed.lock() = Some(error.clone());
+            return Stopped::Failed(error);
+        }
+        // A reply may not have said all that there is to know of the new state.
+        let mut costs = Costs::default();
+        let fingerprint =
+            match super::attempt::state(&self.origin, &self.options, &self.counts, &mut costs).await {
+                Ok(fingerprint) => fingerprint,
+                Err(error) => return Stopped::Failed(error),
+            };
+        {
+            let mut table = self.flights.lock();
+            let mut version = self.version.write();
+            if version.generation != generation {
+                return Stopped::Anew;
+            }
+            version.generation += 1;
+            version.fingerprint = fingerprint.clone();
+            self.held.clear();
+            table.clear();
+        }
+        // Without the locks, for which who reads from the cache may wait. Until then, it is of no use to the new generation.
+        if let Some(cache) = &self.cache {
+            thalweg_runtime::blocking(|| cache.renew(&fingerprint, generation + 1));
+        }
+        Stopped::Anew
+    }
+
+    /// What a reader is told whose file changed more often than it would begin anew.
+    pub fn keeps_changing(&self) -> RemoteError {
+        let is = self.version.read().fingerprint.to_string();
+        RemoteError::Changed {
+            name: self.origin.name().to_owned(),
+            was: "changing all the time".to_owned(),
+            is,
+        }
+    }
+
+    fn take_whole(&self) -> Stopped {
+        let (length, limit) = (self.version.read().fingerprint.length, self.options.whole);
+        if length > limit {
+            let name = self.origin.name().to_owned();
+            return Stopped::Failed(RemoteError::NoRanges { name, length, limit });
+        }
+        self.whole.store(true, Ordering::Release);
+        Stopped::Anew
+    }
+
+    fn take_from_cache(&self, spans: &[Span], generation: u64) {
+        let Some(cache) = &self.cache else { return };
+        let missing = self.held.need_many(spans, 0);
+        if missing.is_empty() {
+            return;
+        }
+        let mut found = 0;
+        thalweg_runtime::blocking(|| {
+            cache.read(&missing, generation, |position, bytes| {
+                let version = self.version.read();
+                if version.generation == generation
+                    && self.held.write_with(position, bytes, Overlap::Keep).is_ok()
+                {
+                    found += bytes.len() as u64;
+                }
+            });
+        });
+        self.counts.cached.fetch_add(found, Ordering::Relaxed);
+    }
+
+    fn give_to_cache(&self, span: Span, generation: u64) {
+        let Some(cache) = &self.cache else { return };
+        thalweg_runtime::blocking(|| {
+            cache.write(span, generation, |position, into| {
+                let version = self.version.read();
+                version.generation == generation && self.held.read(position, into).is_ok()
+            });
+        });
+    }
+
+    pub fn cache_trouble(&self) -> Option<String> {
+        self.cache.as_ref().and_then(CachedFile::trouble)
+    }
+}
+
+impl Counts {
+    /// Counts a request that has ended.
+    pub fn note(&self, request: &Request) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.retries.fetch_add(u64::from(request.retries > 0), Ordering::Relaxed);
+        self.fetched.fetch_add(request.received, Ordering::Relaxed);
+        if request.purpose == Purpose::Ahead {
+            self.fetched_ahead.fetch_add(request.received, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How long nothing may come.
+pub(crate) async fn patient<T>(silence: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(silence, work).await.ok()
+}

@@ -1,0 +1,73 @@
+//! What tells one state of a file from another.
+
+use opendal::Metadata;
+use std::fmt;
+
+/// What is known of a file's state: its length, its entity tag, and when it was last changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// How many bytes it has.
+    pub length: u64,
+    /// The entity tag, if the origin gives one.
+    pub etag: Option<String>,
+    /// When it was last changed, in nanoseconds since 1970, if the origin says.
+    pub modified: Option<i64>,
+}
+
+impl Fingerprint {
+    /// From what the origin said about the file as a whole.
+    pub(crate) fn new(length: u64, metadata: &Metadata) -> Self {
+        Self {
+            length,
+            etag: metadata.etag().map(str::to_owned),
+            modified: metadata
+                .last_modified()
+                .and_then(|time| i64::try_from(time.into_inner().as_nanosecond()).ok()),
+        }
+    }
+
+    /// Whether nothing speaks against both being the same state. The length must be the same; then the tag
+    /// decides if both have one, and the time if they do not. (Some servers give a tag only now and then.)
+    pub fn agrees(&self, other: &Self) -> bool {
+        self.length == other.length
+            && match (&self.etag, &other.etag) {
+                (Some(ours), Some(theirs)) => ours == theirs,
+                _ => match (self.modified, other.modified) {
+                    (Some(ours), Some(theirs)) => ours == theirs,
+                    _ => true,
+                },
+            }
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.length)?;
+        if let Some(etag) = &self.etag {
+            write!(f, ", tag {etag}")?;
+        }
+        if let (None, Some(modified)) = (&self.etag, self.modified) {
+            write!(f, ", changed {}.{:09} s after 1970", modified / 1_000_000_000, modified % 1_000_000_000)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn print(length: u64, etag: Option<&str>, modified: Option<i64>) -> Fingerprint {
+        Fingerprint { length, etag: etag.map(str::to_owned), modified }
+    }
+
+    #[test]
+    fn the_tag_decides_where_both_have_one_and_the_time_where_they_do_not() {
+        assert!(print(5, Some("a"), Some(1)).agrees(&print(5, Some("a"), Some(2))));
+        assert!(!print(5, Some("a"), Some(1)).agrees(&print(5, Some("b"), Some(1))));
+        assert!(!print(5, Some("a"), Some(1)).agrees(&print(5, None, Some(2))));
+        assert!(print(5, Some("a"), Some(1)).agrees(&print(5, None, Some(1))));
+        assert!(print(5, Some("a"), None).agrees(&print(5, None, None)));
+        assert!(!print(5, Some("a"), None).agrees(&print(6, Some("a"), None)));
+    }
+}

@@ -1,0 +1,169 @@
+//! What passes between OpenDAL and the network, seen from beside.
+//!
+//! OpenDAL's errors and metadata leave out what matters for ranges: whether a reply is a part at all, which part, and how
+//! long the origin asks us to wait. So each attempt reads through a transport of its own that looks at the head of
+//! the reply, whatever the service.
+
+use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
+use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter};
+use opendal_http_transport_reqwest::ReqwestTransport;
+use parking_lot::Mutex;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+/// What the head of the last reply said.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Seen {
+    pub status: Option<u16>,
+    /// The length of the file as a whole.
+    pub length: Option<u64>,
+    /// How long to wait before another attempt.
+    pub retry_after: Option<Duration>,
+    /// The whole file was given where a part was asked for.
+    pub ignored_range: bool,
+}
+
+/// Looks at what comes.
+pub(crate) struct Looking {
+    pub inner: HttpTransporter,
+    pub seen: Arc<Mutex<Seen>>,
+}
+
+impl HttpTransport for Looking {
+    async fn fetch(&self, request: Request<Buffer>) -> opendal::Result<Response<HttpBody>> {
+        let asked = request.headers().get(header::RANGE).and_then(|value| asked(value.to_str().ok()?));
+        let response = self.inner.fetch(request).await?;
+        let (status, headers) = (response.status(), response.headers());
+        let part = part(headers);
+        let mut seen = Seen {
+            status: Some(status.as_u16()),
+            length: part.and_then(|part| part.length),
+            retry_after: retry_after(headers),
+            ignored_range: false,
+        };
+        let mut wrong = None;
+        if let Some((first, last)) = asked {
+            let content = number(headers, header::CONTENT_LENGTH);
+            if status == StatusCode::OK && (first > 0 || content.is_none_or(|length| length != last + 1)) {
+                seen.ignored_range = true;
+                seen.length = content;
+                wrong = Some(Error::new(ErrorKind::Unsupported, "the range was ignored"));
+            } else if status == StatusCode::OK {
+                seen.length = content;
+            } else if status == StatusCode::PARTIAL_CONTENT
+                && part.and_then(|part| part.first).is_some_and(|given| given != first)
+            {
+                wrong = Some(
+                    Error::new(ErrorKind::Unexpected, "another range than that asked for was given")
+                        .set_temporary(),
+                );
+            }
+        }
+        *self.seen.lock() = seen;
+        wrong.map_or(Ok(response), Err)
+    }
+}
+
+/// Asks for exactly this URL, with its query, whatever OpenDAL would make of its path.
+pub(crate) struct Exactly {
+    pub url: Uri,
+    pub inner: HttpTransporter,
+}
+
+impl HttpTransport for Exactly {
+    async fn fetch(&self, mut request: Request<Buffer>) -> opendal::Result<Response<HttpBody>> {
+        *request.uri_mut() = self.url.clone();
+        self.inner.fetch(request).await
+    }
+}
+
+/// Where there is no client, says why.
+struct Without(String);
+
+impl HttpTransport for Without {
+    async fn fetch(&self, _: Request<Buffer>) -> opendal::Result<Response<HttpBody>> {
+        Err(Error::new(ErrorKind::Unexpected, self.0.clone()))
+    }
+}
+
+/// The client that all origins share, with its connections.
+pub(crate) fn client() -> HttpTransporter {
+    static CLIENT: LazyLock<HttpTransporter> = LazyLock::new(|| {
+        // One that is there already is as good: whoever was first has chosen for the process.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = reqwest::Client::builder()
+            .connect_timeout(Duration::from_secs(20))
+            .user_agent(concat!("thalweg/", env!("CARGO_PKG_VERSION")))
+            .build();
+        match client {
+            Ok(client) => HttpTransporter::new(ReqwestTransport::new(client)),
+            Err(error) => HttpTransporter::new(Without(format!("no client for HTTP could be made: {error}"))),
+        }
+    });
+    CLIENT.clone()
+}
+
+/// The two numbers of `bytes=0-99`.
+fn asked(value: &str) -> Option<(u64, u64)> {
+    let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Part {
+    first: Option<u64>,
+    length: Option<u64>,
+}
+
+/// What `Content-Range` says: `bytes 0-99/1000`, `bytes 0-99/*` or `bytes */1000`.
+fn part(headers: &HeaderMap) -> Option<Part> {
+    let value = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
+    let (range, length) = value.trim().strip_prefix("bytes")?.trim().split_once('/')?;
+    let first = range.split_once('-').and_then(|(first, _)| first.parse().ok());
+    Some(Part { first, length: length.parse().ok() })
+}
+
+fn number(headers: &HeaderMap, name: header::HeaderName) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// Seconds, or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = opendal::raw::Timestamp::parse_rfc2822(value).ok()?;
+    let wait =
+        date.into_inner().as_millisecond() - opendal::raw::Timestamp::now().into_inner().as_millisecond();
+    Some(Duration::from_millis(u64::try_from(wait).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, value.parse().unwrap())])
+    }
+
+    #[test]
+    fn ranges_in_headers_are_read_and_nonsense_is_not() {
+        assert_eq!(asked("bytes=0-99"), Some((0, 99)));
+        assert_eq!(asked("bytes=-99"), None);
+        let part = |value| part(&headers(header::CONTENT_RANGE, value));
+        assert_eq!(part("bytes 0-99/1000"), Some(Part { first: Some(0), length: Some(1000) }));
+        assert_eq!(part("bytes 5-9/*"), Some(Part { first: Some(5), length: None }));
+        assert_eq!(part("bytes */77"), Some(Part { first: None, length: Some(77) }));
+        assert_eq!(part("lines 0-99/1000"), None);
+    }
+
+    #[test]
+    fn the_time_to_wait_is_given_in_seconds_or_as_a_date() {
+        let wait = |value| retry_after(&headers(header::RETRY_AFTER, value));
+        assert_eq!(wait("7"), Some(Duration::from_secs(7)));
+        assert_eq!(wait("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        assert!(wait("Wed, 21 Oct 2099 07:28:00 GMT").unwrap() > Duration::from_secs(1_000_000));
+        assert_eq!(wait("soon"), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! Remote files, against a server that does everything that servers do wrong.
+
+#![allow(clippy::unwrap_used)]
+
+mod cache;
+mod faults;
+mod formats;
+mod model;
+mod server;
+mod stores;
+mod together;
+
+use server::Server;
+use std::time::Duration;
+use thalweg_sparse::{Origin, RemoteFile, RemoteOptions, Retries};
+
+/// What belongs at each position.
+fn content(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| (at ^ at >> 8 ^ at >> 16).wrapping_mul(31) as u8).collect()
+}
+
+/// Pauses that no test waits for.
+fn quick() -> RemoteOptions {
+    let retries =
+        Retries { first: Duration::from_millis(1), longest: Duration::from_secs(5), ..Retries::default() };
+    RemoteOptions { retries, read_ahead: 0, ..RemoteOptions::default() }
+}
+
+async fn open(server: &Server, options: RemoteOptions) -> RemoteFile {
+    RemoteFile::open(Origin::from_url(&server.url()).unwrap(), options).await.unwrap()
+}
