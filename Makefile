@@ -13,7 +13,7 @@ help:
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
 	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory"
-	@echo "             (a quarter of an hour)"
+	@echo "             (a quarter of an hour); with gollum too, where GOLLUM is the path of its program"
 	@echo "make fmt     format the code"
 	@echo "make lint    what 'make test' checks before it tests"
 

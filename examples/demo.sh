@@ -44,5 +44,9 @@ say "4. What could not be processed leaves with its reason (errors.yaml)"
 "$thalweg" run --quiet errors.yaml
 show out/errors/*
 
+say "5. A configuration of gollum, unchanged (gollum.conf)"
+"$thalweg" run gollum.conf <data/dpkg.log
+show out/gollum/*
+
 say "How it runs: the plan of flights.yaml"
 "$thalweg" check --plan flights.yaml

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod as_gollum;
 mod bad_input;
 mod common;
 mod delivery;

@@ -132,7 +132,7 @@ impl Text {
                     }
                     template.push_str(&plain(&format[end..]));
                 }
-                Part::Hostname => template.push_str("{hostname}"),
+                Part::Hostname => template.push_str("{meta.hostname}"),
                 Part::Sequence => template.push_str(&format!("{{{number}}}")),
                 Part::Id(_) => template.push_str(&format!("{{{id}}}")),
             }

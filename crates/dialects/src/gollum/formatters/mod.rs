@@ -97,6 +97,8 @@ impl Modulation<'_> {
                         options.flag(option, value != inverted, settings.at(name));
                     }
                 }
+                // gollum makes texts, whatever type a pattern names.
+                options.flag("typed", false, settings.span);
                 ("parse_grok", options)
             }
             "format.Agent" => {

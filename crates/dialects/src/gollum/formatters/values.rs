@@ -172,9 +172,7 @@ impl Modulation<'_> {
         }
         let mut ignored = Vec::new();
         for (path, span) in settings.list("Ignore") {
-            let name = column(&path, span, self.report);
-            let name = root.as_ref().map_or(name.clone(), |root| format!("{root}.{name}"));
-            ignored.push(made::text(name, span));
+            ignored.push(made::text(column(&path, span, self.report), span));
         }
         if !ignored.is_empty() {
             options.put("exclude", made::list(ignored, settings.at("Ignore")));
