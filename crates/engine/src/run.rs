@@ -9,7 +9,9 @@
 //! The run ends when the sources have ended and everything drained, or was told to stop and drained. If a
 //! component fails for good, the sources are stopped, what can still be delivered is, and the run has failed.
 
+mod channels;
 mod failover;
+mod keeping;
 mod letters;
 mod segment;
 mod sink;
@@ -23,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use thalweg_record::{Budget, Parcel};
-use thalweg_runtime::{ConcurrencyLimit, Receiver, Sender, Sequencer, Stage, Stop, channel};
+use thalweg_record::Budget;
+use thalweg_runtime::{ConcurrencyLimit, Sequencer, Stage, Stop};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -32,14 +34,13 @@ use crate::metrics::{ComponentCounts, ComponentMetrics};
 use crate::outlet::Outlet;
 use crate::plan::{Destination, Plan};
 use crate::positions::{Positions, Presence};
-use crate::store::Store;
 use crate::{Context, Error, InFlight, Role};
+
+use channels::Channels;
+use keeping::{LazyStore, SinkState, save};
 
 /// How often positions are saved.
 const SAVE_EVERY: Duration = Duration::from_millis(500);
-
-/// A sink's name, and where its task puts the sink's state for the next save.
-type SinkState = (Arc<str>, Arc<Mutex<Option<Value>>>);
 
 /// Where a run keeps what outlives it.
 #[derive(Debug, Clone)]
@@ -484,86 +485,6 @@ fn on_a_thread(
             }
         })
     });
-}
-
-/// Saves what moved. The positions are taken before the sinks' states: what a position covers was written
-/// before it was settled, so the states are of the same moment or a later one, never of an earlier.
-fn save(
-    store: &LazyStore,
-    positions: &[(Arc<str>, Arc<Positions>)],
-    states: &[SinkState],
-) -> Result<(), Error> {
-    let mut moved = Vec::new();
-    for (source, positions) in positions {
-        let changes = positions.take_changes().into_iter();
-        moved.extend(changes.map(|(lane, position)| (source.clone(), lane, position)));
-    }
-    let states: Vec<(Arc<str>, Value)> =
-        states.iter().filter_map(|(sink, state)| Some((sink.clone(), state.lock().take()?))).collect();
-    if moved.is_empty() && states.is_empty() {
-        return Ok(());
-    }
-    store.get()?.save(&moved, &states)?;
-    for (source, lane, position) in &moved {
-        let of_source = positions.iter().filter(|(name, _)| name == source);
-        of_source.for_each(|(_, positions)| positions.note_stored(lane, position.as_ref()));
-    }
-    Ok(())
-}
-
-/// The store, opened when it is first needed: a run that has nothing to keep leaves no folder behind.
-struct LazyStore {
-    folder: PathBuf,
-    open: Mutex<Option<Arc<Store>>>,
-}
-
-impl LazyStore {
-    fn new(folder: PathBuf) -> Self {
-        Self { folder, open: Mutex::default() }
-    }
-
-    fn get(&self) -> Result<Arc<Store>, Error> {
-        let mut open = self.open.lock();
-        if let Some(store) = &*open {
-            return Ok(store.clone());
-        }
-        let store = Arc::new(Store::open(&self.folder)?);
-        *open = Some(store.clone());
-        Ok(store)
-    }
-}
-
-/// The channels between stages, made as they are asked for.
-struct Channels {
-    limit: usize,
-    made: BTreeMap<Destination, (Sender<Parcel>, Receiver<Parcel>)>,
-}
-
-impl Channels {
-    fn new(limit: usize) -> Self {
-        Self { limit, made: BTreeMap::new() }
-    }
-
-    fn get(&mut self, to: Destination) -> &(Sender<Parcel>, Receiver<Parcel>) {
-        self.made.entry(to).or_insert_with(|| channel(self.limit))
-    }
-
-    fn sender(&mut self, to: Destination) -> Sender<Parcel> {
-        self.get(to).0.clone()
-    }
-
-    fn receiver(&mut self, to: Destination) -> Receiver<Parcel> {
-        self.get(to).1.clone()
-    }
-
-    fn exits(&mut self, segment: &crate::plan::Segment) -> BTreeMap<Destination, Sender<Parcel>> {
-        let outputs = segment.operators.iter().flat_map(|operator| operator.outputs.values());
-        let stages = outputs.flat_map(|targets| targets.iter()).filter_map(|target| match target {
-            crate::plan::Target::Stage(stage) => Some(*stage),
-            crate::plan::Target::Operator(_) => None,
-        });
-        stages.collect::<Vec<_>>().into_iter().map(|stage| (stage, self.sender(stage))).collect()
-    }
 }
 
 /// Trying again after temporary errors: later and later, from a tenth of a second to ten.

@@ -425,3 +425,62 @@ fn routers_become_pipelines_that_are_right() {
          C: { Type: producer.Console, Streams: '*', ChannelTimeoutMs: -1, FallbackStream: chance }\n",
     );
 }
+
+// What gollum gets wrong, and is right here.
+
+#[test]
+fn the_order_is_kept_with_modulator_routines() {
+    let house = House::with(&[(
+        "gollum.conf",
+        "In: { Type: consumer.Console, Streams: a, ModulatorRoutines: 4, Modulators: [ format.Trim ] }\n\
+         Out: { Type: producer.Console, Streams: a, Modulators: [ format.Envelope ] }\n",
+    )]);
+    let input: String = (0..300_000).map(|number| format!("{number}\n")).collect();
+    let said = house.run_with_input(&["run", "gollum.conf", "--quiet"], input.as_bytes());
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.out == input, "{} bytes of {}", said.out.len(), input.len());
+}
+
+#[test]
+fn a_percent_sign_before_more_text_leaks_nothing_into_the_messages() {
+    let house = House::with(&[(
+        "gollum.conf",
+        "In: { Type: consumer.Profiler, Runs: 2, Batches: 1, Message: 'pct=%% | %1d', Characters: x, Streams: a }\n\
+         Out: { Type: producer.Console, Streams: a, Modulators: [ format.Envelope ] }\n",
+    )]);
+    for line in house.run_well(&["run", "gollum.conf", "--quiet"]).out.lines() {
+        let number = line.strip_prefix("pct=% | ").unwrap_or_else(|| panic!("{line}"));
+        assert!(number.parse::<u8>().is_ok_and(|number| number < 10), "{line}");
+    }
+}
+
+#[test]
+fn what_a_formatter_cannot_process_is_kept_with_its_reason() {
+    let house = House::with(&[(
+        "gollum.conf",
+        "In: { Type: consumer.Console, Streams: a, Modulators: [ format.JSON ] }\n\
+         Out: { Type: producer.Console, Streams: a, Modulators: [ format.ToJSON, format.Envelope ] }\n",
+    )]);
+    let said = house.run_with_input(&["run", "gollum.conf", "--quiet"], b"{\"a\":1}\nno json\n{\"a\":2}\n");
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "{\"a\":1}\n{\"a\":2}\n"));
+    let listed = house.run_well(&["errors", "list", "gollum.conf"]);
+    assert!(listed.out.contains("no json"), "{}", listed.out);
+}
+
+#[test]
+fn what_a_producer_cannot_deliver_reaches_its_fallback_as_it_was() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    drop(taken);
+    let house = House::with(&[(
+        "gollum.conf",
+        &format!(
+            "In: {{ Type: consumer.Console, Streams: a }}\n\
+             Out: {{ Type: producer.Socket, Address: 'tcp://{address}', Streams: a, FallbackStream: lost, \
+             Modulators: [ format.Base64Encode ] }}\n\
+             Lost: {{ Type: producer.Console, Streams: lost, Modulators: [ format.Envelope ] }}\n"
+        ),
+    )]);
+    let said = house.run_with_input(&["run", "gollum.conf", "--quiet"], b"one\ntwo\n");
+    assert_eq!((said.code, said.out.as_str()), (Some(0), "one\ntwo\n"), "{}", said.err);
+}

@@ -200,12 +200,12 @@ pub fn net_error(what: &str, address: impl std::fmt::Display, error: &io::Error)
     let sentence = |reason: &str| format!("cannot {what} `{address}`: {reason}");
     match error.kind() {
         ErrorKind::PermissionDenied => Error::permanent(sentence(
-            "permission was denied. Ports below 1024 need the right to use them; a unix socket that of its folder.",
+            "permission was denied (ports below 1024 need the right to use them; a unix socket that of its folder)",
         )),
-        ErrorKind::AddrInUse => Error::temporary(sentence("another program uses it.")),
-        ErrorKind::ConnectionRefused => Error::temporary(sentence("nobody listens there.")),
-        ErrorKind::NotFound => Error::temporary(sentence("it does not exist (yet).")),
-        ErrorKind::InvalidInput | ErrorKind::Unsupported => Error::permanent(sentence(&format!("{error}."))),
-        _ => Error::temporary(sentence(&format!("{error}."))),
+        ErrorKind::AddrInUse => Error::temporary(sentence("another program uses it")),
+        ErrorKind::ConnectionRefused => Error::temporary(sentence("nobody listens there")),
+        ErrorKind::NotFound => Error::temporary(sentence("it does not exist (yet)")),
+        ErrorKind::InvalidInput | ErrorKind::Unsupported => Error::permanent(sentence(&error.to_string())),
+        _ => Error::temporary(sentence(&error.to_string())),
     }
 }

@@ -1,0 +1,203 @@
+use super::*;
+use async_trait::async_trait;
+use thalweg_runtime::{Stop, channel};
+
+use crate::{Role, testing};
+
+/// Counts what it wrote.
+#[derive(Default)]
+struct Counting {
+    /// How often it cannot be opened.
+    refusals: u32,
+    written: u64,
+}
+
+#[async_trait]
+impl Sink for Counting {
+    async fn open(&mut self, _: Option<Value>) -> Result<(), Error> {
+        match self.refusals.checked_sub(1) {
+            Some(left) => {
+                self.refusals = left;
+                Err(Error::temporary("not yet"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+        self.written += batch.rows() as u64;
+        Ok(Written::Safe)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn state(&self) -> Option<Value> {
+        Some(self.written.into())
+    }
+}
+
+fn writer(sink: impl Sink + 'static) -> Writer {
+    Writer {
+        sink: Box::new(sink),
+        errors: Vec::new(),
+        metrics: ComponentMetrics::new("out".into(), Role::Sink, "test"),
+        budget: Budget::new(1 << 20),
+        retries: Retries { stop: Stop::default(), log: Arc::default() },
+        state: None,
+        limit: None,
+        is_dispensable: false,
+        pending: Pending::default(),
+        condition: Condition::default(),
+        rolls: Rolls::default(),
+    }
+}
+
+/// Runs a sink over batches of two messages; gives what was put down as its state when each was acknowledged.
+async fn states_seen(sink: Counting, batches: usize) -> Vec<Option<Value>> {
+    let (sender, input) = channel(1 << 20);
+    let state: Arc<Mutex<Option<Value>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<Option<Value>>>> = Arc::default();
+    for _ in 0..batches {
+        let (state, seen) = (state.clone(), seen.clone());
+        let mut batch = testing::batch(["one", "two"]);
+        *batch.ack_mut() = Ack::new("test".into(), move |_| seen.lock().push(state.lock().clone()));
+        sender.push(batch.into(), 6).unwrap();
+    }
+    drop(sender);
+    let writer = Writer { state: Some(state), ..writer(sink) };
+    let (metrics, shortage) = (writer.metrics.clone(), writer.budget.shortage());
+    run(vec![writer], input, None, metrics, shortage).await.unwrap();
+    std::mem::take(&mut seen.lock())
+}
+
+#[tokio::test]
+async fn the_state_has_what_is_acknowledged() {
+    let seen = states_seen(Counting::default(), 2).await;
+    assert_eq!(seen, [Some(Value::from(2)), Some(Value::from(4))]);
+}
+
+#[tokio::test]
+async fn a_sink_that_cannot_be_opened_yet_is_opened_later() {
+    let sink = Counting { refusals: 1, written: 0 };
+    assert_eq!(states_seen(sink, 1).await, [Some(Value::from(2))]);
+}
+
+/// Fails for good with these batches, counted from 1.
+struct Failing {
+    with: std::ops::RangeInclusive<u32>,
+    given: u32,
+    flushes: Written,
+}
+
+#[async_trait]
+impl Sink for Failing {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+        self.given += 1;
+        if self.with.contains(&self.given) { Err(Error::permanent("no")) } else { Ok(self.flushes) }
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What becomes of batches that could go another way, a second and a half between them.
+async fn outcomes(sink: Failing, batches: usize) -> Vec<Outcome> {
+    let (sender, input) = channel(1 << 20);
+    let writer = writer(sink);
+    let (metrics, shortage) = (writer.metrics.clone(), writer.budget.shortage());
+    let running = tokio::spawn(run(vec![writer], input, None, metrics, shortage));
+    let outcomes: Arc<Mutex<Vec<Outcome>>> = Arc::default();
+    for _ in 0..batches {
+        let outcomes = outcomes.clone();
+        let mut batch = testing::batch(["one"]);
+        *batch.ack_mut() = Ack::guarded("test".into(), move |s| outcomes.lock().push(s.outcome));
+        sender.push(batch.into(), 3).unwrap();
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+    }
+    drop(sender);
+    running.await.unwrap().unwrap();
+    std::mem::take(&mut outcomes.lock())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sink_that_failed_is_left_alone_for_a_while_and_then_tried_again() {
+    use Outcome::{Delivered, Failed};
+    // Its clock is the real one, which stands still here, so nothing but the first is tried.
+    let sink = Failing { with: 2..=2, given: 0, flushes: Written::Safe };
+    assert_eq!(outcomes(sink, 4).await, [Delivered, Failed, Failed, Failed]);
+    let mut writer = writer(Failing { with: 1..=1, given: 0, flushes: Written::Safe });
+    let long_ago = Instant::now().checked_sub(LEFT_ALONE).unwrap();
+    writer.condition = Condition::Failed { at: long_ago, reason: String::new(), unopened: None };
+    for expected in [Failed, Delivered] {
+        let outcome: Arc<Mutex<Option<Outcome>>> = Arc::default();
+        let seen = outcome.clone();
+        let mut batch = testing::batch(["one"]);
+        *batch.ack_mut() = Ack::guarded("test".into(), move |s| *seen.lock() = Some(s.outcome));
+        writer.take(0, batch.into()).await.unwrap();
+        assert_eq!(*outcome.lock(), Some(expected));
+        if let Condition::Failed { at, .. } = &mut writer.condition {
+            *at = long_ago;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_before_a_failure_is_brought_into_safety_before_that_goes_another_way() {
+    let sink = Failing { with: 2..=2, given: 0, flushes: Written::Pending };
+    assert_eq!(outcomes(sink, 2).await, [Outcome::Delivered, Outcome::Failed]);
+}
+
+/// Sends requests that take a while; refuses every seventh.
+struct Requests(Arc<Mutex<UnderWay>>);
+
+#[derive(Default)]
+struct UnderWay {
+    now: usize,
+    most: usize,
+    sent: usize,
+}
+
+#[async_trait]
+impl Sink for Requests {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+        let number = {
+            let mut under_way = self.0.lock();
+            under_way.now += 1;
+            under_way.most = under_way.most.max(under_way.now);
+            under_way.sent += 1;
+            under_way.sent
+        };
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        self.0.lock().now -= 1;
+        if number.is_multiple_of(7) { Err(Error::overloaded("too much")) } else { Ok(Written::Safe) }
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_under_way_up_to_the_limit_and_what_was_refused_is_sent_again() {
+    let (sender, input) = channel(1 << 20);
+    let delivered: Arc<Mutex<usize>> = Arc::default();
+    for _ in 0..30 {
+        let delivered = delivered.clone();
+        let mut batch = testing::batch(["one"]);
+        *batch.ack_mut() = Ack::new("test".into(), move |_| *delivered.lock() += 1);
+        sender.push(batch.into(), 3).unwrap();
+    }
+    drop(sender);
+    let under_way: Arc<Mutex<UnderWay>> = Arc::default();
+    let limit = ConcurrencyLimit::fixed(3);
+    let copy = |_| Writer { limit: Some(limit.clone()), ..writer(Requests(under_way.clone())) };
+    let writers: Vec<Writer> = (0..8).map(copy).collect();
+    let (metrics, shortage) = (writers[0].metrics.clone(), writers[0].budget.shortage());
+    run(writers, input, None, metrics, shortage).await.unwrap();
+    let under_way = under_way.lock();
+    assert_eq!((*delivered.lock(), under_way.now, under_way.most), (30, 0, 3));
+    assert_eq!(under_way.sent, 30 + under_way.sent / 7);
+}
