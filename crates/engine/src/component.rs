@@ -84,6 +84,9 @@ pub trait Sink: Send {
     /// As [`write`](Self::write).
     async fn flush(&mut self) -> Result<(), Error>;
 
+    /// The batch that could not be written goes another way, and will not come again: what is kept of it can go.
+    fn give_up(&mut self) {}
+
     /// Someone asked to begin anew what can be begun anew (by SIGHUP): files that may have been moved away, say. What was
     /// written is brought into safety as by [`flush`](Self::flush).
     ///

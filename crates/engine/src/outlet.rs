@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arrow_array::{BinaryViewArray, RecordBatch, UInt64Array};
@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use crate::metrics::ComponentMetrics;
 use crate::outlets::part_rejected;
 use crate::positions::{Mark, Positions};
+use crate::run::saves::Saves;
 use crate::{Error, Role};
 
 /// Messages that a source read.
@@ -44,17 +45,32 @@ impl From<Reading> for Received {
     }
 }
 
-/// Becomes the answer to what was sent, once all of it has ended somewhere: see [`Outlet::send_acked`].
-#[derive(Debug)]
-pub struct Settled(oneshot::Receiver<Settlement>);
+/// Becomes the answer to what was sent, once all of it has ended somewhere, and stays there even if the process is killed
+/// now: see [`Outlet::send_acked`].
+pub struct Settled(Pin<Box<dyn Future<Output = Settlement> + Send>>);
+
+impl Settled {
+    fn new(told: oneshot::Receiver<Settlement>, saves: Option<Saves>) -> Self {
+        Self(Box::pin(async move {
+            // Acknowledgements answer even when they are dropped, so this is never needed; were it, failure is the safe
+            // guess.
+            let failed = |reason| Settlement { outcome: Outcome::Failed, reason };
+            let settlement = told.await.unwrap_or_else(|_| failed(None));
+            if let Some(saves) = saves.filter(|_| settlement.outcome.is_safe())
+                && !saves.next().await
+            {
+                return failed(Some("the run ended before it was saved".to_owned()));
+            }
+            settlement
+        }))
+    }
+}
 
 impl Future for Settled {
     type Output = Settlement;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Settlement> {
-        let settlement = ready!(Pin::new(&mut self.0).poll(context));
-        // Acknowledgements answer even when they are dropped, so this is never needed; were it, failure is the safe guess.
-        Poll::Ready(settlement.unwrap_or(Settlement { outcome: Outcome::Failed, reason: None }))
+        self.0.as_mut().poll(context)
     }
 }
 
@@ -69,6 +85,8 @@ pub struct Outlet {
     pub(crate) positions: Arc<Positions>,
     pub(crate) stop: Stop,
     pub(crate) metrics: Arc<ComponentMetrics>,
+    /// Where positions are saved: what is settled lasts from the next save on.
+    pub(crate) saves: Option<Saves>,
     pub(crate) main: Vec<Sender<Parcel>>,
     pub(crate) errors: Vec<Sender<Parcel>>,
 }
@@ -156,7 +174,8 @@ impl Outlet {
     }
 
     /// As [`send`](Self::send), for sources that answer whoever the messages came from: also gives a future of what
-    /// became of them. It need not be waited for. A source that is told to stop does not wait for it without end while
+    /// became of them, which answers when that lasts: where positions are saved, after the next save. It need not be waited
+    /// for. A source that is told to stop does not wait for it without end while
     /// it holds an outlet: some messages are only settled when all input has ended.
     ///
     /// # Errors
@@ -170,7 +189,7 @@ impl Outlet {
         }));
         self.metrics.add_out(batch.rows(), batch.payload_bytes());
         self.give(batch, false).await?;
-        Ok(Settled(told))
+        Ok(Settled::new(told, self.saves.clone()))
     }
 
     /// Sends messages that came in by another source before, with what was known of them then.
@@ -275,6 +294,7 @@ pub(crate) fn loose_outlet(
         positions: Positions::new(name.clone(), saved, failures),
         stop,
         metrics: ComponentMetrics::new(name, Role::Source, "test"),
+        saves: None,
         main: vec![main],
         errors: vec![errors],
     };

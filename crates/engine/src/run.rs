@@ -13,6 +13,7 @@ mod channels;
 mod failover;
 mod keeping;
 mod letters;
+pub(crate) mod saves;
 mod segment;
 mod sink;
 mod source;
@@ -38,9 +39,12 @@ use crate::{Context, Error, InFlight, Role};
 
 use channels::Channels;
 use keeping::{LazyStore, SinkState, save};
+use saves::Saver;
 
 /// How often positions are saved.
 const SAVE_EVERY: Duration = Duration::from_millis(500);
+/// How soon, if somebody waits for it: all who ask meanwhile share the save.
+const SAVE_SOON: Duration = Duration::from_millis(5);
 
 /// Where a run keeps what outlives it.
 #[derive(Debug, Clone)]
@@ -236,6 +240,7 @@ impl Run {
         let mut tasks: JoinSet<Result<(), Error>> = JoinSet::new();
         let retries = Retries { stop: handle.stop.clone(), log: handle.retries.clone() };
 
+        let saver = Saver::new();
         // Everything is built before anything starts, so that what cannot be built leaves nothing half done.
         let mut sources = Vec::new();
         let mut all_positions = Vec::new();
@@ -259,6 +264,7 @@ impl Run {
                 positions,
                 stop: attendants.stop(attends).clone(),
                 metrics: metrics(name),
+                saves: keeping.positions.then(|| saver.saves()),
                 main: stage.main.iter().map(|&to| channels.sender(to)).collect(),
                 errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
             };
@@ -375,7 +381,8 @@ impl Run {
 
         let mut broken = None;
         let mut unsettled = None;
-        let save = |store: &LazyStore| save(store, &all_positions, &sink_states);
+        let save = |store: &LazyStore| saver.save(|| save(store, &all_positions, &sink_states));
+        let mut asked_for: Option<tokio::time::Instant> = None;
         let mut timer = tokio::time::interval(SAVE_EVERY);
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -402,7 +409,11 @@ impl Run {
                     broken.get_or_insert_with(|| "stopped at once; what was in flight is not acknowledged".to_owned());
                     break;
                 }
-                _ = timer.tick(), if keeping.positions => {
+                () = saver.asked(), if keeping.positions => {
+                    asked_for.get_or_insert_with(|| tokio::time::Instant::now() + SAVE_SOON);
+                }
+                () = due(asked_for, &mut timer), if keeping.positions => {
+                    asked_for = None;
                     if let Err(error) = thalweg_runtime::blocking(|| save(&store)) {
                         handle.stop.request();
                         broken.get_or_insert_with(|| error.full());
@@ -457,6 +468,16 @@ impl Attendants {
             source::dismiss(ended, settled, self.stop).await;
             Ok(())
         });
+    }
+}
+
+/// Waits until the next save is due: by the clock, or since somebody asked for it.
+async fn due(asked_for: Option<tokio::time::Instant>, timer: &mut tokio::time::Interval) {
+    match asked_for {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => {
+            timer.tick().await;
+        }
     }
 }
 

@@ -101,6 +101,47 @@ fn what_a_client_was_told_is_safe_survives_kill_9() {
     println!("{acknowledged} messages were acknowledged");
 }
 
+/// A run that continues cuts its files back to what was saved last, so a client is to be told after that.
+#[test]
+fn what_a_client_was_told_is_safe_survives_kill_9_and_the_run_that_continues() {
+    let house = House::with(&[(
+        "pipeline.yaml",
+        "sources: { in: { socket: { address: 'tcp://127.0.0.1:0', acknowledge: '+', end_after_idle: 300ms } } }\n\
+         pipelines: { main: { from: in, to: out } }\n\
+         sinks: { out: { file: { path: out.log } } }\n",
+    )]);
+    let mut told = Vec::new();
+    for round in 0..4 {
+        let mut server = Server::start(&house);
+        let mut stream = server.connect();
+        let mut lines = 0;
+        for batch in 0..8 {
+            (lines..lines + 100).for_each(|line| writeln!(stream, "round {round} line {line}").unwrap());
+            lines += 100;
+            // The last are killed with the server, at a moment of their own each.
+            if batch == 7 {
+                std::thread::sleep(Duration::from_millis(round * 7));
+                break;
+            }
+            stream.read_exact(&mut [0; 100]).unwrap();
+        }
+        server.child.kill().unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        server.child.wait().unwrap();
+        server.log.take().unwrap().join().unwrap();
+        told.push(700 + rest.len());
+    }
+    Server::start(&house).end();
+    let found = house.lines("out.log");
+    for (round, told) in told.into_iter().enumerate() {
+        for line in 0..told {
+            let line = format!("round {round} line {line}");
+            assert!(found.contains(&line), "`{line}` was acknowledged and is not there");
+        }
+    }
+}
+
 /// Sends a request by hand, and gives the answer.
 fn post(mut stream: TcpStream, body: &str) -> String {
     let length = body.len();

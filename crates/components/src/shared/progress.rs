@@ -47,6 +47,11 @@ impl Progress {
         self.rejected.push((row as u32, reason));
     }
 
+    /// The batch will not come again.
+    pub(crate) fn give_up(&mut self) {
+        *self = Self::default();
+    }
+
     /// All messages are done: gives those that were rejected, in the order of their rows.
     pub(crate) fn finish(&mut self) -> Vec<(u32, String)> {
         self.payload = None;

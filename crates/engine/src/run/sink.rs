@@ -173,6 +173,7 @@ impl Worker for Writer {
             }
             Err(error) if has_another_way => {
                 let reason = self.fails(error);
+                self.sink.give_up();
                 // What was written before it goes before it, be it this way or the other.
                 let flushed = if self.pending.written.is_empty() { Ok(()) } else { self.flush().await };
                 batch.take_ack().fail(&reason);

@@ -290,6 +290,10 @@ impl Sink for Http {
         Ok(Written::Safe)
     }
 
+    fn give_up(&mut self) {
+        self.progress.give_up();
+    }
+
     async fn flush(&mut self) -> Result<(), Error> {
         Ok(())
     }

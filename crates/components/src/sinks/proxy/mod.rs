@@ -166,6 +166,10 @@ impl Sink for Proxy {
         Ok(Written::Safe)
     }
 
+    fn give_up(&mut self) {
+        self.progress.give_up();
+    }
+
     async fn flush(&mut self) -> Result<(), Error> {
         Ok(())
     }

@@ -389,6 +389,10 @@ impl Sink for ToDatagrams {
         Ok(Written::Safe)
     }
 
+    fn give_up(&mut self) {
+        self.progress.give_up();
+    }
+
     async fn flush(&mut self) -> Result<(), Error> {
         Ok(())
     }
