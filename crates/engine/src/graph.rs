@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 
-use crate::component::{BuildSink, BuildSource, BuildTransform};
+use crate::component::{BuildSink, BuildSource, Flow, Step};
 use crate::read::LetterBounds;
 
 /// A checked configuration. Printed, it shows what leads where.
@@ -20,6 +22,8 @@ pub struct Graph {
     pub state: Option<PathBuf>,
     /// How many dead letters are kept.
     pub dead_letters: LetterBounds,
+    /// Where the run makes its temporary files: the system's folder for these, if none is named.
+    pub temporary: Option<PathBuf>,
     /// Sources by name, in the order of the configuration.
     pub sources: Vec<SourceNode>,
     /// Pipelines by name, in the order of the configuration.
@@ -47,9 +51,35 @@ pub struct TransformNode {
     /// Its key in configurations.
     pub kind: &'static str,
     /// Its options.
-    pub config: Arc<dyn BuildTransform>,
+    pub config: Step,
+    /// Which files it is for.
+    pub targets: Targets,
     /// The names of those before it in its pipeline: what a message that it rejects has been through there.
     pub before: Arc<[Arc<str>]>,
+}
+
+/// Which files a transform is for. The others go past it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Targets {
+    /// Those that nothing has gone wrong with.
+    #[default]
+    WithoutErrors,
+    /// Those that were rejected before, in a pipeline with `on_error: carry`.
+    WithErrors,
+    /// All.
+    All,
+}
+
+/// What becomes of a file that a transform rejects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// It leaves by `errors` there and then.
+    #[default]
+    Divert,
+    /// It goes on, past the transforms that are not `for` such files, and leaves by `errors` at the end of the pipeline.
+    Carry,
 }
 
 /// A sink of the graph.
@@ -153,13 +183,21 @@ pub struct Pipeline {
     pub transforms: Vec<TransformNode>,
     /// Where it leads.
     pub to: To,
-    /// Whether the order within a source is kept.
-    pub ordered: bool,
+    /// Whether the order within a source is kept, where the user says so: see [`is_ordered`](Self::is_ordered).
+    pub ordered: Option<bool>,
+    /// What becomes of files that its transforms reject.
+    pub on_error: OnError,
     /// How many copies to run, where the user says so.
     pub concurrency: Option<usize>,
 }
 
 impl Pipeline {
+    /// Whether what comes as this is put back into its order: messages are, unless the user says otherwise. Files are
+    /// not, since one that takes long would hold the others back.
+    pub fn is_ordered(&self, flow: Flow) -> bool {
+        self.ordered.unwrap_or(flow == Flow::Messages)
+    }
+
     /// The named outputs of its transforms, with the transform and its number there.
     pub fn outputs(&self) -> impl Iterator<Item = (usize, usize, String)> + '_ {
         self.transforms.iter().enumerate().flat_map(|(at, transform)| {

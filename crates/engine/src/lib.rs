@@ -9,7 +9,9 @@
 
 pub mod component;
 mod error;
+mod flow;
 mod graph;
+mod intake;
 mod kept;
 mod metrics;
 mod outlet;
@@ -23,14 +25,17 @@ mod router;
 mod run;
 mod schema;
 mod store;
+mod temporary;
 pub mod testing;
 
 pub use component::{
-    BuildSink, BuildSource, BuildTransform, Context, InFlight, Mistake, Sink, SinkConfig, Source,
-    SourceConfig, Transform, TransformConfig, Written,
+    BuildFileTransform, BuildSink, BuildSource, BuildTransform, BuildUnpack, Context, Cost, Fate, FileSink,
+    FileTransform, FileTransformConfig, Flow, InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig, Step,
+    Transform, TransformConfig, Trouble, Unpack, UnpackConfig, Written,
 };
 pub use error::{Error, ErrorKind};
-pub use graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode};
+pub use graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
+pub use intake::Intake;
 pub use kept::KeptField;
 pub use metrics::{ComponentCounts, ComponentMetrics};
 pub use outlet::{Outlet, Reading, Received, Settled};
@@ -39,6 +44,7 @@ pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, S
 pub use positions::{Mark, Positions};
 pub use read::{ByKey, DEFAULT_MEMORY, Failover, LetterBounds, PipelineSettings, Settings, read};
 pub use registry::{Built, Definition, Registry, Role};
-pub use run::{Handle, Keeping, Run, Summary};
+pub use run::{FileEvent, FileWatcher, Handle, Keeping, Run, Summary};
 pub use schema::schema;
-pub use store::{DeadLetter, LetterId, LetterTally, Store};
+pub use temporary::Temporaries;
+pub use store::{DeadLetter, KeptFile, LetterId, LetterTally, Store};

@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arrow_array::{BinaryViewArray, RecordBatch, UInt64Array};
 use serde_json::Value;
-use thalweg_record::{Ack, Arena, Batch, Lease, Meta, Outcome, Parcel, Settlement, Share};
+use thalweg_record::{
+    Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Parcel, Problem, Settlement, Share,
+};
 use thalweg_runtime::{HandOver, Sender, Stop};
 use tokio::sync::oneshot;
 
@@ -89,6 +91,8 @@ pub struct Outlet {
     pub(crate) saves: Option<Saves>,
     pub(crate) main: Vec<Sender<Parcel>>,
     pub(crate) errors: Vec<Sender<Parcel>>,
+    /// Whether each file goes by itself, since what it leads to takes long for it.
+    pub(crate) singly: bool,
 }
 
 impl Outlet {
@@ -202,10 +206,7 @@ impl Outlet {
         meta: Meta,
         fields: Option<RecordBatch>,
     ) -> Result<(), Error> {
-        let mut batch = self.batch_of(reading, meta)?;
-        if let Some(fields) = fields {
-            batch = batch.with_fields(fields)?;
-        }
+        let batch = self.batch_of(Received { reading, fields }, meta)?;
         self.metrics.add_out(batch.rows(), batch.payload_bytes());
         self.give(batch, false).await
     }
@@ -226,55 +227,108 @@ impl Outlet {
     }
 
     fn batch(&self, received: Received) -> Result<Batch, Error> {
-        let Received { reading, fields } = received;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let meta = Meta {
             source: self.metrics.name.clone(),
-            path: reading.path.clone(),
+            path: received.reading.path.clone(),
             time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
         };
-        let batch = self.batch_of(reading, meta)?;
-        match fields {
-            Some(fields) => Ok(batch.with_fields(fields)?),
-            None => Ok(batch),
-        }
+        self.batch_of(received, meta)
     }
 
-    fn batch_of(&self, reading: Reading, meta: Meta) -> Result<Batch, Error> {
-        let ack = self.positions.expect(reading.mark);
-        let batch = Batch::new(reading.payload, Arc::new(meta), ack);
+    fn batch_of(&self, mut received: Received, meta: Meta) -> Result<Batch, Error> {
+        let ack = self.positions.expect(received.reading.mark.take());
+        let batch = made_of(received, Arc::new(meta), ack)?;
         self.metrics.add_in(batch.rows(), batch.payload_bytes());
-        match reading.positions {
-            Some(positions) => Ok(batch.with_positions(positions)?),
-            None => Ok(batch),
-        }
+        Ok(batch)
     }
 
-    async fn give(&mut self, batch: Batch, to_errors: bool) -> Result<(), Error> {
+    async fn give(&self, batch: Batch, to_errors: bool) -> Result<(), Error> {
         let targets = if to_errors { &self.errors } else { &self.main };
-        batch.claim(self.share.budget());
-        if batch.rows() == 0 {
-            // Nothing to deliver, but its mark must move the lane.
-            batch.settle(Outcome::Filtered);
-            return Ok(());
-        }
-        for target in targets {
-            target.room().await;
-        }
-        let Some((last, others)) = targets.split_last() else {
-            batch.settle(Outcome::Filtered);
-            return Ok(());
-        };
-        let closed = || Error::permanent(format!("what `{}` leads to has ended", self.metrics.name));
-        for target in others {
-            let parcel = Parcel::from(batch.share());
-            let bytes = parcel.bytes();
-            target.hand_over(parcel, bytes).map(HandOver::run).map_err(|_| closed())?;
-        }
-        let parcel = Parcel::from(batch);
-        let bytes = parcel.bytes();
-        last.hand_over(parcel, bytes).map(HandOver::run).map_err(|_| closed())
+        give(targets, batch, self.share.budget(), self.name()).await
     }
+
+    /// Sends files on, each with its mark, if it has one. Waits until there is room for them.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn send_files(&mut self, files: Vec<(File, Option<Mark>)>) -> Result<(), Error> {
+        let files: Vec<File> = files
+            .into_iter()
+            .map(|(mut file, mark)| {
+                file.ack_mut().merge(self.positions.expect(mark));
+                file
+            })
+            .collect();
+        let parcels: Vec<Parcel> = match self.singly {
+            true => files.into_iter().map(|file| Parcel::Files(vec![file])).collect(),
+            false => vec![Parcel::Files(files)],
+        };
+        for parcel in parcels {
+            self.metrics.add_in(parcel.items(), parcel.bytes());
+            self.metrics.add_out(parcel.items(), parcel.bytes());
+            give(&self.main, parcel, self.share.budget(), self.name()).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a file to the `errors` output: it was found but cannot be used.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn reject_file(&mut self, mut file: File, mut problem: Problem, mark: Option<Mark>) -> Result<(), Error> {
+        file.ack_mut().merge(self.positions.expect(mark));
+        problem.component = self.name().clone();
+        file.set_problem(problem);
+        let parcel = Parcel::Files(vec![file]);
+        self.metrics.add_in(1, parcel.bytes());
+        self.metrics.add_errors(1);
+        give(&self.errors, parcel, self.share.budget(), self.name()).await
+    }
+}
+
+/// A batch of what was read.
+pub(crate) fn made_of(received: Received, meta: Arc<Meta>, ack: Ack) -> Result<Batch, Error> {
+    let Received { reading, fields } = received;
+    let mut batch = Batch::new(reading.payload, meta, ack);
+    if let Some(positions) = reading.positions {
+        batch = batch.with_positions(positions)?;
+    }
+    match fields {
+        Some(fields) => Ok(batch.with_fields(fields)?),
+        None => Ok(batch),
+    }
+}
+
+/// Gives each target the parcel or a copy of it, when all have room. `name` is that of who gives, for the error.
+pub(crate) async fn give(
+    targets: &[Sender<Parcel>],
+    parcel: impl Into<Parcel>,
+    budget: &Budget,
+    name: &str,
+) -> Result<(), Error> {
+    let parcel = parcel.into();
+    parcel.claim(budget);
+    if parcel.items() == 0 {
+        // Nothing to deliver, but its mark must move the lane.
+        parcel.settle(Outcome::Filtered);
+        return Ok(());
+    }
+    for target in targets {
+        target.room().await;
+    }
+    let Some((last, others)) = targets.split_last() else {
+        parcel.settle(Outcome::Filtered);
+        return Ok(());
+    };
+    let closed = || Error::permanent(format!("what `{name}` leads to has ended"));
+    for target in others {
+        let parcel = parcel.share();
+        let weight = parcel.weight();
+        target.hand_over(parcel, weight).map(HandOver::run).map_err(|_| closed())?;
+    }
+    let weight = parcel.weight();
+    last.hand_over(parcel, weight).map(HandOver::run).map_err(|_| closed())
 }
 
 /// An outlet of its own, for testing a source: what it sends comes out of the two receivers.
@@ -297,6 +351,7 @@ pub(crate) fn loose_outlet(
         saves: None,
         main: vec![main],
         errors: vec![errors],
+        singly: false,
     };
     (outlet, main_out, errors_out)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arrow_array::{ArrayRef, StringArray};
 use arrow_schema::{DataType, Field};
-use thalweg_record::{Batch, ERROR_COMPONENT, ERROR_REASON, all_but};
+use thalweg_record::{Batch, File, ERROR_COMPONENT, ERROR_REASON, all_but};
 
 use crate::Error;
 
@@ -25,13 +25,14 @@ pub enum Output {
 pub struct Outlets {
     component: Arc<str>,
     given: Vec<(Output, Batch)>,
+    files: Vec<File>,
     pause: Duration,
 }
 
 impl Outlets {
     /// For the transform of this name.
     pub fn new(component: Arc<str>) -> Self {
-        Self { component, given: Vec::new(), pause: Duration::ZERO }
+        Self { component, given: Vec::new(), files: Vec::new(), pause: Duration::ZERO }
     }
 
     /// Gives a batch to the output that leads on; where none is left (of a filter, say), there is nothing to give.
@@ -42,6 +43,16 @@ impl Outlets {
     /// Gives a batch to a named output: see [`outputs`](crate::TransformConfig::outputs).
     pub fn send_to(&mut self, output: usize, batch: Batch) {
         self.given.push((Output::Named(output), batch));
+    }
+
+    /// Gives a file to the output that leads on: of a transform that makes files of messages.
+    pub fn send_file(&mut self, file: File) {
+        self.files.push(file);
+    }
+
+    /// Takes the files that were given, in the order given.
+    pub fn take_files(&mut self) -> Vec<File> {
+        std::mem::take(&mut self.files)
     }
 
     /// Parts with the messages that failed, given as (row, reason) in ascending order of rows: they leave by

@@ -11,13 +11,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_config::{ByteSize, TimeSpan};
 
-use crate::component::{BuildTransform, InFlight};
-use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To, TransformNode};
+use crate::component::{BuildTransform, BuildUnpack, Cost, FileSink, Flow, InFlight, Step};
+use crate::flow::Flows;
+use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 use crate::outlets::Output;
 use crate::read::LetterBounds;
 use crate::router::{Router, Way};
@@ -68,6 +70,10 @@ pub struct SourceStage {
 pub struct Operator {
     /// The transform.
     pub node: TransformNode,
+    /// What becomes of files that it rejects.
+    pub on_error: OnError,
+    /// Whether it is a sink of files: what went through it is delivered.
+    pub delivers: bool,
     /// For each output, where it leads: a copy to each.
     pub outputs: BTreeMap<Output, Arc<[Target]>>,
 }
@@ -84,7 +90,32 @@ pub struct Segment {
     pub is_fixed: bool,
     /// Whether its results are put back into the order of its input.
     pub ordered: bool,
+    /// What it takes.
+    pub takes: Flow,
+    /// What the dearest of its operators takes for an item.
+    pub cost: Cost,
     sequential: bool,
+}
+
+impl Segment {
+    /// Whether operators of this sort can be in it.
+    fn is_like(&self, takes: Flow, sequential: bool) -> bool {
+        self.takes == takes && self.sequential == sequential && self.unpack().is_none()
+    }
+
+    /// Its operator, if it is one that reads messages out of files.
+    pub fn unpack(&self) -> Option<(&Operator, &Arc<dyn BuildUnpack>)> {
+        let operator = self.operators.first()?;
+        match &operator.node.config {
+            Step::Unpack(config) => Some((operator, config)),
+            Step::Messages(_) | Step::Files(_) | Step::Part => None,
+        }
+    }
+
+    /// Whether it takes each file by itself.
+    pub fn takes_singly(&self) -> bool {
+        self.takes == Flow::Files && self.cost > Cost::Small
+    }
 }
 
 /// Where what one cannot deliver goes to another.
@@ -117,6 +148,8 @@ pub struct Plan {
     pub batch_bytes: usize,
     /// How many dead letters are kept.
     pub dead_letters: LetterBounds,
+    /// Where temporary files are made, if not in the system's folder for them.
+    pub temporary: Option<PathBuf>,
     /// The sources.
     pub sources: Vec<SourceStage>,
     /// The segments.
@@ -130,16 +163,25 @@ pub struct Plan {
 /// Larger batches cost cache misses, smaller ones cost hand-overs; measured on lines of 100 to 300 bytes.
 const BATCH_BYTES: usize = 1 << 20;
 const LEAST_BATCH_BYTES: usize = 16 << 10;
+/// How many files may wait at once in transforms that wait for something else than this machine.
+const MOST_WAITING: usize = 16;
 
 impl Plan {
     /// Plans a graph for so many cores.
     pub fn new(graph: &Graph, cores: usize) -> Self {
-        let mut planner =
-            Planner { graph, cores, segments: Vec::new(), failovers: Vec::new(), entries: BTreeMap::new() };
+        let mut planner = Planner {
+            graph,
+            flows: Flows::of(graph),
+            cores,
+            segments: Vec::new(),
+            failovers: Vec::new(),
+            entries: BTreeMap::new(),
+        };
         let dispensable = dispensable(graph);
-        let sinks = graph
-            .sinks
-            .iter()
+        let written: Vec<&SinkNode> =
+            graph.sinks.iter().filter(|node| planner.flows.reach(graph, node)).collect();
+        let sinks = written
+            .into_iter()
             .map(|node| {
                 let errors = planner.errors(&node.name);
                 SinkStage { node: node.clone(), is_dispensable: dispensable.contains(&node.name), errors }
@@ -159,6 +201,7 @@ impl Plan {
             memory: graph.memory,
             batch_bytes: (graph.memory.as_usize() / 32).clamp(LEAST_BATCH_BYTES, BATCH_BYTES),
             dead_letters: graph.dead_letters,
+            temporary: graph.temporary.clone(),
             sources,
             segments: planner.segments,
             failovers: planner.failovers,
@@ -194,6 +237,7 @@ fn dispensable(graph: &Graph) -> BTreeSet<Arc<str>> {
 
 struct Planner<'g> {
     graph: &'g Graph,
+    flows: Flows,
     cores: usize,
     segments: Vec<Segment>,
     failovers: Vec<FailoverStage>,
@@ -206,11 +250,18 @@ impl Planner<'_> {
         self.graph.sinks.iter().position(|sink| &*sink.name == name)
     }
 
+    /// The number of a sink among those that have a stage: those that take messages.
+    fn sink_stage(&self, sink: usize) -> usize {
+        self.graph.sinks[..sink].iter().filter(|node| self.flows.reach(self.graph, node)).count()
+    }
+
     fn encoder(&self, sink: usize) -> Option<TransformNode> {
         let node = &self.graph.sinks[sink];
         let config: Arc<dyn BuildTransform> = node.config.encoder()?.into();
         let name = format!("{}.encode", node.name).into();
-        Some(TransformNode { name, kind: config.kind(), config, before: Arc::default() })
+        let kind = config.kind();
+        let config = Step::Messages(config);
+        Some(TransformNode { name, kind, config, targets: Targets::All, before: Arc::default() })
     }
 
     /// The stages that a feed outside of segments leads to.
@@ -232,7 +283,8 @@ impl Planner<'_> {
         let alike = within.filter(|&segment| {
             let segment = &self.segments[segment];
             let copies = pipeline.concurrency.is_none_or(|copies| copies == segment.copies);
-            pipeline.from.len() == 1 && copies && pipeline.ordered == segment.ordered
+            let ordered = pipeline.is_ordered(self.flows.entering(pipeline));
+            pipeline.from.len() == 1 && copies && ordered == segment.ordered
         });
         if alike.is_some() {
             return self.chain(pipeline, 0, alike);
@@ -246,23 +298,37 @@ impl Planner<'_> {
     }
 
     /// The segment to put an operator into: the given one if it is of the right sort, else a new one.
-    fn segment(&mut self, pipeline: &Pipeline, sequential: bool, within: Option<usize>) -> (usize, bool) {
-        match within {
-            Some(segment) if self.segments[segment].sequential == sequential => (segment, false),
+    fn segment(&mut self, pipeline: &Pipeline, step: &Step, within: Option<usize>) -> (usize, bool) {
+        let (takes, sequential) = (step.takes(), step.is_sequential());
+        let is_apart = matches!(step, Step::Unpack(_));
+        let number = match within {
+            Some(segment) if !is_apart && self.segments[segment].is_like(takes, sequential) => segment,
             _ => {
-                let copies = if sequential { 1 } else { pipeline.concurrency.unwrap_or(self.cores) };
-                let is_fixed = !sequential && pipeline.concurrency.is_some();
                 self.segments.push(Segment {
                     name: pipeline.name.clone(),
                     operators: Vec::new(),
-                    copies: copies.max(1),
-                    is_fixed,
-                    ordered: pipeline.ordered,
+                    copies: 1,
+                    is_fixed: false,
+                    ordered: pipeline.is_ordered(takes),
+                    takes,
+                    cost: Cost::Small,
                     sequential,
                 });
-                (self.segments.len() - 1, true)
+                self.segments.len() - 1
             }
-        }
+        };
+        let cores = self.cores;
+        let segment = &mut self.segments[number];
+        segment.cost = segment.cost.max(step.cost());
+        segment.copies = match segment.cost {
+            _ if sequential || is_apart && segment.ordered => 1,
+            Cost::Alone => 1,
+            Cost::Waits => pipeline.concurrency.unwrap_or(cores.max(MOST_WAITING)),
+            Cost::Small | Cost::Core => pipeline.concurrency.unwrap_or(cores),
+        };
+        segment.copies = segment.copies.max(1);
+        segment.is_fixed = !sequential && pipeline.concurrency.is_some();
+        (number, segment.operators.is_empty())
     }
 
     /// Puts an operator into a segment; `outputs` plans where it leads. Gives where a batch for it goes.
@@ -273,9 +339,11 @@ impl Planner<'_> {
         within: Option<usize>,
         outputs: impl FnOnce(&mut Self, usize) -> BTreeMap<Output, Vec<Target>>,
     ) -> Vec<Target> {
-        let (segment, is_new) = self.segment(pipeline, node.config.is_sequential(), within);
+        let (segment, is_new) = self.segment(pipeline, &node.config, within);
         let number = self.segments[segment].operators.len();
-        self.segments[segment].operators.push(Operator { node, outputs: BTreeMap::new() });
+        let on_error = pipeline.on_error;
+        let operator = Operator { node, on_error, delivers: false, outputs: BTreeMap::new() };
+        self.segments[segment].operators.push(operator);
         let outputs = outputs(self, segment);
         self.segments[segment].operators[number].outputs =
             outputs.into_iter().map(|(output, targets)| (output, targets.into())).collect();
@@ -288,7 +356,7 @@ impl Planner<'_> {
 
     /// Where a batch goes that stands before the transform `at` of a pipeline.
     fn chain(&mut self, pipeline: &Pipeline, at: usize, within: Option<usize>) -> Vec<Target> {
-        let Some(node) = pipeline.transforms.get(at) else { return self.end(pipeline, within) };
+        let Some(node) = pipeline.transforms.get(at) else { return self.end(pipeline, within, false) };
         let labels = node.config.outputs();
         self.operator(pipeline, node.clone(), within, |planner, segment| {
             let mut outputs = BTreeMap::new();
@@ -309,8 +377,12 @@ impl Planner<'_> {
     }
 
     /// Where a batch goes at the end of a pipeline.
-    fn end(&mut self, pipeline: &Pipeline, within: Option<usize>) -> Vec<Target> {
+    fn end(&mut self, pipeline: &Pipeline, within: Option<usize>, is_parted: bool) -> Vec<Target> {
         let names = pipeline.to.names();
+        let flow = self.flows.at_end(pipeline);
+        if flow == Flow::Files && pipeline.on_error == OnError::Carry && !is_parted {
+            return self.part(pipeline, within);
+        }
         let way = match &pipeline.to {
             _ if names.len() < 2 => None,
             To::All(_) | To::Failover(..) => None,
@@ -323,7 +395,8 @@ impl Planner<'_> {
                 let config = Router::new(way, names.len());
                 let kind = config.kind();
                 let name = format!("{}.{kind}", pipeline.name).into();
-                let node = TransformNode { name, kind, config: Arc::new(config), before: Arc::default() };
+                let config = Step::Messages(Arc::new(config));
+                let node = TransformNode { name, kind, config, targets: Targets::All, before: Arc::default() };
                 self.operator(pipeline, node, within, |planner, segment| {
                     let each = names.iter().enumerate();
                     let each = each.map(|(at, name)| {
@@ -338,6 +411,18 @@ impl Planner<'_> {
         let onward = self.graph.fed_by(&Feed::Pipeline(pipeline.name.clone()));
         targets.extend(onward.into_iter().flat_map(|next| self.enter(next, within)));
         targets
+    }
+
+    /// The end of a pipeline that carries files with a problem: these leave by `errors` there.
+    fn part(&mut self, pipeline: &Pipeline, within: Option<usize>) -> Vec<Target> {
+        let name = format!("{}.errors", pipeline.name).into();
+        let before = pipeline.transforms.iter().map(|node| node.name.clone()).collect();
+        let node = TransformNode { name, kind: "errors", config: Step::Part, targets: Targets::All, before };
+        self.operator(pipeline, node, within, |planner, segment| {
+            let errors = planner.errors(&pipeline.name).into_iter().map(Target::Stage).collect();
+            let main = planner.end(pipeline, Some(segment), true);
+            BTreeMap::from([(Output::Main, main), (Output::Errors, errors)])
+        })
     }
 
     fn failover(
@@ -363,7 +448,10 @@ impl Planner<'_> {
             let next = self.graph.pipelines.iter().position(|pipeline| &*pipeline.name == name);
             return next.map(|next| self.enter(next, within)).unwrap_or_default();
         };
-        let there = vec![Target::Stage(Destination::Sink(sink))];
+        if self.flows.at_end(pipeline) == Flow::Files {
+            return self.file_sink(pipeline, sink, within);
+        }
+        let there = vec![Target::Stage(Destination::Sink(self.sink_stage(sink)))];
         let Some(node) = self.encoder(sink) else { return there };
         let name = self.graph.sinks[sink].name.clone();
         self.operator(pipeline, node, within, |planner, _| {
@@ -373,7 +461,35 @@ impl Planner<'_> {
     }
 }
 
+impl Planner<'_> {
+    /// A sink of files is the last operator of a segment.
+    fn file_sink(&mut self, pipeline: &Pipeline, sink: usize, within: Option<usize>) -> Vec<Target> {
+        let SinkNode { name, kind, config } = self.graph.sinks[sink].clone();
+        let Some(FileSink(config)) = config.files() else { return Vec::new() };
+        let config = Step::Files(config);
+        let targets = Targets::WithoutErrors;
+        let node = TransformNode { name: name.clone(), kind, config, targets, before: Arc::default() };
+        let targets = self.operator(pipeline, node, within, |planner, _| {
+            let errors = planner.errors(&name).into_iter().map(Target::Stage).collect();
+            BTreeMap::from([(Output::Errors, errors)])
+        });
+        let operators = self.segments.iter_mut().flat_map(|segment| &mut segment.operators);
+        for operator in operators.filter(|operator| operator.node.name == name) {
+            (operator.delivers, operator.on_error) = (true, OnError::Divert);
+        }
+        targets
+    }
+}
+
 impl Plan {
+    /// Whether what a channel leads to takes each file by itself.
+    pub(crate) fn takes_singly(&self, to: Destination) -> bool {
+        match to {
+            Destination::Segment(number) => self.segments[number].takes_singly(),
+            Destination::Sink(_) | Destination::Failover(_) | Destination::DeadLetters => false,
+        }
+    }
+
     fn name_of(&self, destination: Destination) -> String {
         match destination {
             Destination::Segment(number) => format!("segment {}", number + 1),
@@ -407,6 +523,9 @@ impl fmt::Display for Plan {
         for (number, segment) in self.segments.iter().enumerate() {
             let copies = match (segment.copies, segment.is_fixed) {
                 (1, false) => "1 copy".to_owned(),
+                (copies, false) if segment.takes == Flow::Files && segment.cost < Cost::Waits => {
+                    format!("{copies} copies")
+                }
                 (1, true) => "1 copy, as configured".to_owned(),
                 (copies, false) => format!("adaptive 1 to {copies} copies"),
                 (copies, true) => format!("{copies} copies, as configured"),

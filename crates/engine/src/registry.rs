@@ -6,7 +6,10 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use thalweg_config::{Diagnostics, Node};
 
-use crate::component::{BuildSink, BuildSource, BuildTransform, SinkConfig, SourceConfig, TransformConfig};
+use crate::component::{
+    BuildSink, BuildSource, FileSink, FileTransformConfig, SinkConfig, SourceConfig, Step, TransformConfig,
+    UnpackConfig,
+};
 
 /// The role of a component in the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +38,7 @@ pub enum Built {
     /// A source.
     Source(Arc<dyn BuildSource>),
     /// A transform.
-    Transform(Arc<dyn BuildTransform>),
+    Transform(Step),
     /// A sink.
     Sink(Arc<dyn BuildSink>),
 }
@@ -101,7 +104,7 @@ impl Registry {
     pub fn transform<C: TransformConfig>(self) -> Self {
         self.add(Role::Transform, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
             let config = thalweg_config::decode::<C>(node, diagnostics)?;
-            Some(Built::Transform(Arc::new(config)))
+            Some(Built::Transform(Step::Messages(Arc::new(config))))
         })
     }
 
@@ -110,6 +113,30 @@ impl Registry {
         self.add(Role::Sink, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
             let config = thalweg_config::decode::<C>(node, diagnostics)?;
             Some(Built::Sink(Arc::new(config)))
+        })
+    }
+
+    /// Adds a transform of files.
+    pub fn file_transform<C: FileTransformConfig>(self) -> Self {
+        self.add(Role::Transform, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
+            let config = thalweg_config::decode::<C>(node, diagnostics)?;
+            Some(Built::Transform(Step::Files(Arc::new(config))))
+        })
+    }
+
+    /// Adds a sink of files.
+    pub fn file_sink<C: FileTransformConfig>(self) -> Self {
+        self.add(Role::Sink, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
+            let config = thalweg_config::decode::<C>(node, diagnostics)?;
+            Some(Built::Sink(Arc::new(FileSink(Arc::new(config)))))
+        })
+    }
+
+    /// Adds a transform of files to messages.
+    pub fn unpack<C: UnpackConfig>(self) -> Self {
+        self.add(Role::Transform, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
+            let config = thalweg_config::decode::<C>(node, diagnostics)?;
+            Some(Built::Transform(Step::Unpack(Arc::new(config))))
         })
     }
 

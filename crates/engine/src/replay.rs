@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use thalweg_record::{Meta, PayloadWriter};
 
 use crate::component::{BuildSink, BuildSource, BuildTransform, Context, InFlight, Mistake, Sink, Source};
-use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
+use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, To};
 use crate::kept::{alike, restore};
 use crate::store::{DeadLetter, LetterId};
 use crate::{Error, Mark, Outlet, Reading, Store, Summary};
@@ -265,6 +265,7 @@ fn nothing_of(graph: &Graph) -> Graph {
         memory: graph.memory,
         state: graph.state.clone(),
         dead_letters: graph.dead_letters,
+        temporary: graph.temporary.clone(),
         sources: Vec::new(),
         pipelines: Vec::new(),
         sinks: Vec::new(),
@@ -278,7 +279,8 @@ fn straight(source: Arc<str>, to: To) -> Pipeline {
         from: vec![Feed::Source(source)],
         transforms: Vec::new(),
         to,
-        ordered: true,
+        ordered: None,
+        on_error: OnError::default(),
         concurrency: None,
     }
 }

@@ -11,12 +11,15 @@
 
 mod channels;
 mod failover;
+mod files;
 mod keeping;
 mod letters;
 pub(crate) mod saves;
 mod segment;
 mod sink;
+mod parts;
 mod source;
+mod unpack;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,7 +30,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::Budget;
-use thalweg_runtime::{ConcurrencyLimit, Sequencer, Stage, Stop};
+use thalweg_runtime::{ConcurrencyLimit, Stage, Stop};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -35,10 +38,13 @@ use crate::metrics::{ComponentCounts, ComponentMetrics};
 use crate::outlet::Outlet;
 use crate::plan::{Destination, Plan};
 use crate::positions::{Positions, Presence};
-use crate::{Context, Error, InFlight, Role};
+use crate::{Context, Error, InFlight, Role, Step, Temporaries};
+
+pub use files::{FileEvent, FileWatcher};
 
 use channels::Channels;
 use keeping::{LazyStore, SinkState, save};
+use parts::Parts;
 use saves::Saver;
 
 /// How often positions are saved.
@@ -61,6 +67,7 @@ pub struct Run {
     keeping: Keeping,
     /// Whether sinks add to what former runs wrote.
     continues: bool,
+    watcher: Option<Arc<dyn FileWatcher>>,
     store: Arc<LazyStore>,
     handle: Handle,
 }
@@ -165,15 +172,21 @@ impl Run {
         }
         let sources = plan.sources.iter().map(|source| (&source.node.name, Role::Source, source.node.kind));
         let operators = plan.segments.iter().flat_map(|segment| &segment.operators);
-        let operators = operators.map(|operator| (&operator.node.name, Role::Transform, operator.node.kind));
+        let operators = operators.filter(|operator| !matches!(operator.node.config, Step::Part));
+        let operators = operators.map(|operator| {
+            let role = if operator.delivers { Role::Sink } else { Role::Transform };
+            (&operator.node.name, role, operator.node.kind)
+        });
         let failovers = plan.failovers.iter().map(|failover| (&failover.name, Role::Transform, "failover"));
         let sinks = plan.sinks.iter().map(|sink| (&sink.node.name, Role::Sink, sink.node.kind));
-        let metrics = sources
-            .chain(operators)
-            .chain(failovers)
-            .chain(sinks)
-            .map(|(name, role, kind)| ComponentMetrics::new(name.clone(), role, kind))
-            .collect();
+        let mut metrics: Vec<Arc<ComponentMetrics>> = Vec::new();
+        for (name, role, kind) in sources.chain(operators).chain(failovers).chain(sinks) {
+            // A sink of files, or the encoder of a sink, is part of each segment that leads to it.
+            if !metrics.iter().any(|known| known.name == *name) {
+                metrics.push(ComponentMetrics::new(name.clone(), role, kind));
+            }
+        }
+        metrics.sort_by_key(|metrics| metrics.role);
         let handle = Handle {
             budget: Budget::new(plan.memory.as_usize()),
             stop: Stop::default(),
@@ -183,7 +196,19 @@ impl Run {
             retries: Arc::default(),
             rolls: Arc::default(),
         };
-        Ok(Self { plan, continues: keeping.positions, keeping, store, handle })
+        Ok(Self { plan, continues: keeping.positions, keeping, watcher: None, store, handle })
+    }
+
+    /// Has somebody watch what happens to each file.
+    pub fn watched(mut self, watcher: Arc<dyn FileWatcher>) -> Self {
+        self.watcher = Some(watcher);
+        self
+    }
+
+    /// Has it count on this budget instead of one of its own: for runs that go on beside each other.
+    pub fn within(mut self, budget: Budget) -> Self {
+        self.handle.budget = budget;
+        self
     }
 
     /// Lets the sinks add to what former runs wrote, even where no positions are kept: for messages that belong to
@@ -228,9 +253,16 @@ impl Run {
     }
 
     async fn carry_out(self, reached: &mut Vec<(Arc<str>, Arc<Positions>)>) -> Result<Option<String>, Error> {
-        let Run { plan, keeping, continues, store, handle } = self;
-        let context =
-            |name: &str| Context { name: name.to_owned(), resumes: continues, batch_bytes: plan.batch_bytes };
+        let Run { plan, keeping, continues, watcher, store, handle } = self;
+        let temporary = Temporaries::new(plan.temporary.as_deref());
+        temporary.sweep();
+        let context = |name: &str| Context {
+            name: name.to_owned(),
+            resumes: continues,
+            batch_bytes: plan.batch_bytes,
+            memory: handle.budget.share(),
+            temporary: temporary.clone(),
+        };
         let metrics = |name: &Arc<str>| -> Arc<ComponentMetrics> {
             let found = handle.metrics.iter().find(|metrics| metrics.name == *name);
             found.cloned().unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
@@ -267,38 +299,24 @@ impl Run {
                 saves: keeping.positions.then(|| saver.saves()),
                 main: stage.main.iter().map(|&to| channels.sender(to)).collect(),
                 errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
+                singly: stage.main.iter().any(|&to| plan.takes_singly(to)),
             };
             let built = stage.node.config.build(&context(name))?;
             sources.push((built, outlet, presence, stage.node.config.blocks()));
         }
         reached.clone_from(&all_positions);
+        let parts = Parts {
+            plan: &plan,
+            handle: &handle,
+            retries: &retries,
+            watcher: &watcher,
+            context: &context,
+            metrics: &metrics,
+        };
         let mut segments = Vec::new();
         for (number, segment) in plan.segments.iter().enumerate() {
-            let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
-            let adapts = segment.copies > 1 && !segment.is_fixed;
-            let limit = adapts.then(|| adaptive(segment.copies, &handle.budget));
-            let mut copies = Vec::new();
-            for _ in 0..segment.copies {
-                let mut built = Vec::new();
-                for operator in &segment.operators {
-                    let name = &operator.node.name;
-                    let transform = operator.node.config.build(&context(name))?;
-                    built.push(segment::Operator::new(transform, metrics(name), operator.outputs.clone()));
-                }
-                copies.push(segment::Copy {
-                    operators: built,
-                    exits: channels.exits(segment),
-                    sequencer: sequencer.clone(),
-                    limit: limit.clone(),
-                    budget: handle.budget.clone(),
-                    stop: handle.stop.clone(),
-                });
-            }
-            let first = segment.operators.first().map(|operator| metrics(&operator.node.name));
-            let hand_overs = first.map(|metrics| metrics.hand_overs.clone()).unwrap_or_default();
-            let stage = Stage::new(copies, channels.receiver(Destination::Segment(number)), hand_overs);
-            segments.extend((1..segment.copies).map(|_| stage.clone()));
-            segments.push(stage);
+            let input = channels.receiver(Destination::Segment(number));
+            segments.extend(parts.segment(segment, input, &mut channels)?);
         }
         let mut failovers = Vec::new();
         for (number, stage) in plan.failovers.iter().enumerate() {
@@ -368,8 +386,12 @@ impl Run {
             }
         }
         attendants.dismiss_in_time(&mut tasks);
-        for segment in segments {
-            tasks.spawn(segment.run());
+        for (blocks, segment) in segments {
+            if blocks {
+                on_a_thread(&mut tasks, &handle.abort, segment);
+            } else {
+                tasks.spawn(segment);
+            }
         }
         for failover in failovers {
             tasks.spawn(failover.run());

@@ -46,6 +46,9 @@ pub struct DeadLetter {
     /// Where in that it began, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
+    /// What is known of it, if it is a file. One that lies at [`path`](Self::path) has no payload here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<KeptFile>,
     /// Its payload when it came to the component that rejected it, where that is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
@@ -55,6 +58,18 @@ pub struct DeadLetter {
     /// The fields that it had, when it came to the component that rejected it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<KeptField>,
+}
+
+/// What is kept of a file beside its content.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeptFile {
+    /// The name that it had.
+    pub name: String,
+    /// Its bytes.
+    pub size: u64,
+    /// Its type, if anybody had looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mime: Option<String>,
 }
 
 impl DeadLetter {
@@ -287,6 +302,7 @@ mod tests {
             source: "in".into(),
             path: None,
             position: Some(7),
+            file: None,
             payload: None,
             payload_hex: None,
             fields: Vec::new(),

@@ -10,11 +10,16 @@ use std::sync::Arc;
 use arrow_array::{Array, RecordBatch, cast::AsArray};
 use parking_lot::Mutex;
 use serde_json::Value;
-use thalweg_record::{Ack, Batch, Budget, ERROR_REASON, Meta, Parcel, PayloadWriter, Settlement};
+use thalweg_record::{
+    Ack, Batch, Budget, Content, ERROR_REASON, File, Meta, Origin, Parcel, PayloadWriter, Problem, Settlement, Times,
+};
 use thalweg_runtime::{Receiver, Stop};
 
 use crate::component::{SinkConfig, SourceConfig, TransformConfig};
-use crate::{Context, Error, Outlets, Output, Rejects, Sink, Source, Written, outlet::loose_outlet};
+use crate::{
+    Context, Error, Fate, FileTransformConfig, Outlets, Output, Rejects, Sink, Source, Temporaries, Trouble,
+    Written, outlet::loose_outlet,
+};
 
 /// Reads a component's options as they stand in a configuration (the part after `name:`), in YAML.
 ///
@@ -39,7 +44,13 @@ pub fn try_options<C: serde::de::DeserializeOwned + schemars::JsonSchema>(yaml: 
 
 /// The surroundings that test components are built in.
 pub fn context() -> Context {
-    Context { name: "test".to_owned(), resumes: false, batch_bytes: 1 << 20 }
+    Context {
+        name: "test".to_owned(),
+        resumes: false,
+        batch_bytes: 1 << 20,
+        memory: Budget::new(256 << 20).share(),
+        temporary: Temporaries::new(None),
+    }
 }
 
 /// A batch of these payloads whose acknowledgement nobody waits for.
@@ -142,6 +153,41 @@ pub fn apply<C: TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = B
     transform.finish(&mut out).expect("it does not fail as a whole");
     note(&mut out);
     given
+}
+
+/// A file that lies at a path, as a source would find it. Nobody waits for its acknowledgement.
+///
+/// # Panics
+/// If there is none.
+pub fn file_at(path: &std::path::Path) -> File {
+    let found = std::fs::metadata(path).expect("there is a file");
+    let folder: Arc<std::path::Path> = path.parent().unwrap_or(path).into();
+    let times = Times { modified: found.modified().ok(), accessed: found.accessed().ok(), ..Times::default() };
+    let origin = Origin::found("test".into(), path.to_owned(), folder, found.len(), times);
+    File::new(origin, Content::Path(path.to_owned()))
+}
+
+/// A file in memory.
+pub fn file_of(name: &str, content: &[u8]) -> File {
+    let origin = Origin::new("test".into(), name.into(), content.len() as u64);
+    File::new(origin, content.to_vec().into())
+}
+
+/// Builds one copy of a transform of files and applies it to a file.
+///
+/// # Errors
+/// Why the file was rejected.
+///
+/// # Panics
+/// If it cannot be built, or failed by no fault of the file's.
+pub async fn apply_to_file<C: FileTransformConfig>(yaml: &str, file: &mut File) -> Result<Fate, Problem> {
+    let config = options::<C>(yaml);
+    let mut transform = config.build(&context()).expect("it can be built");
+    match transform.apply(file).await {
+        Ok(fate) => Ok(fate),
+        Err(Trouble::Rejected(problem)) => Err(problem),
+        Err(Trouble::Failed(error)) => panic!("{}", error.full()),
+    }
 }
 
 /// What a source sent.

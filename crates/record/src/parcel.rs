@@ -1,33 +1,84 @@
 //! What travels on an edge of the graph.
 
-use crate::Batch;
+use crate::{Ack, Batch, Budget, File, Outcome};
 
-/// What travels on an edge: messages. Whole files become its second kind when the engine carries them;
-/// channels, counters and sequencing are written against `Parcel`, so that they need not know which.
+/// What travels on an edge: messages or files. Channels, counters and sequencing are written against `Parcel`, so that
+/// they need not know which.
 #[derive(Debug)]
 pub enum Parcel {
     /// A batch of messages.
     Messages(Batch),
+    /// Files: some small ones, or a single one that takes long.
+    Files(Vec<File>),
 }
 
 impl Parcel {
-    /// How many messages it holds.
+    /// How many messages or files it holds.
     pub fn items(&self) -> usize {
         match self {
             Parcel::Messages(batch) => batch.rows(),
+            Parcel::Files(files) => files.len(),
         }
     }
 
-    /// The bytes of payload in it: what rates and channel bounds are counted in.
+    /// The bytes of content in it, wherever they lie: what rates are counted in.
     pub fn bytes(&self) -> usize {
         match self {
             Parcel::Messages(batch) => batch.payload_bytes(),
+            Parcel::Files(files) => files.iter().map(|file| usize::try_from(file.size()).unwrap_or(usize::MAX)).sum(),
         }
+    }
+
+    /// What it takes of memory, roughly: what the bounds of channels are counted in.
+    pub fn weight(&self) -> usize {
+        match self {
+            Parcel::Messages(batch) => batch.payload_bytes(),
+            Parcel::Files(files) => files.iter().map(File::weight).sum(),
+        }
+    }
+
+    /// A second one over the same content. Both must be settled.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        match self {
+            Parcel::Messages(batch) => Parcel::Messages(batch.share()),
+            Parcel::Files(files) => Parcel::Files(files.iter().map(File::share).collect()),
+        }
+    }
+
+    /// Counts what it holds on the budget, from here on until it is dropped. Files pay for themselves.
+    pub fn claim(&self, budget: &Budget) {
+        if let Parcel::Messages(batch) = self {
+            batch.claim(budget);
+        }
+    }
+
+    /// Settles all of it.
+    pub fn settle(self, outcome: Outcome) {
+        match self {
+            Parcel::Messages(batch) => batch.settle(outcome),
+            Parcel::Files(files) => files.into_iter().for_each(|file| file.settle(outcome)),
+        }
+    }
+
+    /// The duties to acknowledge, to change them.
+    pub fn acks_mut(&mut self) -> impl Iterator<Item = &mut Ack> {
+        let (batch, files) = match self {
+            Parcel::Messages(batch) => (Some(batch.ack_mut()), None),
+            Parcel::Files(files) => (None, Some(files.iter_mut().map(File::ack_mut))),
+        };
+        batch.into_iter().chain(files.into_iter().flatten())
     }
 }
 
 impl From<Batch> for Parcel {
     fn from(batch: Batch) -> Self {
         Parcel::Messages(batch)
+    }
+}
+
+impl From<Vec<File>> for Parcel {
+    fn from(files: Vec<File>) -> Self {
+        Parcel::Files(files)
     }
 }

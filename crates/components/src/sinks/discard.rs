@@ -3,13 +3,18 @@
 //! What it drops counts as delivered, so that sources commit their positions. The counting is done by the engine,
 //! as for every sink.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Rejects, Sink, SinkConfig, Written};
-use thalweg_record::Batch;
+use thalweg_engine::{
+    BuildFileTransform, Context, Cost, Error, Fate, FileSink, FileTransform, Mistake, Rejects, Sink, SinkConfig,
+    Trouble, Written,
+};
+use thalweg_record::{Batch, File};
 
-/// Drops all messages.
+/// Drops all messages or files.
 ///
 /// They count as delivered. Use it to measure what comes before it, or to see errors only.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -27,6 +32,10 @@ sinks:
   nowhere: { discard: {} }
 "#;
 
+    fn files(&self) -> Option<FileSink> {
+        Some(FileSink(Arc::new(DiscardFiles)))
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
         Ok(Box::new(Discard))
     }
@@ -42,6 +51,33 @@ impl Sink for Discard {
 
     async fn flush(&mut self) -> Result<(), Error> {
         Ok(())
+    }
+}
+
+struct DiscardFiles;
+
+impl BuildFileTransform for DiscardFiles {
+    fn kind(&self) -> &'static str {
+        DiscardConfig::NAME
+    }
+
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::Small
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
+        Ok(Box::new(Discard))
+    }
+}
+
+#[async_trait]
+impl FileTransform for Discard {
+    async fn apply(&mut self, _: &mut File) -> Result<Fate, Trouble> {
+        Ok(Fate::GoesOn)
     }
 }
 

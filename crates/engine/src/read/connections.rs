@@ -6,6 +6,7 @@ use std::sync::Arc;
 use thalweg_config::{Node, Span, nearest};
 
 use super::{Reader, list};
+use crate::flow::{Flows, Mismatch, MismatchPlace};
 use crate::graph::{Feed, Graph};
 
 impl Reader<'_> {
@@ -56,6 +57,20 @@ impl Reader<'_> {
         }
         self.leftovers(root, graph);
         self.circles(root, graph);
+        self.flows(root, graph);
+    }
+
+    /// Messages go where messages are taken, and files where files are.
+    fn flows(&mut self, root: &Node, graph: &Graph) {
+        for Mismatch { pipeline, place, message, help } in Flows::of(graph).mismatches(graph) {
+            let Some((key, node)) = root.get("pipelines").and_then(|node| node.entries().get(pipeline)) else { continue };
+            let found = match place {
+                MismatchPlace::From => node.get("from"),
+                MismatchPlace::Transform(at) => node.get("transforms").and_then(|list| list.items().get(at)),
+                MismatchPlace::To => node.get("to"),
+            };
+            self.diagnostics.error(found.map_or(key.span, |node| node.span), message).help(help);
+        }
     }
 
     fn feed(&mut self, node: &Node, graph: &Graph, has: &dyn Fn(&str, &str) -> bool) -> Option<Feed> {

@@ -6,6 +6,7 @@
 
 mod connections;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +18,9 @@ use thalweg_config::{
 };
 
 use crate::component::Mistake;
-use crate::graph::{Graph, Pipeline, SinkNode, SourceNode, To, TransformNode, numbered};
+use crate::graph::{
+    Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered,
+};
 use crate::registry::{Built, Registry, Role};
 
 /// The budget where the configuration names none.
@@ -35,11 +38,14 @@ pub struct Settings {
     pub state: Option<PathBuf>,
     /// How many dead letters are kept at most: the oldest are dropped for those that come.
     pub dead_letters: LetterBounds,
+    /// A folder for the files that the run makes for itself and removes again: what an image was converted to, what was
+    /// uploaded. Without it, the system's folder for such. Best on the disk that the files end on.
+    pub temporary: Option<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { memory: DEFAULT_MEMORY, state: None, dead_letters: LetterBounds::default() }
+        Self { memory: DEFAULT_MEMORY, state: None, dead_letters: LetterBounds::default(), temporary: None }
     }
 }
 
@@ -61,20 +67,18 @@ impl Default for LetterBounds {
 }
 
 /// The options of a pipeline beside what it is made of.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PipelineSettings {
-    /// Whether the order of messages within one source is kept. `false` may be faster where nobody needs it.
-    pub ordered: bool,
+    /// Whether the order within one source is kept. Without it, that of messages is and that of files is not; `false` may
+    /// be faster where nobody needs it.
+    pub ordered: Option<bool>,
+    /// What becomes of a file that a transform rejects: `divert` has it leave by `errors` at once, `carry` has it go on, past
+    /// the transforms that are not `for: with_errors` or `for: all`, and leave by `errors` at the end.
+    pub on_error: OnError,
     /// How many copies of its transforms run at once. Without it, one a core.
     #[schemars(range(min = 1, max = 1024))]
     pub concurrency: Option<usize>,
-}
-
-impl Default for PipelineSettings {
-    fn default() -> Self {
-        Self { ordered: true, concurrency: None }
-    }
 }
 
 /// Chooses a sink or pipeline by the key column's value.
@@ -99,8 +103,10 @@ pub struct Failover {
     pub timeout: Option<TimeSpan>,
 }
 
-const SECTIONS: [&str; 6] = ["memory", "state", "dead_letters", "sources", "pipelines", "sinks"];
-const PIPELINE_KEYS: [&str; 5] = ["from", "transforms", "to", "ordered", "concurrency"];
+const SECTIONS: [&str; 7] = ["memory", "state", "dead_letters", "temporary", "sources", "pipelines", "sinks"];
+/// Stands beside the kind of a transform of files.
+const TARGETS: &str = "for";
+const PIPELINE_KEYS: [&str; 6] = ["from", "transforms", "to", "ordered", "on_error", "concurrency"];
 
 /// Reads a document.
 ///
@@ -128,13 +134,14 @@ impl Reader<'_> {
                 .help("Begin with `sources:`, `pipelines:` and `sinks:`.");
         }
         self.unknown_keys(root, &SECTIONS, "a configuration");
-        let settings: Settings = self.settings(root, &["memory", "state", "dead_letters"]);
+        let settings: Settings = self.settings(root, &["memory", "state", "dead_letters", "temporary"]);
         let sources = self.section(root, "sources", Role::Source);
         let sinks = self.section(root, "sinks", Role::Sink);
         let mut graph = Graph {
             memory: settings.memory,
             state: settings.state,
             dead_letters: settings.dead_letters,
+            temporary: settings.temporary,
             sources: Vec::new(),
             pipelines: Vec::new(),
             sinks: Vec::new(),
@@ -294,7 +301,7 @@ impl Reader<'_> {
             self.diagnostics.error(node.span, message).help("Give it `from`, `transforms` and `to`.");
         }
         self.unknown_keys(node, &PIPELINE_KEYS, "a pipeline");
-        let settings: PipelineSettings = self.settings(node, &["ordered", "concurrency"]);
+        let settings: PipelineSettings = self.settings(node, &["ordered", "on_error", "concurrency"]);
         let mut transforms = Vec::new();
         let mut seen = BTreeMap::new();
         if let Some(list) = node.get("transforms") {
@@ -303,13 +310,14 @@ impl Reader<'_> {
                 self.diagnostics.error(list.span, message).help("Begin each transform with `- `.");
             }
             for item in list.items() {
-                if let Some((kind, built)) = self.component(item, Role::Transform) {
+                let (item, targets) = self.targets(item);
+                if let Some((kind, built)) = self.component(&item, Role::Transform) {
                     let numbered = numbered(kind, &mut seen);
                     if let Some(Built::Transform(config)) = built {
                         let before = transforms.iter().map(|node: &TransformNode| node.name.clone());
                         let before = before.collect();
                         let name = format!("{name}.{numbered}").into();
-                        transforms.push(TransformNode { name, kind, config, before });
+                        transforms.push(TransformNode { name, kind, config, targets, before });
                     }
                 }
             }
@@ -321,8 +329,19 @@ impl Reader<'_> {
             transforms,
             to,
             ordered: settings.ordered,
+            on_error: settings.on_error,
             concurrency: settings.concurrency,
         }
+    }
+
+    /// Parts what a transform of files is `for` from the transform, beside whose kind it stands.
+    fn targets<'n>(&mut self, item: &'n Node) -> (Cow<'n, Node>, Targets) {
+        let Some(targets) = item.get(TARGETS).filter(|_| item.entries().len() > 1) else {
+            return (Cow::Borrowed(item), Targets::default());
+        };
+        let targets = decode(targets, &mut self.diagnostics).unwrap_or_default();
+        let others = item.entries().iter().filter(|(key, _)| key.name != TARGETS).cloned().collect();
+        (Cow::Owned(Node::new(item.span, thalweg_config::Value::Mapping(others))), targets)
     }
 
     fn names_of(&mut self, node: &Node, what: &str) -> Vec<Arc<str>> {

@@ -134,7 +134,9 @@ impl Worker for Failover {
     }
 
     async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
-        let Parcel::Messages(mut batch) = parcel;
+        let Parcel::Messages(mut batch) = parcel else {
+            return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
+        };
         let metrics = &self.first.metrics;
         batch.ack_mut().enter(&metrics.name);
         metrics.add_in(batch.rows(), batch.payload_bytes());

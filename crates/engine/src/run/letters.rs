@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arrow_array::{Array, cast::AsArray};
-use thalweg_record::{Batch, ERROR_COMPONENT, ERROR_REASON, Outcome, Parcel};
+use thalweg_record::{Batch, Content, ERROR_COMPONENT, ERROR_REASON, File, Outcome, Parcel, Problem};
 use thalweg_runtime::{Receiver, blocking};
 
 use crate::kept::keep;
 use crate::metrics::ComponentMetrics;
-use crate::store::DeadLetter;
+use crate::store::{DeadLetter, KeptFile};
 use crate::{Error, LetterBounds};
 
 use super::LazyStore;
@@ -27,17 +27,59 @@ pub(super) struct Task {
 
 impl Task {
     pub(super) async fn run(self) -> Result<(), Error> {
-        while let Some((_, Parcel::Messages(batch))) = self.input.take().await {
+        while let Some((_, parcel)) = self.input.take().await {
             let start = Instant::now();
-            let letters = letters(&batch, &self.before);
+            let letters = match &parcel {
+                Parcel::Messages(batch) => letters(batch, &self.before),
+                Parcel::Files(files) => files.iter().map(|file| letter_of(file, &self.before)).collect(),
+            };
             let dropped = blocking(|| self.store.get()?.add_letters(&letters, &self.bounds))?;
-            self.metrics.add_in(batch.rows(), batch.payload_bytes());
+            self.metrics.add_in(parcel.items(), parcel.bytes());
             self.metrics.add_errors(usize::try_from(dropped).unwrap_or(usize::MAX));
             self.metrics.add_busy(start);
-            batch.settle(Outcome::Rejected);
+            parcel.settle(Outcome::Rejected);
         }
         Ok(())
     }
+}
+
+/// The content of a file up to so many bytes is kept, if it lies nowhere else.
+const MOST_KEPT: u64 = 1 << 20;
+
+/// The letter of a file. What lies in a file of somebody else's is not copied: the letter says where it is.
+fn letter_of(file: &File, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> DeadLetter {
+    let problem = file.problem().cloned().unwrap_or_else(|| Problem::new("it was rejected for no reason given"));
+    let passed = before.get(&problem.component).into_iter().flat_map(|before| before.iter());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let origin = file.origin();
+    let mut letter = DeadLetter {
+        time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
+        passed: passed.map(ToString::to_string).collect(),
+        component: problem.component.to_string(),
+        reason: problem.reason,
+        source: origin.source.to_string(),
+        path: origin.path.as_deref().map(|path| path.to_string_lossy().into_owned()),
+        position: None,
+        file: Some(KeptFile {
+            name: file.name().to_string_lossy().into_owned(),
+            size: file.size(),
+            mime: file.mime().map(ToString::to_string),
+        }),
+        payload: None,
+        payload_hex: None,
+        fields: Vec::new(),
+    };
+    match file.content() {
+        Content::Memory(buffer) if buffer.len() as u64 <= MOST_KEPT => letter.set_payload(buffer),
+        // It is gone when the run is: what is small enough is kept in the letter.
+        Content::Temporary(temporary) if origin.path.is_none() && file.size() <= MOST_KEPT => {
+            if let Ok(content) = std::fs::read(temporary.path()) {
+                letter.set_payload(&content);
+            }
+        }
+        Content::Memory(_) | Content::Temporary(_) | Content::Path(_) => {}
+    }
+    letter
 }
 
 fn letters(batch: &Batch, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> Vec<DeadLetter> {
@@ -62,6 +104,7 @@ fn letters(batch: &Batch, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> Vec<D
                 source: meta.source.to_string(),
                 path: meta.path.as_deref().map(str::to_owned),
                 position: batch.positions().map(|positions| positions.value(row)),
+                file: None,
                 payload: None,
                 payload_hex: None,
                 fields,

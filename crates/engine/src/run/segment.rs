@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thalweg_record::{Batch, Budget, Outcome, Parcel};
+use thalweg_record::{Batch, Budget, File, Outcome, Parcel};
 use thalweg_runtime::{ConcurrencyLimit, HandOver, Sender, Sequencer, Stop, Ticket, Worker};
 
 use crate::Error;
@@ -66,7 +66,9 @@ impl Worker for Copy {
             Some(permit) => Some(permit.await),
             None => None,
         };
-        let Parcel::Messages(batch) = parcel;
+        let Parcel::Messages(batch) = parcel else {
+            return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
+        };
         let mut results = Vec::new();
         self.apply(0, batch, &mut results)?;
         if let Some(permit) = permit {
@@ -137,7 +139,27 @@ impl Copy {
             }
             self.give(last, batch, results)?;
         }
+        let files = self.operators[at].outlets.take_files();
+        if !files.is_empty() {
+            self.pass_on_files(at, files, results);
+        }
         Ok(())
+    }
+
+    /// Files that were made of messages leave the segment: it has nothing that takes them.
+    fn pass_on_files(&mut self, at: usize, files: Vec<File>, results: &mut Results) {
+        let operator = &self.operators[at];
+        for file in files {
+            operator.metrics.add_out(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
+            let targets = operator.outputs.get(&Output::Main).map(|targets| targets.iter()).into_iter().flatten();
+            let stages: Vec<Destination> = targets.filter_map(|target| target.stage()).collect();
+            let Some((&last, others)) = stages.split_last() else {
+                file.settle(Outcome::Filtered);
+                continue;
+            };
+            results.extend(others.iter().map(|&stage| (stage, vec![file.share()].into())));
+            results.push((last, vec![file].into()));
+        }
     }
 
     fn give(&mut self, target: Target, batch: Batch, results: &mut Results) -> Result<(), Error> {
@@ -151,16 +173,24 @@ impl Copy {
         }
     }
 
-    /// Hands results over in their order. What the next stages take at once they do not do here, where the other
-    /// copies have to wait, but when `at_once` is run.
     fn deliver(&self, results: Results, at_once: &mut Vec<HandOver>) {
-        for (stage, parcel) in results {
-            let bytes = parcel.bytes();
-            if let Some(exit) = self.exits.get(&stage) {
-                // Nobody is left to take it only after the stage there failed, which ends the run: the parcel's
-                // acknowledgement then fails by being dropped, and its source sends it again next time.
-                at_once.extend(exit.hand_over(parcel, bytes).ok());
-            }
+        deliver(&self.exits, results, at_once);
+    }
+}
+
+/// Hands results over in their order. What the next stages take at once they do not do here, where the other
+/// copies have to wait, but when `at_once` is run.
+pub(super) fn deliver(
+    exits: &BTreeMap<Destination, Sender<Parcel>>,
+    results: Results,
+    at_once: &mut Vec<HandOver>,
+) {
+    for (stage, parcel) in results {
+        let weight = parcel.weight();
+        if let Some(exit) = exits.get(&stage) {
+            // Nobody is left to take it only after the stage there failed, which ends the run: the parcel's
+            // acknowledgement then fails by being dropped, and its source sends it again next time.
+            at_once.extend(exit.hand_over(parcel, weight).ok());
         }
     }
 }

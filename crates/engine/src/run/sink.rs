@@ -144,7 +144,9 @@ impl Worker for Writer {
     type Error = Error;
 
     async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
-        let Parcel::Messages(mut batch) = parcel;
+        let Parcel::Messages(mut batch) = parcel else {
+            return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
+        };
         batch.ack_mut().enter(&self.metrics.name);
         let has_another_way = batch.ack().is_guarded();
         match (has_another_way, &self.condition) {

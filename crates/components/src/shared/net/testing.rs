@@ -79,7 +79,7 @@ pub(crate) struct Delivered {
 async fn take(from: &Receiver<Parcel>) -> Batch {
     match within(from.take()).await {
         Some((_, Parcel::Messages(batch))) => batch,
-        None => panic!("the source has ended"),
+        other => panic!("{other:?} came"),
     }
 }
 

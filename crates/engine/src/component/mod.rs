@@ -3,14 +3,43 @@
 //! A component is one file. Its configuration struct derives `Deserialize` and `JsonSchema`, with
 //! `#[serde(deny_unknown_fields)]` and defaults; the doc comments of the struct and its fields are what
 //! `thalweg components NAME` and editors show. It implements one of [`SourceConfig`], [`TransformConfig`],
-//! [`SinkConfig`], which build the thing that runs.
+//! [`SinkConfig`], which build the thing that runs; those that take files are [`FileTransformConfig`] and
+//! [`UnpackConfig`].
+
+mod files;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use thalweg_record::Batch;
+use thalweg_record::{Batch, Share};
 
-use crate::{Error, Outlet, Outlets, Rejects};
+use crate::{Error, Outlet, Outlets, Rejects, Temporaries};
+
+pub use files::{
+    BuildFileTransform, BuildUnpack, Cost, Fate, FileSink, FileTransform, FileTransformConfig, Trouble, Unpack,
+    UnpackConfig,
+};
+
+/// What travels on an edge of the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Flow {
+    /// Messages, in batches.
+    Messages,
+    /// Whole files.
+    Files,
+}
+
+impl Flow {
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Flow::Messages => "messages",
+            Flow::Files => "files",
+        }
+    }
+}
 
 /// Reads from somewhere. One runs as one task.
 #[async_trait]
@@ -120,6 +149,10 @@ pub struct Context {
     pub resumes: bool,
     /// About how many bytes of payload a batch should have.
     pub batch_bytes: usize,
+    /// The component's account with the budget: what has the size of a file is reserved here before it is allocated.
+    pub memory: Share,
+    /// Where it makes files of its own.
+    pub temporary: Temporaries,
 }
 
 /// Something about a configured component that its schema could not say.
@@ -156,6 +189,8 @@ pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// Whether it blocks its thread: it then has one of its own. Of those that do not, many share the threads of the
     /// segments.
     const BLOCKS: bool = true;
+    /// What it sends.
+    const GIVES: Flow = Flow::Messages;
 
     /// What is wrong with it beyond its schema.
     fn check(&self) -> Vec<Mistake> {
@@ -181,6 +216,8 @@ pub trait TransformConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static
     const NAME: &'static str;
     /// A whole configuration that shows it, runnable in an empty folder where that is possible.
     const EXAMPLE: &'static str;
+    /// What goes on from it.
+    const GIVES: Flow = Flow::Messages;
 
     /// What is wrong with it beyond its schema.
     fn check(&self) -> Vec<Mistake> {
@@ -247,6 +284,11 @@ pub trait SinkConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         None
     }
 
+    /// What it does with files, if it takes these as well.
+    fn files(&self) -> Option<FileSink> {
+        None
+    }
+
     /// How many batches may be on the way at once: more than one for what sends requests and waits for the answers.
     /// An option `concurrency` of the sink should make it [`InFlight::Fixed`].
     fn in_flight(&self) -> InFlight {
@@ -270,6 +312,10 @@ pub trait BuildSource: Send + Sync {
     fn attends(&self) -> bool {
         false
     }
+    /// See [`SourceConfig::GIVES`].
+    fn gives(&self) -> Flow {
+        Flow::Messages
+    }
     /// See [`SourceConfig::build`].
     ///
     /// # Errors
@@ -287,6 +333,10 @@ pub trait BuildTransform: Send + Sync {
     fn outputs(&self) -> Vec<String>;
     /// See [`TransformConfig::is_sequential`].
     fn is_sequential(&self) -> bool;
+    /// See [`TransformConfig::GIVES`].
+    fn gives(&self) -> Flow {
+        Flow::Messages
+    }
     /// See [`TransformConfig::build`].
     ///
     /// # Errors
@@ -300,6 +350,14 @@ pub trait BuildSink: Send + Sync {
     fn check(&self) -> Vec<Mistake>;
     /// See [`SinkConfig::encoder`].
     fn encoder(&self) -> Option<Box<dyn BuildTransform>>;
+    /// See [`SinkConfig::files`].
+    fn files(&self) -> Option<FileSink> {
+        None
+    }
+    /// Whether it takes messages.
+    fn takes_messages(&self) -> bool {
+        true
+    }
     /// See [`SinkConfig::in_flight`].
     fn in_flight(&self) -> InFlight;
     /// See [`SinkConfig::build`].
@@ -319,6 +377,9 @@ impl<C: SourceConfig> BuildSource for C {
     fn attends(&self) -> bool {
         SourceConfig::attends(self)
     }
+    fn gives(&self) -> Flow {
+        C::GIVES
+    }
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         SourceConfig::build(self, context)
     }
@@ -337,6 +398,9 @@ impl<C: TransformConfig> BuildTransform for C {
     fn is_sequential(&self) -> bool {
         TransformConfig::is_sequential(self)
     }
+    fn gives(&self) -> Flow {
+        C::GIVES
+    }
     fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
         TransformConfig::build(self, context)
     }
@@ -349,10 +413,81 @@ impl<C: SinkConfig> BuildSink for C {
     fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
         SinkConfig::encoder(self)
     }
+    fn files(&self) -> Option<FileSink> {
+        SinkConfig::files(self)
+    }
     fn in_flight(&self) -> InFlight {
         SinkConfig::in_flight(self)
     }
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         SinkConfig::build(self, context)
+    }
+}
+
+/// A configured transform: what it is decides what it takes.
+#[derive(Clone)]
+pub enum Step {
+    /// Of messages.
+    Messages(Arc<dyn BuildTransform>),
+    /// Of files.
+    Files(Arc<dyn BuildFileTransform>),
+    /// Of files to messages.
+    Unpack(Arc<dyn BuildUnpack>),
+    /// Sends the files that have a problem to `errors`: the planner puts it at the end of pipelines that carry them.
+    Part,
+}
+
+impl Step {
+    /// What is wrong with it beyond its schema.
+    pub fn check(&self) -> Vec<Mistake> {
+        match self {
+            Step::Messages(config) => config.check(),
+            Step::Files(config) => config.check(),
+            Step::Unpack(config) => config.check(),
+            Step::Part => Vec::new(),
+        }
+    }
+
+    /// The names of its outputs beside the one that leads on and `errors`.
+    pub fn outputs(&self) -> Vec<String> {
+        match self {
+            Step::Messages(config) => config.outputs(),
+            Step::Files(_) | Step::Unpack(_) | Step::Part => Vec::new(),
+        }
+    }
+
+    /// Whether it must be alone in its segment, which then has one copy.
+    pub fn is_sequential(&self) -> bool {
+        match self {
+            Step::Messages(config) => config.is_sequential(),
+            Step::Files(config) => config.cost() == Cost::Alone,
+            Step::Unpack(_) | Step::Part => false,
+        }
+    }
+
+    /// What it takes for an item.
+    pub fn cost(&self) -> Cost {
+        match self {
+            Step::Files(config) => config.cost(),
+            Step::Unpack(_) => Cost::Core,
+            Step::Messages(_) | Step::Part => Cost::Small,
+        }
+    }
+
+    /// What it takes.
+    pub fn takes(&self) -> Flow {
+        match self {
+            Step::Messages(_) => Flow::Messages,
+            Step::Files(_) | Step::Unpack(_) | Step::Part => Flow::Files,
+        }
+    }
+
+    /// What goes on from it.
+    pub fn gives(&self) -> Flow {
+        match self {
+            Step::Messages(config) => config.gives(),
+            Step::Unpack(_) => Flow::Messages,
+            Step::Files(_) | Step::Part => Flow::Files,
+        }
     }
 }

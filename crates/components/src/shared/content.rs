@@ -1,0 +1,92 @@
+//! The bytes of a file on its way, wherever they are.
+
+use std::fs;
+use std::io::{self, BufRead, Cursor, Read, Seek};
+use std::path::Path;
+
+use arrow_buffer::Buffer;
+use thalweg_engine::Trouble;
+use thalweg_record::{Content, File};
+
+/// What a file is read from.
+pub enum Opened {
+    /// A file of the system's.
+    File(fs::File),
+    /// Memory.
+    Memory(Cursor<Buffer>),
+}
+
+/// Opens a file to read it from its beginning.
+///
+/// # Errors
+/// A rejection that says why it cannot be read: it has gone, say.
+pub fn open(file: &File) -> Result<Opened, Trouble> {
+    match file.content() {
+        Content::Path(path) => open_path(path),
+        Content::Temporary(temporary) => open_path(temporary.path()),
+        Content::Memory(buffer) => Ok(Opened::Memory(Cursor::new(buffer.clone()))),
+    }
+}
+
+fn open_path(path: &Path) -> Result<Opened, Trouble> {
+    let opened = fs::File::open(path).map_err(|error| unreadable(&error))?;
+    Ok(Opened::File(opened))
+}
+
+/// Why a file cannot be read.
+pub fn unreadable(error: &io::Error) -> Trouble {
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => "it is no longer there".to_owned(),
+        _ => error.to_string(),
+    };
+    Trouble::coded("FILE_CAN_NOT_BE_OPENED", format!("the file cannot be read: {why}"))
+}
+
+
+impl Opened {
+    /// How many bytes it has now.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub fn size(&self) -> io::Result<u64> {
+        match self {
+            Opened::File(file) => Ok(file.metadata()?.len()),
+            Opened::Memory(memory) => Ok(memory.get_ref().len() as u64),
+        }
+    }
+
+    /// Reads at most so many of the first bytes.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn head(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let mut head = Vec::with_capacity(most);
+        self.by_ref().take(most as u64).read_to_end(&mut head)?;
+        self.rewind()?;
+        Ok(head)
+    }
+}
+
+impl Read for Opened {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Opened::File(file) => file.read(into),
+            Opened::Memory(memory) => {
+                let available = memory.fill_buf()?;
+                let length = available.len().min(into.len());
+                into[..length].copy_from_slice(&available[..length]);
+                memory.consume(length);
+                Ok(length)
+            }
+        }
+    }
+}
+
+impl Seek for Opened {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        match self {
+            Opened::File(file) => file.seek(to),
+            Opened::Memory(memory) => memory.seek(to),
+        }
+    }
+}

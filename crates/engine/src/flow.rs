@@ -1,0 +1,166 @@
+//! What travels where in a graph: messages or files.
+//!
+//! A source and the last transform of a pipeline say what they give; what a pipeline without transforms gives is what
+//! feeds it. So the flow of each edge follows from the graph, and nobody has to write it down.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::component::Flow;
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, Targets, To};
+
+/// What travels into each pipeline.
+pub(crate) struct Flows(BTreeMap<Arc<str>, Flow>);
+
+/// Something takes what it cannot take.
+pub(crate) struct Mismatch {
+    /// The pipeline where it is.
+    pub(crate) pipeline: usize,
+    /// Its transform, if it is one; else it is where the pipeline begins or leads to.
+    pub(crate) place: MismatchPlace,
+    pub(crate) message: String,
+    pub(crate) help: String,
+}
+
+/// Where in a pipeline something does not fit.
+pub(crate) enum MismatchPlace {
+    From,
+    Transform(usize),
+    To,
+}
+
+impl Flows {
+    /// Finds them. Where feeds disagree the first decides; [`mismatches`](Self::mismatches) tells of the others.
+    pub(crate) fn of(graph: &Graph) -> Self {
+        let mut flows = Flows(BTreeMap::new());
+        loop {
+            let known = flows.0.len();
+            for pipeline in &graph.pipelines {
+                if !flows.0.contains_key(&pipeline.name) {
+                    let found = pipeline.from.iter().find_map(|feed| flows.fed(graph, feed).first().copied());
+                    flows.0.extend(found.map(|flow| (pipeline.name.clone(), flow)));
+                }
+            }
+            if flows.0.len() == known {
+                return flows;
+            }
+        }
+    }
+
+    /// What travels into a pipeline.
+    pub(crate) fn entering(&self, pipeline: &Pipeline) -> Flow {
+        self.0.get(&pipeline.name).copied().unwrap_or(Flow::Messages)
+    }
+
+    /// What travels at its end.
+    pub(crate) fn at_end(&self, pipeline: &Pipeline) -> Flow {
+        pipeline.transforms.last().map_or_else(|| self.entering(pipeline), |last| last.config.gives())
+    }
+
+    /// Whether messages reach a sink.
+    pub(crate) fn reach(&self, graph: &Graph, sink: &SinkNode) -> bool {
+        let mut feeding = graph.pipelines.iter().filter(|pipeline| pipeline.to.names().contains(&sink.name));
+        feeding.any(|pipeline| self.at_end(pipeline) == Flow::Messages)
+    }
+
+    /// What a feed may give, as far as it is known.
+    fn fed(&self, graph: &Graph, feed: &Feed) -> Vec<Flow> {
+        let given = |name: &str| graph.sources.iter().find(|source| *source.name == *name);
+        let end = |pipeline: &Pipeline| match pipeline.transforms.last() {
+            Some(last) => Some(last.config.gives()),
+            None => self.0.get(&pipeline.name).copied(),
+        };
+        let mut flows: Vec<Flow> = match feed {
+            Feed::Source(name) => given(name).map(|source| source.config.gives()).into_iter().collect(),
+            Feed::Pipeline(name) | Feed::Chosen(name) => graph.pipeline(name).and_then(end).into_iter().collect(),
+            // Only transforms of messages have named outputs.
+            Feed::Named(..) => vec![Flow::Messages],
+            Feed::Errors(name) => match (graph.pipeline(name), given(name)) {
+                (Some(pipeline), _) => pipeline.transforms.iter().map(|node| node.config.takes()).collect(),
+                (None, Some(source)) => vec![source.config.gives()],
+                (None, None) => {
+                    let feeding = graph.pipelines.iter();
+                    let feeding = feeding.filter(|pipeline| pipeline.to.names().contains(name));
+                    feeding.filter_map(end).collect()
+                }
+            },
+        };
+        flows.sort();
+        flows.dedup();
+        flows
+    }
+
+    /// Whatever takes what it cannot take, the first of each pipeline.
+    pub(crate) fn mismatches(&self, graph: &Graph) -> Vec<Mismatch> {
+        let all = graph.pipelines.iter().enumerate();
+        all.filter_map(|(number, pipeline)| {
+            let (place, message, help) = self.mismatch(graph, pipeline)?;
+            Some(Mismatch { pipeline: number, place, message, help })
+        })
+        .collect()
+    }
+
+    fn mismatch(&self, graph: &Graph, pipeline: &Pipeline) -> Option<(MismatchPlace, String, String)> {
+        let mut flow = self.entering(pipeline);
+        for feed in &pipeline.from {
+            let mut other = self.fed(graph, feed).into_iter().filter(|&other| other != flow);
+            if let Some(other) = other.next() {
+                let message = format!(
+                    "The pipeline `{}` is fed {} and, by `{feed}`, {}.",
+                    pipeline.name,
+                    flow.name(),
+                    other.name()
+                );
+                let help = match feed {
+                    Feed::Errors(name) if graph.pipeline(name).is_some() => {
+                        "What a pipeline rejects is files before, and messages behind the transform that reads \
+                         them: divide it there into two pipelines."
+                    }
+                    _ => "Make two pipelines of it, one for each.",
+                };
+                return Some((MismatchPlace::From, message, help.to_owned()));
+            }
+        }
+        for (at, node) in pipeline.transforms.iter().enumerate() {
+            let takes = node.config.takes();
+            if takes != flow {
+                let message = format!("`{}` takes {}, but here are {}.", node.kind, takes.name(), flow.name());
+                return Some((MismatchPlace::Transform(at), message, turning(flow)));
+            }
+            if takes == Flow::Messages && node.targets != Targets::default() {
+                let message = format!("`{}` takes messages: `for` says which files a transform is for.", node.kind);
+                return Some((MismatchPlace::Transform(at), message, "Remove it.".to_owned()));
+            }
+            flow = node.config.gives();
+        }
+        let is_choice = pipeline.to.names().len() > 1 && !matches!(pipeline.to, To::All(_));
+        if flow == Flow::Files && is_choice {
+            let message = format!("`{}` chooses for messages, but here are files.", pipeline.to);
+            let help = "Files can go to one sink or pipeline, or to a list, each of which gets them.";
+            return Some((MismatchPlace::To, message, help.to_owned()));
+        }
+        let named = |name: &Arc<str>| graph.sinks.iter().find(|sink| sink.name == *name);
+        for sink in pipeline.to.names().iter().filter_map(named) {
+            let takes_it = match flow {
+                Flow::Messages => sink.config.takes_messages(),
+                Flow::Files => sink.config.files().is_some(),
+            };
+            if !takes_it {
+                let takes = if flow == Flow::Messages { Flow::Files } else { Flow::Messages };
+                let message =
+                    format!("The sink `{}` takes {}, but here are {}.", sink.name, takes.name(), flow.name());
+                return Some((MismatchPlace::To, message, turning(flow)));
+            }
+        }
+        None
+    }
+}
+
+/// How to turn one into the other.
+fn turning(flow: Flow) -> String {
+    let help = match flow {
+        Flow::Messages => "`pack` makes files of messages.",
+        Flow::Files => "`lines` and `csv` read messages out of files.",
+    };
+    help.to_owned()
+}

@@ -1,0 +1,79 @@
+//! What reads messages out of files, at work.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use thalweg_record::{Ack, File, Meta, Outcome, Parcel, Problem};
+use thalweg_runtime::{Ticket, Worker};
+
+use crate::component::{Trouble, Unpack};
+use crate::intake::Intake;
+use crate::outlet::give;
+use crate::{Error, ErrorKind};
+
+/// One copy of it. It is a stage of its own: like a source, it waits for the budget and for room while it reads.
+pub(super) struct Unpacker {
+    pub(super) unpack: Box<dyn Unpack>,
+    pub(super) out: Intake,
+}
+
+impl Worker for Unpacker {
+    type Item = Parcel;
+    type Error = Error;
+
+    async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
+        let Parcel::Files(files) = parcel else {
+            return Err(Error::permanent("messages came where files are taken; this is a bug of thalweg"));
+        };
+        for file in files {
+            self.read(file).await?;
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Unpacker {
+    async fn read(&mut self, mut file: File) -> Result<(), Error> {
+        let name = self.out.metrics.name.clone();
+        file.ack_mut().enter(&name);
+        self.out.metrics.add_in(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
+        self.out.ack = file.ack().split();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let path = file.origin().path.as_deref().unwrap_or(Path::new(&file.origin().name));
+        self.out.meta = Arc::new(Meta {
+            source: file.origin().source.clone(),
+            path: Some(path.to_string_lossy().into()),
+            time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
+        });
+        let start = Instant::now();
+        let read = self.unpack.unpack(&mut file, &mut self.out).await;
+        self.out.metrics.add_busy(start);
+        // What is left of it is the file as such, whose messages have their own parts.
+        std::mem::replace(&mut self.out.ack, Ack::unobserved()).settle(Outcome::Filtered);
+        match read {
+            Ok(()) => {
+                file.settle(Outcome::Filtered);
+                Ok(())
+            }
+            Err(Trouble::Rejected(problem)) => {
+                file.set_problem(Problem { component: name.clone(), ..problem });
+                self.out.metrics.add_errors(1);
+                give(&self.out.errors, vec![file], self.out.share.budget(), &name).await
+            }
+            // A part of its messages may have been sent: to begin with it anew would send these again.
+            Err(Trouble::Failed(error)) if error.kind() != ErrorKind::Permanent => {
+                file.set_problem(Problem { component: name.clone(), ..Problem::new(error.full()) });
+                self.out.metrics.add_errors(1);
+                give(&self.out.errors, vec![file], self.out.share.budget(), &name).await
+            }
+            Err(Trouble::Failed(error)) => {
+                Err(Error::permanent(format!("`{name}` failed at `{file}`")).caused_by(error))
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Files of a run's own.
+//!
+//! Each run that needs any has a folder for them, with a lock that the system lets go of when the process ends, however it
+//! does. So what a run that was killed left behind is known by a lock that nobody holds, and is removed when the next
+//! run begins. Folders by process number were rejected: numbers come again.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use thalweg_record::Temporary;
+
+/// The name of the file in each run's folder that is locked.
+const LOCK: &str = "lock";
+
+/// Makes files that belong to the run and are gone when it has ended. Clones make them in the same folder.
+#[derive(Debug, Clone)]
+pub struct Temporaries(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Where the folders of all runs of this user are.
+    root: PathBuf,
+    run: Mutex<Option<Folder>>,
+    made: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    /// Held to the end.
+    _lock: File,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(folder) = self.run.get_mut() {
+            // What cannot be removed now is removed by the next run.
+            let _ = fs::remove_dir_all(&folder.path);
+        }
+    }
+}
+
+impl Temporaries {
+    /// Files in a folder of the run's own below `root`, or below the system's folder for temporary files. Nothing is
+    /// made before the first file is.
+    pub fn new(root: Option<&Path>) -> Self {
+        let root = match root {
+            Some(root) => root.to_owned(),
+            None => std::env::temp_dir().join(format!("thalweg-{}", rustix::process::getuid().as_raw())),
+        };
+        Self(Arc::new(Shared { root, run: Mutex::default(), made: AtomicU64::new(0) }))
+    }
+
+    /// A new, empty file and its path, which removes itself with the last that holds it. Its name ends with `suffix`.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(&self, suffix: &str) -> io::Result<(File, Arc<Temporary>)> {
+        let path = self.path(suffix)?;
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        Ok((file, Temporary::new(path)))
+    }
+
+    /// Where somebody else may make a file, which from then on removes itself with the last that holds it.
+    ///
+    /// # Errors
+    /// If the run's folder cannot be made.
+    pub fn reserve(&self, suffix: &str) -> io::Result<Arc<Temporary>> {
+        Ok(Temporary::new(self.path(suffix)?))
+    }
+
+    fn path(&self, suffix: &str) -> io::Result<PathBuf> {
+        let number = self.0.made.fetch_add(1, Ordering::Relaxed);
+        let mut run = self.0.run.lock();
+        let folder = match &mut *run {
+            Some(folder) => folder,
+            none => none.insert(Folder::new(&self.0.root)?),
+        };
+        Ok(folder.path.join(format!("{number:x}{suffix}")))
+    }
+
+    /// Removes what runs that were killed left behind. Whatever stands in the way of that is left alone.
+    pub fn sweep(&self) {
+        let Ok(entries) = fs::read_dir(&self.0.root) else { return };
+        for folder in entries.flatten().map(|entry| entry.path()) {
+            if let Ok(lock) = File::open(folder.join(LOCK))
+                && lock.try_lock().is_ok()
+            {
+                let _ = fs::remove_dir_all(&folder);
+            }
+        }
+    }
+}
+
+impl Folder {
+    fn new(root: &Path) -> io::Result<Self> {
+        make_private(root)?;
+        loop {
+            let path = root.join(format!("run-{:x}-{:08x}", std::process::id(), fastrand::u32(..)));
+            match make_private_new(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made?,
+            }
+            let lock = File::create_new(path.join(LOCK))?;
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { path, _lock: lock }),
+                // Another run was sweeping at just this moment, and has taken it for one that was left behind.
+                Err(TryLockError::WouldBlock) => continue,
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Makes a folder that only this user may look into, and those above it.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+fn make_private_new(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_run_leaves_behind_is_swept_and_what_one_has_in_use_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let dead = root.path().join("run-dead");
+        fs::create_dir(&dead).unwrap();
+        fs::write(dead.join(LOCK), "").unwrap();
+        fs::write(dead.join("0.png"), "left behind").unwrap();
+        let other = root.path().join("not-ours");
+        fs::create_dir(&other).unwrap();
+        let running = Temporaries::new(Some(root.path()));
+        let (_, kept) = running.create(".png").unwrap();
+        Temporaries::new(Some(root.path())).sweep();
+        assert!(!dead.exists() && other.exists() && kept.path().exists());
+        let path = kept.path().to_owned();
+        drop(kept);
+        assert!(!path.exists());
+        drop(running);
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn nothing_is_made_before_it_is_needed() {
+        let root = tempfile::tempdir().unwrap();
+        let below = root.path().join("below");
+        let temporaries = Temporaries::new(Some(&below));
+        temporaries.sweep();
+        assert!(!below.exists());
+        let reserved = temporaries.reserve("-out").unwrap();
+        assert!(below.exists() && !reserved.path().exists());
+        assert!(reserved.path().to_string_lossy().ends_with("-out"));
+    }
+}
