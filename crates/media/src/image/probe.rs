@@ -1,0 +1,218 @@
+//! What the headers of a picture say, without decoding or allocating anything.
+
+use super::{Format, ImageError, ImageInfo};
+use crate::container::{jpeg, png, webp};
+use crate::exif::{self, Directory};
+
+/// Reads the size of a picture, and what decoding it takes. Only headers are read, and nothing is allocated: a file of a
+/// hundred bytes may say that it has fifty thousand pixels a side, and that is what is told.
+///
+/// # Errors
+/// It is not a picture, or its header is damaged.
+pub fn probe(bytes: &[u8]) -> Result<ImageInfo, ImageError> {
+    let format = Format::of(bytes).ok_or(ImageError::NotAnImage)?;
+    let read = match format {
+        Format::Jpeg => of_jpeg(bytes),
+        Format::Png => of_png(bytes),
+        Format::Gif => of_gif(bytes),
+        Format::Webp => of_webp(bytes),
+        Format::Tiff => of_tiff(bytes),
+        Format::Avif | Format::Heic => of_heif(bytes),
+    };
+    let damaged = |why: &str| ImageError::Damaged { format, why: why.to_owned() };
+    let read = read.ok_or_else(|| damaged("its header is cut off or makes no sense"))?;
+    if read.width == 0 || read.height == 0 {
+        return Err(damaged("it has no pixels"));
+    }
+    let pixels = u64::from(read.width).saturating_mul(read.height.into());
+    // Halves of a byte, since some decoders hold that for each pixel.
+    let decoded_bytes = (pixels.saturating_mul(read.halves.into()) / 2).saturating_add(64 << 10);
+    Ok(ImageInfo {
+        format,
+        width: read.width,
+        height: read.height,
+        decoded_bytes,
+        channels: read.channels,
+        has_alpha: read.channels.is_multiple_of(2),
+        orientation: read.orientation,
+        is_animated: read.is_animated,
+    })
+}
+
+/// What a header says.
+struct Header {
+    width: u32,
+    height: u32,
+    channels: u8,
+    /// Half bytes that decoding takes for each pixel.
+    halves: u32,
+    orientation: u8,
+    is_animated: bool,
+}
+
+fn of_jpeg(bytes: &[u8]) -> Option<Header> {
+    let mut orientation = None;
+    for segment in jpeg::segments(bytes)? {
+        match segment.marker {
+            0xe1 if orientation.is_none() => {
+                orientation = segment.payload.strip_prefix(jpeg::EXIF).map(exif::orientation);
+            }
+            0xc0..=0xcf if !matches!(segment.marker, 0xc4 | 0xc8 | 0xcc) => {
+                let [_, h1, h2, w1, w2, components] = *segment.payload.first_chunk()?;
+                let channels = if components == 1 { 1 } else { 3 };
+                let is_progressive = segment.marker & 3 == 2;
+                // A progressive one is held whole as numbers of 16 bits, of all its components, before it is pixels.
+                let coefficients = if is_progressive { 4 * u32::from(components) } else { 0 };
+                return Some(Header {
+                    width: u16::from_be_bytes([w1, w2]).into(),
+                    height: u16::from_be_bytes([h1, h2]).into(),
+                    channels,
+                    halves: 2 * u32::from(channels) + coefficients,
+                    orientation: orientation.unwrap_or(1),
+                    is_animated: false,
+                });
+            }
+            jpeg::SCAN | jpeg::END => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn of_png(bytes: &[u8]) -> Option<Header> {
+    // The header is read by its place, not as a chunk: what follows may be cut off.
+    let header: &[u8; 13] = bytes.get(16..)?.first_chunk()?;
+    let [w1, w2, w3, w4, h1, h2, h3, h4, _, colour, _, _, _] = *header;
+    let mut orientation = 1;
+    let (mut is_animated, mut has_transparency) = (false, false);
+    for chunk in png::chunks(bytes)?.take_while(|chunk| &chunk.name != b"IDAT") {
+        match &chunk.name {
+            b"eXIf" => orientation = exif::orientation(chunk.payload),
+            b"acTL" => is_animated = true,
+            b"tRNS" => has_transparency = true,
+            _ => {}
+        }
+    }
+    let channels = match colour {
+        0 => 1,
+        2 | 3 => 3,
+        4 => 2,
+        6 => 4,
+        _ => return None,
+    };
+    let channels = if has_transparency && channels % 2 == 1 { channels + 1 } else { channels };
+    Some(Header {
+        width: u32::from_be_bytes([w1, w2, w3, w4]),
+        height: u32::from_be_bytes([h1, h2, h3, h4]),
+        channels,
+        halves: 2 * u32::from(channels),
+        orientation,
+        is_animated,
+    })
+}
+
+fn of_gif(bytes: &[u8]) -> Option<Header> {
+    let [w1, w2, h1, h2] = *bytes.get(6..)?.first_chunk()?;
+    Some(Header {
+        width: u16::from_le_bytes([w1, w2]).into(),
+        height: u16::from_le_bytes([h1, h2]).into(),
+        channels: 4,
+        // A picture that is a part of the whole is decoded beside it.
+        halves: 2 * (4 + 4),
+        orientation: 1,
+        // What repeats says so near the beginning; finding a second picture would need a walk through the first.
+        is_animated: memchr::memmem::find(bytes.get(..bytes.len().min(2048))?, b"NETSCAPE2.0").is_some(),
+    })
+}
+
+fn of_webp(bytes: &[u8]) -> Option<Header> {
+    let header = webp::header(bytes)?;
+    let exif = webp::chunks(bytes)?.find(|chunk| &chunk.name == b"EXIF").map(|chunk| chunk.payload);
+    let exif = exif.map(|exif| exif.strip_prefix(jpeg::EXIF).unwrap_or(exif));
+    let channels: u8 = if header.has_alpha { 4 } else { 3 };
+    // The pixels as libwebp gives them and our copy; a lossless one is decoded in a form of its own before, and so is
+    // what one can see through.
+    let own = if header.is_lossless { 8 } else { u32::from(header.has_alpha) * 4 + 2 };
+    Some(Header {
+        width: header.width,
+        height: header.height,
+        channels,
+        halves: 4 * u32::from(channels) + own,
+        orientation: exif.map_or(1, exif::orientation),
+        is_animated: header.is_animated,
+    })
+}
+
+/// Tags of a TIFF that matter for its size.
+const WIDTH: u16 = 256;
+const HEIGHT: u16 = 257;
+const BITS: u16 = 258;
+const MEANING: u16 = 262;
+const SAMPLES: u16 = 277;
+
+fn of_tiff(bytes: &[u8]) -> Option<Header> {
+    let directory = Directory::first(bytes)?;
+    let number = |tag: u16| directory.find(tag).and_then(|entry| directory.number(entry, 0));
+    let samples = number(SAMPLES).unwrap_or(1);
+    let bits = number(BITS).unwrap_or(1);
+    // 5: inks, which become RGB; 6: JPEG's colours; 2: RGB; else shades of grey.
+    let channels = match (number(MEANING), samples) {
+        (Some(5), _) => 3,
+        (Some(2 | 6), 4..) => 4,
+        (Some(2 | 6), _) => 3,
+        (_, 2) => 2,
+        _ => 1,
+    };
+    // The pixels, and as the file has them: a strip of it may be all.
+    let stored = samples.saturating_mul(bits.div_ceil(8)).saturating_mul(2);
+    Some(Header {
+        width: number(WIDTH)?,
+        height: number(HEIGHT)?,
+        channels,
+        halves: stored.saturating_mul(2).saturating_add(2 * u32::from(channels)),
+        orientation: exif::orientation(bytes),
+        is_animated: false,
+    })
+}
+
+/// The size of the largest picture in a HEIF file: its properties are boxes in boxes.
+fn of_heif(bytes: &[u8]) -> Option<Header> {
+    let meta = boxed(bytes, b"meta")?.get(4..)?;
+    let properties = boxed(boxed(meta, b"iprp")?, b"ipco")?;
+    let size = |content: &[u8]| {
+        let [_, _, _, _, w1, w2, w3, w4, h1, h2, h3, h4] = *content.first_chunk()?;
+        Some((u32::from_be_bytes([w1, w2, w3, w4]), u32::from_be_bytes([h1, h2, h3, h4])))
+    };
+    let sizes = Boxes { rest: properties }
+        .filter(|(name, _)| name == b"ispe")
+        .filter_map(|(_, content)| size(content));
+    let (width, height) = sizes.max_by_key(|(width, height)| u64::from(*width) * u64::from(*height))?;
+    let has_alpha = memchr::memmem::find(properties, b":auxid:1").is_some()
+        || memchr::memmem::find(properties, b":auxiliary:alpha").is_some();
+    let channels: u8 = if has_alpha { 4 } else { 3 };
+    let is_animated = matches!(bytes.get(8..12), Some(b"avis" | b"msf1" | b"hevc" | b"hevx"));
+    Some(Header { width, height, channels, halves: 2 * u32::from(channels) + 6, orientation: 1, is_animated })
+}
+
+/// The content of the first box of a name.
+fn boxed<'a>(bytes: &'a [u8], name: &[u8; 4]) -> Option<&'a [u8]> {
+    Boxes { rest: bytes }.find(|(found, _)| found == name).map(|(_, content)| content)
+}
+
+/// Boxes one after the other.
+struct Boxes<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Boxes<'a> {
+    type Item = ([u8; 4], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let length = u32::from_be_bytes(*self.rest.first_chunk()?) as usize;
+        let name = *self.rest.get(4..)?.first_chunk()?;
+        let length = if length == 0 { self.rest.len() } else { length };
+        let content = self.rest.get(8..length)?;
+        self.rest = self.rest.get(length..)?;
+        Some((name, content))
+    }
+}
