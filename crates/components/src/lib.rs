@@ -15,6 +15,7 @@ use thalweg_engine::Registry;
 pub fn registry() -> Registry {
     thalweg_config::register_format("sql", check_expression);
     Registry::new()
+        .file_sink::<sinks::directory::DirectoryConfig>()
         .sink::<sinks::discard::DiscardConfig>()
         .sink::<sinks::file::FileConfig>()
         .sink::<sinks::http::HttpConfig>()
@@ -26,6 +27,7 @@ pub fn registry() -> Registry {
         .sink::<sinks::stdout::StdoutConfig>()
         .sink::<sinks::websocket::WebsocketConfig>()
         .source::<sources::file::FileSource>()
+        .source::<sources::files::FilesConfig>()
         .source::<sources::generate::GenerateConfig>()
         .source::<sources::http::HttpSource>()
         .source::<sources::internal_logs::InternalLogs>()
@@ -38,6 +40,9 @@ pub fn registry() -> Registry {
         .transform::<transforms::add_id::AddId>()
         .transform::<transforms::add_sequence::AddSequence>()
         .transform::<transforms::cast::Cast>()
+        .file_transform::<transforms::check_size::CheckSize>()
+        .file_transform::<transforms::check_time::CheckTime>()
+        .file_transform::<transforms::check_type::CheckType>()
         .transform::<transforms::copy::Copy>()
         .transform::<transforms::decode_base64::DecodeBase64>()
         .transform::<transforms::dedupe::Dedupe>()
@@ -72,6 +77,7 @@ pub fn registry() -> Registry {
         .transform::<transforms::template::Template>()
         .transform::<transforms::trim::Trim>()
         .transform::<transforms::trim_to_bounds::TrimToBounds>()
+        .file_transform::<transforms::write::Write>()
 }
 
 /// Checks an expression when a configuration is read, so that its mistakes are shown with their place.

@@ -72,7 +72,9 @@ impl Flows {
         };
         let mut flows: Vec<Flow> = match feed {
             Feed::Source(name) => given(name).map(|source| source.config.gives()).into_iter().collect(),
-            Feed::Pipeline(name) | Feed::Chosen(name) => graph.pipeline(name).and_then(end).into_iter().collect(),
+            Feed::Pipeline(name) | Feed::Chosen(name) => {
+                graph.pipeline(name).and_then(end).into_iter().collect()
+            }
             // Only transforms of messages have named outputs.
             Feed::Named(..) => vec![Flow::Messages],
             Feed::Errors(name) => match (graph.pipeline(name), given(name)) {
@@ -124,11 +126,13 @@ impl Flows {
         for (at, node) in pipeline.transforms.iter().enumerate() {
             let takes = node.config.takes();
             if takes != flow {
-                let message = format!("`{}` takes {}, but here are {}.", node.kind, takes.name(), flow.name());
+                let message =
+                    format!("`{}` takes {}, but here are {}.", node.kind, takes.name(), flow.name());
                 return Some((MismatchPlace::Transform(at), message, turning(flow)));
             }
             if takes == Flow::Messages && node.targets != Targets::default() {
-                let message = format!("`{}` takes messages: `for` says which files a transform is for.", node.kind);
+                let message =
+                    format!("`{}` takes messages: `for` says which files a transform is for.", node.kind);
                 return Some((MismatchPlace::Transform(at), message, "Remove it.".to_owned()));
             }
             flow = node.config.gives();

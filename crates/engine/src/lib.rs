@@ -30,8 +30,8 @@ pub mod testing;
 
 pub use component::{
     BuildFileTransform, BuildSink, BuildSource, BuildTransform, BuildUnpack, Context, Cost, Fate, FileSink,
-    FileTransform, FileTransformConfig, Flow, InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig, Step,
-    Transform, TransformConfig, Trouble, Unpack, UnpackConfig, Written,
+    FileTransform, FileTransformConfig, Flow, InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig,
+    Step, Transform, TransformConfig, Trouble, Unpack, UnpackConfig, Written,
 };
 pub use error::{Error, ErrorKind};
 pub use graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
@@ -46,5 +46,5 @@ pub use read::{ByKey, DEFAULT_MEMORY, Failover, LetterBounds, PipelineSettings, 
 pub use registry::{Built, Definition, Registry, Role};
 pub use run::{FileEvent, FileWatcher, Handle, Keeping, Run, Summary};
 pub use schema::schema;
-pub use temporary::Temporaries;
 pub use store::{DeadLetter, KeptFile, LetterId, LetterTally, Store};
+pub use temporary::Temporaries;

@@ -248,18 +248,15 @@ impl Outlet {
         give(targets, batch, self.share.budget(), self.name()).await
     }
 
-    /// Sends files on, each with its mark, if it has one. Waits until there is room for them.
+    /// Sends files on, with a mark for when all of them are safe. Waits until there is room for them.
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub async fn send_files(&mut self, files: Vec<(File, Option<Mark>)>) -> Result<(), Error> {
-        let files: Vec<File> = files
-            .into_iter()
-            .map(|(mut file, mark)| {
-                file.ack_mut().merge(self.positions.expect(mark));
-                file
-            })
-            .collect();
+    pub async fn send_files(&mut self, mut files: Vec<File>, mark: Option<Mark>) -> Result<(), Error> {
+        let ack = self.positions.expect(mark);
+        files.iter_mut().for_each(|file| file.ack_mut().merge(ack.split()));
+        // What is left of it stands for no file.
+        ack.settle(Outcome::Filtered);
         let parcels: Vec<Parcel> = match self.singly {
             true => files.into_iter().map(|file| Parcel::Files(vec![file])).collect(),
             false => vec![Parcel::Files(files)],
@@ -272,11 +269,21 @@ impl Outlet {
         Ok(())
     }
 
+    /// Notes where to go on once all before it in its lane is safe, with nothing sent.
+    pub fn mark(&self, mark: Mark) {
+        self.positions.expect(Some(mark)).settle(Outcome::Filtered);
+    }
+
     /// Sends a file to the `errors` output: it was found but cannot be used.
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub async fn reject_file(&mut self, mut file: File, mut problem: Problem, mark: Option<Mark>) -> Result<(), Error> {
+    pub async fn reject_file(
+        &mut self,
+        mut file: File,
+        mut problem: Problem,
+        mark: Option<Mark>,
+    ) -> Result<(), Error> {
         file.ack_mut().merge(self.positions.expect(mark));
         problem.component = self.name().clone();
         file.set_problem(problem);

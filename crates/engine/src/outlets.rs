@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arrow_array::{ArrayRef, StringArray};
 use arrow_schema::{DataType, Field};
-use thalweg_record::{Batch, File, ERROR_COMPONENT, ERROR_REASON, all_but};
+use thalweg_record::{Batch, ERROR_COMPONENT, ERROR_REASON, File, all_but};
 
 use crate::Error;
 

@@ -396,7 +396,8 @@ impl Planner<'_> {
                 let kind = config.kind();
                 let name = format!("{}.{kind}", pipeline.name).into();
                 let config = Step::Messages(Arc::new(config));
-                let node = TransformNode { name, kind, config, targets: Targets::All, before: Arc::default() };
+                let node =
+                    TransformNode { name, kind, config, targets: Targets::All, before: Arc::default() };
                 self.operator(pipeline, node, within, |planner, segment| {
                     let each = names.iter().enumerate();
                     let each = each.map(|(at, name)| {

@@ -14,10 +14,10 @@ mod failover;
 mod files;
 mod keeping;
 mod letters;
+mod parts;
 pub(crate) mod saves;
 mod segment;
 mod sink;
-mod parts;
 mod source;
 mod unpack;
 

@@ -11,7 +11,8 @@ use arrow_array::{Array, RecordBatch, cast::AsArray};
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{
-    Ack, Batch, Budget, Content, ERROR_REASON, File, Meta, Origin, Parcel, PayloadWriter, Problem, Settlement, Times,
+    Ack, Batch, Budget, Content, ERROR_REASON, File, Meta, Origin, Parcel, PayloadWriter, Problem,
+    Settlement, Times,
 };
 use thalweg_runtime::{Receiver, Stop};
 
@@ -162,7 +163,8 @@ pub fn apply<C: TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = B
 pub fn file_at(path: &std::path::Path) -> File {
     let found = std::fs::metadata(path).expect("there is a file");
     let folder: Arc<std::path::Path> = path.parent().unwrap_or(path).into();
-    let times = Times { modified: found.modified().ok(), accessed: found.accessed().ok(), ..Times::default() };
+    let times =
+        Times { modified: found.modified().ok(), accessed: found.accessed().ok(), ..Times::default() };
     let origin = Origin::found("test".into(), path.to_owned(), folder, found.len(), times);
     File::new(origin, Content::Path(path.to_owned()))
 }

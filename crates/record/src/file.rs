@@ -313,7 +313,8 @@ impl File {
         let Self { name, content, size, mime, problem, report, lease, ack, origin: _ } = self;
         drop((content, lease));
         if let Some(report) = report {
-            *report.lock() = Some(Ending { outcome, name, size, mime, problem: problem.map(|problem| *problem) });
+            *report.lock() =
+                Some(Ending { outcome, name, size, mime, problem: problem.map(|problem| *problem) });
         }
         ack.settle(outcome);
     }

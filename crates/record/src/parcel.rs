@@ -25,7 +25,9 @@ impl Parcel {
     pub fn bytes(&self) -> usize {
         match self {
             Parcel::Messages(batch) => batch.payload_bytes(),
-            Parcel::Files(files) => files.iter().map(|file| usize::try_from(file.size()).unwrap_or(usize::MAX)).sum(),
+            Parcel::Files(files) => {
+                files.iter().map(|file| usize::try_from(file.size()).unwrap_or(usize::MAX)).sum()
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! The bytes of a file on its way, wherever they are.
 
 use std::fs;
-use std::io::{self, BufRead, Cursor, Read, Seek};
+use std::io::{self, Cursor, Read, Seek};
 use std::path::Path;
 
 use arrow_buffer::Buffer;
@@ -13,7 +13,16 @@ pub enum Opened {
     /// A file of the system's.
     File(fs::File),
     /// Memory.
-    Memory(Cursor<Buffer>),
+    Memory(Cursor<InMemory>),
+}
+
+/// A buffer, as what a cursor can move over.
+pub struct InMemory(Buffer);
+
+impl AsRef<[u8]> for InMemory {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// Opens a file to read it from its beginning.
@@ -24,7 +33,7 @@ pub fn open(file: &File) -> Result<Opened, Trouble> {
     match file.content() {
         Content::Path(path) => open_path(path),
         Content::Temporary(temporary) => open_path(temporary.path()),
-        Content::Memory(buffer) => Ok(Opened::Memory(Cursor::new(buffer.clone()))),
+        Content::Memory(buffer) => Ok(Opened::Memory(Cursor::new(InMemory(buffer.clone())))),
     }
 }
 
@@ -42,7 +51,6 @@ pub fn unreadable(error: &io::Error) -> Trouble {
     Trouble::coded("FILE_CAN_NOT_BE_OPENED", format!("the file cannot be read: {why}"))
 }
 
-
 impl Opened {
     /// How many bytes it has now.
     ///
@@ -51,7 +59,7 @@ impl Opened {
     pub fn size(&self) -> io::Result<u64> {
         match self {
             Opened::File(file) => Ok(file.metadata()?.len()),
-            Opened::Memory(memory) => Ok(memory.get_ref().len() as u64),
+            Opened::Memory(memory) => Ok(memory.get_ref().as_ref().len() as u64),
         }
     }
 
@@ -71,13 +79,7 @@ impl Read for Opened {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Opened::File(file) => file.read(into),
-            Opened::Memory(memory) => {
-                let available = memory.fill_buf()?;
-                let length = available.len().min(into.len());
-                into[..length].copy_from_slice(&available[..length]);
-                memory.consume(length);
-                Ok(length)
-            }
+            Opened::Memory(memory) => memory.read(into),
         }
     }
 }

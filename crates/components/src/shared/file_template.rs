@@ -118,12 +118,15 @@ fn value(variable: Variable, file: &mut File) -> Result<Cow<'_, OsStr>, Trouble>
         let reason = "the file lies nowhere: its content is in memory, and has no path";
         Trouble::coded("COMMAND_TEMPLATE_CAN_NOT_BE_RENDERED", reason)
     };
-    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into_os_string();
+    let absolute =
+        |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into_os_string();
     let owned = |text: OsString| Ok(Cow::Owned(text));
     let typed = |file: &mut File| Ok::<_, Trouble>(mime::extension(&*mime::of(file)?));
     match variable {
         Variable::Path => owned(file.path().map(absolute).ok_or_else(without_path)?),
-        Variable::OriginalPath => owned(file.origin().path.as_deref().map(absolute).ok_or_else(without_path)?),
+        Variable::OriginalPath => {
+            owned(file.origin().path.as_deref().map(absolute).ok_or_else(without_path)?)
+        }
         Variable::Name => Ok(Cow::Borrowed(file.name())),
         Variable::Stem => Ok(Cow::Borrowed(stem(file.name()))),
         Variable::Extension => Ok(Cow::Borrowed(extension(file.name()))),
@@ -140,7 +143,9 @@ fn value(variable: Variable, file: &mut File) -> Result<Cow<'_, OsStr>, Trouble>
         Variable::Id => Ok(Cow::Borrowed(OsStr::new(file.origin().id()))),
         Variable::MimeExtension => Ok(Cow::Borrowed(OsStr::new(typed(file)?))),
         Variable::MimeSuffix => owned(dotted(OsStr::new(typed(file)?))),
-        Variable::RetypedSuffix if extension(&file.origin().name).is_empty() => Ok(Cow::Borrowed(OsStr::new(""))),
+        Variable::RetypedSuffix if extension(&file.origin().name).is_empty() => {
+            Ok(Cow::Borrowed(OsStr::new("")))
+        }
         Variable::RetypedSuffix => owned(dotted(OsStr::new(typed(file)?))),
         Variable::Date => owned(chrono::Utc::now().format("%Y-%m-%d").to_string().into()),
     }
@@ -200,7 +205,8 @@ impl FromStr for FileTemplate {
                 error.help = Some(match nearest(name, VARIABLES.iter().map(|(known, _)| *known)) {
                     Some(near) => format!("Did you mean `{{{near}}}`?"),
                     None => {
-                        let known: Vec<String> = VARIABLES.iter().map(|(known, _)| format!("`{{{known}}}`")).collect();
+                        let known: Vec<String> =
+                            VARIABLES.iter().map(|(known, _)| format!("`{{{known}}}`")).collect();
                         format!("There are: {}.", known.join(", "))
                     }
                 });

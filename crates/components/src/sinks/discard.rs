@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    BuildFileTransform, Context, Cost, Error, Fate, FileSink, FileTransform, Mistake, Rejects, Sink, SinkConfig,
-    Trouble, Written,
+    BuildFileTransform, Context, Cost, Error, Fate, FileSink, FileTransform, Mistake, Rejects, Sink,
+    SinkConfig, Trouble, Written,
 };
 use thalweg_record::{Batch, File};
 

@@ -1,5 +1,6 @@
 //! The sinks: a file each.
 
+pub mod directory;
 pub mod discard;
 pub mod file;
 pub mod http;

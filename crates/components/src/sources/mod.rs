@@ -1,6 +1,7 @@
 //! The sources: a file each.
 
 pub mod file;
+pub mod files;
 pub mod generate;
 pub mod http;
 pub mod internal_logs;

@@ -83,12 +83,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_bounds_are_allowed_and_what_is_beyond_is_not() {
-        for (length, code) in [
-            (1, Some("FILE_SIZE_IS_TOO_SMALL")),
-            (2, None),
-            (4, None),
-            (5, Some("FILE_SIZE_IS_TOO_BIG")),
-        ] {
+        for (length, code) in
+            [(1, Some("FILE_SIZE_IS_TOO_SMALL")), (2, None), (4, None), (5, Some("FILE_SIZE_IS_TOO_BIG"))]
+        {
             let mut file = file_of("x", &vec![0; length]);
             let applied = apply_to_file::<CheckSize>("{ min: 2B, max: 4B }", &mut file).await;
             assert_eq!(applied.err().and_then(|problem| problem.code), code, "{length}");

@@ -91,7 +91,8 @@ sinks:
         wrong
             .map(|(text, (option, ..))| {
                 let message = format!("`{text}` is no point in time in the form of RFC 3339.");
-                Mistake::new(option, message).help("Write it as `2024-01-31T12:30:00Z` or `2024-01-31T12:30:00+01:00`.")
+                Mistake::new(option, message)
+                    .help("Write it as `2024-01-31T12:30:00Z` or `2024-01-31T12:30:00+01:00`.")
             })
             .collect()
     }
@@ -123,7 +124,8 @@ impl FileTransform for Checking {
             };
             let is_allowed = if bound.is_min { time >= bound.at } else { time <= bound.at };
             if !is_allowed {
-                let shown = |time: SystemTime| DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true);
+                let shown =
+                    |time: SystemTime| DateTime::<Utc>::from(time).to_rfc3339_opts(SecondsFormat::Secs, true);
                 let order = if bound.is_min { "before" } else { "after" };
                 let reason =
                     format!("the file was {} at {}, {order} {}", bound.what, shown(time), shown(bound.at));
@@ -160,7 +162,9 @@ mod tests {
             let applied = apply_to_file::<CheckTime>(yaml, &mut file_at(&path)).await;
             assert_eq!(applied.err().and_then(|problem| problem.code), code, "{yaml}");
         }
-        let applied = apply_to_file::<CheckTime>("{ max_modified: 2001-01-01T00:00:00Z }", &mut file_of("x", b"")).await;
+        let applied =
+            apply_to_file::<CheckTime>("{ max_modified: 2001-01-01T00:00:00Z }", &mut file_of("x", b""))
+                .await;
         assert_eq!(applied.unwrap_err().reason, "it is not known when the file was last written");
     }
 

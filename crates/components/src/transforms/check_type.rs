@@ -50,7 +50,8 @@ sinks:
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
-        let matcher = |list: &Vec<String>| Matcher::new(list).map_err(|error| Error::permanent(error.to_string()));
+        let matcher =
+            |list: &Vec<String>| Matcher::new(list).map_err(|error| Error::permanent(error.to_string()));
         let allow = if self.allow.is_empty() { None } else { Some(matcher(&self.allow)?) };
         Ok(Box::new(Checking { allow, deny: matcher(&self.deny)? }))
     }
@@ -69,7 +70,10 @@ impl FileTransform for Checking {
         if is_allowed && !self.deny.matches(&mime) {
             return Ok(Fate::GoesOn);
         }
-        Err(Trouble::coded("FILE_MIME_TYPE_IS_NOT_ALLOWED", format!("the file's type `{mime}` is not allowed")))
+        Err(Trouble::coded(
+            "FILE_MIME_TYPE_IS_NOT_ALLOWED",
+            format!("the file's type `{mime}` is not allowed"),
+        ))
     }
 }
 

@@ -3,6 +3,9 @@
 pub mod add_id;
 pub mod add_sequence;
 pub mod cast;
+pub mod check_size;
+pub mod check_time;
+pub mod check_type;
 pub mod copy;
 pub mod decode_base64;
 pub mod dedupe;
@@ -37,6 +40,7 @@ pub mod split_pick;
 pub mod template;
 pub mod trim;
 pub mod trim_to_bounds;
+pub mod write;
 
 use thalweg_record::PAYLOAD;
 

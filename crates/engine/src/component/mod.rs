@@ -18,8 +18,8 @@ use thalweg_record::{Batch, Share};
 use crate::{Error, Outlet, Outlets, Rejects, Temporaries};
 
 pub use files::{
-    BuildFileTransform, BuildUnpack, Cost, Fate, FileSink, FileTransform, FileTransformConfig, Trouble, Unpack,
-    UnpackConfig,
+    BuildFileTransform, BuildUnpack, Cost, Fate, FileSink, FileTransform, FileTransformConfig, Trouble,
+    Unpack, UnpackConfig,
 };
 
 /// What travels on an edge of the graph.

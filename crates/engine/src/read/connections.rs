@@ -63,7 +63,10 @@ impl Reader<'_> {
     /// Messages go where messages are taken, and files where files are.
     fn flows(&mut self, root: &Node, graph: &Graph) {
         for Mismatch { pipeline, place, message, help } in Flows::of(graph).mismatches(graph) {
-            let Some((key, node)) = root.get("pipelines").and_then(|node| node.entries().get(pipeline)) else { continue };
+            let Some((key, node)) = root.get("pipelines").and_then(|node| node.entries().get(pipeline))
+            else {
+                continue;
+            };
             let found = match place {
                 MismatchPlace::From => node.get("from"),
                 MismatchPlace::Transform(at) => node.get("transforms").and_then(|list| list.items().get(at)),

@@ -18,9 +18,7 @@ use thalweg_config::{
 };
 
 use crate::component::Mistake;
-use crate::graph::{
-    Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered,
-};
+use crate::graph::{Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
 use crate::registry::{Built, Registry, Role};
 
 /// The budget where the configuration names none.

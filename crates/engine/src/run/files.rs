@@ -155,7 +155,8 @@ impl FileCopy {
             Work::Part if file.problem().is_some() => return Ok(Next::Output(Output::Errors)),
             Work::Part => return Ok(Next::Output(Output::Main)),
         };
-        let watch = |file: &File, event| self.watcher.iter().for_each(|watcher| watcher.saw(name, file, event));
+        let watch =
+            |file: &File, event| self.watcher.iter().for_each(|watcher| watcher.saw(name, file, event));
         let is_meant = match operator.targets {
             Targets::WithoutErrors => file.problem().is_none(),
             Targets::WithErrors => file.problem().is_some(),

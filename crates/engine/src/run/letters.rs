@@ -48,7 +48,8 @@ const MOST_KEPT: u64 = 1 << 20;
 
 /// The letter of a file. What lies in a file of somebody else's is not copied: the letter says where it is.
 fn letter_of(file: &File, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> DeadLetter {
-    let problem = file.problem().cloned().unwrap_or_else(|| Problem::new("it was rejected for no reason given"));
+    let problem =
+        file.problem().cloned().unwrap_or_else(|| Problem::new("it was rejected for no reason given"));
     let passed = before.get(&problem.component).into_iter().flat_map(|before| before.iter());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let origin = file.origin();

@@ -151,7 +151,8 @@ impl Copy {
         let operator = &self.operators[at];
         for file in files {
             operator.metrics.add_out(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
-            let targets = operator.outputs.get(&Output::Main).map(|targets| targets.iter()).into_iter().flatten();
+            let targets =
+                operator.outputs.get(&Output::Main).map(|targets| targets.iter()).into_iter().flatten();
             let stages: Vec<Destination> = targets.filter_map(|target| target.stage()).collect();
             let Some((&last, others)) = stages.split_last() else {
                 file.settle(Outcome::Filtered);

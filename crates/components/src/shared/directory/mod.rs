@@ -86,7 +86,8 @@ impl Directory {
             return Ok(draft);
         }
         let mut from = content::open(file)?;
-        let mut draft = in_folder(folder, || Draft::new(folder)).map_err(|error| unwritable("write into", folder, &error))?;
+        let mut draft = in_folder(folder, || Draft::new(folder))
+            .map_err(|error| unwritable("write into", folder, &error))?;
         let failed = |error: io::Error| unwritable("write into", folder, &error);
         let mode = match &mut from {
             content::Opened::File(from) => {

@@ -13,7 +13,7 @@ use crate::shared::file_template::{FileTemplate, Variable};
 #[serde(deny_unknown_fields)]
 pub struct DirectoryOptions {
     /// The folder. It is made if need be.
-    #[schemars(example = "out")]
+    #[schemars(example = &"out")]
     pub path: PathBuf,
     /// The name in it, which may lead into folders below. At first that is where each file was below the folder that was
     /// read.
@@ -64,7 +64,9 @@ impl DirectoryOptions {
     /// What is wrong with them beyond their schema.
     pub fn check(&self) -> Vec<Mistake> {
         if self.path.as_os_str().is_empty() {
-            return vec![Mistake::new("path", "The folder has no name.").help("`.` is the one that you are in.")];
+            return vec![
+                Mistake::new("path", "The folder has no name.").help("`.` is the one that you are in."),
+            ];
         }
         Vec::new()
     }

@@ -31,7 +31,8 @@ pub fn same_content(one: &mut fs::File, other: &Path) -> bool {
         if one.metadata()?.len() != other.metadata()?.len() {
             return Ok(false);
         }
-        let (mut one, mut other) = (BufReader::with_capacity(1 << 16, &*one), BufReader::with_capacity(1 << 16, other));
+        let (mut one, mut other) =
+            (BufReader::with_capacity(1 << 16, &*one), BufReader::with_capacity(1 << 16, other));
         loop {
             let (a, b) = (one.fill_buf()?, other.fill_buf()?);
             let length = a.len().min(b.len());

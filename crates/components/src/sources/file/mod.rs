@@ -114,10 +114,11 @@ pub enum Paths {
 }
 
 impl Paths {
-    fn to_vec(&self) -> Vec<String> {
+    /// All of them.
+    pub fn all(&self) -> &[String] {
         match self {
-            Paths::One(path) => vec![path.clone()],
-            Paths::Many(paths) => paths.clone(),
+            Paths::One(path) => std::slice::from_ref(path),
+            Paths::Many(paths) => paths,
         }
     }
 }
@@ -162,7 +163,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.framing.check(self.max_message_bytes);
-        let paths = self.path.to_vec();
+        let paths = self.path.all().to_vec();
         if paths.is_empty() || paths.iter().any(String::is_empty) {
             let mistake = Mistake::new("path", "No path is given.");
             mistakes.push(mistake.help("Write a path such as `logs/*.log`."));
@@ -190,7 +191,7 @@ sinks:
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let ignore_older = self.ignore_older.map(TimeSpan::duration);
         Ok(Box::new(Files {
-            finder: Finder::new(self.path.to_vec(), &self.exclude, ignore_older)?
+            finder: Finder::new(self.path.all().to_vec(), &self.exclude, ignore_older)?
                 .with_regexes(self.include_regex.clone(), self.exclude_regex.clone()),
             config: self.clone(),
             reader: Reader { arena: None, batch_bytes: context.batch_bytes.max(1) },

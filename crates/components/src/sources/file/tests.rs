@@ -268,7 +268,9 @@ async fn a_run_that_is_killed_in_the_middle_loses_and_repeats_nothing_that_was_a
         let running = start::<FileSource>(&yaml, 256, State::new());
         let mut found = Vec::new();
         for _ in 0..7 {
-            let Some((_, Parcel::Messages(mut batch))) = running.main.take().await else { panic!("it ended") };
+            let Some((_, Parcel::Messages(mut batch))) = running.main.take().await else {
+                panic!("it ended")
+            };
             found.extend(payloads(&batch));
             batch.take_ack().settle(Outcome::Delivered);
         }
