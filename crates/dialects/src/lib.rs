@@ -11,7 +11,10 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod capyfile;
 pub mod gollum;
+mod made;
+mod report;
 
 use thalweg_config::{Comments, Diagnostics, Document};
 
