@@ -19,6 +19,8 @@ pub(super) struct Definition<'a> {
 /// A processor: operations in their order.
 pub(super) struct Processor<'a> {
     pub(super) name: &'a str,
+    /// Where it begins.
+    pub(super) start: usize,
     /// The place of its name.
     pub(super) span: Span,
     pub(super) operations: Vec<Operation<'a>>,
@@ -175,7 +177,7 @@ fn processor<'a>(
             }
         }
     }
-    Some(Processor { name, span, operations })
+    Some(Processor { name, start: node.span.start, span, operations })
 }
 
 const NO_OPERATIONS: &str = "Add at least one that reads files: `- name: filesystem_input_read`.";

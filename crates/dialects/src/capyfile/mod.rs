@@ -8,17 +8,21 @@
 //!    has its fate. What capyfile ignored in silence is a remark, or a mistake if it changed what was meant.
 //! 2. `values` fetches the parameters of the processor that is to run, from the [`Surroundings`], and `transforms` makes
 //!    a transform of each operation. `goglob` and `gotext` translate patterns and templates.
-//! 3. `phases` writes a document for each reading operation: where one stands in the middle of a processor, the files
-//!    before it end there, and another run begins.
+//! 3. `phases` cuts a processor at its reading operations: where one stands in the middle, the files before it end there,
+//!    and another run begins. `emit` writes a document for each.
 //!
 //! Every node that is made has the place in the definition that it came from. [`response`] and [`events`] are what
 //! capyfile's programs say: answers to requests, and lines of progress.
 
+pub mod codes;
 mod definition;
+mod emit;
+pub mod events;
 mod goglob;
 mod gotext;
 mod operation;
 mod phases;
+pub mod response;
 mod surroundings;
 pub mod tables;
 #[cfg(test)]
@@ -67,6 +71,8 @@ pub struct Step {
     pub operation: Operation,
     /// The how manyth operation of its processor it is, from 0.
     pub index: usize,
+    /// The sizes that are allowed, where the operation checks sizes: the least, and the largest.
+    pub sizes: [Option<u64>; 2],
 }
 
 /// A part of a processor that is one run: from a reading operation to the next one.
@@ -191,7 +197,21 @@ pub fn read(
     let remarks = report.remarks;
     report.mistakes.into_result(()).map_err(Wrong::Definition)?;
     of_request.into_result(()).map_err(Wrong::Request)?;
-    Ok(phases::written(document, &definition, drafts, &remarks))
+    Ok(emit::emit(document, &definition, drafts, &remarks))
+}
+
+/// Checks a definition and all of its values but those that only a request has, and gives the remarks on it.
+///
+/// # Errors
+/// Every mistake in it, each at its place.
+pub fn check(document: &Document, surroundings: Surroundings<'_>) -> Result<Diagnostics, Diagnostics> {
+    let mut report = Report::new(document);
+    let definition = definition::read(document, &mut report);
+    let mut values = Values::without_request(&mut report, document.diagnostics(), surroundings);
+    for processor in &definition.processors {
+        phases::drafts(&definition, processor, &mut values);
+    }
+    report.mistakes.into_result(report.remarks)
 }
 
 fn known(definition: &Definition<'_>, wanted: &str, document: &Document, report: &mut Report) {

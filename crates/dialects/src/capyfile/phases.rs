@@ -1,25 +1,23 @@
-//! The documents: one for each reading operation of a processor.
+//! A processor, cut into phases: one for each reading operation.
 
-use thalweg_config::{Comments, Diagnostics, Document, Node, Span};
+use thalweg_config::Node;
 
 use super::definition::{Definition, Processor};
 use super::operation::Operation;
-use super::surroundings::SourceType;
 use super::tables;
 use super::transforms::{self, Transform};
 use super::values::Values;
-use super::{Input, Phase, Step, goglob};
-use crate::Conversion;
+use super::{Input, goglob};
 use crate::made::{self, Made};
 use crate::report::Report;
 
 /// A phase before it is written.
 pub(super) struct Draft<'d, 'a> {
-    processor: &'d Processor<'a>,
-    input: Input,
-    reading: &'d Operation<'a>,
-    source: Node,
-    transforms: Vec<(&'d Operation<'a>, Transform)>,
+    pub(super) processor: &'d Processor<'a>,
+    pub(super) input: Input,
+    pub(super) reading: &'d Operation<'a>,
+    pub(super) source: Node,
+    pub(super) transforms: Vec<(&'d Operation<'a>, Transform)>,
 }
 
 /// What must be so in every processor, whether it is to run or not.
@@ -109,111 +107,4 @@ fn source(
         }
     };
     (input, made::component(kind, operation.span, options.done()))
-}
-
-/// Writes the documents.
-pub(super) fn written(
-    document: &Document,
-    definition: &Definition<'_>,
-    drafts: Vec<Draft<'_, '_>>,
-    remarks: &Diagnostics,
-) -> Vec<Phase> {
-    let mut head = document.diagnostics();
-    let all = || definition.processors.iter().flat_map(|processor| &processor.operations);
-    let owner =
-        |span: Span| all().map(|operation| operation.start).filter(|start| *start <= span.start).max();
-    remarks.iter().filter(|remark| owner(remark.span).is_none()).for_each(|remark| head.push(remark.clone()));
-    let mut phases = Vec::new();
-    for draft in drafts {
-        let mut comments = Comments::default();
-        let mut of_phase = document.diagnostics();
-        if phases.is_empty() {
-            head.iter().for_each(|remark| comments.add("", &remark.message));
-            of_phase.extend(head.clone());
-        }
-        let pipeline = pipeline_name(draft.processor.name);
-        let mut operations = vec![(draft.reading, "sources/input".to_owned())];
-        operations.extend(
-            draft.transforms.iter().enumerate().map(|(index, (operation, _))| {
-                (*operation, format!("pipelines/{pipeline}/transforms/{index}"))
-            }),
-        );
-        for (operation, place) in &operations {
-            sources(operation, place, &mut comments);
-            for remark in remarks.iter().filter(|remark| owner(remark.span) == Some(operation.start)) {
-                comments.add(place, &remark.message);
-                of_phase.push(remark.clone());
-            }
-        }
-        let root = root(&draft, &pipeline, definition_span(document));
-        phases.push(Phase {
-            conversion: Conversion { document: document.with_root(root), comments, remarks: of_phase },
-            processor: draft.processor.name.to_owned(),
-            pipeline,
-            input: draft.input,
-            reading: step(draft.reading, if draft.input == Input::Files { "files" } else { "http_upload" }),
-            steps: draft.transforms.iter().map(|(operation, made)| step(operation, made.component)).collect(),
-        });
-    }
-    phases
-}
-
-fn definition_span(document: &Document) -> Span {
-    Span::new(document.root().span.start, document.root().span.start)
-}
-
-fn step(operation: &Operation<'_>, component: &'static str) -> Step {
-    Step { component, operation: operation.kind.operation, index: operation.index }
-}
-
-/// Where values came from that do not stand in the definition: what is printed has what they were.
-fn sources(operation: &Operation<'_>, place: &str, comments: &mut Comments) {
-    for parameter in operation.parameters().filter(|parameter| parameter.from != SourceType::Value) {
-        let name = parameter.source.text().unwrap_or("");
-        comments
-            .add(place, format!("`{}` came from `{}` `{name}`.", parameter.rule.name, parameter.from.name()));
-    }
-}
-
-/// A name that the engine takes and that none of the others has.
-fn pipeline_name(processor: &str) -> String {
-    let is_right = |character: char| character.is_alphanumeric() || matches!(character, '_' | '-');
-    let name: String =
-        processor.chars().map(|character| if is_right(character) { character } else { '-' }).collect();
-    match name.as_str() {
-        "" => "unnamed".to_owned(),
-        "input" | "done" | "failed" => format!("{name}-files"),
-        _ => name,
-    }
-}
-
-fn root(draft: &Draft<'_, '_>, pipeline: &str, start: Span) -> Node {
-    let span = draft.processor.span;
-    let mut sources = Made::new(start);
-    sources.put_at("input", draft.reading.span, draft.source.clone());
-
-    let mut main = Made::new(span);
-    main.text("from", "input", draft.reading.span).text("on_error", "carry", span);
-    let packets = draft.transforms.iter().filter_map(|(operation, _)| operation.packet);
-    if let Some((size, span)) = packets.min_by_key(|(size, _)| *size) {
-        main.number("concurrency", size, span);
-    }
-    if !draft.transforms.is_empty() {
-        let nodes = draft.transforms.iter().map(|(_, made)| made.node.clone()).collect();
-        main.put("transforms", made::list(nodes, span));
-    }
-    main.text("to", "done", span);
-    let mut failed = Made::new(span);
-    failed.text("from", format!("{pipeline}.errors"), span).text("to", "failed", span);
-    let mut pipelines = Made::new(start);
-    pipelines.put_at(pipeline, span, main.done());
-    pipelines.put_at(&format!("{pipeline}-failed"), span, failed.done());
-
-    let mut sinks = Made::new(start);
-    for name in ["done", "failed"] {
-        sinks.put_at(name, span, made::component("discard", span, Made::new(span).done()));
-    }
-    let mut root = Made::new(start);
-    root.put("sources", sources.done()).put("pipelines", pipelines.done()).put("sinks", sinks.done());
-    root.done()
 }

@@ -33,7 +33,7 @@ impl Request {
 }
 
 /// The first value of a name, if it is not empty.
-fn first<'a>(pairs: &'a [(String, String)], is_meant: impl Fn(&str) -> bool) -> Option<&'a str> {
+fn first(pairs: &[(String, String)], is_meant: impl Fn(&str) -> bool) -> Option<&str> {
     let (_, value) = pairs.iter().find(|(name, _)| is_meant(name))?;
     Some(value.as_str()).filter(|value| !value.is_empty())
 }

@@ -11,6 +11,7 @@ use super::{Phase, Request, Surroundings, Wrong, is_capyfile, needs_request, rea
 
 mod documents;
 mod mistakes;
+mod page;
 mod sources;
 
 /// A world of these variables and files, and perhaps a request.

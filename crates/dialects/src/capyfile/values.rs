@@ -32,11 +32,22 @@ pub(super) struct Values<'v> {
     /// Mistakes in what a request says.
     pub(super) of_request: Diagnostics,
     surroundings: Surroundings<'v>,
+    /// Whether parameters of requests are passed over, since there is none yet.
+    before_requests: bool,
 }
 
 impl<'v> Values<'v> {
     pub(super) fn new(report: &'v mut Report, none: Diagnostics, surroundings: Surroundings<'v>) -> Self {
-        Self { report, of_request: none, surroundings }
+        Self { report, of_request: none, surroundings, before_requests: false }
+    }
+
+    /// The same before there is a request: what only it can say is neither there nor missing.
+    pub(super) fn without_request(
+        report: &'v mut Report,
+        none: Diagnostics,
+        surroundings: Surroundings<'v>,
+    ) -> Self {
+        Self { before_requests: true, ..Self::new(report, none, surroundings) }
     }
 
     /// A mistake in a value: the client's if it is from the request.
@@ -182,6 +193,9 @@ impl<'v> Values<'v> {
             self.report.mistake(span, message);
             return None;
         };
+        if self.before_requests && from.is_of_request() {
+            return None;
+        }
         match self.fetch(from, name) {
             Ok(text) => Some(Raw::Text(text)),
             Err((message, help)) => {

@@ -165,3 +165,34 @@ processors:
     assert_eq!(phases[0].pipeline, "input-files");
     printed(&phases[0], text);
 }
+
+#[test]
+fn json_beyond_the_basic_plane() {
+    let text = "{\"processors\": [{\"name\": \"a\\ud83d\\ude00\", \"operations\": [{\"name\": \"http_octet_stream_input_read\"}]}]}";
+    let document = Document::parse("service.json", text).unwrap();
+    assert_eq!(service(&document).unwrap().processors, ["a😀"]);
+}
+
+#[test]
+fn remarks_stand_where_they_belong() {
+    let text = r#"
+name: s
+author: me
+processors:
+  - name: a
+    color: red
+    operations:
+      - { name: http_octet_stream_input_read, note: 1 }
+      - { name: filesystem_input_remove, params: { removeOriginalFile: { sourceType: http_get, source: all } } }
+  - name: b
+    operations:
+      - { name: http_octet_stream_input_read }
+    color: blue
+"#;
+    let document = Document::parse("service.yml", text).unwrap();
+    let request = Request { query: vec![("all".to_owned(), "true".to_owned())], ..Request::default() };
+    let world = World { request: Some(request), ..World::default() };
+    let phases = world.read(&document, Some("a")).unwrap();
+    assert_snapshot!(printed(&phases[0], text));
+    assert_eq!(phases[0].conversion.remarks.len(), 3);
+}

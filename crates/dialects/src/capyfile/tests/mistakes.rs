@@ -139,3 +139,34 @@ fn patterns_that_go_refuses() {
     let text = "name: s\nprocessors: [{ name: p, operations: [{ name: filesystem_input_read, params: { target: { sourceType: value, source: '/in/[a' } } }] }]";
     assert_snapshot!(converted(text));
 }
+
+#[test]
+fn a_key_of_another_case_is_a_mistake_in_yaml_and_none_in_json() {
+    assert!(
+        converted(&operation("- name: input_forget\n  targetfiles: all"))
+            .contains("Did you mean `targetFiles`?")
+    );
+    let json = r#"{"processors": [{"name": "p", "operations": [{"name": "http_octet_stream_input_read"},
+        {"Name": "input_forget", "TARGETFILES": "all"}]}]}"#;
+    assert!(converted(json).contains("for: all"));
+}
+
+#[test]
+fn what_is_cut_off_anywhere_is_read_without_panic() {
+    let text = operation(
+        "- name: command_exec\n  targetFiles: all\n  params: { commandName: { sourceType: value, source: '{{.Filename}}' }, \
+         commandArgs: { sourceType: env_var, source: A } }\n- name: filesystem_input_write\n  params: { destination: { sourceType: etcd, source: /region } }",
+    );
+    for end in 0..text.len() {
+        for text in
+            [text[..end].to_owned(), text[end..].to_owned(), format!("{}é{}", &text[..end], &text[end..])]
+        {
+            let Ok(document) = Document::parse("service.yml", &text) else { continue };
+            let _ = (is_capyfile(&document), service(&document).is_ok(), needs_request(&document, "p"));
+            match World::default().read(&document, None) {
+                Ok(phases) => assert!(!phases.is_empty(), "{text}"),
+                Err(wrong) => assert!(!wrong.diagnostics().is_empty(), "{text}"),
+            }
+        }
+    }
+}

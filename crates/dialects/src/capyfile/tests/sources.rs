@@ -119,3 +119,26 @@ fn who_needs_a_request() {
     let upload = "processors: [{ name: p, operations: [{ name: http_octet_stream_input_read }] }]";
     assert!(needs_request(&Document::parse("service.yml", upload).unwrap(), "p"));
 }
+
+#[test]
+fn a_definition_is_checked_before_there_is_a_request() {
+    let document = |types: &str| {
+        let lines = format!(
+            "- name: file_size_validate\n  params: {{ minFileSize: {{ sourceType: http_get, source: size }} }}\n\
+             - name: file_type_validate\n  params: {{ allowedMimeTypes: {{ sourceType: {types} }} }}"
+        );
+        Document::parse("service.yml", &operation(&lines)).unwrap()
+    };
+    let nobody = World::default();
+    let check = |document: &Document| {
+        let surroundings = Surroundings { variable: &|_| None, ..Surroundings::of_this_process() };
+        crate::capyfile::check(document, surroundings)
+    };
+    let right = document("http_post, source: types");
+    assert!(check(&right).unwrap().is_empty());
+    assert!(matches!(nobody.read(&right, None), Err(Wrong::Definition(_))));
+    let wrong = document("env_var, source: TYPES");
+    assert!(
+        check(&wrong).unwrap_err().to_string().contains("environment variable \"TYPES\" can not be found")
+    );
+}
