@@ -133,11 +133,6 @@ impl Printer {
         self.red(&format!("{}: {reason}", operation.name()))
     }
 
-    /// What stands before all events, an empty line after it.
-    pub fn running(self, service: &str, processor: &str) -> String {
-        format!("Running {} service processor...\n", self.styled("1", &format!("{service}:{processor}")))
-    }
-
     /// What stands after all events, an empty line before it: that it is done, and the files that failed, each with the
     /// text of its problem.
     pub fn completed<'a>(self, failures: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
@@ -175,6 +170,11 @@ impl Printer {
     pub fn invalid_mode(self) -> String {
         self.red("Invalid concurrency mode provided")
     }
+}
+
+/// What stands before all events, an empty line after it.
+pub fn running(service: &str, processor: &str) -> String {
+    format!("Running {service}:{processor} service processor...\n")
 }
 
 /// What is said between two iterations.
@@ -241,7 +241,7 @@ mod tests {
             "\nCompleted\n\nFailures:\n    [/in/a] file size is too big\n    [/in/b] x"
         );
         assert_eq!(coloured.completed([]), "\n\x1b[32mCompleted\x1b[0m");
-        assert_eq!(plain.running("s", "p"), "Running s:p service processor...\n");
+        assert_eq!(running("s", "p"), "Running s:p service processor...\n");
         assert_eq!(coloured.failed_to_run("no"), "\x1b[31mFailed to run the processor: no\x1b[0m");
         assert_eq!(not_targeted("with_errors"), "skipped due to \"with_errors\" target files policy");
     }

@@ -1,6 +1,7 @@
 //! Where parameters come from, beside the service definition itself.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 /// The folder in which capyfile looks for secrets.
@@ -63,12 +64,23 @@ impl Surroundings<'static> {
     pub fn of_this_process() -> Self {
         Self {
             variable: &|name| std::env::var(name).ok(),
-            file: &|path| std::fs::read_to_string(path),
+            file: &read,
             secrets: Path::new(SECRETS),
             request: None,
             etcd: None,
         }
     }
+}
+
+/// The content of a file that is not larger than a parameter can be: the one that is named may have no end.
+fn read(path: &Path) -> io::Result<String> {
+    const LARGEST: u64 = 1 << 20;
+    let mut text = String::new();
+    File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB"));
+    }
+    Ok(text)
 }
 
 /// The kinds of places that a value may come from.

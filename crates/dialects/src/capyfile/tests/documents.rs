@@ -167,10 +167,15 @@ processors:
 }
 
 #[test]
-fn json_beyond_the_basic_plane() {
+fn json_beyond_the_basic_plane_and_without_spaces() {
     let text = "{\"processors\": [{\"name\": \"a\\ud83d\\ude00\", \"operations\": [{\"name\": \"http_octet_stream_input_read\"}]}]}";
     let document = Document::parse("service.json", text).unwrap();
     assert_eq!(service(&document).unwrap().processors, ["a😀"]);
+    let compact = r#"{"name":"s","processors":[{"name":"p","operations":[{"name":"file_size_validate","params":{"minFileSize":{"sourceType":"value","source":1e3}}}]}]}"#;
+    let document = Document::parse("service.json", compact).unwrap();
+    let wrong = World::default().read(&document, None).unwrap_err().to_string();
+    assert!(wrong.contains("has no operation before this one that reads files"), "{wrong}");
+    assert_eq!(wrong.lines().count(), 1);
 }
 
 #[test]

@@ -142,3 +142,13 @@ fn a_definition_is_checked_before_there_is_a_request() {
         check(&wrong).unwrap_err().to_string().contains("environment variable \"TYPES\" can not be found")
     );
 }
+
+#[test]
+fn files_of_this_machine_are_read_up_to_a_bound() {
+    let around = Surroundings::of_this_process();
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    assert!((around.file)(&manifest).unwrap().contains("thalweg-dialects"));
+    assert!((around.file)(Path::new("/no/such/file")).is_err());
+    #[cfg(unix)]
+    assert!((around.file)(Path::new("/dev/zero")).is_err());
+}
