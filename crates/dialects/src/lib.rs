@@ -11,7 +11,10 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod capyfile;
 pub mod gollum;
+mod made;
+mod report;
 
 use thalweg_config::{Comments, Diagnostics, Document};
 
@@ -26,7 +29,10 @@ pub struct Conversion {
     pub remarks: Diagnostics,
 }
 
-/// Reads a document of any dialect that is known; none if it has the form of none of them.
+/// Reads a document of any dialect that says all by itself; none if it has the form of none of them.
+///
+/// A service definition of capyfile is none of these: what it means depends on which of its processors is to run, and
+/// on its surroundings. See [`capyfile::read`].
 ///
 /// # Errors
 /// Every mistake in it, each at its place.

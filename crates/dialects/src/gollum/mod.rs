@@ -22,11 +22,9 @@ mod gotemplate;
 mod gotime;
 mod json;
 mod legacy;
-mod made;
 mod modulators;
 mod plugins;
 mod producers;
-mod report;
 mod settings;
 mod simplify;
 mod streams;
@@ -37,7 +35,7 @@ mod text;
 
 use thalweg_config::{Diagnostics, Document, Node};
 
-use crate::Conversion;
+use crate::{Conversion, made, report};
 use report::Report;
 
 /// Whether a document has the form of a gollum configuration: plugins with a `Type`, or, in the form of v0.4, a list

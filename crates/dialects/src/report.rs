@@ -3,26 +3,26 @@
 use thalweg_config::{Diagnostic, Diagnostics, Document, Span, nearest};
 
 /// Mistakes and remarks, each with its place.
-pub(super) struct Report {
-    pub(super) mistakes: Diagnostics,
-    pub(super) remarks: Diagnostics,
+pub(crate) struct Report {
+    pub(crate) mistakes: Diagnostics,
+    pub(crate) remarks: Diagnostics,
 }
 
 impl Report {
-    pub(super) fn new(document: &Document) -> Self {
+    pub(crate) fn new(document: &Document) -> Self {
         Self { mistakes: document.diagnostics(), remarks: document.diagnostics() }
     }
 
-    pub(super) fn mistake(&mut self, span: Span, message: impl Into<String>) -> &mut Diagnostic {
+    pub(crate) fn mistake(&mut self, span: Span, message: impl Into<String>) -> &mut Diagnostic {
         self.mistakes.error(span, message)
     }
 
-    pub(super) fn remark(&mut self, span: Span, message: impl Into<String>) {
+    pub(crate) fn remark(&mut self, span: Span, message: impl Into<String>) {
         self.remarks.error(span, message);
     }
 
     /// A name that is none of those there are.
-    pub(super) fn unknown<'a>(
+    pub(crate) fn unknown<'a>(
         &mut self,
         span: Span,
         message: String,

@@ -4,64 +4,64 @@ use thalweg_config::{Key, Node, Span, Value};
 
 /// A mapping that is being made, all of it standing for one place of the file unless said otherwise.
 #[derive(Debug, Clone)]
-pub(super) struct Made {
+pub(crate) struct Made {
     span: Span,
     entries: Vec<(Key, Node)>,
 }
 
 impl Made {
-    pub(super) fn new(span: Span) -> Self {
+    pub(crate) fn new(span: Span) -> Self {
         Self { span, entries: Vec::new() }
     }
 
-    pub(super) fn put(&mut self, name: &str, node: Node) -> &mut Self {
+    pub(crate) fn put(&mut self, name: &str, node: Node) -> &mut Self {
         self.entries.push((Key { name: name.to_owned(), span: node.span }, node));
         self
     }
 
     /// Puts a node under a key that has a place of its own.
-    pub(super) fn put_at(&mut self, name: &str, span: Span, node: Node) -> &mut Self {
+    pub(crate) fn put_at(&mut self, name: &str, span: Span, node: Node) -> &mut Self {
         self.entries.push((Key { name: name.to_owned(), span }, node));
         self
     }
 
-    pub(super) fn text(&mut self, name: &str, value: impl Into<String>, span: Span) -> &mut Self {
+    pub(crate) fn text(&mut self, name: &str, value: impl Into<String>, span: Span) -> &mut Self {
         self.put(name, text(value, span))
     }
 
-    pub(super) fn number(&mut self, name: &str, value: i64, span: Span) -> &mut Self {
+    pub(crate) fn number(&mut self, name: &str, value: i64, span: Span) -> &mut Self {
         self.put(name, Node::plain(span, &value.to_string()))
     }
 
-    pub(super) fn flag(&mut self, name: &str, value: bool, span: Span) -> &mut Self {
+    pub(crate) fn flag(&mut self, name: &str, value: bool, span: Span) -> &mut Self {
         self.put(name, Node::plain(span, &value.to_string()))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub(super) fn done(self) -> Node {
+    pub(crate) fn done(self) -> Node {
         Node::new(self.span, Value::Mapping(self.entries))
     }
 }
 
-pub(super) fn text(value: impl Into<String>, span: Span) -> Node {
+pub(crate) fn text(value: impl Into<String>, span: Span) -> Node {
     Node::new(span, Value::String(value.into()))
 }
 
-pub(super) fn list(items: Vec<Node>, span: Span) -> Node {
+pub(crate) fn list(items: Vec<Node>, span: Span) -> Node {
     Node::new(span, Value::Sequence(items))
 }
 
 /// A component: its kind with its options.
-pub(super) fn component(kind: &str, kind_span: Span, options: Node) -> Node {
+pub(crate) fn component(kind: &str, kind_span: Span, options: Node) -> Node {
     let key = Key { name: kind.to_owned(), span: kind_span };
     Node::new(options.span, Value::Mapping(vec![(key, options)]))
 }
 
 /// A time of so many milliseconds, as people write it.
-pub(super) fn time(milliseconds: i64) -> String {
+pub(crate) fn time(milliseconds: i64) -> String {
     match milliseconds {
         0 => "0s".to_owned(),
         ms if ms % 3_600_000 == 0 => format!("{}h", ms / 3_600_000),
@@ -72,6 +72,6 @@ pub(super) fn time(milliseconds: i64) -> String {
 }
 
 /// A size of so many MiB, as people write it.
-pub(super) fn size_mib(mib: i64) -> String {
+pub(crate) fn size_mib(mib: i64) -> String {
     if mib % 1024 == 0 { format!("{}GiB", mib / 1024) } else { format!("{mib}MiB") }
 }

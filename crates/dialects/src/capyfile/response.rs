@@ -1,0 +1,368 @@
+//! The answers to requests, as capyfile's server gives them.
+//!
+//! Their bodies are capyfile's, key by key: its clients read `status` and `code` there. The HTTP statuses tell more than
+//! its own did: what a client did wrong is 400 and not 500, and a request of which no file succeeded is 422 and not 200.
+
+use serde::Serialize;
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub http_status: u16,
+    /// The body, in JSON: its type is always [`CONTENT_TYPE`].
+    pub body: String,
+}
+
+/// The type of every body.
+pub const CONTENT_TYPE: &str = "application/json";
+
+impl Answer {
+    fn new(http_status: u16, body: &impl Serialize) -> Self {
+        // Texts and numbers can always be written; if they could not, the client would be told no lies.
+        Self { http_status, body: serde_json::to_string(body).unwrap_or_else(|_| "{}".to_owned()) }
+    }
+}
+
+/// A file that was processed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Processed {
+    /// Where it can be fetched; empty unless it was uploaded somewhere.
+    pub url: String,
+    /// The name that was made for it: its id, with the extension of its type.
+    pub filename: String,
+    /// The name that the client gave it.
+    #[serde(rename = "originalFilename")]
+    pub original_filename: String,
+    /// Its type, with a charset where it is text.
+    pub mime: String,
+    /// How many bytes it has.
+    pub size: u64,
+    status: &'static str,
+    code: &'static str,
+    message: &'static str,
+}
+
+impl Processed {
+    /// A file with these names, this type and this size, without an address.
+    pub fn new(filename: String, original_filename: String, mime: String, size: u64) -> Self {
+        Self {
+            url: String::new(),
+            filename,
+            original_filename,
+            mime,
+            size,
+            status: "SUCCESS",
+            code: "FILE_SUCCESSFULLY_UPLOADED",
+            message: "file successfully uploaded",
+        }
+    }
+}
+
+/// A file that has a problem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rejected {
+    /// The name that the client gave it.
+    #[serde(rename = "originalFilename")]
+    pub original_filename: String,
+    status: &'static str,
+    /// The code of the problem.
+    pub code: String,
+    /// What is said to the client of it; empty for most codes, see [`message`].
+    pub message: String,
+}
+
+impl Rejected {
+    /// A file with this name and this problem.
+    pub fn new(original_filename: String, code: String, message: String) -> Self {
+        Self { original_filename, status: "ERROR", code, message }
+    }
+}
+
+/// What is told about a problem beyond its code.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Details<'a> {
+    /// The least size that is allowed, or the largest.
+    pub bound: Option<u64>,
+    /// The type that was found.
+    pub mime: Option<&'a str>,
+}
+
+/// What is said to a client of a problem: capyfile says something of sizes and types, and nothing of anything else.
+pub fn message(code: &str, details: Details<'_>) -> String {
+    match (code, details) {
+        ("FILE_SIZE_IS_TOO_SMALL", Details { bound: Some(bound), .. }) => {
+            format!("file size can not be less than {}", size(bound))
+        }
+        ("FILE_SIZE_IS_TOO_BIG", Details { bound: Some(bound), .. }) => {
+            format!("file size can not be greater than {}", size(bound))
+        }
+        ("FILE_MIME_TYPE_IS_NOT_ALLOWED", Details { mime: Some(mime), .. }) => {
+            format!("file MIME type \"{mime}\" is not allowed")
+        }
+        _ => String::new(),
+    }
+}
+
+/// A size for people: `5.0 KiB`.
+fn size(bytes: u64) -> String {
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
+    // What would be printed as 1024.0 is one of the next unit.
+    while value >= 1023.95 && unit < 5 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let unit = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].get(unit).unwrap_or(&"EiB");
+    format!("{value:.1} {unit}")
+}
+
+#[derive(Serialize)]
+struct Result<'a> {
+    status: &'a str,
+    code: &'a str,
+    message: String,
+    files: Option<&'a [Processed]>,
+    errors: Option<&'a [Rejected]>,
+    meta: Meta,
+}
+
+#[derive(Serialize)]
+struct Meta {
+    #[serde(rename = "totalUploads")]
+    total: usize,
+    #[serde(rename = "successfulUploads")]
+    successful: usize,
+    #[serde(rename = "failedUploads")]
+    failed: usize,
+}
+
+/// The answer to a request that was processed: what became of each of its files.
+pub fn result(files: &[Processed], errors: &[Rejected]) -> Answer {
+    let (successful, failed) = (files.len(), errors.len());
+    let total = successful + failed;
+    let (http_status, status, code, message) = match (successful, failed) {
+        (0, 0) => (200, "UNKNOWN", "NO_FILES_PROVIDED", "no files provided".to_owned()),
+        (_, 0) => (200, "SUCCESS", "SUCCESS", format!("successfully uploaded {successful} file(s)")),
+        (0, _) => (422, "ERROR", "ERROR", format!("failed to upload {failed} file(s)")),
+        _ => (200, "PARTIAL", "PARTIAL", format!("successfully uploaded {successful} of {total} files")),
+    };
+    let (files, errors) =
+        (Some(files).filter(|list| !list.is_empty()), Some(errors).filter(|list| !list.is_empty()));
+    let meta = Meta { total, successful, failed };
+    Answer::new(http_status, &Result { status, code, message, files, errors, meta })
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    status: &'a str,
+    code: &'a str,
+    message: &'a str,
+}
+
+fn error(http_status: u16, code: &str, message: &str) -> Answer {
+    Answer::new(http_status, &Error { status: "ERROR", code, message })
+}
+
+/// An address that is not `/service/processor`.
+pub fn not_found() -> Answer {
+    error(404, "NOT_FOUND", "not found")
+}
+
+/// A service that is not the one of the definition.
+pub fn service_not_found(name: &str) -> Answer {
+    error(404, "SERVICE_NOT_FOUND", &format!("service {name} not found"))
+}
+
+/// A processor that the service has not.
+pub fn processor_not_found(name: &str) -> Answer {
+    error(404, "PROCESSOR_NOT_FOUND", &format!("processor {name} not found"))
+}
+
+/// An operation that cannot work as it is set up: `IMAGE_CONVERT_OPERATION_CONFIGURATION` and its like.
+pub fn configuration(code: &str, message: &str) -> Answer {
+    error(500, code, message)
+}
+
+/// A mistake of the client: a parameter that is missing or malformed, or a body that is not the form it should be.
+pub fn invalid_request(message: &str) -> Answer {
+    error(400, "INVALID_REQUEST", message)
+}
+
+/// A body, or a file in it, that is larger than what is accepted.
+pub fn too_large(message: &str) -> Answer {
+    error(413, "REQUEST_TOO_LARGE", message)
+}
+
+/// Anything else that went wrong. What it was is for the log and not for the client.
+pub fn internal() -> Answer {
+    error(500, "INTERNAL", "something went wrong")
+}
+
+/// What the health check tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Health<'a> {
+    /// Now, in RFC 3339.
+    pub timestamp: &'a str,
+    /// The program.
+    pub name: &'a str,
+    /// Its version.
+    pub version: &'a str,
+    /// What it was built from.
+    pub commit: &'a str,
+    /// How the process is.
+    pub system: System<'a>,
+}
+
+/// How a process is, under the names that capyfile has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct System<'a> {
+    /// The compiler's version.
+    pub version: &'a str,
+    /// What is under way: here requests.
+    #[serde(rename = "goroutinesCount")]
+    pub under_way: u64,
+    /// Bytes of memory that the process has from the system.
+    #[serde(rename = "totalAllocBytes")]
+    pub memory: u64,
+    /// Bytes that hold data now: here what is leased from the budget.
+    #[serde(rename = "heapAllocBytes")]
+    pub held: u64,
+    /// Things that hold them: here leases.
+    #[serde(rename = "heapObjects")]
+    pub objects: u64,
+}
+
+#[derive(Serialize)]
+struct HealthBody<'a> {
+    status: &'a str,
+    timestamp: &'a str,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    program: Option<Program<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<System<'a>>,
+}
+
+#[derive(Serialize)]
+struct Program<'a> {
+    name: &'a str,
+    version: &'a str,
+    commit: &'a str,
+}
+
+/// The answer to a health check: with verbosity 1 the program too, with 2 also the process.
+pub fn health(verbosity: u8, health: &Health<'_>) -> Answer {
+    let &Health { timestamp, name, version, commit, system } = health;
+    let program = (verbosity >= 1).then_some(Program { name, version, commit });
+    let system = (verbosity >= 2).then_some(system);
+    Answer::new(200, &HealthBody { status: "OK", timestamp, program, system })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn processed() -> Processed {
+        Processed::new("V1StGXR8_Z5jdHi6B-myT.png".into(), "a \"b\".png".into(), "image/png".into(), 12)
+    }
+
+    fn rejected() -> Rejected {
+        let details = Details { bound: Some(5 << 10), mime: None };
+        let code = "FILE_SIZE_IS_TOO_SMALL";
+        Rejected::new("c.txt".into(), code.into(), message(code, details))
+    }
+
+    #[test]
+    fn results_have_the_keys_of_capyfile_in_their_order() {
+        let answer = result(&[processed()], &[rejected()]);
+        assert_eq!(answer.http_status, 200);
+        assert_eq!(
+            answer.body,
+            "{\"status\":\"PARTIAL\",\"code\":\"PARTIAL\",\"message\":\"successfully uploaded 1 of 2 files\",\
+             \"files\":[{\"url\":\"\",\"filename\":\"V1StGXR8_Z5jdHi6B-myT.png\",\"originalFilename\":\"a \\\"b\\\".png\",\
+             \"mime\":\"image/png\",\"size\":12,\"status\":\"SUCCESS\",\"code\":\"FILE_SUCCESSFULLY_UPLOADED\",\
+             \"message\":\"file successfully uploaded\"}],\
+             \"errors\":[{\"originalFilename\":\"c.txt\",\"status\":\"ERROR\",\"code\":\"FILE_SIZE_IS_TOO_SMALL\",\
+             \"message\":\"file size can not be less than 5.0 KiB\"}],\
+             \"meta\":{\"totalUploads\":2,\"successfulUploads\":1,\"failedUploads\":1}}"
+        );
+    }
+
+    #[test]
+    fn lists_are_null_where_they_are_empty() {
+        let all = result(&[processed()], &[]);
+        assert!(all.http_status == 200 && all.body.contains("\"errors\":null"), "{all:?}");
+        assert!(all.body.contains("\"message\":\"successfully uploaded 1 file(s)\""), "{all:?}");
+        let none = result(&[], &[rejected()]);
+        assert!(none.http_status == 422 && none.body.contains("\"files\":null"), "{none:?}");
+        assert!(none.body.contains("\"message\":\"failed to upload 1 file(s)\""), "{none:?}");
+        assert_eq!(
+            result(&[], &[]),
+            Answer {
+                http_status: 200,
+                body: "{\"status\":\"UNKNOWN\",\"code\":\"NO_FILES_PROVIDED\",\"message\":\"no files provided\",\
+                       \"files\":null,\"errors\":null,\
+                       \"meta\":{\"totalUploads\":0,\"successfulUploads\":0,\"failedUploads\":0}}"
+                    .into()
+            }
+        );
+    }
+
+    #[test]
+    fn clients_are_told_of_sizes_and_types_only() {
+        let bound = |bytes| Details { bound: Some(bytes), mime: None };
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            ((1 << 20) - 1, "1.0 MiB"),
+            (10 << 20, "10.0 MiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            let expected = format!("file size can not be greater than {shown}");
+            assert_eq!(message("FILE_SIZE_IS_TOO_BIG", bound(bytes)), expected);
+        }
+        let mime = Details { bound: None, mime: Some("text/html; charset=utf-8") };
+        let said = message("FILE_MIME_TYPE_IS_NOT_ALLOWED", mime);
+        assert_eq!(said, "file MIME type \"text/html; charset=utf-8\" is not allowed");
+        assert_eq!(message("COMMAND_EXECUTION_ERROR", bound(1)), "");
+        assert_eq!(message("FILE_SIZE_IS_TOO_BIG", Details::default()), "");
+    }
+
+    #[test]
+    fn what_went_wrong_has_a_status_and_a_code() {
+        for (answer, http_status, code) in [
+            (not_found(), 404, "NOT_FOUND"),
+            (service_not_found("a"), 404, "SERVICE_NOT_FOUND"),
+            (processor_not_found("a"), 404, "PROCESSOR_NOT_FOUND"),
+            (invalid_request("a"), 400, "INVALID_REQUEST"),
+            (too_large("a"), 413, "REQUEST_TOO_LARGE"),
+            (configuration("A_CONFIGURATION", "a"), 500, "A_CONFIGURATION"),
+            (internal(), 500, "INTERNAL"),
+        ] {
+            assert_eq!(answer.http_status, http_status);
+            let start = format!("{{\"status\":\"ERROR\",\"code\":\"{code}\",\"message\":\"");
+            assert!(answer.body.starts_with(&start), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn the_health_check_says_more_with_more_verbosity() {
+        let system = System { version: "1.90", under_way: 1, memory: 2, held: 3, objects: 4 };
+        let all = Health { timestamp: "T", name: "thalweg", version: "1", commit: "c", system };
+        assert_eq!(health(0, &all).body, "{\"status\":\"OK\",\"timestamp\":\"T\"}");
+        assert_eq!(
+            health(1, &all).body,
+            "{\"status\":\"OK\",\"timestamp\":\"T\",\"name\":\"thalweg\",\"version\":\"1\",\"commit\":\"c\"}"
+        );
+        let body = health(2, &all).body;
+        let (_, system) = body.split_once("\"commit\":\"c\",").unwrap();
+        assert_eq!(
+            system,
+            "\"system\":{\"version\":\"1.90\",\"goroutinesCount\":1,\"totalAllocBytes\":2,\"heapAllocBytes\":3,\"heapObjects\":4}}"
+        );
+    }
+}

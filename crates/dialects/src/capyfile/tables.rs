@@ -1,0 +1,289 @@
+//! What capyfile has: each operation with each of its parameters, and what becomes of it.
+//!
+//! One table serves all: reading checks names by it, and the page `docs/from-capyfile.md` is held against it by a test.
+
+/// An operation of capyfile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// `filesystem_input_read`
+    FilesystemInputRead,
+    /// `http_multipart_form_input_read`
+    HttpMultipartFormInputRead,
+    /// `http_octet_stream_input_read`
+    HttpOctetStreamInputRead,
+    /// `file_size_validate`
+    FileSizeValidate,
+    /// `file_type_validate`
+    FileTypeValidate,
+    /// `file_time_validate`
+    FileTimeValidate,
+    /// `exiftool_metadata_cleanup`
+    ExiftoolMetadataCleanup,
+    /// `image_convert`
+    ImageConvert,
+    /// `command_exec`
+    CommandExec,
+    /// `filesystem_input_write`
+    FilesystemInputWrite,
+    /// `filesystem_input_remove`
+    FilesystemInputRemove,
+    /// `input_forget`
+    InputForget,
+    /// `s3_upload`
+    S3Upload,
+}
+
+impl Operation {
+    /// Its name in a service definition.
+    pub fn name(self) -> &'static str {
+        self.kind().map_or("", |kind| kind.name)
+    }
+
+    /// Whether files begin at it.
+    pub fn reads(self) -> bool {
+        matches!(
+            self,
+            Self::FilesystemInputRead | Self::HttpMultipartFormInputRead | Self::HttpOctetStreamInputRead
+        )
+    }
+
+    pub(super) fn kind(self) -> Option<&'static OperationKind> {
+        KINDS.iter().find(|kind| kind.operation == self)
+    }
+}
+
+/// What the value of a parameter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// Text.
+    Text,
+    /// A whole number.
+    Number,
+    /// `true` or `false`.
+    Flag,
+    /// A list of texts.
+    List,
+}
+
+/// Whether a parameter has to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Without it there is nothing to do.
+    Required,
+    /// capyfile demands it, and some of its own examples leave it out; then it is this.
+    Assumed(&'static str),
+    /// It may be left out.
+    Optional,
+}
+
+/// A parameter of an operation.
+#[derive(Debug, Clone, Copy)]
+pub struct ParameterRule {
+    /// Its name.
+    pub name: &'static str,
+    /// Another name of it: what the documentation says where the program reads something else.
+    pub also: Option<&'static str>,
+    /// What its value is.
+    pub takes: Takes,
+    /// Whether it has to be there.
+    pub need: Need,
+    /// What becomes of it, in the words of the page.
+    pub becomes: &'static str,
+}
+
+/// An operation with its parameters.
+#[derive(Debug)]
+pub struct OperationKind {
+    /// Which it is.
+    pub operation: Operation,
+    /// Its name.
+    pub name: &'static str,
+    /// What it becomes, in the words of the page.
+    pub becomes: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [ParameterRule],
+    /// Why there is nothing that it could become yet, and what to do.
+    pub refused: Option<&'static str>,
+}
+
+const fn rule(name: &'static str, takes: Takes, need: Need, becomes: &'static str) -> ParameterRule {
+    ParameterRule { name, also: None, takes, need, becomes }
+}
+
+const fn kind(
+    operation: Operation,
+    name: &'static str,
+    becomes: &'static str,
+    parameters: &'static [ParameterRule],
+) -> OperationKind {
+    OperationKind { operation, name, becomes, parameters, refused: None }
+}
+
+use Need::{Assumed, Optional, Required};
+use Takes::{Flag, List, Number, Text};
+
+/// All operations, in the order of the page.
+pub const KINDS: &[OperationKind] = &[
+    kind(
+        Operation::FilesystemInputRead,
+        "filesystem_input_read",
+        "source `files`. Folders that match are left out, and nothing in them is read. In the middle of a processor it \
+         begins a second run, after the first has ended: the files of the first end there, as in capyfile",
+        &[rule(
+            "target",
+            Text,
+            Required,
+            "`path`, a pattern as Go has it: `**` is `*`, and names that begin with a dot match",
+        )],
+    ),
+    kind(
+        Operation::HttpMultipartFormInputRead,
+        "http_multipart_form_input_read",
+        "source `http_upload` with `accept: multipart`; `thalweg serve` has it",
+        &[],
+    ),
+    kind(
+        Operation::HttpOctetStreamInputRead,
+        "http_octet_stream_input_read",
+        "source `http_upload` with `accept: body`; `thalweg serve` has it",
+        &[],
+    ),
+    kind(
+        Operation::FileSizeValidate,
+        "file_size_validate",
+        "transform `check_size`",
+        &[
+            rule("minFileSize", Number, Optional, "`min`; 0 and less is no bound"),
+            rule("maxFileSize", Number, Optional, "`max`; 0 and less is no bound"),
+        ],
+    ),
+    kind(
+        Operation::FileTypeValidate,
+        "file_type_validate",
+        "transform `check_type`",
+        &[rule(
+            "allowedMimeTypes",
+            List,
+            Required,
+            "`allow`. One text is a list of one; `image/*` is any image; an empty list is a mistake",
+        )],
+    ),
+    kind(
+        Operation::FileTimeValidate,
+        "file_time_validate",
+        "transform `check_time`. Times may be without quotes",
+        &[
+            rule("minAtime", Text, Optional, "`min_accessed`"),
+            rule("maxAtime", Text, Optional, "`max_accessed`"),
+            rule("minMtime", Text, Optional, "`min_modified`"),
+            rule("maxMtime", Text, Optional, "`max_modified`"),
+            rule("minCtime", Text, Optional, "`min_changed`"),
+            rule("maxCtime", Text, Optional, "`max_changed`"),
+        ],
+    ),
+    kind(
+        Operation::ExiftoolMetadataCleanup,
+        "exiftool_metadata_cleanup",
+        "transform `strip_metadata`: exiftool where there is one, and thalweg's own code otherwise",
+        &[ParameterRule {
+            name: "overrideOriginalFile",
+            also: Some("overwriteOriginalFile"),
+            takes: Flag,
+            need: Optional,
+            becomes: "`in_place`. The documentation calls it `overwriteOriginalFile`, which is accepted too",
+        }],
+    ),
+    kind(
+        Operation::ImageConvert,
+        "image_convert",
+        "transform `convert_image`. A file that is of the type already is left alone (`same: keep`)",
+        &[
+            rule(
+                "toMimeType",
+                Text,
+                Required,
+                "`to`; `application/pdf`, which failed for every file, is a mistake",
+            ),
+            rule(
+                "quality",
+                Text,
+                Assumed("high"),
+                "`quality`: `best` is 100, `high` 75, `medium` 50, `low` 25, anything else 75; also a number from 1 to 100",
+            ),
+        ],
+    ),
+    kind(
+        Operation::CommandExec,
+        "command_exec",
+        "transform `exec`; a command runs for each file and never without one",
+        &[
+            rule("commandName", Text, Required, "`command`"),
+            rule("commandArgs", List, Optional, "`args`; nothing is escaped as in HTML"),
+            rule("outputFileDestination", Text, Optional, "`output`"),
+            rule(
+                "allowParallelExecution",
+                Flag,
+                Optional,
+                "`one_at_a_time` where it is said to be `false`; without it commands run side by side, as they did in capyfile \
+                 in any case",
+            ),
+        ],
+    ),
+    kind(
+        Operation::FilesystemInputWrite,
+        "filesystem_input_write",
+        "transform `write` with `on_exists: replace`",
+        &[
+            rule("destination", Text, Required, "`path`"),
+            rule(
+                "useOriginalFilename",
+                Flag,
+                Assumed("false"),
+                "`name`: the original name, its extension (if it has one) replaced by that of the detected type; without it 21 random \
+                 characters and that extension",
+            ),
+        ],
+    ),
+    kind(
+        Operation::FilesystemInputRemove,
+        "filesystem_input_remove",
+        "transform `remove`",
+        &[rule("removeOriginalFile", Flag, Assumed("false"), "`original`")],
+    ),
+    kind(Operation::InputForget, "input_forget", "transform `forget`", &[]),
+    OperationKind {
+        operation: Operation::S3Upload,
+        name: "s3_upload",
+        becomes: "",
+        parameters: &[
+            rule("accessKeyId", Text, Required, ""),
+            rule("secretAccessKey", Text, Required, ""),
+            rule("sessionToken", Text, Optional, ""),
+            rule("endpoint", Text, Required, ""),
+            rule("region", Text, Required, ""),
+            rule("bucket", Text, Required, ""),
+        ],
+        refused: Some(
+            "Not yet: there is no sink for object stores. Write to a folder, and copy it from there.",
+        ),
+    },
+];
+
+/// The keys of an operation beside its name and its parameters, with what becomes of them.
+pub const SETTINGS: &[(&str, &str)] = &[
+    (
+        "targetFiles",
+        "`for` beside the transform; any value but `without_errors`, `with_errors` and `all` is a mistake",
+    ),
+    (
+        "cleanupPolicy",
+        "`output_cleanup` of `exec`. Temporary files are removed in any case; any value but `keep_files` and `remove_files` is a mistake",
+    ),
+    (
+        "maxPacketSize",
+        "`concurrency` of the pipeline, the least of all its operations: so many files at once",
+    ),
+    ("ioTickDelay", "*accepted, and means nothing:* nothing is polled"),
+    ("handlerTickDelay", "*accepted, and means nothing:* nothing is polled"),
+    ("statusTickDelay", "*accepted, and means nothing:* nothing is polled"),
+];

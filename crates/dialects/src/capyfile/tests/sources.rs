@@ -1,0 +1,154 @@
+//! Where parameters come from.
+
+use super::*;
+
+fn text(source_type: &str, source: &str, parameter: &str, kind: &str) -> String {
+    operation(&format!(
+        "- name: {kind}\n  params:\n    {parameter}: {{ sourceType: {source_type}, source: {source} }}\n    \
+         destination: {{ sourceType: value, source: /out }}"
+    ))
+}
+
+fn world() -> World {
+    let pairs = |pairs: &[(&str, &str)]| {
+        pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>()
+    };
+    World {
+        variables: [("SIZE", "7"), ("EMPTY", ""), ("LIST", r#"["a/b", "c/d"]"#), ("WORD", "x"), ("YES", "t")]
+            .into(),
+        files: [("/etc/size", "8\n"), ("/run/secrets/size", "9\r\n"), ("/etc/two", "8\n\n")].into(),
+        request: Some(Request {
+            query: pairs(&[("size", "10"), ("none", ""), ("bad", "ten")]),
+            form: pairs(&[("posted", "11")]),
+            headers: pairs(&[("X-Size", "12")]),
+        }),
+    }
+}
+
+fn size(world: &World, source_type: &str, source: &str) -> String {
+    let text = operation(&format!(
+        "- name: file_size_validate\n  params: {{ minFileSize: {{ sourceType: {source_type}, source: {source} }} }}"
+    ));
+    let document = Document::parse("service.yml", &text).unwrap();
+    match world.read(&document, Some("p")) {
+        Ok(phases) => {
+            let printed = printed(&phases[0], &text);
+            let from = printed.find("min: ").unwrap();
+            printed[from..].split(" }").next().unwrap().to_owned()
+        }
+        Err(Wrong::Definition(wrong)) => wrong.to_string(),
+        Err(Wrong::Request(wrong)) => format!("request: {wrong}"),
+    }
+}
+
+#[test]
+fn each_type_of_source_has_its_value() {
+    let world = world();
+    for (source_type, source, expected) in [
+        ("value", "'6'", "min: 6B"),
+        ("env_var", "SIZE", "min: 7B"),
+        ("file", "/etc/size", "min: 8B"),
+        ("secret", "size", "min: 9B"),
+        ("http_get", "size", "min: 10B"),
+        ("http_post", "posted", "min: 11B"),
+        ("http_post", "size", "min: 10B"),
+        ("http_header", "x-size", "min: 12B"),
+    ] {
+        assert_eq!(size(&world, source_type, source), expected, "{source_type}");
+    }
+    let region = world.converted(&text("etcd", "/region", "destination", "filesystem_input_write").replace(
+        "    destination: { sourceType: value, source: /out }\n",
+        "    useOriginalFilename: { sourceType: env_var, source: YES }\n",
+    ));
+    assert!(region.contains("path: us-east-1") && region.contains("{original_stem}"), "{region}");
+}
+
+#[test]
+fn what_is_missing_is_said_in_the_words_that_scripts_know() {
+    let world = world();
+    let said: Vec<String> = [
+        ("env_var", "NONE"),
+        ("file", "/etc/none"),
+        ("file", "/etc/two"),
+        ("secret", "none"),
+        ("http_get", "none"),
+        ("http_get", "bad"),
+        ("http_post", "nowhere"),
+        ("http_header", "nowhere"),
+        ("etcd", "/none"),
+        ("etcd", "/broken"),
+        ("env_var", "WORD"),
+        ("env_var", "[a]"),
+        ("value", "true"),
+        ("value", "5GB"),
+        ("value", "99999999999999999999"),
+    ]
+    .map(|(source_type, source)| size(&world, source_type, source))
+    .into();
+    assert_snapshot!(said.join("\n"));
+    let nobody = World::default();
+    let said = size(&nobody, "http_get", "size");
+    assert!(
+        said.ends_with("`http_get` parameters exist only where a request is served: use `thalweg serve`."),
+        "{said}"
+    );
+}
+
+#[test]
+fn lists_from_elsewhere_are_json() {
+    let types = |source: &str| {
+        let text = operation(&format!(
+            "- name: file_type_validate\n  params: {{ allowedMimeTypes: {{ sourceType: env_var, source: {source} }} }}"
+        ));
+        world().converted(&text)
+    };
+    assert!(types("LIST").contains("allow: [a/b, c/d]"), "{}", types("LIST"));
+    assert_snapshot!([types("WORD"), types("EMPTY")].join("\n"));
+}
+
+#[test]
+fn who_needs_a_request() {
+    for (source_type, needs) in
+        [("value", false), ("env_var", false), ("http_get", true), ("http_header", true)]
+    {
+        let text = text(source_type, "a", "useOriginalFilename", "filesystem_input_write");
+        let document = Document::parse("service.yml", &text).unwrap();
+        assert_eq!(needs_request(&document, "p"), needs, "{source_type}");
+        assert!(!needs_request(&document, "q"));
+    }
+    let upload = "processors: [{ name: p, operations: [{ name: http_octet_stream_input_read }] }]";
+    assert!(needs_request(&Document::parse("service.yml", upload).unwrap(), "p"));
+}
+
+#[test]
+fn a_definition_is_checked_before_there_is_a_request() {
+    let document = |types: &str| {
+        let lines = format!(
+            "- name: file_size_validate\n  params: {{ minFileSize: {{ sourceType: http_get, source: size }} }}\n\
+             - name: file_type_validate\n  params: {{ allowedMimeTypes: {{ sourceType: {types} }} }}"
+        );
+        Document::parse("service.yml", &operation(&lines)).unwrap()
+    };
+    let nobody = World::default();
+    let check = |document: &Document| {
+        let surroundings = Surroundings { variable: &|_| None, ..Surroundings::of_this_process() };
+        crate::capyfile::check(document, surroundings)
+    };
+    let right = document("http_post, source: types");
+    assert!(check(&right).unwrap().is_empty());
+    assert!(matches!(nobody.read(&right, None), Err(Wrong::Definition(_))));
+    let wrong = document("env_var, source: TYPES");
+    assert!(
+        check(&wrong).unwrap_err().to_string().contains("environment variable \"TYPES\" can not be found")
+    );
+}
+
+#[test]
+fn files_of_this_machine_are_read_up_to_a_bound() {
+    let around = Surroundings::of_this_process();
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    assert!((around.file)(&manifest).unwrap().contains("thalweg-dialects"));
+    assert!((around.file)(Path::new("/no/such/file")).is_err());
+    #[cfg(unix)]
+    assert!((around.file)(Path::new("/dev/zero")).is_err());
+}

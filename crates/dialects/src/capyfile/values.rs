@@ -1,0 +1,285 @@
+//! The values of parameters: fetched from where they come from, and held against what they are to be.
+//!
+//! What is missing is said in capyfile's words. Where it went on with a value that nobody meant (a scalar that became an
+//! empty list) or broke down (a number for a text), the value is taken for what was meant, or is a mistake.
+
+use std::path::Path;
+
+use thalweg_config::{ByteSize, Diagnostic, Diagnostics, Node, Span, Value};
+
+use super::operation::{Operation, Parameter};
+use super::surroundings::{SourceType, Surroundings};
+use super::tables::Takes;
+use crate::report::Report;
+
+/// A value and where it came from.
+#[derive(Debug, Clone)]
+pub(super) struct Got<T> {
+    pub(super) value: T,
+    pub(super) span: Span,
+    pub(super) from: SourceType,
+}
+
+/// What is found where a parameter comes from.
+enum Raw<'a> {
+    Node(&'a Node),
+    Text(String),
+}
+
+/// Fetches values.
+pub(super) struct Values<'v> {
+    pub(super) report: &'v mut Report,
+    /// Mistakes in what a request says.
+    pub(super) of_request: Diagnostics,
+    surroundings: Surroundings<'v>,
+    /// Whether parameters of requests are passed over, since there is none yet.
+    before_requests: bool,
+}
+
+impl<'v> Values<'v> {
+    pub(super) fn new(report: &'v mut Report, none: Diagnostics, surroundings: Surroundings<'v>) -> Self {
+        Self { report, of_request: none, surroundings, before_requests: false }
+    }
+
+    /// The same before there is a request: what only it can say is neither there nor missing.
+    pub(super) fn without_request(
+        report: &'v mut Report,
+        none: Diagnostics,
+        surroundings: Surroundings<'v>,
+    ) -> Self {
+        Self { before_requests: true, ..Self::new(report, none, surroundings) }
+    }
+
+    /// A mistake in a value: the client's if it is from the request.
+    pub(super) fn wrong(&mut self, from: SourceType, span: Span, message: String) -> &mut Diagnostic {
+        let mistakes = if from.is_of_request() { &mut self.of_request } else { &mut self.report.mistakes };
+        mistakes.error(span, message)
+    }
+
+    pub(super) fn text(&mut self, operation: &Operation<'_>, name: &str) -> Option<Got<String>> {
+        let parameter = operation.parameter(name)?;
+        let raw = self.raw(parameter)?;
+        let value = match raw {
+            Raw::Text(text) => Some(text),
+            // Numbers, and times without quotes, are taken as they were written.
+            Raw::Node(node) => node.text().map(str::to_owned),
+        };
+        self.fits(operation, parameter, value, "Put quotes around it.")
+    }
+
+    /// A text that is not empty.
+    pub(super) fn some_text(&mut self, operation: &Operation<'_>, name: &str) -> Option<Got<String>> {
+        let got = self.text(operation, name)?;
+        if got.value.is_empty() {
+            let message = format!("`{name}` of `{}` is empty.", operation.kind.name);
+            self.wrong(got.from, got.span, message);
+            return None;
+        }
+        Some(got)
+    }
+
+    pub(super) fn number(&mut self, operation: &Operation<'_>, name: &str) -> Option<Got<i64>> {
+        let parameter = operation.parameter(name)?;
+        let raw = self.raw(parameter)?;
+        let text = match &raw {
+            Raw::Text(text) => Some(text.as_str()),
+            Raw::Node(node) => node.as_str(),
+        };
+        let value = match &raw {
+            Raw::Node(node) => match node.value {
+                Value::Integer(value) => Some(value),
+                // As Go does it: the fraction is cut off.
+                Value::Float(value) if value.abs() < 9.0e18 => Some(value as i64),
+                _ => text.and_then(|text| text.parse().ok()),
+            },
+            Raw::Text(text) => text.parse().ok(),
+        };
+        let help = match text.and_then(|text| text.parse::<ByteSize>().ok()) {
+            Some(size) if parameter.from == SourceType::Value => {
+                format!("Write the number of bytes: `{}`.", size.bytes())
+            }
+            _ => "Write digits only, for example `1048576`.".to_owned(),
+        };
+        self.fits(operation, parameter, value, &help)
+    }
+
+    pub(super) fn flag(&mut self, operation: &Operation<'_>, name: &str) -> Option<Got<bool>> {
+        let parameter = operation.parameter(name)?;
+        let raw = self.raw(parameter)?;
+        let value = match &raw {
+            Raw::Text(text) => flag(text),
+            Raw::Node(node) => match &node.value {
+                Value::Bool(value) => Some(*value),
+                Value::Integer(value) => Some(*value != 0),
+                Value::String(text) => flag(text),
+                _ => None,
+            },
+        };
+        self.fits(operation, parameter, value, "Write `true` or `false`.")
+    }
+
+    pub(super) fn list(&mut self, operation: &Operation<'_>, name: &str) -> Option<Got<Vec<(String, Span)>>> {
+        let parameter = operation.parameter(name)?;
+        let span = parameter.source.span;
+        let (value, help) = match self.raw(parameter)? {
+            Raw::Text(text) if text.is_empty() => {
+                let message = format!("failed to retrieve string array parameter: `{name}` is empty");
+                self.wrong(parameter.from, span, message);
+                return None;
+            }
+            Raw::Text(text) => {
+                let list: Option<Vec<String>> = serde_json::from_str(&text).ok();
+                let placed = list.map(|list| list.into_iter().map(|text| (text, span)).collect());
+                (placed, "Write a JSON list of texts: `[\"a\", \"b\"]`.")
+            }
+            Raw::Node(node) => {
+                if let Some(text) = node.text() {
+                    let message = format!(
+                        "`{name}` is a list; this one text is taken for a list of one. capyfile took it for an empty list."
+                    );
+                    self.report.remark(span, message);
+                    (Some(vec![(text.to_owned(), span)]), "")
+                } else {
+                    let text = |item: &Node| Some((item.text()?.to_owned(), item.span));
+                    let list = node.as_sequence().and_then(|items| items.iter().map(text).collect());
+                    (list, "Write a list of texts: `[a, b]`.")
+                }
+            }
+        };
+        self.fits(operation, parameter, value, help)
+    }
+
+    fn fits<T>(
+        &mut self,
+        operation: &Operation<'_>,
+        parameter: Parameter<'_>,
+        value: Option<T>,
+        help: &str,
+    ) -> Option<Got<T>> {
+        let (span, from) = (parameter.source.span, parameter.from);
+        if let Some(value) = value {
+            return Some(Got { value, span, from });
+        }
+        let wanted = match parameter.rule.takes {
+            Takes::Text => "text",
+            Takes::Number => "a whole number",
+            Takes::Flag => "`true` or `false`",
+            Takes::List => "a list of texts",
+        };
+        // What came from elsewhere may be a secret, so it is not shown.
+        let found = match (from, parameter.source.text()) {
+            (SourceType::Value, Some(text)) => format!("this is `{text}`"),
+            (SourceType::Value, None) => format!("this is {}", parameter.source.kind()),
+            (_, source) => format!("what `{}` `{}` holds is not", from.name(), source.unwrap_or("")),
+        };
+        let message =
+            format!("`{}` of `{}` is {wanted}, but {found}.", parameter.rule.name, operation.kind.name);
+        self.wrong(from, span, message).help(help);
+        None
+    }
+
+    /// What is where the parameter comes from, or a mistake in capyfile's words.
+    fn raw<'a>(&mut self, parameter: Parameter<'a>) -> Option<Raw<'a>> {
+        let (span, from) = (parameter.source.span, parameter.from);
+        if from == SourceType::Value {
+            return Some(Raw::Node(parameter.source));
+        }
+        let Some(name) = parameter.source.text() else {
+            let message = format!(
+                "The `source` of `{}` is a name, but this is {}.",
+                from.name(),
+                parameter.source.kind()
+            );
+            self.report.mistake(span, message);
+            return None;
+        };
+        if self.before_requests && from.is_of_request() {
+            return None;
+        }
+        match self.fetch(from, name) {
+            Ok(text) => Some(Raw::Text(text)),
+            Err((message, help)) => {
+                // Without a server nobody could have said it.
+                let mistake = match self.surroundings.request {
+                    Some(_) => self.wrong(from, span, message),
+                    None => self.report.mistake(span, message),
+                };
+                if !help.is_empty() {
+                    mistake.help(help);
+                }
+                None
+            }
+        }
+    }
+
+    fn fetch(&self, from: SourceType, name: &str) -> Result<String, (String, String)> {
+        let around = &self.surroundings;
+        let missing =
+            |what: String| (format!("{what} can not be found. Please make sure it is set"), String::new());
+        let unread = |what: String, advice: &str, error: std::io::Error| {
+            (
+                format!("{what} can not be read. Please make sure it is {advice}"),
+                format!("The system says: {error}."),
+            )
+        };
+        match from {
+            SourceType::Value => Ok(String::new()),
+            SourceType::Variable => {
+                (around.variable)(name).ok_or_else(|| missing(format!("environment variable \"{name}\"")))
+            }
+            SourceType::File => (around.file)(Path::new(name))
+                .map(without_line_feed)
+                .map_err(|error| unread(format!("file \"{name}\""), "readable", error)),
+            SourceType::Secret => (around.file)(&around.secrets.join(name))
+                .map(without_line_feed)
+                .map_err(|error| unread(format!("secret \"{name}\""), "mounted", error)),
+            SourceType::HttpGet | SourceType::HttpPost | SourceType::HttpHeader => {
+                let Some(request) = around.request else {
+                    let message = format!(
+                        "`{}` parameters exist only where a request is served: use `thalweg serve`.",
+                        from.name()
+                    );
+                    return Err((message, String::new()));
+                };
+                let (value, word) = match from {
+                    SourceType::HttpGet => (request.query(name), "get"),
+                    SourceType::HttpPost => (request.form(name), "post"),
+                    _ => (request.header(name), "header"),
+                };
+                let value = value.map(str::to_owned);
+                value.ok_or_else(|| missing(format!("request {word} parameter \"{name}\"")))
+            }
+            SourceType::Etcd => {
+                let message = format!("etcd key \"{name}\" can not be read");
+                let Some(etcd) = around.etcd else {
+                    return Err((message, "Say where etcd is: set `ETCD_ENDPOINTS`.".to_owned()));
+                };
+                match etcd(name) {
+                    Ok(Some(value)) => Ok(value),
+                    Ok(None) => Err((message, "There is no such key.".to_owned())),
+                    Err(error) => Err((message, error)),
+                }
+            }
+        }
+    }
+}
+
+/// The words that Go takes for truth values.
+fn flag(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// A file ends with a line feed because editors put it there.
+fn without_line_feed(mut text: String) -> String {
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    text
+}
