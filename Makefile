@@ -13,7 +13,8 @@ help:
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
 	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory"
-	@echo "             (a quarter of an hour); with gollum too, where GOLLUM is the path of its program"
+	@echo "             (half an hour); with gollum and capyfile too, where GOLLUM and CAPYFILE are the paths of their"
+	@echo "             programs, and with vips where it is installed"
 	@echo "make fmt     format the code"
 	@echo "make lint    what 'make test' checks before it tests"
 

@@ -48,5 +48,12 @@ say "5. A configuration of gollum, unchanged (gollum.conf)"
 "$thalweg" run gollum.conf <data/dpkg.log
 show out/gollum/*
 
+say "6. Whole files: pictures checked, converted, and what is none put aside (photos.yaml)"
+"$thalweg" run photos.yaml
+ls -lR out/photos | awk '/^-/ { printf "    %s  %s bytes\n", $9, $5 }'
+
+say "7. A service definition of capyfile, unchanged (photos-service.yml); the text file in it fails, as it should"
+"$thalweg" run photos-service.yml photos:archive --compat-exit-code
+
 say "How it runs: the plan of flights.yaml"
 "$thalweg" check --plan flights.yaml

@@ -33,7 +33,7 @@ impl<'a> Contender<'a> {
         Self { name, command: Box::new(command), output: None }
     }
 
-    /// Names the file that it writes. Before each start it is removed: one contender truncates what it finds and gets
+    /// Names the file or folder that it writes. Before each start it is removed: one contender truncates what it finds and gets
     /// its warm pages, another keeps the old file until the new one is complete, a third appends; what would be
     /// compared is how the system finds fresh memory.
     pub fn writing(self, output: &Path) -> Self {
@@ -127,7 +127,10 @@ impl Contest {
         for round in 0..=self.rounds {
             for (contender, runs) in contenders.iter().zip(&mut runs) {
                 if let Some(output) = contender.output.as_ref().filter(|output| output.exists()) {
-                    std::fs::remove_file(output).map_err(|error| error.to_string())?;
+                    let is_folder = output.is_dir();
+                    let removed =
+                        if is_folder { std::fs::remove_dir_all(output) } else { std::fs::remove_file(output) };
+                    removed.map_err(|error| error.to_string())?;
                 }
                 let measured = run(&mut (contender.command)())?;
                 if round > 0 {

@@ -2,10 +2,11 @@
 //! prints the ratios. Figures of one machine at one time say little; ratios say more, and medians of runs in turn
 //! say most.
 //!
-//! `thalweg-bench [speed|gollum|memory|evaluations|sparse [TABLE...]] [--quick]`; `make bench` builds what it needs.
+//! `thalweg-bench [speed|gollum|files|memory|evaluations|sparse [TABLE...]] [--quick]`; `make bench` builds what it needs.
 
 mod contest;
 mod evaluations;
+mod files;
 mod gollum;
 mod heap;
 mod inputs;
@@ -48,13 +49,16 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let wanted = |name: &str| named.is_empty() || named.contains(&name);
-    if wanted("speed") || wanted("gollum") || wanted("memory") {
+    if ["speed", "gollum", "files", "memory"].into_iter().any(wanted) {
         let contest = Contest::new(quick)?;
         if wanted("speed") {
             speed::run(&contest)?;
         }
         if wanted("gollum") {
             gollum::run(&contest)?;
+        }
+        if wanted("files") {
+            files::run(&contest)?;
         }
         if wanted("memory") {
             memory::run(&contest)?;

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 use thalweg_components::sources::internal_logs::InternalLogs;
-use thalweg_engine::{Graph, Handle, Keeping, Plan, Run, SourceConfig, Summary};
+use thalweg_engine::{FileWatcher, Graph, Handle, Keeping, Plan, Run, SourceConfig, Summary};
 
 use crate::exit::Failure;
 use crate::log;
@@ -48,13 +49,19 @@ impl Outcome {
 /// How long an end at once may take before the process just ends.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Runs a graph to its end.
-pub fn drive(graph: &Graph, keeping: Keeping, manner: Manner) -> Result<Outcome, Failure> {
+/// Runs a graph to its end. `watcher` sees what happens to each file.
+pub fn drive(
+    graph: &Graph,
+    keeping: Keeping,
+    manner: Manner,
+    watcher: Option<Arc<dyn FileWatcher>>,
+) -> Result<Outcome, Failure> {
     let progress = Progress::new(graph, manner);
     let listens = graph.sources.iter().any(|source| source.kind == InternalLogs::NAME);
     log::begin(progress.bars(), manner.json, manner.quiet, listens)?;
     let run = Run::new(Plan::new(graph, manner.cores), keeping)?;
     let run = if manner.continues { run.continuing() } else { run };
+    let run = if let Some(watcher) = watcher { run.watched(watcher) } else { run };
     let handle = run.handle();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(manner.cores)
@@ -95,6 +102,21 @@ pub fn drive(graph: &Graph, keeping: Keeping, manner: Manner) -> Result<Outcome,
     // A thread may still wait for something that never comes, such as a line from a terminal.
     runtime.shutdown_background();
     Ok(Outcome { summary: summary?, retried })
+}
+
+/// Waits between two runs. Says whether a signal came meanwhile that asks to end.
+pub fn pause(time: Duration) -> Result<bool, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let mut end = pin!(tokio::time::sleep(time));
+        loop {
+            tokio::select! {
+                () = &mut end => break Ok(false),
+                signal = signals.next() => if matches!(signal, Asked::ToEnd) { break Ok(true) },
+            }
+        }
+    })
 }
 
 /// Does what a signal asks for, the first time and later.

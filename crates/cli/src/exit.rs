@@ -49,42 +49,37 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Says what has to be said, in JSON if that was asked for, and gives the exit code.
-pub fn report(result: Result<Exit, Failure>, json: bool) -> ExitCode {
-    const WRONG: u8 = 2;
-    const FAILED: u8 = 3;
+/// Says why a command failed, in JSON if that was asked for.
+pub fn tell(failure: &Failure, json: bool) {
     let line = |event: &str, what: serde_json::Value| {
         let mut line = json!({ "event": event });
         let key = if event == "mistakes" { "mistakes" } else { "message" };
         line[key] = what;
         print::err(&format!("{line}\n"));
     };
-    let error = |text: &str| {
-        if json {
-            line("failed", text.into());
-        } else {
+    match failure {
+        Failure::Mistakes(diagnostics) if json => line("mistakes", json!(diagnostics)),
+        Failure::Mistakes(diagnostics) => print::err(&diagnostics.render(Paint::stderr().is_on())),
+        Failure::Usage(text) | Failure::Failed(text) if json => line("failed", text.as_str().into()),
+        Failure::Usage(text) | Failure::Failed(text) => {
             print::err(&format!("{} {}\n", Paint::stderr().red("error:"), text.trim_end_matches('.')));
         }
+        Failure::Told | Failure::NobodyReads => {}
+    }
+}
+
+/// Says what has to be said, in JSON if that was asked for, and gives the exit code.
+pub fn report(result: Result<Exit, Failure>, json: bool) -> ExitCode {
+    const WRONG: u8 = 2;
+    const FAILED: u8 = 3;
+    let failure = match result {
+        Ok(exit) => return ExitCode::from(exit as u8),
+        Err(failure) => failure,
     };
-    ExitCode::from(match result {
-        Ok(exit) => exit as u8,
-        Err(Failure::Mistakes(diagnostics)) if json => {
-            line("mistakes", json!(diagnostics));
-            WRONG
-        }
-        Err(Failure::Mistakes(diagnostics)) => {
-            print::err(&diagnostics.render(Paint::stderr().is_on()));
-            WRONG
-        }
-        Err(Failure::Usage(text)) => {
-            error(&text);
-            WRONG
-        }
-        Err(Failure::Failed(text)) => {
-            error(&text);
-            FAILED
-        }
-        Err(Failure::Told) => FAILED,
-        Err(Failure::NobodyReads) => 0,
+    tell(&failure, json);
+    ExitCode::from(match failure {
+        Failure::Mistakes(_) | Failure::Usage(_) => WRONG,
+        Failure::Failed(_) | Failure::Told => FAILED,
+        Failure::NobodyReads => 0,
     })
 }

@@ -49,7 +49,8 @@ impl Configuration<'_> {
         diagnostics.into_result(Loaded { document, foreign: None }).map_err(Failure::Mistakes)
     }
 
-    fn open(&self) -> Result<Document, Failure> {
+    /// Reads the text as it stands.
+    pub fn open(&self) -> Result<Document, Failure> {
         if self.path != Path::new(STDIN) {
             return Document::open(self.path).map_err(Failure::Mistakes);
         }

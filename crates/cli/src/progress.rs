@@ -163,6 +163,8 @@ struct View {
     used: u64,
     limit: u64,
     is_stopping: bool,
+    /// What is counted.
+    item: &'static str,
 }
 
 impl View {
@@ -176,6 +178,7 @@ impl View {
             used: 0,
             limit: handle.budget().limit() as u64,
             is_stopping: false,
+            item: handle.item(),
         }
     }
 
@@ -231,7 +234,7 @@ impl View {
 
     fn counts(&self) -> Vec<String> {
         let mut parts = vec![
-            counted(self.now.messages, "message"),
+            counted(self.now.messages, self.item),
             per_second(self.messages_a_second()),
             format!("{}/s", bytes(self.bytes_a_second())),
         ];
@@ -277,9 +280,9 @@ impl View {
         let line = json!({
             "event": "progress",
             "elapsed_seconds": self.now.after.as_secs_f64(),
-            "messages": self.now.messages,
+            format!("{}s", self.item): self.now.messages,
             "bytes": self.now.bytes,
-            "messages_per_second": self.messages_a_second(),
+            format!("{}s_per_second", self.item): self.messages_a_second(),
             "bytes_per_second": self.bytes_a_second(),
             "errors": self.errors,
             "budget_used_bytes": self.used,
@@ -334,6 +337,7 @@ mod tests {
             used: 12_900_000,
             limit: 256 << 20,
             is_stopping: false,
+            item: "message",
         };
         view.note(Duration::from_secs(12), &[source(1000, 400, 12_345_678)]);
         view

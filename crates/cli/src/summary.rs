@@ -25,7 +25,7 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     let each = |number| rate(number, summary.elapsed);
     line(&[
         end,
-        counted(messages, "message"),
+        counted(messages, summary.item),
         bytes(size),
         per_second(each(messages)),
         format!("{}/s", bytes(each(size) as u64)),
@@ -49,7 +49,7 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
         line(&[format!("tried again {times}, the last: {last}")]);
     }
     if summary.dead_letters > 0 {
-        let letters = counted(summary.dead_letters, "message");
+        let letters = counted(summary.dead_letters, summary.item);
         let letters = paint.yellow(&format!("{letters} could not be processed"));
         line(&[format!("{letters}: `{errors_command}` shows them")]);
     }
@@ -71,7 +71,7 @@ pub fn json(outcome: &Outcome) -> Value {
         "failure": summary.failure,
         "stopped": summary.stopped,
         "elapsed_seconds": summary.elapsed.as_secs_f64(),
-        "messages": messages,
+        format!("{}s", summary.item): messages,
         "bytes": size,
         "components": summary.components,
         "dead_letters": summary.dead_letters,

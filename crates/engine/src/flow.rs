@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::component::Flow;
-use crate::graph::{Feed, Graph, Pipeline, SinkNode, Targets, To};
+use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, Targets, To};
 
 /// What travels into each pipeline.
 pub(crate) struct Flows(BTreeMap<Arc<str>, Flow>);
@@ -134,6 +134,11 @@ impl Flows {
                 let message =
                     format!("`{}` takes messages: `for` says which files a transform is for.", node.kind);
                 return Some((MismatchPlace::Transform(at), message, "Remove it.".to_owned()));
+            }
+            if pipeline.on_error == OnError::Divert && node.targets != Targets::default() {
+                let message = "Files that were rejected do not come here: they leave by `errors` at once.";
+                let help = "Add `on_error: carry` to the pipeline, or remove `for`.";
+                return Some((MismatchPlace::Transform(at), message.to_owned(), help.to_owned()));
             }
             flow = node.config.gives();
         }

@@ -342,6 +342,11 @@ impl Planner<'_> {
         let (segment, is_new) = self.segment(pipeline, &node.config, within);
         let number = self.segments[segment].operators.len();
         let on_error = pipeline.on_error;
+        let mut node = node;
+        if on_error == OnError::Divert {
+            // What has a problem here came with it from elsewhere, by `errors`.
+            node.targets = Targets::All;
+        }
         let operator = Operator { node, on_error, delivers: false, outputs: BTreeMap::new() };
         self.segments[segment].operators.push(operator);
         let outputs = outputs(self, segment);
@@ -468,7 +473,7 @@ impl Planner<'_> {
         let SinkNode { name, kind, config } = self.graph.sinks[sink].clone();
         let Some(FileSink(config)) = config.files() else { return Vec::new() };
         let config = Step::Files(config);
-        let targets = Targets::WithoutErrors;
+        let targets = Targets::All;
         let node = TransformNode { name: name.clone(), kind, config, targets, before: Arc::default() };
         let targets = self.operator(pipeline, node, within, |planner, _| {
             let errors = planner.errors(&name).into_iter().map(Target::Stage).collect();

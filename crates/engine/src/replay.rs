@@ -14,16 +14,19 @@
 //! as a sink cannot both encode and not encode.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow_array::{Array, UInt64Array};
 use async_trait::async_trait;
-use thalweg_record::{Meta, PayloadWriter};
+use thalweg_record::{Content, File, Meta, Origin, PayloadWriter, Times};
 
-use crate::component::{BuildSink, BuildSource, BuildTransform, Context, InFlight, Mistake, Sink, Source};
+use crate::component::{
+    BuildSink, BuildSource, BuildTransform, Context, FileSink, Flow, InFlight, Mistake, Sink, Source,
+};
 use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, To};
 use crate::kept::{alike, restore};
-use crate::store::{DeadLetter, LetterId};
+use crate::store::{DeadLetter, KeptFile, LetterId};
 use crate::{Error, Mark, Outlet, Reading, Store, Summary};
 
 /// The kind of the sources that give letters.
@@ -152,6 +155,12 @@ fn entrance(pipeline: &Pipeline, letter: &DeadLetter) -> usize {
 
 /// One letter that cannot be read back is not to keep the others from being processed.
 fn restorable(graph: &Graph, way: &Way, letter: &DeadLetter) -> Result<(), String> {
+    if let Some(file) = &letter.file {
+        return match content_of(letter, file) {
+            Some(_) => Ok(()),
+            None => Err("the file is not there any more, and its content was not kept".to_owned()),
+        };
+    }
     if !way.has_fields(graph) {
         return Ok(());
     }
@@ -159,6 +168,37 @@ fn restorable(graph: &Graph, way: &Way, letter: &DeadLetter) -> Result<(), Strin
         Ok(_) => Ok(()),
         Err(error) => Err(format!("its fields cannot be read back: {}", error.full())),
     }
+}
+
+/// What a letter of a file has of its content: where the file lies, or what was kept.
+fn content_of(letter: &DeadLetter, file: &KeptFile) -> Option<Content> {
+    if let Some(path) = letter.path.as_deref().map(Path::new)
+        && path.is_file()
+    {
+        return Some(Content::Path(path.to_owned()));
+    }
+    let kept = letter.payload_bytes();
+    (kept.len() as u64 == file.size).then(|| kept.into())
+}
+
+/// The file of a letter, as its source would find it now.
+fn file_of(letter: &DeadLetter) -> Option<File> {
+    let kept = letter.file.as_ref()?;
+    let content = content_of(letter, kept)?;
+    let origin = match &content {
+        Content::Path(path) => {
+            let found = std::fs::metadata(path).ok()?;
+            let folder = path.parent().unwrap_or(path).into();
+            let times = Times { modified: found.modified().ok(), accessed: found.accessed().ok(), ..Times::default() };
+            Origin::found(letter.source.as_str().into(), path.clone(), folder, found.len(), times)
+        }
+        Content::Memory(_) | Content::Temporary(_) => {
+            Origin::new(letter.source.as_str().into(), kept.name.clone().into(), kept.size)
+        }
+    };
+    let mut file = File::new(origin, content);
+    file.set_name(&kept.name);
+    Some(file)
 }
 
 fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(LetterId, DeadLetter)>>) -> ReplayRun {
@@ -307,6 +347,14 @@ impl BuildSink for Encoded {
         None
     }
 
+    fn files(&self) -> Option<FileSink> {
+        self.0.files()
+    }
+
+    fn takes_messages(&self) -> bool {
+        self.0.takes_messages()
+    }
+
     fn in_flight(&self) -> InFlight {
         self.0.in_flight()
     }
@@ -331,6 +379,13 @@ impl BuildSource for Letters {
         false
     }
 
+    fn gives(&self) -> Flow {
+        match self.letters.first() {
+            Some((_, letter)) if letter.file.is_some() => Flow::Files,
+            _ => Flow::Messages,
+        }
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
         let (letters, with_fields) = (self.letters.clone(), self.with_fields);
         Ok(Box::new(LettersSource { letters, with_fields, next: 0 }))
@@ -350,7 +405,9 @@ impl LettersSource {
         let Some((_, first)) = rest.first() else { return rest };
         let mut size = 0;
         let alike = |letter: &DeadLetter| {
-            letter.source == first.source
+            (letter.file.is_none() || std::ptr::eq(letter, first))
+                && letter.source == first.source
+                && letter.file.is_some() == first.file.is_some()
                 && letter.path == first.path
                 && letter.position.is_some() == first.position.is_some()
                 && (!self.with_fields || alike(&letter.fields, &first.fields))
@@ -373,6 +430,13 @@ impl Source for LettersSource {
         while !out.is_stopping() {
             let letters = self.take(out.batch_bytes());
             let (Some((_, first)), Some((last, _))) = (letters.first(), letters.last()) else { break };
+            if first.file.is_some() {
+                // One that has gone since it was looked for is as one that was rejected again: its letter stays.
+                let Some(file) = file_of(first) else { continue };
+                let mark = Mark { lane: LANE.into(), position: (*last).into() };
+                out.send_files(vec![file], Some(mark)).await?;
+                continue;
+            }
             let mut payload = PayloadWriter::default();
             letters.iter().for_each(|(_, letter)| payload.push(&letter.payload_bytes()));
             let positions: Option<Vec<u64>> = letters.iter().map(|(_, letter)| letter.position).collect();

@@ -38,7 +38,7 @@ use crate::metrics::{ComponentCounts, ComponentMetrics};
 use crate::outlet::Outlet;
 use crate::plan::{Destination, Plan};
 use crate::positions::{Positions, Presence};
-use crate::{Context, Error, InFlight, Role, Step, Temporaries};
+use crate::{Context, Error, Flow, InFlight, Role, Step, Temporaries};
 
 pub use files::{FileEvent, FileWatcher};
 
@@ -83,6 +83,7 @@ pub struct Handle {
     retries: Arc<Mutex<Vec<String>>>,
     /// How often it was asked to begin anew what it writes.
     rolls: Arc<AtomicU64>,
+    item: &'static str,
 }
 
 impl Handle {
@@ -114,6 +115,11 @@ impl Handle {
         &self.budget
     }
 
+    /// What one of what is counted is called: `file` where all sources give files, else `message`.
+    pub fn item(&self) -> &'static str {
+        self.item
+    }
+
     /// The counters of all components now: sources, transforms, sinks.
     pub fn counts(&self) -> Vec<ComponentCounts> {
         self.metrics.iter().map(|metrics| metrics.counts()).collect()
@@ -140,6 +146,8 @@ impl Handle {
 pub struct Summary {
     /// The counters of all components.
     pub components: Vec<ComponentCounts>,
+    /// What one of what they count is called: `message` or `file`.
+    pub item: &'static str,
     /// How long it took.
     pub elapsed: Duration,
     /// The budget, in bytes.
@@ -195,6 +203,10 @@ impl Run {
             letters: ComponentMetrics::new("dead letters".into(), Role::Sink, "dead_letters"),
             retries: Arc::default(),
             rolls: Arc::default(),
+            item: match plan.sources.iter().all(|source| source.node.config.gives() == Flow::Files) {
+                true => "file",
+                false => "message",
+            },
         };
         Ok(Self { plan, continues: keeping.positions, keeping, watcher: None, store, handle })
     }
@@ -240,6 +252,7 @@ impl Run {
         });
         Summary {
             components: handle.counts(),
+            item: handle.item(),
             elapsed: start.elapsed(),
             budget_limit: handle.budget.limit(),
             budget_peak: handle.budget.peak(),

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
+use thalweg_config::{Diagnostics, Document};
+use thalweg_dialects::capyfile::{self, Surroundings};
 use thalweg_engine::{Graph, Plan};
 
 use crate::exit::{Exit, Failure};
@@ -38,6 +40,9 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let configuration = Configuration { path: &arguments.config };
+    if let Some(service) = Service::of(&configuration)? {
+        return service.check(arguments);
+    }
     let registry = thalweg_components::registry();
     let read = configuration.read().and_then(|loaded| {
         let graph = configuration.graph_of(&loaded, &registry)?;
@@ -82,6 +87,77 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     };
     print::out(&text)?;
     Ok(Exit::Done)
+}
+
+/// A service definition of capyfile's.
+struct Service<'a> {
+    configuration: &'a Configuration<'a>,
+    document: Document,
+}
+
+impl<'a> Service<'a> {
+    fn of(configuration: &'a Configuration<'a>) -> Result<Option<Self>, Failure> {
+        // The standard input can be read once.
+        if *configuration.path == *"-" {
+            return Ok(None);
+        }
+        let Ok(document) = configuration.open() else { return Ok(None) };
+        Ok(capyfile::is_capyfile(&document).then_some(Self { configuration, document }))
+    }
+
+    fn check(self, arguments: &Arguments) -> Result<Exit, Failure> {
+        let name = self.configuration.name();
+        let (remarks, graphs) = match self.graphs() {
+            Err(Failure::Mistakes(diagnostics)) if arguments.json => {
+                let found = json!({ "file": diagnostics.name(), "right": false, "mistakes": diagnostics });
+                print::out(&format!("{found}\n"))?;
+                return Ok(Exit::Wrong);
+            }
+            other => other?,
+        };
+        let service = capyfile::service(&self.document).map_err(Failure::Mistakes)?;
+        let cores = arguments.threads.map_or_else(super::cores, usize::from);
+        if arguments.json {
+            let processors = &service.processors;
+            let found = json!({
+                "file": name, "right": true, "mistakes": [], "processors": processors, "remarks": remarks,
+            });
+            print::out(&format!("{found}\n"))?;
+            return Ok(Exit::Done);
+        }
+        let processors = counted(service.processors.len() as u64, "processor");
+        let mut text = format!("{name} is right: the service `{}` with {processors}.\n", service.name);
+        for (processor, graph) in graphs.iter().filter(|_| arguments.plan) {
+            let plan = Plan::new(graph, cores);
+            text += &format!("\n{}\n{plan}", Paint::stdout().bold(&format!("{}:{processor}", service.name)));
+        }
+        for remark in remarks.to_string().lines() {
+            text += &format!("{} {remark}\n", Paint::stdout().dim("remark:"));
+        }
+        print::out(&text)?;
+        Ok(Exit::Done)
+    }
+
+    /// What is to be remarked, and the graphs of the processors that need no request.
+    fn graphs(&self) -> Result<(Diagnostics, Vec<(String, Graph)>), Failure> {
+        let surroundings = Surroundings::of_this_process();
+        let remarks = capyfile::check(&self.document, surroundings).map_err(Failure::Mistakes)?;
+        let service = capyfile::service(&self.document).map_err(Failure::Mistakes)?;
+        let registry = thalweg_components::registry();
+        let mut graphs = Vec::new();
+        for processor in &service.processors {
+            if capyfile::needs_request(&self.document, processor) {
+                continue;
+            }
+            let phases = capyfile::read(&self.document, Some(processor), surroundings)
+                .map_err(|wrong| Failure::Mistakes(wrong.into_diagnostics()))?;
+            for phase in phases {
+                let graph = thalweg_engine::read(&phase.conversion.document, &registry).map_err(Failure::Mistakes)?;
+                graphs.push((processor.clone(), graph));
+            }
+        }
+        Ok((remarks, graphs))
+    }
 }
 
 fn shown(name: &str, graph: &Graph, plan: Option<&Plan>) -> String {

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use thalweg_dialects::Conversion;
+use thalweg_dialects::capyfile::{self, Surroundings};
 
 use super::new::write_new;
 use crate::exit::{Exit, Failure};
@@ -11,7 +13,7 @@ use crate::print;
 
 /// Prints a configuration of another program in thalweg's own form.
 ///
-/// gollum's configurations (also those of its old form, a list of plugins) run as they are: this shows what runs, to go on
+/// gollum's configurations (also those of its old form, a list of plugins) and capyfile's service definitions run as they are: this shows what runs, to go on
 /// from there. Comments say where a meaning had to be chosen, and what means nothing here.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -28,6 +30,9 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let configuration = Configuration { path: &arguments.config };
+    if let Some(text) = of_service(&configuration)? {
+        return put(arguments, &text);
+    }
     let loaded = configuration.read()?;
     let name = configuration.name();
     let Some(foreign) = &loaded.foreign else {
@@ -42,13 +47,41 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         text.push('\n');
     }
     text += &body;
+    put(arguments, &text)
+}
+
+fn put(arguments: &Arguments, text: &str) -> Result<Exit, Failure> {
     match &arguments.output {
-        None => print::out(&text)?,
+        None => print::out(text)?,
         Some(path) => {
-            write_new(path, &text)?;
+            write_new(path, text)?;
             let shown = path.display();
             print::err(&format!("wrote {shown}; `thalweg run {shown}` runs it\n"));
         }
     }
     Ok(Exit::Done)
+}
+
+/// A service definition of capyfile's: a document for each run that it takes.
+fn of_service(configuration: &Configuration) -> Result<Option<String>, Failure> {
+    // The standard input can be read once.
+    if *configuration.path == *"-" {
+        return Ok(None);
+    }
+    let document = configuration.open()?;
+    if !capyfile::is_capyfile(&document) {
+        return Ok(None);
+    }
+    let phases = capyfile::read(&document, None, Surroundings::of_this_process())
+        .map_err(|wrong| Failure::Mistakes(wrong.into_diagnostics()))?;
+    let mut text = String::new();
+    for (number, phase) in phases.iter().enumerate() {
+        if number > 0 {
+            text.push_str("---\n");
+        }
+        let Conversion { document, comments, .. } = &phase.conversion;
+        let what = format!("`{}` of {}, in thalweg's own form", phase.processor, configuration.name());
+        text += &format!("# {what}.\n\n{}", thalweg_config::write(document.root(), comments));
+    }
+    Ok(Some(text))
 }

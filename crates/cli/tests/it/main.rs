@@ -10,6 +10,7 @@ mod common;
 mod delivery;
 mod errors;
 mod examples;
+mod files;
 mod gollum;
 mod mistakes;
 mod network;

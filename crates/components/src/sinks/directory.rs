@@ -27,7 +27,7 @@ impl FileTransformConfig for DirectoryConfig {
     const NAME: &'static str = "directory";
     const EXAMPLE: &'static str = r#"
 sources:
-  photos: { files: { path: photos } }
+  photos: { files: { path: "photos/**" } }
 pipelines:
   main: { from: photos, to: backup }
 sinks:

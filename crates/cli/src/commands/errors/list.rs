@@ -7,7 +7,7 @@ use thalweg_engine::{DeadLetter, LetterId, Store};
 
 use super::{Filter, Place, json_of, nothing_in, open};
 use crate::exit::{Exit, Failure};
-use crate::format::{count, counted, excerpt, moment, paragraphs};
+use crate::format::{bytes, count, counted, excerpt, moment, paragraphs};
 use crate::paint::Paint;
 use crate::print;
 
@@ -95,7 +95,11 @@ fn brief(id: LetterId, letter: &DeadLetter, width: usize, paint: Paint) -> Strin
     const INDENT: usize = 6;
     let reason = paragraphs(&letter.reason, width, INDENT);
     let payload = excerpt(&payload_of(letter), width - INDENT - 1);
-    let payload = if payload.is_empty() { "(empty)".to_owned() } else { payload };
+    let payload = match &letter.file {
+        Some(file) => format!("file {} of {}", file.name, bytes(file.size)),
+        None if payload.is_empty() => "(empty)".to_owned(),
+        None => payload,
+    };
     format!(
         "{}  {}  {}  {}\n{reason}{:INDENT$}{}\n",
         paint.bold(&format!("{id:>4}")),

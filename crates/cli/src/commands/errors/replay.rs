@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
                 run.forget(&store)?;
             }
             let keeping = Keeping { folder: folder.clone(), positions };
-            let outcome = drive(&run.graph, keeping, manner)?;
+            let outcome = drive(&run.graph, keeping, manner, None)?;
             let safe = run.safe(&outcome.summary);
             if let Some(store) = open(&folder)? {
                 store.remove_letters(&safe)?;

@@ -67,6 +67,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     if let Some(path) = &letter.path {
         line("path", path);
     }
+    if let Some(file) = &letter.file {
+        let mime = file.mime.as_ref().map(|mime| format!(", {mime}")).unwrap_or_default();
+        line("file", &format!("{}, {}{mime}", file.name, counted(file.size, "byte")));
+    }
     if let Some(position) = letter.position {
         line("position", &count(position));
     }
@@ -74,6 +78,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         let value = field.value.as_deref().unwrap_or("NULL");
         let shown = format!("{} = {value} {}", field.name, paint.dim(&format!("({})", type_of(field))));
         line(if at == 0 { "fields" } else { "" }, &shown);
+    }
+    if letter.file.is_some() && payload.is_empty() {
+        print::out(&text)?;
+        return Ok(Exit::Done);
     }
     let kind = if letter.payload.is_some() { "" } else { ", not UTF-8" };
     line("payload", &format!("{}{kind}", counted(payload.len() as u64, "byte")));

@@ -9,6 +9,7 @@ mod pattern;
 mod tests;
 mod walk;
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -229,6 +230,10 @@ impl Files {
             }
         }
         Ok(())
+    }
+
+    fn unmatched(&self, out: &Outlet, root: &Root) {
+        tracing::warn!("`{}`: no file matches `{}`", out.name(), root.text());
     }
 
     /// Sends what is new in one. Says how many files there were.

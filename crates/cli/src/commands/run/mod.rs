@@ -1,8 +1,13 @@
 //! `thalweg run`.
 
+mod lines;
+mod repeat;
+mod service;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
 use thalweg_config::ByteSize;
@@ -18,14 +23,20 @@ use crate::summary;
 /// Runs a configuration until its sources end, or until it is told to stop.
 ///
 /// Ctrl-C or SIGTERM lets the sources stop and delivers what is on its way; a second one ends at once. SIGHUP lets
-/// sinks finish their files and begin new ones. With `--state`, a run continues where the last one ended. What cannot be processed is kept, with the reason: see
-/// `thalweg errors`.
+/// sinks finish their files and begin new ones. With `--state`, a run continues where the last one ended. What cannot be
+/// processed is kept, with the reason: see `thalweg errors`. With `--repeat`, it is run again and again.
+///
+/// capyfile's service definitions run as they are, as `thalweg run service.yml photos:archive`; without the file it is
+/// looked for where capyfile looks. Its concurrency modes are accepted and select nothing: each file goes its way beside the
+/// others, as many at once as do good, and there is nothing slower to select.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg run logs.yaml
   thalweg run logs.yaml main --state /var/lib/logs
   zcat old.gz | thalweg run from-stdin.yaml | wc -l
   thalweg new generate | thalweg run -
+  thalweg run service.yml photos:archive
+  thalweg run service.yml photos:archive --repeat --sleep 10s
 
 With --json, all that is told goes to the standard error output (the standard output belongs to
 the sink `stdout`), an object a line, each with an `event`: `progress` (every 10 s), `log`,
@@ -42,7 +53,8 @@ pub struct Arguments {
     /// The configuration; `-` reads it from the standard input.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// Run only these pipelines, with what feeds them. Without any, all are run.
+    /// Run only these pipelines, with what feeds them. Without any, all are run. Of a capyfile service definition, the
+    /// processor: `service:processor`.
     #[arg(value_name = "PIPELINE")]
     pipelines: Vec<String>,
     /// Keep positions and dead letters in this folder, and continue where the last run ended. Goes before `state` in the
@@ -69,6 +81,25 @@ pub struct Arguments {
     /// Tell nothing but errors.
     #[arg(long, short)]
     quiet: bool,
+    /// Run it again when it has ended, until told to stop.
+    #[arg(long)]
+    repeat: bool,
+    /// How long to wait before it is run again, for example `10s`; a number is seconds.
+    #[arg(long, short, value_name = "TIME", value_parser = repeat::time, requires = "repeat")]
+    sleep: Option<Duration>,
+    /// How often to run it in all.
+    #[arg(long, short, value_name = "N", requires = "repeat", value_parser = clap::value_parser!(u64).range(1..))]
+    iterations: Option<u64>,
+    /// Of capyfile, where it made a difference; here it makes none.
+    #[arg(long, short, hide_short_help = true)]
+    concurrency: bool,
+    /// As `--concurrency`.
+    #[arg(long, short = 'm', value_name = "MODE", value_parser = ["event", "lock"], hide_short_help = true)]
+    concurrency_mode: Option<String>,
+    /// Of a capyfile service definition: end with exit code 0 even if files failed, as capyfile does. Without it, the exit
+    /// code is 1 then.
+    #[arg(long)]
+    compat_exit_code: bool,
 }
 
 fn size(text: &str) -> Result<ByteSize, String> {
@@ -77,19 +108,37 @@ fn size(text: &str) -> Result<ByteSize, String> {
 
 pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
     let configuration = Configuration { path: &arguments.config };
+    if let Some((document, processor)) = service::of(&configuration, &arguments.pipelines)? {
+        return repeat::again_and_again(&arguments, || service::run(&arguments, &document, &processor));
+    }
+    repeat::again_and_again(&arguments, || once(&arguments, &configuration))
+}
+
+impl Arguments {
+    fn manner(&self, continues: bool) -> Manner {
+        Manner {
+            cores: self.threads.map_or_else(super::cores, usize::from),
+            json: self.json,
+            quiet: self.quiet,
+            continues,
+            listen: self.listen,
+        }
+    }
+}
+
+/// How a run ended, and whether it was told to.
+struct Ended {
+    exit: Exit,
+    stopped: bool,
+}
+
+fn once(arguments: &Arguments, configuration: &Configuration) -> Result<Ended, Failure> {
     let mut graph = configuration.graph(&thalweg_components::registry())?;
     restrict(&mut graph, &arguments.pipelines)?;
     graph.memory = arguments.memory.unwrap_or(graph.memory);
     let (folder, positions) =
         state_folder(&configuration.folder(), graph.state.as_deref(), arguments.state.as_deref());
-    let manner = Manner {
-        cores: arguments.threads.map_or_else(super::cores, usize::from),
-        json: arguments.json,
-        quiet: arguments.quiet,
-        continues: positions,
-        listen: arguments.listen,
-    };
-    let outcome = drive(&graph, Keeping { folder, positions }, manner)?;
+    let outcome = drive(&graph, Keeping { folder, positions }, arguments.manner(positions), None)?;
     if outcome.nobody_reads() {
         return Err(Failure::NobodyReads);
     }
@@ -105,10 +154,13 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
         }
         print::err(&summary::text(&outcome, &command, Paint::stderr()));
     }
+    let stopped = outcome.summary.stopped;
     match outcome.summary.failure {
         Some(_) if arguments.json => Err(Failure::Told),
         Some(failure) => Err(Failure::Failed(failure)),
-        None if arguments.strict && summary::errors(&outcome.summary) > 0 => Ok(Exit::Errors),
-        None => Ok(Exit::Done),
+        None if arguments.strict && summary::errors(&outcome.summary) > 0 => {
+            Ok(Ended { exit: Exit::Errors, stopped })
+        }
+        None => Ok(Ended { exit: Exit::Done, stopped }),
     }
 }

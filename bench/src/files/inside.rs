@@ -1,0 +1,136 @@
+//! capyfile's benchmark inside the process: files in memory through its two checks, of a pipeline that runs. They are those of
+//! its own fixture: random bytes, and bounds that some or all of them break.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use thalweg_engine::{BuildSource, Context, Error, Flow, Keeping, Mistake, Outlet, Plan, Run, Source};
+use thalweg_record::{Ack, File, Origin};
+use tokio::sync::oneshot;
+
+const CONFIGURATION: &str = "
+sources:
+  fixture: { files: { path: . } }
+pipelines:
+  main:
+    from: fixture
+    on_error: carry
+    transforms:
+      - check_size: { max: 5120B }
+      - check_type: { allow: [image/jpeg] }
+    to: done
+  failed: { from: main.errors, to: rejected }
+sinks:
+  done: discard
+  rejected: discard
+";
+
+/// How often each fixture goes through.
+const ROUNDS: usize = 200;
+
+/// Prints the table.
+///
+/// # Errors
+/// If a run fails.
+pub fn run() -> Result<(), String> {
+    println!("Files in memory, checked inside the process (a pipeline that runs; median of {ROUNDS})\n");
+    let rows = [
+        ("500 files of 1 to 10 KB", 100, 1024),
+        ("50 files of 1 to 10 KB", 10, 1024),
+        ("500 files of 0.1 to 1 MB", 100, 102_400),
+        ("50 files of 0.1 to 1 MB", 10, 102_400),
+    ];
+    for (title, each, unit) in rows {
+        let took = through(each, unit)?;
+        let files = each * 5;
+        println!(
+            "  {title:<28}{:>9.3} ms, {:.2} µs a file",
+            took.as_secs_f64() * 1e3,
+            took.as_secs_f64() * 1e6 / files as f64
+        );
+    }
+    println!();
+    Ok(())
+}
+
+/// As many files of each of five sizes, sent again and again. Gives the median time until all of them are settled.
+fn through(each: usize, unit: usize) -> Result<Duration, String> {
+    let mut random = fastrand::Rng::with_seed(7);
+    let contents = [1, 3, 5, 7, 10].into_iter().flat_map(|factor| {
+        let mut content = vec![0; factor * unit];
+        random.fill(&mut content);
+        let content: thalweg_record::Content = content.into();
+        std::iter::repeat_n((content, (factor * unit) as u64), each)
+    });
+    let fixture = Arc::new(Fixture { contents: contents.collect(), took: Mutex::default() });
+    let registry = thalweg_components::registry();
+    let document = thalweg_config::Document::parse("bench", CONFIGURATION).map_err(|error| error.render(false))?;
+    let mut graph = thalweg_engine::read(&document, &registry).map_err(|error| error.render(false))?;
+    for source in &mut graph.sources {
+        source.config = Arc::new(Fixed(fixture.clone()));
+    }
+    let keeping = Keeping { folder: std::env::temp_dir().join("thalweg-bench-none"), positions: false };
+    let run = Run::new(Plan::new(&graph, 2), keeping).map_err(|error| error.full())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let summary = runtime.map_err(|error| error.to_string())?.block_on(run.wait());
+    if let Some(failure) = summary.failure {
+        return Err(failure);
+    }
+    let mut took = fixture.took.lock();
+    took.sort();
+    took.get(took.len() / 2).copied().ok_or_else(|| "no rounds".to_owned())
+}
+
+struct Fixture {
+    contents: Vec<(thalweg_record::Content, u64)>,
+    took: Mutex<Vec<Duration>>,
+}
+
+struct Fixed(Arc<Fixture>);
+
+impl BuildSource for Fixed {
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    fn gives(&self) -> Flow {
+        Flow::Files
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
+        Ok(Box::new(Sending(self.0.clone())))
+    }
+}
+
+struct Sending(Arc<Fixture>);
+
+#[async_trait]
+impl Source for Sending {
+    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            let (tell, told) = oneshot::channel();
+            let ack = Ack::new("bench".into(), move |settlement| drop(tell.send(settlement)));
+            for group in self.0.contents.chunks(32) {
+                let file = |(content, size): &(thalweg_record::Content, u64)| {
+                    let origin = Origin::new("bench".into(), "file.bin".into(), *size);
+                    let mut file = File::new(origin, content.clone());
+                    file.ack_mut().merge(ack.split());
+                    file
+                };
+                out.send_files(group.iter().map(file).collect(), None).await?;
+            }
+            ack.settle(thalweg_record::Outcome::Filtered);
+            // Rejected files are settled as well.
+            let _ = told.await;
+            self.0.took.lock().push(start.elapsed());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! `thalweg run` with a service definition of capyfile's.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thalweg_config::Document;
+use thalweg_dialects::capyfile::{self, Surroundings, events};
+use thalweg_engine::{Keeping, read};
+
+use crate::drive::drive;
+use crate::exit::{Exit, Failure};
+use crate::load::{Configuration, did_you_mean, state_folder};
+use crate::paint::Paint;
+use crate::{print, summary};
+
+use super::lines::Lines;
+use super::{Arguments, Ended};
+
+/// The definition and the processor that the command line names, if it names those.
+pub fn of(configuration: &Configuration, pipelines: &[String]) -> Result<Option<(Document, String)>, Failure> {
+    // The standard input can be read once.
+    if *configuration.path == *"-" {
+        return Ok(None);
+    }
+    let document = configuration.open()?;
+    if !capyfile::is_capyfile(&document) {
+        return Ok(None);
+    }
+    let service = capyfile::service(&document).map_err(Failure::Mistakes)?;
+    let known: Vec<String> = service.processors.iter().map(|name| format!("{}:{name}", service.name)).collect();
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let [named] = pipelines else {
+        let example = known.first().copied().unwrap_or("service:processor");
+        return Err(Failure::Usage(format!(
+            "which processor is to run? Name one, as `thalweg run {} {example}`",
+            configuration.name()
+        )));
+    };
+    let processor = named.strip_prefix(&format!("{}:", service.name));
+    match processor.filter(|processor| service.processors.iter().any(|known| known == processor)) {
+        Some(processor) => Ok(Some((document, processor.to_owned()))),
+        None => {
+            Err(Failure::Usage(format!("there is no processor `{named}`; {}", did_you_mean(named, &known))))
+        }
+    }
+}
+
+/// Runs a processor: its phases one after the other.
+pub fn run(arguments: &Arguments, document: &Document, processor: &str) -> Result<Ended, Failure> {
+    let phases = capyfile::read(document, Some(processor), Surroundings::of_this_process())
+        .map_err(|wrong| Failure::Mistakes(wrong.into_diagnostics()))?;
+    let service = capyfile::service(document).map_err(Failure::Mistakes)?;
+    let speaks = !arguments.json && !arguments.quiet;
+    let lines = Arc::new(Lines::new(speaks, Paint::stdout().is_on()));
+    lines.say(&events::running(&service.name, processor));
+    let folder = arguments.config.parent().map(Path::to_owned).unwrap_or_default();
+    let (folder, positions) = state_folder(&folder, None, arguments.state.as_deref());
+    let registry = thalweg_components::registry();
+    let mut stopped = false;
+    for (number, phase) in phases.iter().enumerate() {
+        let mut graph = read(&phase.conversion.document, &registry).map_err(Failure::Mistakes)?;
+        graph.memory = arguments.memory.unwrap_or(graph.memory);
+        lines.begin(phase);
+        // Each phase has sources of its own, of the same names as those of the others.
+        let folder = folder.join(format!("{processor}-{}", number + 1));
+        let mut manner = arguments.manner(positions);
+        manner.quiet |= speaks;
+        let outcome = drive(&graph, Keeping { folder, positions }, manner, Some(lines.clone()))?;
+        if arguments.json {
+            print::err(&format!("{}\n", summary::json(&outcome)));
+        }
+        if let Some(failure) = outcome.summary.failure {
+            return Err(if arguments.json { Failure::Told } else { Failure::Failed(failure) });
+        }
+        stopped = outcome.summary.stopped;
+        if stopped {
+            break;
+        }
+    }
+    let failed = lines.end()?;
+    let exit = if failed && !arguments.compat_exit_code { Exit::Errors } else { Exit::Done };
+    Ok(Ended { exit, stopped })
+}

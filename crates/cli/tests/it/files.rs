@@ -1,0 +1,292 @@
+//! Whole files, from folders into folders.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::common::{House, command, said};
+
+const COPY: &str = "
+sources: { files: { files: { path: in } } }
+pipelines:
+  main:
+    from: files
+    transforms:
+      - check_size: { max: 1KiB }
+      - check_type: { deny: [image/png] }
+    to: kept
+  others: { from: main.errors, to: refused }
+sinks:
+  kept: { directory: { path: out } }
+  refused: { directory: { path: refused } }
+";
+
+/// The files below a folder, with their texts.
+fn files(folder: &Path) -> Vec<(String, String)> {
+    fn walk(root: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(root, &path, found);
+            } else {
+                let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+                found.push((name, String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned()));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(folder, folder, &mut found);
+    found.sort();
+    found
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    files(folder).into_iter().map(|(name, _)| name).collect()
+}
+
+fn house_with(configuration: &str) -> House {
+    let house = House::with(&[("files.yaml", configuration)]);
+    fs::create_dir(house.path().join("in")).unwrap();
+    house
+}
+
+#[test]
+fn good_files_arrive_and_bad_ones_leave_by_errors_with_their_reason() {
+    let house = house_with(COPY);
+    fs::create_dir(house.path().join("in/below")).unwrap();
+    for (name, content) in [
+        ("in/a.txt", b"text".as_slice()),
+        ("in/below/b c'd\"\n.txt", b"text"),
+        ("in/big", &[b'x'; 2000]),
+        ("in/image.txt", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
+    ] {
+        house.write(name, content);
+    }
+    fs::write(house.path().join("in").join(OsStr::from_bytes(b"\xff\xfe")), "text").unwrap();
+    house.run_well(&["run", "files.yaml"]);
+    assert_eq!(names(&house.path().join("out")), ["a.txt", "below/b c'd\"\n.txt", "\u{fffd}\u{fffd}"]);
+    assert_eq!(names(&house.path().join("refused")), ["big", "image.txt"]);
+
+    // Without a pipeline for them they are told, and what is known of them is kept.
+    let lone = COPY.replace("  others: { from: main.errors, to: refused }\n", "");
+    house.write("lone.yaml", lone.replace("  refused: { directory: { path: refused } }\n", "").as_bytes());
+    let told = house.run(&["run", "lone.yaml", "--strict"]);
+    assert_eq!(told.code, Some(1), "{}", told.err);
+    let listed = house.run_well(&["errors", "list", "lone.yaml"]).out;
+    assert!(listed.contains("which is greater than 1KiB"), "{listed}");
+    assert!(listed.contains("`image/png` is not allowed"), "{listed}");
+}
+
+#[test]
+fn what_does_not_fit_is_shown_at_its_place() {
+    for (from, to, message) in [
+        ("{ files: { path: in } }", "{ file: { path: out } }", "takes messages, but here are files"),
+        ("{ file: { path: in } }", "{ directory: { path: out } }", "takes files, but here are messages"),
+    ] {
+        let house = House::with(&[(
+            "wrong.yaml",
+            &format!("sources: {{ s: {from} }}\npipelines: {{ main: {{ from: s, to: t }} }}\nsinks: {{ t: {to} }}\n"),
+        )]);
+        let wrong = house.run(&["check", "wrong.yaml"]);
+        assert_eq!(wrong.code, Some(2));
+        assert!(wrong.err.contains(message), "{}", wrong.err);
+    }
+    let house = house_with(&COPY.replace("- check_size: { max: 1KiB }", "- filter: \"size > 1\""));
+    let wrong = house.run(&["check", "files.yaml"]);
+    assert!(wrong.err.contains("`filter` takes messages, but here are files"), "{}", wrong.err);
+}
+
+#[test]
+fn a_hundred_thousand_files_pass_with_256_descriptors() {
+    let house = house_with(COPY);
+    for folder in 0..100 {
+        let folder = house.path().join(format!("in/{folder}"));
+        fs::create_dir(&folder).unwrap();
+        (0..1000).for_each(|number| drop(fs::File::create(folder.join(number.to_string())).unwrap()));
+    }
+    let program = env!("CARGO_BIN_EXE_thalweg");
+    let script = format!("ulimit -n 256 && exec '{program}' run files.yaml --quiet --memory 32MiB");
+    let mut shell = std::process::Command::new("sh");
+    let ended = said(shell.arg("-c").arg(script).current_dir(house.path()).output().unwrap());
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let arrived: usize =
+        (0..100).map(|folder| fs::read_dir(house.path().join(format!("out/{folder}"))).unwrap().count()).sum();
+    assert_eq!(arrived, 100_000);
+}
+
+#[test]
+fn kill_9_in_the_middle_and_a_restart_lose_no_file_and_leave_none_in_part() {
+    let house = house_with(
+        "
+sources: { files: { files: { path: in } } }
+pipelines:
+  main: { from: files, transforms: [hash], to: kept }
+sinks:
+  kept: { directory: { path: out, on_exists: error } }
+",
+    );
+    let content = |number: usize| number.to_string().repeat(40_000);
+    (0..600).for_each(|number| house.write(&format!("in/{number:03}"), content(number).as_bytes()));
+    let mut kills = 0;
+    loop {
+        let mut child = command(house.path(), &["run", "files.yaml", "--state", "state", "--quiet"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        if kills < 6 {
+            std::thread::sleep(Duration::from_millis(15 + 7 * kills));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            kills += 1;
+            continue;
+        }
+        let ended = said(child.wait_with_output().unwrap());
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        break;
+    }
+    let arrived = files(&house.path().join("out"));
+    assert_eq!(arrived.len(), 600);
+    for (number, (name, text)) in arrived.iter().enumerate() {
+        assert_eq!((name.as_str(), text.len()), (format!("{number:03}").as_str(), content(number).len()));
+    }
+    // What was delivered before is known by its content: it is not refused.
+    assert!(!house.path().join("state/dead_letters").exists());
+    let again = house.run_well(&["run", "files.yaml", "--state", "state"]);
+    assert!(again.err.contains("0 files") || again.err.contains("0 messages"), "{}", again.err);
+}
+
+const SERVICE: &str = "
+version: '1.2'
+name: photos
+processors:
+  - name: archive
+    operations:
+      - name: filesystem_input_read
+        params: { target: { sourceType: value, source: in/* } }
+      - name: file_size_validate
+        params: { maxFileSize: { sourceType: value, source: 100 } }
+      - name: command_exec
+        targetFiles: with_errors
+        params:
+          commandName: { sourceType: value, source: cp }
+          commandArgs: { sourceType: value, source: ['{{.AbsolutePath}}', 'rejected/{{.Filename}}'] }
+      - name: filesystem_input_write
+        params:
+          destination: { sourceType: env_var, source: OUT_DIR }
+          useOriginalFilename: { sourceType: value, source: true }
+";
+
+fn service(house: &House, arguments: &[&str]) -> crate::common::Said {
+    let mut line = vec!["run", "service.yml", "photos:archive"];
+    line.extend(arguments);
+    let mut command = house.command(&line);
+    said(command.env("OUT_DIR", "out").env("PATH", "/usr/bin:/bin").output().unwrap())
+}
+
+#[test]
+fn a_service_definition_runs_unchanged() {
+    let house = house_with("");
+    fs::create_dir(house.path().join("rejected")).unwrap();
+    house.write("service.yml", SERVICE.as_bytes());
+    house.write("in/a.md", b"# text");
+    house.write("in/b & c.bin", &[0; 50]);
+    house.write("in/large.txt", &[b'x'; 200]);
+    let ran = service(&house, &[]);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
+    assert_eq!(names(&house.path().join("out")), ["a.txt", "b & c"]);
+    assert_eq!(names(&house.path().join("rejected")), ["large.txt"]);
+    for line in [
+        "Running photos:archive service processor...",
+        "[in/a.md] filesystem_input_read FINISHED file read finished",
+        "[in/a.md] file_size_validate FINISHED file size is valid",
+        "[in/large.txt] file_size_validate FINISHED file size is too big",
+        "[in/large.txt] command_exec FINISHED command execution has finished",
+        "[in/b & c.bin] filesystem_input_write FINISHED file write finished",
+        "Completed",
+        "Failures:",
+    ] {
+        assert!(ran.out.lines().any(|printed| printed == line), "{line}\n{}", ran.out);
+    }
+    assert!(ran.out.contains("    [in/large.txt] file size is too big"), "{}", ran.out);
+    assert_eq!(service(&house, &["--compat-exit-code", "-c", "-m", "lock"]).code, Some(0));
+
+    // With nothing that failed the command has nothing to do.
+    fs::remove_file(house.path().join("in/large.txt")).unwrap();
+    fs::remove_dir_all(house.path().join("rejected")).unwrap();
+    let ran = service(&house, &[]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+}
+
+#[test]
+fn a_service_writes_into_the_folder_that_it_reads_and_destroys_nothing() {
+    let house = house_with("");
+    house.write("service.yml", SERVICE.as_bytes());
+    house.write("in/a.txt", b"one");
+    house.write("in/b", b"two");
+    let mut command = house.command(&["run", "service.yml", "photos:archive"]);
+    let ran = said(command.env("OUT_DIR", "in").output().unwrap());
+    assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+    assert_eq!(files(&house.path().join("in")), [("a.txt".into(), "one".into()), ("b".into(), "two".into())]);
+}
+
+#[test]
+fn what_is_wrong_with_a_service_is_said_at_its_place() {
+    let house = house_with("");
+    house.write("service.yml", SERVICE.replace("with_errors", "with_error").as_bytes());
+    let wrong = service(&house, &[]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("service.yml:12") && wrong.err.contains("with_errors"), "{}", wrong.err);
+    house.write("service.yml", SERVICE.as_bytes());
+    let wrong = house.run(&["run", "service.yml", "photos:archiv"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("did you mean `photos:archive`?"), "{}", wrong.err);
+    let unset = house.run(&["run", "service.yml", "photos:archive"]);
+    assert_eq!(unset.code, Some(2));
+    assert!(unset.err.contains("OUT_DIR"), "{}", unset.err);
+}
+
+#[test]
+fn it_is_repeated_as_often_as_asked_for() {
+    let house = house_with("");
+    house.write("service.yml", SERVICE.as_bytes());
+    house.write("in/a.txt", b"one");
+    let ran = service(&house, &["--repeat", "--iterations", "3", "--sleep", "0"]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
+    assert_eq!(ran.out.matches("Completed").count(), 3);
+    let mut line = house.command(&["run", "service.yml", "photos:archive", "--repeat", "--sleep", "1h", "--quiet"]);
+    let mut child = line.env("OUT_DIR", "out").spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_run_leaves_no_temporary_files_and_removes_those_of_one_that_was_killed() {
+    let house = house_with(
+        "
+temporary: tmp
+sources: { files: { files: { path: in } } }
+pipelines:
+  main: { from: files, transforms: [compress: { format: zstd }], to: kept }
+sinks: { kept: { directory: { path: out } } }
+",
+    );
+    (0..50).for_each(|number| house.write(&format!("in/{number}"), &[b'x'; 1 << 20]));
+    let mut child = command(house.path(), &["run", "files.yaml", "--quiet"]).spawn().unwrap();
+    let tmp = house.path().join("tmp");
+    while fs::read_dir(&tmp).map_or(0, Iterator::count) == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it could be killed");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 1);
+    house.run_well(&["run", "files.yaml", "--quiet"]);
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
+    let arrived: BTreeSet<String> = names(&house.path().join("out")).into_iter().collect();
+    assert_eq!(arrived.len(), 50);
+    assert!(arrived.contains("7.zst"));
+}
