@@ -128,8 +128,11 @@ impl Contest {
             for (contender, runs) in contenders.iter().zip(&mut runs) {
                 if let Some(output) = contender.output.as_ref().filter(|output| output.exists()) {
                     let is_folder = output.is_dir();
-                    let removed =
-                        if is_folder { std::fs::remove_dir_all(output) } else { std::fs::remove_file(output) };
+                    let removed = if is_folder {
+                        std::fs::remove_dir_all(output)
+                    } else {
+                        std::fs::remove_file(output)
+                    };
                     removed.map_err(|error| error.to_string())?;
                 }
                 let measured = run(&mut (contender.command)())?;

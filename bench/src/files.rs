@@ -84,7 +84,10 @@ fn copy(contest: &Contest, row: &Row, folder: &Path, capyfile: Option<&Path>) ->
     }
     let (ours, limit) = (&runs[0], &runs[runs.len() - 1]);
     let over = ours.wall.as_secs_f64() * 1e3 - limit.wall.as_secs_f64() * 1e3;
-    finding(format!("{:.2} times `cp -r`, {over:+.1} ms", ours.wall.as_secs_f64() / limit.wall.as_secs_f64()));
+    finding(format!(
+        "{:.2} times `cp -r`, {over:+.1} ms",
+        ours.wall.as_secs_f64() / limit.wall.as_secs_f64()
+    ));
     told_of_capyfile(&runs);
     fs::remove_dir_all(folder).map_err(|error| error.to_string())
 }
@@ -104,14 +107,22 @@ fn contenders<'a>(
         command.arg(format!("bench:{processor}")).envs(variables());
         command
     })];
-    const MODES: [(&str, &[&str]); 3] =
-        [("capyfile", &[]), ("capyfile event", &["-c", "-m", "event"]), ("capyfile lock", &["-c", "-m", "lock"])];
+    const MODES: [(&str, &[&str]); 3] = [
+        ("capyfile", &[]),
+        ("capyfile event", &["-c", "-m", "event"]),
+        ("capyfile lock", &["-c", "-m", "lock"]),
+    ];
     for (name, mode) in MODES {
         if let Some(program) = capyfile {
             let definition = definition.clone();
             contenders.push(Contender::new(name, move || {
                 let mut command = Command::new(program);
-                command.arg("-f").arg(&definition).args(mode).arg(format!("bench:{processor}")).envs(variables());
+                command
+                    .arg("-f")
+                    .arg(&definition)
+                    .args(mode)
+                    .arg(format!("bench:{processor}"))
+                    .envs(variables());
                 command
             }));
         }
@@ -122,7 +133,10 @@ fn contenders<'a>(
 fn told_of_capyfile(runs: &[Run]) {
     let modes = runs.get(1..4).filter(|_| runs.len() > 4).unwrap_or_default();
     if let Some(best) = modes.iter().map(|run| run.wall).min() {
-        finding(format!("{:.1} times as fast as capyfile's best mode", best.as_secs_f64() / runs[0].wall.as_secs_f64()));
+        finding(format!(
+            "{:.1} times as fast as capyfile's best mode",
+            best.as_secs_f64() / runs[0].wall.as_secs_f64()
+        ));
     }
 }
 

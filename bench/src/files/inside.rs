@@ -66,7 +66,8 @@ fn through(each: usize, unit: usize) -> Result<Duration, String> {
     });
     let fixture = Arc::new(Fixture { contents: contents.collect(), took: Mutex::default() });
     let registry = thalweg_components::registry();
-    let document = thalweg_config::Document::parse("bench", CONFIGURATION).map_err(|error| error.render(false))?;
+    let document =
+        thalweg_config::Document::parse("bench", CONFIGURATION).map_err(|error| error.render(false))?;
     let mut graph = thalweg_engine::read(&document, &registry).map_err(|error| error.render(false))?;
     for source in &mut graph.sources {
         source.config = Arc::new(Fixed(fixture.clone()));

@@ -546,7 +546,9 @@ impl fmt::Display for Plan {
             let exits = exits.filter(|(output, _)| **output != Output::Errors);
             let exits = exits.flat_map(|(_, targets)| targets.iter()).filter_map(|target| target.stage());
             let to = self.names_of(exits);
-            writeln!(f, "  segment {}  {copies}{order} → {to}", number + 1)?;
+            // Sinks of files are part of it.
+            let to = if to.is_empty() { String::new() } else { format!(" → {to}") };
+            writeln!(f, "  segment {}  {copies}{order}{to}", number + 1)?;
             writeln!(f, "             {}", names.join(" · "))?;
         }
         for failover in &self.failovers {

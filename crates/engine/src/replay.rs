@@ -189,7 +189,11 @@ fn file_of(letter: &DeadLetter) -> Option<File> {
         Content::Path(path) => {
             let found = std::fs::metadata(path).ok()?;
             let folder = path.parent().unwrap_or(path).into();
-            let times = Times { modified: found.modified().ok(), accessed: found.accessed().ok(), ..Times::default() };
+            let times = Times {
+                modified: found.modified().ok(),
+                accessed: found.accessed().ok(),
+                ..Times::default()
+            };
             Origin::found(letter.source.as_str().into(), path.clone(), folder, found.len(), times)
         }
         Content::Memory(_) | Content::Temporary(_) => {

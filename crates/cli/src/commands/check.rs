@@ -152,7 +152,8 @@ impl<'a> Service<'a> {
             let phases = capyfile::read(&self.document, Some(processor), surroundings)
                 .map_err(|wrong| Failure::Mistakes(wrong.into_diagnostics()))?;
             for phase in phases {
-                let graph = thalweg_engine::read(&phase.conversion.document, &registry).map_err(Failure::Mistakes)?;
+                let graph =
+                    thalweg_engine::read(&phase.conversion.document, &registry).map_err(Failure::Mistakes)?;
                 graphs.push((processor.clone(), graph));
             }
         }

@@ -89,7 +89,9 @@ fn what_does_not_fit_is_shown_at_its_place() {
     ] {
         let house = House::with(&[(
             "wrong.yaml",
-            &format!("sources: {{ s: {from} }}\npipelines: {{ main: {{ from: s, to: t }} }}\nsinks: {{ t: {to} }}\n"),
+            &format!(
+                "sources: {{ s: {from} }}\npipelines: {{ main: {{ from: s, to: t }} }}\nsinks: {{ t: {to} }}\n"
+            ),
         )]);
         let wrong = house.run(&["check", "wrong.yaml"]);
         assert_eq!(wrong.code, Some(2));
@@ -113,8 +115,9 @@ fn a_hundred_thousand_files_pass_with_256_descriptors() {
     let mut shell = std::process::Command::new("sh");
     let ended = said(shell.arg("-c").arg(script).current_dir(house.path()).output().unwrap());
     assert_eq!(ended.code, Some(0), "{}", ended.err);
-    let arrived: usize =
-        (0..100).map(|folder| fs::read_dir(house.path().join(format!("out/{folder}"))).unwrap().count()).sum();
+    let arrived: usize = (0..100)
+        .map(|folder| fs::read_dir(house.path().join(format!("out/{folder}"))).unwrap().count())
+        .sum();
     assert_eq!(arrived, 100_000);
 }
 
@@ -257,7 +260,8 @@ fn it_is_repeated_as_often_as_asked_for() {
     let ran = service(&house, &["--repeat", "--iterations", "3", "--sleep", "0"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
     assert_eq!(ran.out.matches("Completed").count(), 3);
-    let mut line = house.command(&["run", "service.yml", "photos:archive", "--repeat", "--sleep", "1h", "--quiet"]);
+    let mut line =
+        house.command(&["run", "service.yml", "photos:archive", "--repeat", "--sleep", "1h", "--quiet"]);
     let mut child = line.env("OUT_DIR", "out").spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
     std::process::Command::new("kill").arg(child.id().to_string()).status().unwrap();

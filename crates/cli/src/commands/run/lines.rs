@@ -159,10 +159,11 @@ fn text_of(problem: &Problem) -> String {
 /// The number of the transform of a pipeline that is called so: `photos.check_size`, `photos.check_size-2`.
 fn step_of(pipeline: &str, steps: &[Step], component: &str) -> Option<usize> {
     let name = component.strip_prefix(pipeline)?.strip_prefix('.')?;
-    let (kind, number) = match name.rsplit_once('-').and_then(|(kind, number)| Some((kind, number.parse().ok()?))) {
-        Some((kind, number)) => (kind, number),
-        None => (name, 1_usize),
-    };
+    let (kind, number) =
+        match name.rsplit_once('-').and_then(|(kind, number)| Some((kind, number.parse().ok()?))) {
+            Some((kind, number)) => (kind, number),
+            None => (name, 1_usize),
+        };
     let alike = steps.iter().enumerate().filter(|(_, step)| step.component == kind);
     alike.map(|(at, _)| at).nth(number.checked_sub(1)?)
 }

@@ -38,7 +38,9 @@ pub fn again_and_again(
                 }
             }
             // What is wrong with it is not put right by itself.
-            Err(failure @ (Failure::Mistakes(_) | Failure::Usage(_) | Failure::NobodyReads)) => return Err(failure),
+            Err(failure @ (Failure::Mistakes(_) | Failure::Usage(_) | Failure::NobodyReads)) => {
+                return Err(failure);
+            }
             Err(failure) if !arguments.repeat => return Err(failure),
             Err(failure) => {
                 crate::exit::tell(&failure, arguments.json);

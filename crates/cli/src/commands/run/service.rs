@@ -17,7 +17,10 @@ use super::lines::Lines;
 use super::{Arguments, Ended};
 
 /// The definition and the processor that the command line names, if it names those.
-pub fn of(configuration: &Configuration, pipelines: &[String]) -> Result<Option<(Document, String)>, Failure> {
+pub fn of(
+    configuration: &Configuration,
+    pipelines: &[String],
+) -> Result<Option<(Document, String)>, Failure> {
     // The standard input can be read once.
     if *configuration.path == *"-" {
         return Ok(None);
@@ -27,7 +30,8 @@ pub fn of(configuration: &Configuration, pipelines: &[String]) -> Result<Option<
         return Ok(None);
     }
     let service = capyfile::service(&document).map_err(Failure::Mistakes)?;
-    let known: Vec<String> = service.processors.iter().map(|name| format!("{}:{name}", service.name)).collect();
+    let known: Vec<String> =
+        service.processors.iter().map(|name| format!("{}:{name}", service.name)).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let [named] = pipelines else {
         let example = known.first().copied().unwrap_or("service:processor");

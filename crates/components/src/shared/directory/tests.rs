@@ -98,7 +98,10 @@ async fn what_is_done_with_a_file_that_is_there_is_what_was_asked_for() {
         let mut writer = folder.writer(&format!("on_exists: {on_exists}"));
         let applied = writer.apply(&mut file_of("a", b"new")).await;
         assert_eq!(code(applied), (on_exists == "error").then_some(UNWRITABLE), "{on_exists}");
-        assert_eq!((folder.names("out"), folder.read("out/a")), (names.iter().map(ToString::to_string).collect(), first.into()));
+        assert_eq!(
+            (folder.names("out"), folder.read("out/a")),
+            (names.iter().map(ToString::to_string).collect(), first.into())
+        );
     }
 }
 
@@ -156,7 +159,8 @@ async fn names_that_are_no_text_are_written_as_they_are() {
 async fn a_temporary_file_is_not_copied() {
     let folder = Folder::new();
     let temporary = Temporary::new(folder.put("tmp/0", "made"));
-    let mut file = File::new(Origin::new("test".into(), "a".into(), 4), Content::Temporary(temporary.clone()));
+    let mut file =
+        File::new(Origin::new("test".into(), "a".into(), 4), Content::Temporary(temporary.clone()));
     let mut writer = folder.writer("");
     writer.apply(&mut file).await.unwrap();
     writer.apply(&mut file).await.unwrap();

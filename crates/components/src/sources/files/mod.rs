@@ -218,7 +218,9 @@ impl Files {
             let mut walk = match Walk::new(root, walking) {
                 Ok(walk) => walk,
                 // It may come yet.
-                Err(error) if self.config.watch.is_some() && error.kind() == std::io::ErrorKind::NotFound => {
+                Err(error) if self.config.watch.is_some() && error.kind() == ErrorKind::NotFound => continue,
+                Err(error) if root.is_pattern() && error.kind() == ErrorKind::NotFound => {
+                    self.unmatched(out, root);
                     continue;
                 }
                 Err(error) => return Err(io_error("read", root.base(), &error)),
@@ -226,7 +228,7 @@ impl Files {
             pass.enter(number);
             if self.send(&mut walk, out, pass).await? == 0 && root.is_pattern() && self.config.watch.is_none()
             {
-                tracing::warn!("`{}`: no file matches `{}`", out.name(), root.text());
+                self.unmatched(out, root);
             }
         }
         Ok(())
