@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
-use crate::types::{byte_size, pattern, time_span};
+use crate::types::{byte_range, byte_size, pattern, time_span};
 
 /// What is wrong with a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +57,7 @@ type Check = fn(&str) -> Result<(), FormatError>;
 
 static FORMATS: LazyLock<RwLock<HashMap<&'static str, Check>>> = LazyLock::new(|| {
     let own: [(&str, Check); 3] = [
+        (byte_range::FORMAT, byte_range::check),
         (byte_size::FORMAT, byte_size::check),
         (time_span::FORMAT, time_span::check),
         (pattern::FORMAT, pattern::check),

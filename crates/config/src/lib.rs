@@ -51,5 +51,5 @@ pub use document::Document;
 pub use format::{FormatError, register_format};
 pub use nearest::nearest;
 pub use node::{Key, Node, Span, Value};
-pub use types::{ByteSize, Pattern, TimeSpan};
+pub use types::{ByteRange, ByteSize, Pattern, TimeSpan};
 pub use write::{Comments, write};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use thalweg_config::ByteSize;
+use thalweg_config::{ByteRange, ByteSize};
 use thalweg_sparse::{Cache, Origin, Pool, RemoteFile, RemoteOptions, Span};
 
 use super::{failure, fetched, wait};
@@ -28,8 +28,8 @@ pub struct Arguments {
     /// The bytes from the first position up to the second, counted from 0: `0:1024`. Either may be left out, and a
     /// negative one counts from the end: `-65536:` is the last 64 KiB, or all if the file is shorter. Sizes may have
     /// units (`1MiB:2MiB`). Several ranges are written one after the other. Without any, all of the file.
-    #[arg(long = "range", value_name = "FROM:TO", allow_hyphen_values = true, value_parser = Range::from_str)]
-    ranges: Vec<Range>,
+    #[arg(long = "range", value_name = "FROM:TO", allow_hyphen_values = true, value_parser = range)]
+    ranges: Vec<ByteRange>,
     /// Write the bytes to this file, not to the standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -52,64 +52,18 @@ fn size(text: &str) -> Result<ByteSize, String> {
     ByteSize::from_str(text).map_err(|error| error.to_string())
 }
 
-/// A range as it was given: each end counted from the beginning, or from the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
-    from: Place,
-    to: Place,
+fn range(text: &str) -> Result<ByteRange, String> {
+    ByteRange::from_str(text).map_err(|error| error.to_string())
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Begin(u64),
-    /// So many bytes before the end.
-    End(u64),
-}
-
-impl FromStr for Range {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (from, to) = text.split_once(':').ok_or("it must be `FROM:TO`, `FROM:`, `:TO` or `-LAST:`")?;
-        let place = |text: &str, none| -> Result<Place, String> {
-            match (text, text.strip_prefix('-')) {
-                ("", _) => Ok(none),
-                (_, Some(before)) => Ok(Place::End(number(before)?)),
-                (at, None) => Ok(Place::Begin(number(at)?)),
-            }
-        };
-        let range = Self { from: place(from, Place::Begin(0))?, to: place(to, Place::End(0))? };
-        match (range.from, range.to) {
-            (Place::Begin(from), Place::Begin(to)) | (Place::End(to), Place::End(from)) if from > to => {
-                Err(format!("`{text}` ends before it begins"))
-            }
-            _ => Ok(range),
-        }
-    }
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(number) => Ok(number),
-        Err(_) => size(text).map(|size| size.0),
-    }
-}
-
-impl Range {
-    /// Where that is in a file of this length.
-    fn within(self, length: u64) -> Result<Span, Failure> {
-        let at = |place| match place {
-            Place::Begin(at) => at,
-            Place::End(before) => length.saturating_sub(before),
-        };
-        let (from, to) = (at(self.from), at(self.to));
-        if from > to || to > length {
-            return Err(Failure::Failed(format!(
-                "The range from {from} to {to} is not within the file, which has {length} bytes"
-            )));
-        }
-        Ok(Span::new(from, to - from))
-    }
+/// Where a range is in a file of this length.
+fn within(range: ByteRange, length: u64) -> Result<Span, Failure> {
+    let Some(found) = range.within(length) else {
+        return Err(Failure::Failed(format!(
+            "The range `{range}` is not within the file, which has {length} bytes"
+        )));
+    };
+    Ok(Span::new(found.start, found.end - found.start))
 }
 
 pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
@@ -130,7 +84,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
         let file = RemoteFile::open(origin, options).await.map_err(failure)?;
         let spans = match &arguments.ranges[..] {
             [] => vec![Span::new(0, file.length())],
-            ranges => ranges.iter().map(|range| range.within(file.length())).collect::<Result<_, _>>()?,
+            ranges => ranges.iter().map(|&range| within(range, file.length())).collect::<Result<_, _>>()?,
         };
         let output: &mut (dyn Write + Send) = match &arguments.output {
             None => &mut io::stdout(),
@@ -166,26 +120,4 @@ async fn write(file: &RemoteFile, spans: &[Span], output: &mut (dyn Write + Send
     }
     output.flush()?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_count_from_the_beginning_or_the_end() {
-        let span = |text: &str| text.parse::<Range>().unwrap().within(1000).ok();
-        assert_eq!(span("0:100"), Some(Span::new(0, 100)));
-        assert_eq!(span("-100:"), Some(Span::new(900, 100)));
-        assert_eq!(span("-5000:"), Some(Span::new(0, 1000)));
-        assert_eq!(span("100:-100"), Some(Span::new(100, 800)));
-        assert_eq!(span("-20:-10"), Some(Span::new(980, 10)));
-        assert_eq!(span(":"), Some(Span::new(0, 1000)));
-        assert_eq!(span("1000:"), Some(Span::new(1000, 0)));
-        assert_eq!(span("0:1001"), None);
-        assert_eq!(span("1KiB:"), None);
-        for wrong in ["5", "9:5", "-5:-9", "a:b", "--5:"] {
-            assert!(wrong.parse::<Range>().is_err(), "{wrong}");
-        }
-    }
 }

@@ -1,0 +1,126 @@
+//! A range of a file: `0:1024`, `-65536:`.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use super::byte_size::ByteSize;
+use super::text_type::{read_from_text, text_type};
+use crate::FormatError;
+
+pub(crate) const FORMAT: &str = "byte-range";
+
+/// The bytes of a file from one position up to another, counted from 0: `0:1024`. Either may be left out, and a negative
+/// one counts from the end: `-65536:` is the last 64 KiB, or all if the file is shorter. Sizes may have units
+/// (`1MiB:2MiB`).
+///
+/// ```
+/// use thalweg_config::ByteRange;
+/// let range: ByteRange = "-64KiB:".parse().unwrap();
+/// assert_eq!(range.within(1 << 20), Some(983_040..1_048_576));
+/// assert_eq!(range.to_string(), "-64KiB:");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteRange {
+    from: Place,
+    to: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Begin(u64),
+    /// So many bytes before the end.
+    End(u64),
+}
+
+impl ByteRange {
+    /// Where that is in a file of this length; none if it is not within the file.
+    pub fn within(self, length: u64) -> Option<Range<u64>> {
+        let at = |place| match place {
+            Place::Begin(at) => at,
+            Place::End(before) => length.saturating_sub(before),
+        };
+        let (from, to) = (at(self.from), at(self.to));
+        (from <= to && to <= length).then_some(from..to)
+    }
+}
+
+impl FromStr for ByteRange {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, FormatError> {
+        let Some((from, to)) = text.split_once(':') else {
+            return Err(FormatError::new(format!("`{text}` is not a range.")).help(EXAMPLE));
+        };
+        let place = |text: &str, none| -> Result<Place, FormatError> {
+            match (text.trim(), text.trim().strip_prefix('-')) {
+                ("", _) => Ok(none),
+                (_, Some(before)) => Ok(Place::End(before.parse::<ByteSize>()?.0)),
+                (at, None) => Ok(Place::Begin(at.parse::<ByteSize>()?.0)),
+            }
+        };
+        let range = Self { from: place(from, Place::Begin(0))?, to: place(to, Place::End(0))? };
+        match (range.from, range.to) {
+            (Place::Begin(from), Place::Begin(to)) | (Place::End(to), Place::End(from)) if from > to => {
+                Err(FormatError::new(format!("`{text}` ends before it begins.")).help(EXAMPLE))
+            }
+            _ => Ok(range),
+        }
+    }
+}
+
+const EXAMPLE: &str = "Write `FROM:TO`, `FROM:`, `:TO` or `-LAST:`, for example `0:1024` or `-64KiB:`.";
+
+impl fmt::Display for ByteRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.from {
+            Place::Begin(0) => {}
+            Place::Begin(at) => write!(formatter, "{}", ByteSize(at))?,
+            Place::End(before) => write!(formatter, "-{}", ByteSize(before))?,
+        }
+        formatter.write_str(":")?;
+        match self.to {
+            Place::End(0) => Ok(()),
+            Place::Begin(at) => write!(formatter, "{}", ByteSize(at)),
+            Place::End(before) => write!(formatter, "-{}", ByteSize(before)),
+        }
+    }
+}
+
+text_type!(ByteRange, {
+    "type": "string",
+    "format": "byte-range",
+    "examples": ["0:1024", "-64KiB:"],
+});
+read_from_text!(ByteRange);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_count_from_the_beginning_or_the_end() {
+        let span = |text: &str| text.parse::<ByteRange>().unwrap().within(1000);
+        assert_eq!(span("0:100"), Some(0..100));
+        assert_eq!(span("-100:"), Some(900..1000));
+        assert_eq!(span("-5000:"), Some(0..1000));
+        assert_eq!(span("100:-100"), Some(100..900));
+        assert_eq!(span("-20:-10"), Some(980..990));
+        assert_eq!(span(":"), Some(0..1000));
+        assert_eq!(span("1000:"), Some(1000..1000));
+        assert_eq!(span("0:1001"), None);
+        assert_eq!(span("1KiB:"), None);
+        for wrong in ["5", "9:5", "-5:-9", "a:b", "--5:"] {
+            assert!(wrong.parse::<ByteRange>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_written() {
+        for text in [":", "1KiB:", ":5B", "-64KiB:", "100B:-100B", "-20B:-10B"] {
+            let range: ByteRange = text.parse().unwrap();
+            assert_eq!(range.to_string(), text);
+            assert_eq!(range.to_string().parse::<ByteRange>().unwrap(), range);
+        }
+    }
+}
