@@ -1,7 +1,8 @@
 //! Another size: which, and making it.
 
 use fast_image_resize::images::Image;
-use fast_image_resize::{PixelType, ResizeOptions, Resizer};
+use fast_image_resize::pixels::{U8, U8x2, U8x3, U8x4};
+use fast_image_resize::{PixelTrait, ResizeOptions, Resizer};
 
 use super::pixels::Pixels;
 use super::{Conversion, Fit, Format, ImageError, ImageInfo, Resize, orient};
@@ -62,19 +63,27 @@ fn fit((width, height): (u32, u32), size: Resize) -> (u32, u32) {
 
 /// Makes the size. Each pixel is a sum of those around it (Lanczos, three lobes), those that one sees through counted less.
 pub(super) fn resize(pixels: Pixels, target: Target, format: Format) -> Result<Pixels, ImageError> {
-    let failed = |why: String| ImageError::Damaged { format, why };
-    let kind = match pixels.channels {
-        1 => PixelType::U8,
-        2 => PixelType::U8x2,
-        3 => PixelType::U8x3,
-        _ => PixelType::U8x4,
-    };
+    match pixels.channels {
+        1 => typed::<U8>(pixels, target),
+        2 => typed::<U8x2>(pixels, target),
+        3 => typed::<U8x3>(pixels, target),
+        _ => typed::<U8x4>(pixels, target),
+    }
+    .map_err(|why| ImageError::Damaged { format, why })
+}
+
+/// The library can find the type out by itself, but then all that it knows are compiled, which are thirteen.
+fn typed<P: PixelTrait>(pixels: Pixels, target: Target) -> Result<Pixels, String> {
+    let kind = P::pixel_type();
     let from = Image::from_vec_u8(pixels.width, pixels.height, pixels.data, kind);
-    let from = from.map_err(|error| failed(error.to_string()))?;
+    let from = from.map_err(|error| error.to_string())?;
     let mut to = Image::new(target.width, target.height, kind);
     let options = ResizeOptions::new();
     let options = if target.is_cut { options.fit_into_destination(None) } else { options };
-    Resizer::new().resize(&from, &mut to, &options).map_err(|error| failed(error.to_string()))?;
+    let (Some(before), Some(mut after)) = (from.typed_image::<P>(), to.typed_image_mut::<P>()) else {
+        return Err("its pixels do not fit their type".to_owned());
+    };
+    Resizer::new().resize_typed(&before, &mut after, &options).map_err(|error| error.to_string())?;
     Ok(Pixels { width: target.width, height: target.height, channels: pixels.channels, data: to.into_vec() })
 }
 

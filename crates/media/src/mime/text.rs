@@ -81,7 +81,8 @@ fn charset(head: &[u8], cut: bool) -> Option<(Charset, usize)> {
         }
     }
     let controls = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
-    if head.iter().any(controls) {
+    // In pieces, each looked at to its end: so several bytes are compared at once.
+    if head.chunks(64).any(|piece| piece.iter().fold(false, |any, byte| any | controls(byte))) {
         return None;
     }
     let is_utf8 = match std::str::from_utf8(head) {
@@ -179,6 +180,12 @@ fn is_json(text: &[u8], cut: bool) -> bool {
 
 /// A table has two lines at least, and all have the same number of fields, which is more than one.
 fn is_table(text: &[u8], separator: u8, cut: bool) -> bool {
+    // Most text is no table, and its first line says so.
+    let first = text.trim_ascii_start();
+    let first = memchr::memchr(b'\n', first).and_then(|end| first.get(..end)).unwrap_or(first);
+    if memchr::memchr2(separator, b'"', first).is_none() {
+        return false;
+    }
     let (mut lines, mut fields, mut width) = (0usize, 1usize, 0usize);
     let (mut is_quoted, mut is_begun) = (false, false);
     for byte in text {

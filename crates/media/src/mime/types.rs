@@ -18,7 +18,7 @@ pub fn canonical(mime: &str) -> Option<&'static Type> {
     ALL.iter()
         .copied()
         .find(|known| is(&known.name))
-        .or_else(|| ALL.iter().copied().find(|known| known.aliases.iter().any(|alias| is(&alias))))
+        .or_else(|| ALL.iter().copied().find(|known| known.aliases.iter().any(is)))
 }
 
 /// The usual extension of a type, without a dot; parameters of the type do not matter.
