@@ -45,6 +45,7 @@ pub fn registry() -> Registry {
         .file_transform::<transforms::check_time::CheckTime>()
         .file_transform::<transforms::check_type::CheckType>()
         .file_transform::<transforms::compress::Compress>()
+        .file_transform::<transforms::convert_image::ConvertImage>()
         .transform::<transforms::copy::Copy>()
         .transform::<transforms::decode_base64::DecodeBase64>()
         .file_transform::<transforms::decompress::Decompress>()

@@ -40,7 +40,11 @@ pub fn open(file: &File) -> Result<Opened, Trouble> {
     }
 }
 
-fn open_path(path: &Path) -> Result<Opened, Trouble> {
+/// Opens a file at a path.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_path(path: &Path) -> Result<Opened, Trouble> {
     let opened = fs::File::open(path).map_err(|error| unreadable(&error))?;
     Ok(Opened::File(opened))
 }

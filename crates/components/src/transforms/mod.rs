@@ -7,6 +7,7 @@ pub mod check_size;
 pub mod check_time;
 pub mod check_type;
 pub mod compress;
+pub mod convert_image;
 pub mod copy;
 pub mod decode_base64;
 pub mod decompress;

@@ -261,3 +261,6 @@ fn take_output(
 fn is_same(one: &Path, other: &Path) -> bool {
     matches!((fs::canonicalize(one), fs::canonicalize(other)), (Ok(one), Ok(other)) if one == other)
 }
+
+#[cfg(test)]
+mod tests;
