@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
-use thalweg_engine::{Temporaries, Trouble};
+use thalweg_engine::{Error, ErrorKind, Temporaries, Trouble};
 use thalweg_record::{Content, File, Temporary};
 
 use super::io::io_error;
@@ -68,7 +68,13 @@ pub fn suffix_of(name: &Path) -> String {
 
 /// Why a temporary file cannot be written. What can pass is tried again; it is never the file's fault.
 pub fn unwritable(error: &io::Error) -> Trouble {
-    Trouble::Failed(io_error("write temporary files into", std::env::temp_dir(), error))
+    let message = format!(
+        "cannot write a temporary file: {error}. `temporary` in the configuration says where they are."
+    );
+    Trouble::Failed(match io_error("write", "", error).kind() {
+        ErrorKind::Permanent => Error::permanent(message),
+        _ => Error::temporary(message),
+    })
 }
 
 /// Sees to it that the file has a path: one in memory is written to a temporary file.

@@ -138,7 +138,8 @@ impl Converting {
     /// Has a program of the system make a PNG of a picture that we do not read.
     async fn to_png(&self, file: &File, from: Format) -> Result<std::sync::Arc<Temporary>, Trouble> {
         drop(open(file)?);
-        let reserve = |suffix: &str| self.context.temporary.reserve(suffix).map_err(|error| unwritable(&error));
+        let reserve =
+            |suffix: &str| self.context.temporary.reserve(suffix).map_err(|error| unwritable(&error));
         // Some programs look for options in a file's name, so they get one with nothing of that kind in it.
         let link = reserve(&format!(".{}", from.extension()))?;
         let path =
