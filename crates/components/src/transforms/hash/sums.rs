@@ -43,7 +43,8 @@ pub fn expected(mut sums: impl BufRead, digits: usize, names: [&OsStr; 2]) -> io
         if sums.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
             return Ok(None);
         }
-        let text = line.trim_ascii_end();
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
         if let Some((hash, name)) = said(text, digits)
             && name.is_none_or(|name| names.iter().any(|known| ends_with(&name, known.as_bytes())))
         {

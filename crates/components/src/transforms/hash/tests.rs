@@ -61,7 +61,9 @@ async fn a_file_that_is_not_what_its_sidecar_says_is_rejected() {
 #[tokio::test]
 async fn sidecars_are_what_is_read_again_whatever_the_name_is() {
     let folder = tempfile::tempdir().unwrap();
-    for name in [b"plain".as_slice(), b"-n '\" x", b"line\nfeed\\", b"\xff\xfe", b"(a) = b"] {
+    for name in
+        [b"plain".as_slice(), b"-n '\" x", b"ends with a space ", b"line\nfeed\\", b"\xff\xfe", b"(a) = b"]
+    {
         let path = folder.path().join(OsStr::from_bytes(name));
         fs::write(&path, "abc").unwrap();
         let sums = folder.path().join("sums/below");
