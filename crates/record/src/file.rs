@@ -1,5 +1,6 @@
 //! One file.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -177,6 +178,7 @@ pub struct File {
     content: Content,
     size: u64,
     mime: Option<Arc<str>>,
+    notes: BTreeMap<&'static str, String>,
     problem: Option<Box<Problem>>,
     report: Option<Report>,
     lease: Option<Arc<Lease>>,
@@ -195,6 +197,7 @@ impl File {
             origin: Arc::new(origin),
             content,
             mime: None,
+            notes: BTreeMap::new(),
             problem: None,
             report: None,
             lease: None,
@@ -267,6 +270,17 @@ impl File {
         self.mime = Some(mime.into());
     }
 
+    /// What a transform has noted of it under this name: its hash, say.
+    pub fn note(&self, name: &str) -> Option<&str> {
+        self.notes.get(name).map(String::as_str)
+    }
+
+    /// Notes something of it, in the place of what was noted under this name before. It stays when the content changes: it is
+    /// of the content that the file had then.
+    pub fn set_note(&mut self, name: &'static str, note: impl Into<String>) {
+        self.notes.insert(name, note.into());
+    }
+
     /// Why it was rejected, if it was.
     pub fn problem(&self) -> Option<&Problem> {
         self.problem.as_deref()
@@ -296,6 +310,7 @@ impl File {
             content: self.content.clone(),
             size: self.size,
             mime: self.mime.clone(),
+            notes: self.notes.clone(),
             problem: self.problem.clone(),
             report: None,
             lease: self.lease.clone(),
@@ -310,7 +325,7 @@ impl File {
 
     /// Settles it. What was the run's own goes before anybody is told.
     pub fn settle(self, outcome: Outcome) {
-        let Self { name, content, size, mime, problem, report, lease, ack, origin: _ } = self;
+        let Self { name, content, size, mime, problem, report, lease, ack, origin: _, notes: _ } = self;
         drop((content, lease));
         if let Some(report) = report {
             *report.lock() =
@@ -348,6 +363,17 @@ mod tests {
         assert!(one.origin().id().bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
         assert_eq!(one.origin().id(), one.share().origin().id());
         assert_ne!(one.origin().id(), other.origin().id());
+    }
+
+    #[test]
+    fn what_is_noted_of_it_stays_when_its_content_changes() {
+        let mut file = file();
+        file.set_note("hash", "cafe");
+        file.set_content(Content::from(vec![1]), 1);
+        assert_eq!(
+            (file.note("hash"), file.share().note("hash"), file.note("else")),
+            (Some("cafe"), Some("cafe"), None)
+        );
     }
 
     #[test]

@@ -3,10 +3,13 @@
 use std::fs;
 use std::io::{self, Cursor, Read, Seek};
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow_buffer::Buffer;
-use thalweg_engine::Trouble;
-use thalweg_record::{Content, File};
+use thalweg_engine::{Error, ErrorKind, Temporaries, Trouble};
+use thalweg_record::{Content, File, Temporary};
+
+use super::io::io_error;
 
 /// What a file is read from.
 pub enum Opened {
@@ -37,9 +40,57 @@ pub fn open(file: &File) -> Result<Opened, Trouble> {
     }
 }
 
-fn open_path(path: &Path) -> Result<Opened, Trouble> {
+/// Opens a file at a path.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_path(path: &Path) -> Result<Opened, Trouble> {
     let opened = fs::File::open(path).map_err(|error| unreadable(&error))?;
     Ok(Opened::File(opened))
+}
+
+/// A new temporary file for what becomes of a file, with the extension of its name: there are programs that go by it.
+///
+/// # Errors
+/// A failure: it is not the file's fault.
+pub fn temporary_for(name: &Path, temporary: &Temporaries) -> Result<(fs::File, Arc<Temporary>), Trouble> {
+    temporary.create(&suffix_of(name)).map_err(|error| unwritable(&error))
+}
+
+/// The extension of a name with its dot, if it is a usual one.
+pub fn suffix_of(name: &Path) -> String {
+    let usual = |extension: &&str| {
+        extension.len() <= 16 && extension.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    let extension = name.extension().and_then(|extension| extension.to_str()).filter(usual);
+    extension.map(|extension| format!(".{extension}")).unwrap_or_default()
+}
+
+/// Why a temporary file cannot be written. What can pass is tried again; it is never the file's fault.
+pub fn unwritable(error: &io::Error) -> Trouble {
+    let message = format!(
+        "cannot write a temporary file: {error}. `temporary` in the configuration says where they are."
+    );
+    Trouble::Failed(match io_error("write", "", error).kind() {
+        ErrorKind::Permanent => Error::permanent(message),
+        _ => Error::temporary(message),
+    })
+}
+
+/// Sees to it that the file has a path: one in memory is written to a temporary file.
+///
+/// # Errors
+/// If that cannot be written.
+pub fn put_on_disk(file: &mut File, temporary: &Temporaries) -> Result<(), Trouble> {
+    let Content::Memory(buffer) = file.content() else { return Ok(()) };
+    let (mut written, held) = temporary_for(Path::new(file.name()), temporary)?;
+    io::Write::write_all(&mut written, buffer).map_err(|error| unwritable(&error))?;
+    let (size, mime) = (buffer.len() as u64, file.mime().cloned());
+    file.set_content(Content::Temporary(held), size);
+    if let Some(mime) = mime {
+        file.set_mime(mime);
+    }
+    Ok(())
 }
 
 /// Why a file cannot be read.

@@ -15,6 +15,9 @@ use super::mime;
 
 const FORMAT: &str = "file-template";
 
+/// The note of a file that `{hash}` stands for.
+pub const HASH: &str = "hash";
+
 /// What is known of a file, by the names that templates use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
@@ -48,11 +51,13 @@ pub enum Variable {
     MimeSuffix,
     /// That where the original name has an extension; else nothing.
     RetypedSuffix,
+    /// What the transform `hash` made of its content.
+    Hash,
     /// Today's date (UTC).
     Date,
 }
 
-const VARIABLES: [(&str, Variable); 16] = [
+const VARIABLES: [(&str, Variable); 17] = [
     ("path", Variable::Path),
     ("name", Variable::Name),
     ("stem", Variable::Stem),
@@ -68,6 +73,7 @@ const VARIABLES: [(&str, Variable); 16] = [
     ("mime_extension", Variable::MimeExtension),
     ("mime_suffix", Variable::MimeSuffix),
     ("retyped_suffix", Variable::RetypedSuffix),
+    ("hash", Variable::Hash),
     ("date", Variable::Date),
 ];
 
@@ -78,8 +84,8 @@ const VARIABLES: [(&str, Variable); 16] = [
 /// `{path}` is where it lies now, `{original_path}` where it was found. `{folder}` is the folder that it was found in
 /// below the one that was read, with a slash at its end, or nothing. `{id}` is a name that no other file has.
 /// `{mime_extension}` and `{mime_suffix}` are those of the type of its content, `{retyped_suffix}` is the latter where the
-/// original name has an extension, and else nothing. `{date}` is today's date, as 2024-02-14 (UTC). Braces themselves
-/// are written `{{` and `}}`.
+/// original name has an extension, and else nothing. `{hash}` is what the last transform `hash` before has made of the
+/// content. `{date}` is today's date, as 2024-02-14 (UTC). Braces themselves are written `{{` and `}}`.
 #[derive(Debug, Clone)]
 pub struct FileTemplate {
     pieces: Vec<Piece>,
@@ -97,10 +103,20 @@ impl FileTemplate {
         Self { pieces: variables.into_iter().map(Piece::Variable).collect() }
     }
 
+    /// Whether it is empty for every file.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// Whether this is in it.
+    pub fn uses(&self, variable: Variable) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(used) if *used == variable))
+    }
+
     /// The text for a file.
     ///
     /// # Errors
-    /// If it needs a path and the file has none, or the type of a content that cannot be read.
+    /// If it needs a path or a hash and the file has none, or the type of a content that cannot be read.
     pub fn render(&self, file: &mut File) -> Result<OsString, Trouble> {
         let mut text = OsString::new();
         for piece in &self.pieces {
@@ -147,6 +163,10 @@ fn value(variable: Variable, file: &mut File) -> Result<Cow<'_, OsStr>, Trouble>
             Ok(Cow::Borrowed(OsStr::new("")))
         }
         Variable::RetypedSuffix => owned(dotted(OsStr::new(typed(file)?))),
+        Variable::Hash => {
+            let hash = file.note(HASH).map(|hash| Cow::Borrowed(OsStr::new(hash)));
+            hash.ok_or_else(|| Trouble::rejected("the file has no `{hash}`: put the transform `hash` before"))
+        }
         Variable::Date => owned(chrono::Utc::now().format("%Y-%m-%d").to_string().into()),
     }
 }
@@ -269,6 +289,12 @@ mod tests {
         assert_eq!(rendered("{date}", &mut file).len(), 10);
         let error = "{path}".parse::<FileTemplate>().unwrap().render(&mut file);
         assert!(matches!(error, Err(Trouble::Rejected(problem)) if problem.reason.contains("no path")));
+        let error = "{hash}".parse::<FileTemplate>().unwrap().render(&mut file);
+        assert!(
+            matches!(error, Err(Trouble::Rejected(problem)) if problem.reason.contains("put the transform `hash`"))
+        );
+        file.set_note(HASH, "cafe");
+        assert_eq!(rendered("{hash}", &mut file), "cafe");
     }
 
     #[test]

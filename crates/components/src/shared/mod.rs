@@ -3,6 +3,7 @@
 pub(crate) mod base64;
 pub(crate) mod block;
 pub(crate) mod columns;
+pub mod command;
 pub(crate) mod conditions;
 pub mod content;
 pub mod decompress;

@@ -184,7 +184,7 @@ pub const KINDS: &[OperationKind] = &[
     kind(
         Operation::ExiftoolMetadataCleanup,
         "exiftool_metadata_cleanup",
-        "transform `strip_metadata`: exiftool where there is one, and thalweg's own code otherwise",
+        "transform `strip_metadata`: thalweg's own code for JPEG, PNG and WebP, and exiftool otherwise",
         &[ParameterRule {
             name: "overrideOriginalFile",
             also: Some("overwriteOriginalFile"),

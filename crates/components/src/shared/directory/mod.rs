@@ -3,10 +3,10 @@
 //! Each is written without a name first, and gets its own when it is complete: nobody ever sees a part of it, and nothing is
 //! left of it if the process is killed. [`names`] says which name that is where it is taken already.
 
-mod draft;
+pub mod draft;
 pub mod names;
 mod options;
-mod place;
+pub mod place;
 
 use std::fs;
 use std::io;
@@ -148,7 +148,7 @@ impl FileTransform for Directory {
 const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
 
 /// Does something in a folder, which is made if it is not there.
-fn in_folder<T>(folder: &Path, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub fn in_folder<T>(folder: &Path, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match work() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::create_dir_all(folder)?;
@@ -159,7 +159,7 @@ fn in_folder<T>(folder: &Path, mut work: impl FnMut() -> io::Result<T>) -> io::R
 }
 
 /// What passes is waited for; else it is the file that is rejected, and the next may fare better.
-fn unwritable(what: &str, path: &Path, error: &io::Error) -> Trouble {
+pub fn unwritable(what: &str, path: &Path, error: &io::Error) -> Trouble {
     let error = io_error(what, path, error);
     match error.kind() {
         thalweg_engine::ErrorKind::Permanent => Trouble::coded(UNWRITABLE, error.to_string()),

@@ -1,0 +1,175 @@
+//! What can be said of a conversion.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use thalweg_config::{FormatError, nearest, register_format};
+use thalweg_engine::Mistake;
+use thalweg_media::image::{self, Conversion, Format, Resize};
+
+const FORMAT: &str = "image-type";
+
+/// The short names of types, as they are suggested.
+const NAMES: [&str; 7] = ["jpeg", "png", "webp", "gif", "tiff", "avif", "heic"];
+
+/// A type of pictures: `webp` or `image/webp`.
+#[derive(Debug, Clone, Copy)]
+pub struct ImageType(pub Format);
+
+impl FromStr for ImageType {
+    type Err = FormatError;
+
+    fn from_str(text: &str) -> Result<Self, FormatError> {
+        let short = text.to_ascii_lowercase();
+        let short = match short.as_str() {
+            "jpg" => "jpeg",
+            "tif" => "tiff",
+            other => other,
+        };
+        let found = Format::from_mime(short).or_else(|| Format::from_mime(&format!("image/{short}")));
+        found.map(Self).ok_or_else(|| {
+            let mistake = FormatError::new(format!("No type of pictures is called `{text}`."));
+            let short = short.strip_prefix("image/").unwrap_or(short);
+            mistake.help(match nearest(short, NAMES.into_iter()) {
+                Some(near) => format!("Did you mean `{near}`?"),
+                None => format!("There are: {}.", NAMES.join(", ")),
+            })
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for ImageType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|error: FormatError| serde::de::Error::custom(error.message))
+    }
+}
+
+impl JsonSchema for ImageType {
+    fn schema_name() -> Cow<'static, str> {
+        "ImageType".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        register_format(FORMAT, |text| text.parse::<ImageType>().map(drop));
+        json_schema!({ "type": "string", "format": FORMAT, "examples": ["webp", "image/jpeg"] })
+    }
+}
+
+/// How much is to be seen of the original: a word, or 1 to 100.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Quality {
+    /// In a word.
+    Word(Word),
+    /// As a number.
+    Number(u8),
+}
+
+/// How much is to be seen of the original.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Word {
+    /// As 100.
+    Best,
+    /// As 75.
+    High,
+    /// As 50.
+    Medium,
+    /// As 25.
+    Low,
+}
+
+impl Default for Quality {
+    fn default() -> Self {
+        Self::Word(Word::High)
+    }
+}
+
+impl Quality {
+    /// As a number.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Number(number) => number,
+            Self::Word(Word::Best) => 100,
+            Self::Word(Word::High) => 75,
+            Self::Word(Word::Medium) => 50,
+            Self::Word(Word::Low) => 25,
+        }
+    }
+}
+
+/// What becomes of the proportions if both width and height are said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Fit {
+    /// They are kept, and nothing is longer than said.
+    #[default]
+    Inside,
+    /// They are kept, and what stands out is cut off on both sides.
+    Cover,
+    /// They become those that are said.
+    Fill,
+}
+
+/// What becomes of pictures that are of the type already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Same {
+    /// They are left alone, unless a size is asked for.
+    #[default]
+    Keep,
+    /// They are encoded again.
+    Encode,
+}
+
+impl super::ConvertImage {
+    /// The conversion that is asked for.
+    pub fn conversion(&self) -> Conversion {
+        let fit = match self.fit {
+            Fit::Inside => image::Fit::Inside,
+            Fit::Cover => image::Fit::Cover,
+            Fit::Fill => image::Fit::Fill,
+        };
+        let resize = Resize { width: self.width, height: self.height, fit, enlarge: self.enlarge };
+        Conversion {
+            to: self.to.0,
+            quality: self.quality.number(),
+            effort: self.effort,
+            size: (self.width.is_some() || self.height.is_some()).then_some(resize),
+            rotate: self.rotate,
+            strip: self.strip,
+        }
+    }
+
+    /// What is wrong with it beyond its schema.
+    pub fn mistakes(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        let quality = self.quality.number();
+        if !(1..=100).contains(&quality) {
+            let help = "It is 1 to 100, or one of `best`, `high`, `medium` and `low`.";
+            mistakes.push(Mistake::new("quality", format!("There is no quality {quality}.")).help(help));
+        }
+        if let Some(effort) = self.effort.filter(|effort| *effort > 6) {
+            mistakes.push(Mistake::new("effort", format!("It is {effort}, and may be 0 to 6.")));
+        }
+        for (option, side) in [("width", self.width), ("height", self.height)] {
+            if side == Some(0) {
+                mistakes.push(Mistake::new(option, "A picture has a pixel at least."));
+            }
+        }
+        if self.fit != Fit::Inside && (self.width.is_none() || self.height.is_none()) {
+            let help = "Say `width` and `height`, or leave `fit` out.";
+            mistakes.push(
+                Mistake::new("fit", "There is only something to fit where both sides are said.").help(help),
+            );
+        }
+        mistakes
+    }
+}
