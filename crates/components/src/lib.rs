@@ -58,6 +58,7 @@ pub fn registry() -> Registry {
         .transform::<transforms::keep::Keep>()
         .transform::<transforms::limit::Limit>()
         .unpack::<transforms::lines::Lines>()
+        .transform::<transforms::pack::Pack>()
         .transform::<transforms::parse_csv::ParseCsv>()
         .transform::<transforms::parse_grok::ParseGrok>()
         .transform::<transforms::parse_json::ParseJsonConfig>()

@@ -3,7 +3,9 @@
 pub mod arenas;
 pub(crate) mod base64;
 pub(crate) mod block;
+pub(crate) mod braces;
 pub(crate) mod columns;
+pub mod compress;
 pub(crate) mod conditions;
 pub mod content;
 pub(crate) mod csv;

@@ -18,8 +18,8 @@ use crate::shared::plain::Plain;
 /// Turns each file into the lines in it, or what another delimiter or a pattern separates.
 ///
 /// Each line is a message; the last one need not end with a line feed. Compressed files (gzip, zstd) are recognised. A file is
-/// acknowledged when all its messages are. One that cannot be read to its end leaves by the `errors` output, after the
-/// messages that could be read; what it breaks off with is no message.
+/// acknowledged when all its messages are. One that cannot be read to its end goes to the dead letters, and the messages
+/// before its damage are sent on; what it breaks off with is no message.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lines {

@@ -21,6 +21,7 @@ pub mod geoip;
 pub mod keep;
 pub mod limit;
 pub mod lines;
+pub mod pack;
 pub mod parse_csv;
 pub mod parse_grok;
 pub mod parse_json;

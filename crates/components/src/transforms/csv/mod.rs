@@ -34,7 +34,7 @@ mod tests;
 /// on. Empty lines are passed over. Compressed files (gzip, zstd) are recognised.
 ///
 /// A file is acknowledged when all its messages are. One whose header cannot be read, or that cannot be read to its
-/// end, leaves by the `errors` output.
+/// end, goes to the dead letters.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Csv {
@@ -43,7 +43,7 @@ pub struct Csv {
     /// Whether the first record of each file is a header. It is no message. By default it is one where there are no
     /// `columns`; with both, it is passed over, and `columns` are the names.
     header: Option<bool>,
-    /// The most columns that a header may have. A file with more leaves by the `errors` output.
+    /// The most columns that a header may have. A file with more goes to the dead letters.
     #[schemars(range(min = 1))]
     max_columns: usize,
     /// What stands between values: one ASCII character.
