@@ -81,7 +81,7 @@ impl Unpacker {
         }
     }
 
-    async fn refuse(&self, file: File) -> Result<(), Error> {
+    async fn refuse(&mut self, file: File) -> Result<(), Error> {
         self.out.metrics.add_errors(1);
         give(&self.refused, vec![file], self.out.share.budget(), self.out.name()).await
     }
