@@ -6,11 +6,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::component::Flow;
+use crate::component::{Flow, Step};
 use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, Targets, To};
 
 /// What travels into each pipeline.
 pub(crate) struct Flows(BTreeMap<Arc<str>, Flow>);
+
+/// What leaves a transform by `errors`. What reads messages out of files rejects messages; a file that it cannot read goes
+/// to the dead letters, whatever takes its errors, since these are one flow.
+fn rejected(step: &Step) -> Flow {
+    match step {
+        Step::Unpack(_) => Flow::Messages,
+        Step::Messages(_) | Step::Files(_) | Step::Part => step.takes(),
+    }
+}
 
 /// Something takes what it cannot take.
 pub(crate) struct Mismatch {
@@ -78,7 +87,9 @@ impl Flows {
             // Only transforms of messages have named outputs.
             Feed::Named(..) => vec![Flow::Messages],
             Feed::Errors(name) => match (graph.pipeline(name), given(name)) {
-                (Some(pipeline), _) => pipeline.transforms.iter().map(|node| node.config.takes()).collect(),
+                (Some(pipeline), _) => {
+                    pipeline.transforms.iter().map(|node| rejected(&node.config)).collect()
+                }
                 (None, Some(source)) => vec![source.config.gives()],
                 (None, None) => {
                     let feeding = graph.pipelines.iter();

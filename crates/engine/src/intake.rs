@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use thalweg_record::{Ack, Arena, Batch, Lease, Meta, Parcel, Share};
-use thalweg_runtime::{Sender, Stop};
+use arrow_array::Array;
+use thalweg_record::{Ack, Arena, Batch, Budget, File, Lease, Meta, Parcel, Share};
+use thalweg_runtime::{Receiver, Sender, Stop};
 
-use crate::Error;
 use crate::metrics::ComponentMetrics;
 use crate::outlet::{Received, give, made_of};
 use crate::outlets::part_rejected;
+use crate::{Error, Role};
 
 /// Where an [`Unpack`](crate::Unpack) puts the messages of a file. They owe what the file owes: it is acknowledged when all of
 /// them are.
@@ -66,9 +67,23 @@ impl Intake {
     /// # Errors
     /// As [`send`](Self::send).
     pub async fn reject(&mut self, reading: impl Into<Received>, reason: &str) -> Result<(), Error> {
+        let received = reading.into();
+        let reasons = vec![reason.to_owned(); received.reading.payload.len()];
+        self.reject_each(received, reasons).await
+    }
+
+    /// As [`reject`](Self::reject), each message for a reason of its own.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn reject_each(
+        &mut self,
+        reading: impl Into<Received>,
+        reasons: Vec<String>,
+    ) -> Result<(), Error> {
         let batch = self.batch(reading.into())?;
         self.metrics.add_errors(batch.rows());
-        let failed = (0..batch.rows() as u32).map(|row| (row, reason.to_owned())).collect();
+        let failed = (0..).zip(reasons).collect();
         let (rejected, rest) = part_rejected(batch, failed, self.name())?;
         for batch in rejected.into_iter().chain(rest) {
             give(&self.errors, batch, self.share.budget(), self.name()).await?;
@@ -79,4 +94,26 @@ impl Intake {
     fn batch(&self, received: Received) -> Result<Batch, Error> {
         made_of(received, self.meta.clone(), self.ack.split())
     }
+}
+
+/// An intake of its own, for testing what reads files: what it is given comes out of the two receivers.
+pub(crate) fn loose_intake(
+    budget: &Budget,
+    batch_bytes: usize,
+    file: &File,
+) -> (Intake, Receiver<Parcel>, Receiver<Parcel>) {
+    let (main, main_out) = thalweg_runtime::channel(usize::MAX);
+    let (errors, errors_out) = thalweg_runtime::channel(usize::MAX);
+    let name: Arc<str> = "test".into();
+    let intake = Intake {
+        share: budget.share(),
+        batch_bytes,
+        stop: Stop::default(),
+        metrics: ComponentMetrics::new(name.clone(), Role::Transform, "test"),
+        main: vec![main],
+        errors: vec![errors],
+        ack: file.ack().split(),
+        meta: Arc::new(Meta { source: name, path: Some(file.to_string().into()), time_us: 0 }),
+    };
+    (intake, main_out, errors_out)
 }

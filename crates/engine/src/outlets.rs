@@ -45,6 +45,11 @@ impl Outlets {
         self.given.push((Output::Named(output), batch));
     }
 
+    /// Gives what a transform gave that this one runs within itself.
+    pub fn pass(&mut self, output: Output, batch: Batch) {
+        self.given.push((output, batch));
+    }
+
     /// Gives a file to the output that leads on: of a transform that makes files of messages.
     pub fn send_file(&mut self, file: File) {
         self.files.push(file);

@@ -18,8 +18,8 @@ use thalweg_runtime::{Receiver, Stop};
 
 use crate::component::{SinkConfig, SourceConfig, TransformConfig};
 use crate::{
-    Context, Error, Fate, FileTransformConfig, Outlets, Output, Rejects, Sink, Source, Temporaries, Trouble,
-    Written, outlet::loose_outlet,
+    Context, Error, Fate, FileTransformConfig, Intake, Outlets, Output, Rejects, Sink, Source, Temporaries,
+    Trouble, UnpackConfig, Written, intake::loose_intake, outlet::loose_outlet,
 };
 
 /// Reads a component's options as they stand in a configuration (the part after `name:`), in YAML.
@@ -190,6 +190,75 @@ pub async fn apply_to_file<C: FileTransformConfig>(yaml: &str, file: &mut File) 
         Err(Trouble::Rejected(problem)) => Err(problem),
         Err(Trouble::Failed(error)) => panic!("{}", error.full()),
     }
+}
+
+/// What was read out of a file.
+#[derive(Debug, Default)]
+pub struct Unpacked {
+    /// Its messages.
+    pub main: Vec<Batch>,
+    /// Those that could be read but not be used.
+    pub errors: Vec<Batch>,
+    /// Why the file was rejected, if it was.
+    pub problem: Option<Problem>,
+}
+
+impl Unpacked {
+    /// The payloads of its messages, as text.
+    pub fn payloads(&self) -> Vec<String> {
+        self.main.iter().flat_map(payloads).collect()
+    }
+
+    /// Where in the file its messages begin.
+    pub fn positions(&self) -> Vec<u64> {
+        self.main.iter().filter_map(Batch::positions).flat_map(|at| at.values().to_vec()).collect()
+    }
+
+    /// The fields of its messages, as JSON objects; NULLs are left out.
+    pub fn rows(&self) -> Vec<Value> {
+        self.main.iter().flat_map(|batch| rows(batch.fields())).collect()
+    }
+
+    /// The rejected messages: payload and reason.
+    pub fn errors(&self) -> Vec<(String, String)> {
+        let rows = self.errors.iter().flat_map(|batch| rows(batch.fields()));
+        let reasons = rows.map(|row| row.get(ERROR_REASON).and_then(Value::as_str).unwrap_or("").to_owned());
+        self.errors.iter().flat_map(payloads).zip(reasons).collect()
+    }
+}
+
+/// Where what reads files puts their messages, and where they come out: the messages, and those rejected.
+pub fn intake(
+    budget: &Budget,
+    batch_bytes: usize,
+    file: &File,
+) -> (Intake, Receiver<Parcel>, Receiver<Parcel>) {
+    loose_intake(budget, batch_bytes, file)
+}
+
+/// Reads the messages out of a file. They are all held, so it must not be a large one.
+///
+/// # Panics
+/// If it cannot be built, or failed by no fault of the file's.
+pub async fn unpack<C: UnpackConfig>(yaml: &str, file: &mut File, batch_bytes: usize) -> Unpacked {
+    let mut context = context();
+    context.batch_bytes = batch_bytes;
+    let mut unpack = options::<C>(yaml).build(&context).expect("it can be built");
+    let (mut out, main, errors) = intake(&Budget::new(256 << 20), batch_bytes, file);
+    let problem = match unpack.unpack(file, &mut out).await {
+        Ok(()) => None,
+        Err(Trouble::Rejected(problem)) => Some(problem),
+        Err(Trouble::Failed(error)) => panic!("{}", error.full()),
+    };
+    drop(out);
+    let mut unpacked = Unpacked { problem, ..Unpacked::default() };
+    for (from, to) in [(main, &mut unpacked.main), (errors, &mut unpacked.errors)] {
+        while let Some((_, Parcel::Messages(mut batch))) = from.take().await {
+            batch.take_ack().settle(thalweg_record::Outcome::Delivered);
+            to.push(batch);
+        }
+    }
+    unpacked
 }
 
 /// What a source sent.

@@ -17,3 +17,4 @@ mod network;
 mod running;
 mod sparse;
 mod telling;
+mod unpack;

@@ -15,6 +15,7 @@ use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Outlet, Source};
 use tokio::sync::mpsc;
 
+use super::arenas::Arenas;
 use super::decompress::{Compression, Damage, Decoder};
 use super::framing::{After, Cutter, Framing, Place};
 use super::io::io_error;
@@ -46,7 +47,7 @@ pub(crate) struct Manner {
 /// A source that reads one input from its beginning to its end.
 pub(crate) struct Input {
     manner: Manner,
-    batch_bytes: usize,
+    arenas: Arenas,
     cutter: Cutter,
     /// What was read of the message that is not complete.
     carry: Vec<u8>,
@@ -75,8 +76,8 @@ impl Input {
     pub(crate) fn new(manner: Manner, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
         let cutter = Cutter::new(&manner.framing, manner.max_message_bytes, Place::default());
         let pieces = Pieces::Unread(Some(Box::new(input)));
-        let batch_bytes = batch_bytes.max(1);
-        Self { manner, batch_bytes, cutter, carry: Vec::new(), piece: None, pieces, is_stopping: false }
+        let arenas = Arenas::new(batch_bytes);
+        Self { manner, arenas, cutter, carry: Vec::new(), piece: None, pieces, is_stopping: false }
     }
 
     /// Starts the thread that reads, once.
@@ -212,14 +213,8 @@ impl Source for Input {
     async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
         self.begin()?;
         let quiet = self.manner.framing.quiet();
-        let mut arena = None;
         loop {
-            let capacity = self.batch_bytes.max(2 * self.carry.len());
-            let mut memory =
-                match arena.take().filter(|arena: &thalweg_record::Arena| arena.len() >= capacity) {
-                    Some(memory) => memory,
-                    None => out.arena(capacity).await,
-                };
+            let mut memory = self.arenas.take(self.carry.len(), out).await;
             let carried = self.carry.len();
             if let Some(front) = memory.get_mut(..carried) {
                 front.copy_from_slice(&self.carry);
@@ -229,7 +224,7 @@ impl Source for Input {
                 came = self.fill(memory.get_mut(carried..).unwrap_or_default()) => Some(came),
                 () = out.stopping(), if !self.is_stopping => {
                     self.stop();
-                    arena = Some(memory);
+                    self.arenas.keep(memory);
                     continue;
                 }
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => None,
@@ -242,18 +237,15 @@ impl Source for Input {
             };
             self.carry.clear();
             let filled = carried + read;
-            let buffer = if filled < memory.len() / 4 {
-                let copy = arrow_buffer::Buffer::from(memory.get(..filled).unwrap_or_default());
-                arena = Some(memory);
-                copy
-            } else {
-                memory.freeze().slice_with_length(0, filled)
-            };
+            let buffer = self.arenas.freeze(memory, filled);
             self.cutter.send(&buffer, after, self.manner.path.as_ref(), |_| None, out).await?;
             let done = self.cutter.advance();
             self.carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
             match came {
-                Some(Came::End) => return Ok(()),
+                Some(Came::End) => {
+                    self.arenas.clear();
+                    return Ok(());
+                }
                 Some(Came::Failed(error)) => {
                     let Manner { shown, path, .. } = &self.manner;
                     let reason = match Damage::of(&error) {
@@ -262,6 +254,7 @@ impl Source for Input {
                     };
                     self.cutter.reject_rest(&self.carry, &reason, path.as_ref(), out).await?;
                     self.carry.clear();
+                    self.arenas.clear();
                     return Err(Error::permanent(match Damage::of(&error) {
                         Some(damage) => {
                             format!("cannot read {shown} to its end: {damage}. What comes before was read.")

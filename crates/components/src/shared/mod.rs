@@ -1,11 +1,15 @@
 //! What several components need: a file for each idea.
 
+pub mod arenas;
 pub(crate) mod base64;
 pub(crate) mod block;
+pub(crate) mod braces;
 pub(crate) mod columns;
 pub mod command;
+pub mod compress;
 pub(crate) mod conditions;
 pub mod content;
+pub(crate) mod csv;
 pub mod decompress;
 pub mod delimited;
 pub(crate) mod delimiter;
@@ -25,9 +29,11 @@ pub(crate) mod names;
 pub mod net;
 pub(crate) mod ordered;
 pub mod partition;
+pub mod plain;
 pub(crate) mod progress;
 pub mod replies;
 pub(crate) mod spool;
+pub mod taker;
 pub(crate) mod target;
 pub mod tell;
 pub mod template;

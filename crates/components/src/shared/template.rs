@@ -16,6 +16,7 @@ use thalweg_config::{FormatError, register_format};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 
 use super::block::Block;
+use super::braces;
 use super::time_text::TimeText;
 use super::values::Values;
 
@@ -237,38 +238,7 @@ impl FromStr for Template {
     type Err = FormatError;
 
     fn from_str(text: &str) -> Result<Self, FormatError> {
-        let mut pieces = Vec::new();
-        let mut literal = String::new();
-        let mut at = 0;
-        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-            let plain = rest.find(['{', '}']).unwrap_or(rest.len());
-            literal.push_str(&rest[..plain]);
-            at += plain;
-            let rest = &rest[plain..];
-            if rest.starts_with("{{") || rest.starts_with("}}") {
-                literal.push_str(&rest[..1]);
-                at += 2;
-            } else if rest.starts_with('}') {
-                return Err(FormatError::new("A `}` without its `{`.")
-                    .at(at..at + 1)
-                    .help("For the character itself write `}}`."));
-            } else if rest.starts_with('{') {
-                let Some(length) = rest.find('}') else {
-                    return Err(FormatError::new("A `{` without its `}`.")
-                        .at(at..at + 1)
-                        .help("For the character itself write `{{`."));
-                };
-                if !literal.is_empty() {
-                    pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-                }
-                pieces.push(placeholder(&rest[1..length], at + 1)?);
-                at += length + 1;
-            }
-        }
-        if !literal.is_empty() {
-            pieces.push(Piece::Literal(literal));
-        }
-        Ok(Self { pieces })
+        Ok(Self { pieces: braces::parse(text, Piece::Literal, placeholder)? })
     }
 }
 

@@ -13,7 +13,6 @@
 //!
 //! How one file is written is in `piece`, how many are kept together in `files`.
 
-mod compress;
 mod config;
 mod files;
 mod names;
@@ -30,7 +29,7 @@ use serde_json::Value;
 use thalweg_engine::{Error, Rejects, Sink, Written};
 use thalweg_record::Batch;
 
-pub use compress::Compression;
+pub use crate::shared::compress::Compression;
 pub use config::{FileConfig, Fsync, OnExists, Rotate, TimeOfDay};
 use files::{Files, Saved, Settings};
 

@@ -101,7 +101,7 @@ pub enum Cost {
 #[async_trait]
 pub trait Unpack: Send {
     /// Reads a file to its end and sends what is in it to `out`, which first has to be asked for room. Where it ends in
-    /// trouble, what was sent goes on, and the file leaves by `errors`.
+    /// trouble, what was sent goes on, and the file goes to the dead letters: what takes the `errors` of this takes messages.
     ///
     /// # Errors
     /// See [`Trouble`].

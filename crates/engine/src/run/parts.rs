@@ -133,6 +133,7 @@ impl Parts<'_> {
             stages.into_iter().map(|to| channels.sender(to)).collect::<Vec<_>>()
         };
         let (main, errors) = (senders(crate::Output::Main), senders(crate::Output::Errors));
+        let refused = vec![channels.sender(Destination::DeadLetters)];
         let copy = |_| {
             let out = Intake {
                 share: self.handle.budget.share(),
@@ -144,7 +145,8 @@ impl Parts<'_> {
                 ack: Ack::unobserved(),
                 meta: Arc::new(Meta { source: name.clone(), path: None, time_us: 0 }),
             };
-            Ok(Unpacker { unpack: config.build(&(self.context)(name))?, out })
+            let unpack = config.build(&(self.context)(name))?;
+            Ok(Unpacker { unpack, out, refused: refused.clone() })
         };
         (0..segment.copies).map(copy).collect()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use thalweg_record::{Ack, File, Meta, Outcome, Parcel, Problem};
-use thalweg_runtime::{Ticket, Worker};
+use thalweg_runtime::{Sender, Ticket, Worker};
 
 use crate::component::{Trouble, Unpack};
 use crate::intake::Intake;
@@ -16,6 +16,8 @@ use crate::{Error, ErrorKind};
 pub(super) struct Unpacker {
     pub(super) unpack: Box<dyn Unpack>,
     pub(super) out: Intake,
+    /// Where a file goes that cannot be read: what takes its `errors` takes messages.
+    pub(super) refused: Vec<Sender<Parcel>>,
 }
 
 impl Worker for Unpacker {
@@ -42,6 +44,10 @@ impl Unpacker {
         let name = self.out.metrics.name.clone();
         file.ack_mut().enter(&name);
         self.out.metrics.add_in(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
+        if file.problem().is_some() {
+            // It was carried here: it was rejected before, with its reason.
+            return self.refuse(file).await;
+        }
         self.out.ack = file.ack().split();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = file.origin().path.as_deref().unwrap_or(Path::new(&file.origin().name));
@@ -61,19 +67,22 @@ impl Unpacker {
                 Ok(())
             }
             Err(Trouble::Rejected(problem)) => {
-                file.set_problem(Problem { component: name.clone(), ..problem });
-                self.out.metrics.add_errors(1);
-                give(&self.out.errors, vec![file], self.out.share.budget(), &name).await
+                file.set_problem(Problem { component: name, ..problem });
+                self.refuse(file).await
             }
             // A part of its messages may have been sent: to begin with it anew would send these again.
             Err(Trouble::Failed(error)) if error.kind() != ErrorKind::Permanent => {
-                file.set_problem(Problem { component: name.clone(), ..Problem::new(error.full()) });
-                self.out.metrics.add_errors(1);
-                give(&self.out.errors, vec![file], self.out.share.budget(), &name).await
+                file.set_problem(Problem { component: name, ..Problem::new(error.full()) });
+                self.refuse(file).await
             }
             Err(Trouble::Failed(error)) => {
                 Err(Error::permanent(format!("`{name}` failed at `{file}`")).caused_by(error))
             }
         }
+    }
+
+    async fn refuse(&mut self, file: File) -> Result<(), Error> {
+        self.out.metrics.add_errors(1);
+        give(&self.refused, vec![file], self.out.share.budget(), self.out.name()).await
     }
 }

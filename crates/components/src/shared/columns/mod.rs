@@ -349,6 +349,14 @@ impl Columns {
         }
     }
 
+    /// Gives the columns to the batch that they were parsed from, and says which messages failed, and why: these have
+    /// NULLs.
+    pub(crate) fn give(&mut self, batch: Batch) -> Result<(Batch, Vec<(u32, String)>), Error> {
+        self.base.clear();
+        let columns = self.builders.drain(..).map(ColumnBuilder::finish).collect();
+        Ok((self.layout.extend(batch, columns)?, std::mem::take(&mut self.failed)))
+    }
+
     /// Gives the columns to the batch that they were parsed from, rejects the messages that failed, and sends
     /// the others on.
     pub(crate) fn finish(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {

@@ -8,16 +8,17 @@ use arrow_buffer::Buffer;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Error, Mark, Outlet, Reading};
+use thalweg_engine::{Error, Mark, Reading};
 use thalweg_record::ViewBuilder;
 
 use super::{After, Framing, Piece, Place, Skip};
+use crate::shared::taker::Taker;
 
 /// How much of a message that is too long is kept, to recognise it by.
-pub(in crate::shared) const KEPT: usize = 4 << 10;
+pub(crate) const KEPT: usize = 4 << 10;
 
 /// The most messages in a batch: of very short ones, the columns weigh far more than the text.
-const MAX_ROWS: usize = 16_384;
+pub(crate) const MAX_ROWS: usize = 16_384;
 
 /// Finds messages in the bytes of a stream.
 #[derive(Debug)]
@@ -285,7 +286,7 @@ impl Cutter {
         after: After,
         path: Option<&Arc<str>>,
         mark: impl Fn(Place) -> Option<Mark>,
-        out: &mut Outlet,
+        out: &mut impl Taker,
     ) -> Result<(), Error> {
         loop {
             let mut payload = ViewBuilder::over(std::slice::from_ref(buffer), self.rows);
@@ -341,7 +342,7 @@ impl Cutter {
         reason: &str,
         path: Option<&Arc<str>>,
         mark: Option<Mark>,
-        out: &mut Outlet,
+        out: &mut impl Taker,
     ) -> Result<(), Error> {
         let mut payload = ViewBuilder::over(&[], 1);
         payload.push(message);
@@ -363,7 +364,7 @@ impl Cutter {
         rest: &[u8],
         reason: &str,
         path: Option<&Arc<str>>,
-        out: &mut Outlet,
+        out: &mut impl Taker,
     ) -> Result<(), Error> {
         if rest.is_empty() || self.skip != Skip::Nothing {
             return Ok(());

@@ -24,7 +24,7 @@ use thalweg_config::{ByteSize, Pattern, TimeSpan};
 use thalweg_engine::Mistake;
 
 pub use cutter::Cutter;
-pub(super) use cutter::KEPT;
+pub(crate) use cutter::{KEPT, MAX_ROWS};
 pub use delimiter::Delimiter;
 
 /// The longest that messages may be allowed to be: one lies in one buffer, and a buffer is less than 4 GiB.
@@ -52,12 +52,7 @@ pub struct Framing {
 impl Framing {
     /// The mistakes that a schema cannot find in the framing options of a component.
     pub fn check(&self, limit: ByteSize) -> Vec<Mistake> {
-        let mut mistakes = Vec::new();
-        if limit.bytes() == 0 || limit > MAX_LIMIT {
-            let message = format!("`max_message_bytes` is {limit}, but must be between 1 and {MAX_LIMIT}.");
-            let mistake = Mistake::new("max_message_bytes", message);
-            mistakes.push(mistake.help(format!("The default is {DEFAULT_LIMIT}.")));
-        }
+        let mut mistakes: Vec<Mistake> = check_limit(limit).into_iter().collect();
         if self.timeout.is_some() && self.start_pattern.is_none() {
             let mistake = Mistake::new("framing", "`timeout` means nothing without `start_pattern`.");
             mistakes.push(mistake.help("Remove it, or say in `start_pattern` how messages begin."));
@@ -71,6 +66,15 @@ impl Framing {
         let timeout = self.timeout.map_or(Duration::from_secs(1), TimeSpan::duration);
         self.start_pattern.as_ref().map(|_| timeout)
     }
+}
+
+/// What is wrong with the option `max_message_bytes`.
+pub(crate) fn check_limit(limit: ByteSize) -> Option<Mistake> {
+    if limit.bytes() > 0 && limit <= MAX_LIMIT {
+        return None;
+    }
+    let message = format!("`max_message_bytes` is {limit}, but must be between 1 and {MAX_LIMIT}.");
+    Some(Mistake::new("max_message_bytes", message).help(format!("The default is {DEFAULT_LIMIT}.")))
 }
 
 /// What is to be passed over before the next message begins.

@@ -12,7 +12,7 @@ use thalweg_engine::{Error, Outlet, Reading, Received, Settled};
 use thalweg_record::{Lease, ViewBuilder};
 
 use super::Stream;
-use crate::shared::framing::{After, KEPT};
+use crate::shared::framing::{After, KEPT, MAX_ROWS};
 use crate::shared::partition::Partitioner;
 
 /// How much is read at first; more, where more comes.
@@ -20,9 +20,6 @@ const LEAST: usize = 8 << 10;
 
 /// Less room than this is not worth a read.
 const SPARE: usize = 2 << 10;
-
-/// The most messages in a batch: of very short ones, the columns weigh far more than the text.
-const MAX_ROWS: usize = 16_384;
 
 /// Messages that came in together from one peer.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ use super::files::{Keep, Settings};
 use super::names::Style;
 use super::piece::Manner;
 use super::{Compression, FileSink, names};
+use crate::shared::compress::level_mistake;
 use crate::shared::mode::Mode;
 use crate::shared::template::Template;
 use crate::transforms::encode::EncodeConfig;
@@ -223,19 +224,7 @@ sinks:
                 mistakes.push(mistake.help("Choose another name, or set `atomic: false`."));
             }
         }
-        match (self.compression_level, self.compression.levels()) {
-            (Some(_), None) => {
-                let message = "There is a `compression_level`, but no `compression`.";
-                let mistake = Mistake::new("compression_level", message);
-                mistakes.push(mistake.help("Set `compression` to `gzip` or `zstd`."));
-            }
-            (Some(level), Some(levels)) if !levels.contains(&level) => {
-                let mistake = Mistake::new("compression_level", format!("There is no level {level}."));
-                let help = format!("Its levels are {} to {}.", levels.start(), levels.end());
-                mistakes.push(mistake.help(help));
-            }
-            _ => {}
-        }
+        mistakes.extend(level_mistake(self.compression, self.compression_level));
         if let Some(rotate) = &self.rotate {
             if rotate.size.is_none() && rotate.every.is_none() && rotate.at.is_none() {
                 let help = "Give it a `size`, for example `100MiB`, `every`, for example `1h`, or `at`, for example `\"03:00\"`.";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use chrono::format::{Parsed, StrftimeItems, parse};
 use chrono::{Local, NaiveDateTime};
 
-use super::compress::Compression;
+use crate::shared::compress::Compression;
 
 /// What a file's name ends with while it is written.
 pub(super) const PART: &str = ".part";

@@ -8,8 +8,8 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::compress::Compression;
 use super::names;
+use crate::shared::compress::Compression;
 
 /// What it is called when it is compressed.
 pub(super) fn packed(path: &Path, how: Compression) -> PathBuf {

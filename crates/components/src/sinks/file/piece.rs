@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use chrono::{Local, NaiveDateTime};
 
-use super::compress::{Compression, Encoder};
 use super::names::{self, Style};
+use crate::shared::compress::{Compression, Encoder};
 
 /// How pieces are written, the same for all of a sink.
 #[derive(Debug, Clone)]

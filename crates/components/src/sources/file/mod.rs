@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use thalweg_config::{ByteSize, Pattern as Regex, TimeSpan};
 use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
 
+use crate::shared::arenas::Arenas;
 use crate::shared::decompress::Compression;
 use crate::shared::framing::{DEFAULT_LIMIT, Framing};
 use find::{Finder, Found, pattern_mistake};
@@ -194,7 +195,7 @@ sinks:
             finder: Finder::new(self.path.all().to_vec(), &self.exclude, ignore_older)?
                 .with_regexes(self.include_regex.clone(), self.exclude_regex.clone()),
             config: self.clone(),
-            reader: Reader { arena: None, batch_bytes: context.batch_bytes.max(1) },
+            reader: Reader { arenas: Arenas::new(context.batch_bytes) },
             has_begun: false,
             looked: None,
             waiting: VecDeque::new(),
@@ -230,7 +231,7 @@ struct Files {
 impl Source for Files {
     async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
         let result = if self.config.follow { self.follow(out).await } else { self.read_once(out).await };
-        self.reader.arena = None;
+        self.reader.arenas.clear();
         result
     }
 }

@@ -4,17 +4,15 @@ use std::time::Instant;
 
 use arrow_buffer::Buffer;
 use thalweg_engine::{Error, Outlet};
-use thalweg_record::Arena;
 use thalweg_runtime::blocking;
 
 use super::tail::Tail;
+use crate::shared::arenas::Arenas;
 use crate::shared::framing::After;
 
 /// Reads a piece of a file and sends the messages in it.
 pub(super) struct Reader {
-    /// Memory of which so little was needed last time that it was copied out.
-    pub(super) arena: Option<Arena>,
-    pub(super) batch_bytes: usize,
+    pub(super) arenas: Arenas,
 }
 
 /// How a step of reading ended.
@@ -40,15 +38,9 @@ impl Reader {
     ) -> Result<Step, Error> {
         // Nothing here waits while there is memory and the next stage has room.
         tokio::task::consume_budget().await;
-        // What is carried over fills at most half of it, so that a long message costs few copies.
-        let capacity = self.batch_bytes.max(2 * tail.carry.len());
-        let kept = self.arena.take().filter(|arena| arena.len() >= capacity);
-        let mut arena = match kept {
-            Some(arena) => arena,
-            None => tokio::select! {
-                arena = out.arena(capacity) => arena,
-                () = out.stopping() => return Ok(Step::Stopped),
-            },
+        let mut arena = tokio::select! {
+            arena = self.arenas.take(tail.carry.len(), out) => arena,
+            () = out.stopping() => return Ok(Step::Stopped),
         };
         let filled = blocking(|| tail.fill(&mut arena));
         out.add_progress(filled.progress);
@@ -56,13 +48,7 @@ impl Reader {
             tail.active = Instant::now();
         }
         let after = if filled.is_end { after } else { After::More };
-        let buffer = if filled.bytes < arena.len() / 4 {
-            let copy = Buffer::from(arena.get(..filled.bytes).unwrap_or_default());
-            self.arena = Some(arena);
-            copy
-        } else {
-            arena.freeze().slice_with_length(0, filled.bytes)
-        };
+        let buffer = self.arenas.freeze(arena, filled.bytes);
         send(tail, &buffer, after, out).await?;
         Ok(match (filled.is_end, &tail.failure) {
             (_, Some(_)) => Step::Failed,

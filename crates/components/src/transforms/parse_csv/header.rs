@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use thalweg_engine::{Error, Outlets, Transform};
 use thalweg_record::{Batch, all_but};
 
-use super::dialect::{Dialect, text};
 use crate::shared::columns::{Columns, Typing, missing, reject_all, shortened};
+use crate::shared::csv::{Dialect, names};
 use crate::shared::keys::bytes_of;
 
 /// Of how many files the header is remembered; then the one not seen for longest is forgotten.
@@ -76,36 +76,6 @@ pub(super) struct WithHeader {
     pub(super) scratch: String,
 }
 
-impl WithHeader {
-    /// The names in a header: those that come again get a number, and those that are empty that of their column.
-    fn names(&mut self, value: &[u8]) -> Result<Vec<String>, String> {
-        let record = text(value)?;
-        let record = record.strip_prefix('\u{feff}').unwrap_or(record);
-        let most = self.max_columns;
-        let mut names: Vec<String> = Vec::new();
-        let mut taken: HashMap<String, usize> = HashMap::new();
-        let found = self.dialect.split(record, &mut self.scratch, |column, name| {
-            if column >= most {
-                return;
-            }
-            let name = if name.is_empty() { format!("column_{}", column + 1) } else { name.to_owned() };
-            let mut free = name.clone();
-            while let Some(times) = taken.get_mut(&free) {
-                // Counted on from the last time, since all columns may have one name.
-                *times += 1;
-                let number = *times;
-                free = format!("{name}_{number}");
-            }
-            taken.insert(free.clone(), 1);
-            names.push(free);
-        })?;
-        if found > most {
-            return Err(format!("it has {found} columns, and `max_columns` is {most}"));
-        }
-        Ok(names)
-    }
-}
-
 impl Transform for WithHeader {
     fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
         let Some(mut input) = bytes_of(&batch, &self.field) else {
@@ -125,7 +95,7 @@ impl Transform for WithHeader {
         if begins.is_some_and(|begins| begins) || (is_new && (begins.is_none() || path.is_none())) {
             let names = match input.is_null(0) {
                 true => Err(missing(&self.field)),
-                false => self.names(input.value(0)),
+                false => names(self.dialect, input.value(0), self.max_columns, &mut self.scratch),
             };
             self.headers.learn(path.clone(), names);
             let others = all_but(batch.rows(), [0]);

@@ -1,11 +1,11 @@
 //! Parses comma-separated values, a record a message.
 //!
 //! Records come as messages, and the sources that read lines end a message at every line feed. So a line feed
-//! within quotes cannot be seen here: both halves of such a record are rejected.
+//! within quotes cannot be seen here: both halves of such a record are rejected. Whole files of records are for the
+//! transform `csv`.
 //!
-//! How a record is cut is in `dialect`, how files with a header are told apart in `header`.
+//! How a record is cut is in `shared::csv`, how files with a header are told apart in `header`.
 
-mod dialect;
 mod header;
 #[cfg(test)]
 mod tests;
@@ -17,16 +17,16 @@ use serde::Deserialize;
 use thalweg_engine::{Context, Error, Mistake, Outlets, Transform, TransformConfig};
 use thalweg_record::Batch;
 
-use crate::shared::columns::{Columns, FieldType, Typing, missing, reject_all, unknown_types};
+use crate::shared::columns::{Columns, FieldType, Typing, missing, reject_all};
+use crate::shared::csv::{self, Dialect};
 use crate::shared::keys::bytes_of;
-use dialect::Dialect;
 use header::{Headers, WithHeader};
 
 /// Parses comma-separated values.
 ///
 /// Each message is one record. A record with too few or too many values, or with a quote that is not closed,
 /// leaves by the `errors` output. (A line feed within quotes ends the message where lines are read, and so the
-/// record is rejected.)
+/// record is rejected. The transform `csv` reads whole files, where there may be some.)
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseCsv {
@@ -74,14 +74,6 @@ impl Default for ParseCsv {
     }
 }
 
-/// The one ASCII character of a text.
-fn character(text: &str) -> Option<u8> {
-    match text.as_bytes() {
-        [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Some(*byte),
-        _ => None,
-    }
-}
-
 impl TransformConfig for ParseCsv {
     const NAME: &'static str = "parse_csv";
     const EXAMPLE: &'static str = r#"
@@ -109,23 +101,7 @@ sinks:
             }
             _ => {}
         }
-        for (at, name) in self.columns.iter().enumerate() {
-            if self.columns.iter().take(at).any(|other| other == name) {
-                mistakes.push(Mistake::new("columns", format!("Two columns are called `{name}`.")));
-            }
-        }
-        if character(&self.delimiter).is_none() {
-            mistakes.push(Mistake::new("delimiter", "The delimiter must be one ASCII character."));
-        }
-        if !self.quote.is_empty() && character(&self.quote).is_none() {
-            let message = "The quote must be one ASCII character, or empty for none.";
-            mistakes.push(Mistake::new("quote", message));
-        } else if self.quote == self.delimiter {
-            mistakes.push(Mistake::new("quote", "The quote cannot be the delimiter too."));
-        }
-        if !self.columns.is_empty() {
-            mistakes.extend(unknown_types(&self.types, self.columns.iter().map(String::as_str)));
-        }
+        mistakes.extend(csv::mistakes(&self.columns, &self.delimiter, &self.quote, &self.types));
         mistakes
     }
 
@@ -134,12 +110,7 @@ sinks:
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        let dialect = Dialect {
-            delimiter: character(&self.delimiter).unwrap_or(b','),
-            quote: character(&self.quote),
-            trim: self.trim,
-            flexible: self.flexible,
-        };
+        let dialect = Dialect::new(&self.delimiter, &self.quote, self.trim, self.flexible);
         let typing = Typing::new(&self.types, self.null_values.as_deref());
         let field = self.field.clone();
         let scratch = String::new();

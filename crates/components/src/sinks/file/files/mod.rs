@@ -25,11 +25,11 @@ use serde::{Deserialize, Serialize};
 use thalweg_engine::{Error, Written};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::compress::Compression;
 use super::names::Found;
 use super::pack;
 use super::piece::{self, Beginning, Manner, Piece};
 use super::{Fsync, OnExists};
+use crate::shared::compress::Compression;
 use crate::shared::delimited::Delimited;
 use crate::shared::io::io_error;
 

@@ -8,6 +8,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use flate2::write::GzEncoder;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use thalweg_engine::Mistake;
 
 /// How files are compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -24,7 +25,7 @@ pub enum Compression {
 
 impl Compression {
     /// The levels that it has.
-    pub(super) fn levels(self) -> Option<std::ops::RangeInclusive<i32>> {
+    pub(crate) fn levels(self) -> Option<std::ops::RangeInclusive<i32>> {
         match self {
             Compression::None => None,
             Compression::Gzip => Some(0..=9),
@@ -33,7 +34,7 @@ impl Compression {
     }
 
     /// What names of compressed files end with.
-    pub(super) fn suffix(self) -> &'static str {
+    pub(crate) fn suffix(self) -> &'static str {
         match self {
             Compression::None => "",
             Compression::Gzip => ".gz",
@@ -42,7 +43,7 @@ impl Compression {
     }
 
     /// Begins a member; without compression there are none.
-    pub(super) fn begin(self, level: Option<i32>) -> io::Result<Option<Encoder>> {
+    pub(crate) fn begin(self, level: Option<i32>) -> io::Result<Option<Encoder>> {
         Ok(match self {
             Compression::None => None,
             Compression::Gzip => {
@@ -58,7 +59,7 @@ impl Compression {
     }
 
     /// How much of a compressed file is complete members; what is after that was torn off.
-    pub(super) fn complete(self, file: impl Read) -> io::Result<u64> {
+    pub(crate) fn complete(self, file: impl Read) -> io::Result<u64> {
         let mut reader = Counting { inner: BufReader::with_capacity(1 << 16, file), count: 0 };
         let mut complete = 0;
         while !reader.fill_buf()?.is_empty() {
@@ -81,15 +82,33 @@ impl Compression {
     }
 }
 
+/// What is wrong with the option `compression_level`.
+pub(crate) fn level_mistake(compression: Compression, level: Option<i32>) -> Option<Mistake> {
+    match (level, compression.levels()) {
+        (Some(_), None) => {
+            let message = "There is a `compression_level`, but no `compression`.";
+            let mistake = Mistake::new("compression_level", message);
+            Some(mistake.help("Set `compression` to `gzip` or `zstd`."))
+        }
+        (Some(level), Some(levels)) if !levels.contains(&level) => {
+            let mistake = Mistake::new("compression_level", format!("There is no level {level}."));
+            Some(mistake.help(format!("Its levels are {} to {}.", levels.start(), levels.end())))
+        }
+        _ => None,
+    }
+}
+
 /// Compresses one member in memory.
-pub(super) enum Encoder {
+pub(crate) enum Encoder {
+    /// To a gzip member.
     Gzip(GzEncoder<Vec<u8>>),
+    /// To a zstd frame.
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
 impl Encoder {
     /// Moves what is compressed by now to `out`.
-    pub(super) fn take(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn take(&mut self, out: &mut Vec<u8>) {
         out.append(match self {
             Encoder::Gzip(encoder) => encoder.get_mut(),
             Encoder::Zstd(encoder) => encoder.get_mut(),
@@ -97,7 +116,7 @@ impl Encoder {
     }
 
     /// Ends the member; the rest of it goes to `out`.
-    pub(super) fn end(self, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(crate) fn end(self, out: &mut Vec<u8>) -> io::Result<()> {
         out.append(&mut match self {
             Encoder::Gzip(encoder) => encoder.finish()?,
             Encoder::Zstd(encoder) => encoder.finish()?,

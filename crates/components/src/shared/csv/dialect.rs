@@ -12,18 +12,21 @@ use crate::transforms::not_utf8;
 
 /// What records look like.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Dialect {
-    pub(super) delimiter: u8,
-    pub(super) quote: Option<u8>,
-    pub(super) trim: bool,
+pub(crate) struct Dialect {
+    /// What stands between values.
+    pub(crate) delimiter: u8,
+    /// What stands around values, if anything does.
+    pub(crate) quote: Option<u8>,
+    /// Whether white space around values is removed.
+    pub(crate) trim: bool,
     /// Whether a record may have too few values, or too many.
-    pub(super) flexible: bool,
+    pub(crate) flexible: bool,
 }
 
 impl Dialect {
     /// Gives each value of a record to `each`, and how many there were. `scratch` is for values with doubled quotes.
     #[inline]
-    pub(super) fn split(
+    pub(crate) fn split(
         self,
         record: &str,
         scratch: &mut String,
@@ -129,7 +132,7 @@ impl Dialect {
     }
 
     /// Parses the records of a batch into the columns.
-    pub(super) fn rows(
+    pub(crate) fn rows(
         self,
         input: &BinaryViewArray,
         field: &str,
@@ -150,7 +153,7 @@ impl Dialect {
 }
 
 /// A record without the carriage return that a line of Windows ends with.
-pub(super) fn text(value: &[u8]) -> Result<&str, String> {
+pub(crate) fn text(value: &[u8]) -> Result<&str, String> {
     let value = value.strip_suffix(b"\r").unwrap_or(value);
     simdutf8::basic::from_utf8(value).map_err(|_| not_utf8(value))
 }
