@@ -13,6 +13,7 @@ mod paint;
 mod print;
 mod progress;
 mod serve;
+mod server;
 mod service;
 mod summary;
 

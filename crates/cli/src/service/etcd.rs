@@ -132,7 +132,8 @@ mod tests {
 
     #[test]
     fn the_value_is_what_was_put() {
-        let answer = json!({ "kvs": [{ "key": "L2E=", "value": "dXMtZWFzdC0x", "version": "3" }], "count": "1" });
+        let answer =
+            json!({ "kvs": [{ "key": "L2E=", "value": "dXMtZWFzdC0x", "version": "3" }], "count": "1" });
         assert_eq!(value(&answer).unwrap().as_deref(), Some("us-east-1"));
         assert_eq!(value(&json!({ "header": {} })).unwrap(), None);
         assert_eq!(value(&json!({ "kvs": [{ "key": "L2E=" }] })).unwrap().as_deref(), Some(""));

@@ -36,3 +36,4 @@ pub(crate) mod timestamps;
 pub mod tls;
 pub mod upload;
 pub(crate) mod values;
+pub mod web;

@@ -151,6 +151,21 @@ pub fn service(document: &Document) -> Result<Service, Diagnostics> {
     report.mistakes.into_result(service)
 }
 
+/// What the files of a processor begin at: for each of its runs, in their order.
+pub fn inputs(document: &Document, processor: &str) -> Vec<Input> {
+    let mut report = Report::new(document);
+    let definition = definition::read(document, &mut report);
+    let mut processors = definition.processors.iter();
+    let operations = processors.find(|known| known.name == processor).map(|found| found.operations.iter());
+    let inputs = operations.into_iter().flatten().filter_map(|operation| match operation.kind.operation {
+        Operation::FilesystemInputRead => Some(Input::Files),
+        Operation::HttpMultipartFormInputRead => Some(Input::Multipart),
+        Operation::HttpOctetStreamInputRead => Some(Input::Body),
+        _ => None,
+    });
+    inputs.collect()
+}
+
 /// Whether a processor can run only where a request is served: it reads one, or has parameters from one.
 pub fn needs_request(document: &Document, processor: &str) -> bool {
     let mut report = Report::new(document);

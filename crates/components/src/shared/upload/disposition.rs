@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
+use super::form::{decoded, percent_decoded};
+
 /// A value with its parameters: `form-data; name="a"; filename="b.png"`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Value {
@@ -100,32 +102,12 @@ pub(super) fn name_of_file(disposition: &Value) -> Option<OsString> {
 fn extended(value: &[u8]) -> Option<Vec<u8>> {
     let mut parts = value.splitn(3, |byte| *byte == b'\'');
     let (charset, _, text) = (parts.next()?, parts.next()?, parts.next()?);
-    let bytes = decoded(text, |_| true);
+    let bytes = percent_decoded(text);
     match charset.to_ascii_lowercase().as_slice() {
         b"utf-8" => Some(bytes),
         b"iso-8859-1" => Some(bytes.into_iter().map(char::from).collect::<String>().into_bytes()),
         _ => None,
     }
-}
-
-/// Puts bytes in the place of `%20` and the like, where they are meant.
-fn decoded(text: &[u8], is_meant: impl Fn(u8) -> bool) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut found = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if let (b'%', [high, low, after @ ..]) = (byte, after)
-            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
-            && is_meant(high << 4 | low)
-        {
-            found.push(high << 4 | low);
-            rest = after;
-        } else {
-            found.push(byte);
-        }
-    }
-    found
 }
 
 #[cfg(test)]

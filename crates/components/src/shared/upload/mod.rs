@@ -8,6 +8,7 @@
 //! at it, which a client that is faster than the disk makes as large as the request.
 
 mod disposition;
+mod form;
 mod frames;
 mod multipart;
 mod store;
@@ -26,6 +27,8 @@ use serde::Deserialize;
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Temporaries};
 use thalweg_record::{Content, File, Lease, Origin, Share, Times};
+
+pub use form::{pairs, percent_decoded};
 
 use disposition::{Value, name_of_file};
 use frames::Frames;
@@ -218,7 +221,7 @@ fn boundary(head: &Parts) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// If it is too large or breaks off.
-pub async fn read_fields<B>(head: &Parts, body: B, limits: Limits) -> Result<Option<Vec<u8>>, Refusal>
+pub async fn read_fields<B>(head: &Parts, body: B, limits: Limits) -> Result<Option<Uploads>, Refusal>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
@@ -236,7 +239,21 @@ where
         }
         fields.extend_from_slice(&data);
     }
-    Ok(Some(fields))
+    Ok(Some(Uploads { files: Vec::new(), fields: pairs(&fields) }))
+}
+
+/// Whether a request says that it is a form with files.
+pub fn is_form(head: &Parts) -> bool {
+    boundary(head).is_some()
+}
+
+/// Reads a body that nobody wants, up to a bound, so that its client gets to read the answer.
+pub async fn drain<B>(body: B, limits: Limits)
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    Frames::new(body, limits).drain().await;
 }
 
 fn too_large(what: &str, most: ByteSize) -> Refusal {
