@@ -16,3 +16,4 @@ mod network;
 mod running;
 mod sparse;
 mod telling;
+mod upload;

@@ -55,9 +55,8 @@ impl Fetch {
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<(u16, Vec<u8>), Error> {
         // The address may have a password in it, and is known to whoever asked.
-        let failed = |error: reqwest::Error| {
-            Error::temporary("there was no answer").caused_by(error.without_url())
-        };
+        let failed =
+            |error: reqwest::Error| Error::temporary("there was no answer").caused_by(error.without_url());
         let mut answer = request.send().await.map_err(failed)?;
         let status = answer.status().as_u16();
         let mut body = Vec::new();

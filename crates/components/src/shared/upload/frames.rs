@@ -48,7 +48,9 @@ where
     /// The next piece; none at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         loop {
-            let Ok(frame) = timeout(self.patience, self.body.frame()).await else { return Err(Refusal::Late) };
+            let Ok(frame) = timeout(self.patience, self.body.frame()).await else {
+                return Err(Refusal::Late);
+            };
             let Some(frame) = frame else { return Ok(None) };
             let frame =
                 frame.map_err(|error| Refusal::Malformed(format!("the body cannot be read: {error}")))?;

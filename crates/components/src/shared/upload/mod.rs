@@ -12,6 +12,8 @@ mod form;
 mod frames;
 mod multipart;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -286,7 +288,8 @@ impl Reader<'_> {
                 let mut value = Vec::new();
                 while let Some(data) = form.data().await? {
                     if value.len() + data.len() > FIELD || of_fields + data.len() > ALL_FIELDS {
-                        let reason = "a form may have fields of 64 KiB each and 1 MiB together, beside its files";
+                        let reason =
+                            "a form may have fields of 64 KiB each and 1 MiB together, beside its files";
                         return Err(Refusal::TooLarge(reason.to_owned()));
                     }
                     of_fields += data.len();
@@ -297,7 +300,9 @@ impl Reader<'_> {
             };
             if self.uploads.len() >= self.limits.max_files {
                 let most = self.limits.max_files;
-                return Err(Refusal::TooLarge(format!("a request may have at most {most} files (`max_files`)")));
+                return Err(Refusal::TooLarge(format!(
+                    "a request may have at most {most} files (`max_files`)"
+                )));
             }
             let mut storing = Storing::new(self.room, self.limits.max_file, &mut self.buffer);
             while let Some(data) = form.data().await? {

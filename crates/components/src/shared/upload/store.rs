@@ -72,8 +72,10 @@ impl<'s> Storing<'s> {
             file.write_all(&buffer)?;
             Ok((file, path, buffer))
         });
-        let (file, path, mut buffer) =
-            write.await.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| failed(&error))?;
+        let (file, path, mut buffer) = write
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(|error| failed(&error))?;
         buffer.clear();
         *self.buffer = buffer;
         self.written = Some((file, path));

@@ -217,10 +217,8 @@ impl Server {
     async fn connection(self: Arc<Self>, client: Client, out: Outlet) -> Result<(), Error> {
         let peer = client.name.clone();
         let gate = Arc::new(Gate(Mutex::new((Some(out.clone()), None))));
-        let manner = Manner {
-            read_timeout: self.config.read_timeout.duration(),
-            keep_alive: self.config.keep_alive,
-        };
+        let manner =
+            Manner { read_timeout: self.config.read_timeout.duration(), keep_alive: self.config.keep_alive };
         let stopping = {
             let gate = gate.clone();
             async move {

@@ -69,12 +69,7 @@ impl Format for WithFields {
 
 impl Server {
     /// Takes what is in a request, and answers.
-    pub(super) async fn answer(
-        &self,
-        request: Request<Incoming>,
-        gate: &Gate,
-        peer: &Arc<str>,
-    ) -> Answer {
+    pub(super) async fn answer(&self, request: Request<Incoming>, gate: &Gate, peer: &Arc<str>) -> Answer {
         let user = match self.admission.admit(&request).await {
             Ok(user) => user,
             Err(refused) => return *refused,

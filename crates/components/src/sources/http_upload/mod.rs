@@ -195,10 +195,7 @@ impl Source for Uploading {
                 patience: config.read_timeout.duration(),
             },
             respond: config.respond,
-            manner: Manner {
-                read_timeout: config.read_timeout.duration(),
-                keep_alive: config.keep_alive,
-            },
+            manner: Manner { read_timeout: config.read_timeout.duration(), keep_alive: config.keep_alive },
             room: self.room.clone(),
         });
         let tls = config.tls.as_ref().map(TlsServer::acceptor).transpose()?;
