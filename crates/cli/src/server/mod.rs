@@ -22,7 +22,7 @@ use thalweg_components::shared::tls::TlsServer;
 use thalweg_components::shared::upload::{self, Room};
 use thalweg_components::shared::web::{Manner, converse};
 use thalweg_config::{ByteSize, Document};
-use thalweg_dialects::capyfile::{self, Input};
+use thalweg_dialects::capyfile::{self, Operation};
 use thalweg_engine::{Registry, Temporaries};
 use thalweg_record::Budget;
 use thalweg_runtime::Stop;
@@ -69,8 +69,8 @@ pub struct Server {
     settings: Settings,
     document: Document,
     service: String,
-    /// The processors, and what their files begin at.
-    processors: BTreeMap<String, Vec<Input>>,
+    /// The processors, and what they do.
+    processors: BTreeMap<String, Vec<Operation>>,
     world: World,
     registry: Registry,
     budget: Budget,
@@ -89,8 +89,8 @@ impl Server {
         for remark in remarks.to_string().lines() {
             tracing::warn!("{remark}");
         }
-        let inputs = |name: &String| (name.clone(), capyfile::inputs(&document, name));
-        let processors = service.processors.iter().map(inputs).collect();
+        let operations = |name: &String| (name.clone(), capyfile::operations(&document, name));
+        let processors = service.processors.iter().map(operations).collect();
         let budget = Budget::new(settings.memory.as_usize());
         let temporary = Temporaries::new(None);
         temporary.sweep();

@@ -8,10 +8,10 @@ use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
-use thalweg_components::shared::upload::{self, Accept, Refusal, Uploads, pairs, percent_decoded};
+use thalweg_components::shared::upload::{self, Accept, Refusal, Room, Uploads, pairs, percent_decoded};
 use thalweg_components::shared::web;
 use thalweg_dialects::capyfile;
-use thalweg_dialects::capyfile::Input;
+use thalweg_dialects::capyfile::Operation;
 use thalweg_dialects::capyfile::response::{self, Answer};
 
 use super::{Server, health};
@@ -39,14 +39,14 @@ impl Server {
         }
         let under_way = self.begin();
         let (head, body) = request.into_parts();
-        let (processor, inputs) = match self.processor(head.uri.path()) {
+        let (processor, operations) = match self.processor(head.uri.path()) {
             Ok(found) => found,
             Err(answer) => {
                 upload::drain(body, self.limits).await;
                 return answer;
             }
         };
-        let Uploads { files, fields } = match self.read(&head, body, inputs).await {
+        let Uploads { files, fields } = match self.read(&head, body, operations).await {
             Ok(uploads) => uploads,
             Err(refusal) => return refused(&refusal),
         };
@@ -69,8 +69,8 @@ impl Server {
         })
     }
 
-    /// The processor that a path is for, and what its files begin at.
-    fn processor(&self, path: &str) -> Result<(&str, &[Input]), Answer> {
+    /// The processor that a path is for, and what it does.
+    fn processor(&self, path: &str) -> Result<(&str, &[Operation]), Answer> {
         let decoded = |text: &str| String::from_utf8(percent_decoded(text.as_bytes())).ok();
         let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
         let parts = parts.filter(|(service, processor)| {
@@ -82,26 +82,28 @@ impl Server {
             return Err(response::service_not_found(&service));
         }
         match self.processors.get_key_value(&processor) {
-            Some((name, inputs)) => Ok((name, inputs)),
+            Some((name, operations)) => Ok((name, operations)),
             None => Err(response::processor_not_found(&processor)),
         }
     }
 
     /// Reads the files and fields of a request, as the processor wants them.
-    async fn read(&self, head: &Parts, body: Incoming, inputs: &[Input]) -> Result<Uploads, Refusal> {
-        let accept = if inputs.contains(&Input::Multipart) {
+    async fn read(&self, head: &Parts, body: Incoming, operations: &[Operation]) -> Result<Uploads, Refusal> {
+        let has = |operation| operations.contains(&operation);
+        // Commands want paths.
+        let room = Room { in_memory: !has(Operation::CommandExec), ..self.room.clone() };
+        let accept = if has(Operation::HttpMultipartFormInputRead) {
             Accept::Multipart
-        } else if inputs.contains(&Input::Body) {
+        } else if has(Operation::HttpOctetStreamInputRead) {
             Accept::Body
         } else if upload::is_form(head) {
             // Its fields may be parameters; files that come with them are not asked for.
-            let Uploads { fields, .. } =
-                upload::read(head, body, Accept::Multipart, self.limits, &self.room).await?;
-            return Ok(Uploads { files: Vec::new(), fields });
+            let uploads = upload::read(head, body, Accept::Multipart, self.limits, &room).await?;
+            return Ok(Uploads { files: Vec::new(), fields: uploads.fields });
         } else {
             return Ok(upload::read_fields(head, body, self.limits).await?.unwrap_or_default());
         };
-        upload::read(head, body, accept, self.limits, &self.room).await
+        upload::read(head, body, accept, self.limits, &room).await
     }
 }
 

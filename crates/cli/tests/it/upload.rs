@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -107,9 +107,8 @@ impl Server {
     }
 
     fn terminate(&self) {
-        let id = i32::try_from(self.child.id()).unwrap();
-        // SAFETY: kill(2) has no conditions, and the process is a child that was not waited for.
-        assert_eq!(unsafe { libc::kill(id, libc::SIGTERM) }, 0);
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
     /// Ends it, well.

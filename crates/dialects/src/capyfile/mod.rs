@@ -151,19 +151,13 @@ pub fn service(document: &Document) -> Result<Service, Diagnostics> {
     report.mistakes.into_result(service)
 }
 
-/// What the files of a processor begin at: for each of its runs, in their order.
-pub fn inputs(document: &Document, processor: &str) -> Vec<Input> {
+/// The operations of a processor, in their order.
+pub fn operations(document: &Document, processor: &str) -> Vec<Operation> {
     let mut report = Report::new(document);
     let definition = definition::read(document, &mut report);
-    let mut processors = definition.processors.iter();
-    let operations = processors.find(|known| known.name == processor).map(|found| found.operations.iter());
-    let inputs = operations.into_iter().flatten().filter_map(|operation| match operation.kind.operation {
-        Operation::FilesystemInputRead => Some(Input::Files),
-        Operation::HttpMultipartFormInputRead => Some(Input::Multipart),
-        Operation::HttpOctetStreamInputRead => Some(Input::Body),
-        _ => None,
-    });
-    inputs.collect()
+    let found = definition.processors.iter().find(|known| known.name == processor);
+    let operations = found.into_iter().flat_map(|processor| &processor.operations);
+    operations.map(|operation| operation.kind.operation).collect()
 }
 
 /// Whether a processor can run only where a request is served: it reads one, or has parameters from one.
