@@ -14,6 +14,7 @@ mod gollum;
 mod mistakes;
 mod network;
 mod running;
+mod serving;
 mod sparse;
 mod telling;
 mod upload;

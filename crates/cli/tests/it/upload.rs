@@ -1,14 +1,13 @@
 //! `thalweg serve`, as clients of capyfile's server see it.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::common::House;
+use crate::serving::{FORM, Server, answer, answering, form, request};
 
 const SERVICE: &str = "\
 version: '1.1'
@@ -51,105 +50,6 @@ processors:
           destination: { sourceType: value, source: copies }
           useOriginalFilename: { sourceType: value, source: true }
 ";
-
-/// A server, which is killed if the test fails.
-struct Server {
-    child: Child,
-    address: String,
-    log: BufReader<ChildStderr>,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Server {
-    fn start(house: &House, options: &[&str]) -> Self {
-        let mut command = house.command(&["serve", "service.yml", "--listen", "127.0.0.1:0"]);
-        let command = command.args(options).env("TMPDIR", house.path().join("tmp"));
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap());
-        let mut server = Self { child, address: String::new(), log };
-        let said = server.wait_for("listening: http://");
-        server.address = said.trim().to_owned();
-        server
-    }
-
-    /// What follows a text in the log, on its line.
-    fn wait_for(&mut self, text: &str) -> String {
-        let mut said = String::new();
-        loop {
-            let start = said.len();
-            assert!(self.log.read_line(&mut said).unwrap() > 0, "it never says `{text}`: {said}");
-            if let Some((_, rest)) = said[start..].split_once(text) {
-                return rest.to_owned();
-            }
-        }
-    }
-
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream
-    }
-
-    fn ask(&self, head: &str, body: &[u8]) -> (u16, Value) {
-        let mut stream = self.connect();
-        stream.write_all(&request(head, body)).unwrap();
-        answer(&mut stream)
-    }
-
-    fn upload(&self, path: &str, files: &[(&str, &[u8])]) -> (u16, Value) {
-        self.ask(&format!("POST {path} HTTP/1.1\r\n{FORM}"), &form(files))
-    }
-
-    fn terminate(&self) {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-    }
-
-    /// Ends it, well.
-    fn end(mut self) -> String {
-        self.terminate();
-        let mut log = String::new();
-        self.log.read_to_string(&mut log).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{log}");
-        log
-    }
-}
-
-const FORM: &str = "Content-Type: multipart/form-data; boundary=border\r\n";
-
-fn request(head: &str, body: &[u8]) -> Vec<u8> {
-    let length = body.len();
-    let head = format!("{head}Host: h\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
-    [head.as_bytes(), body].concat()
-}
-
-fn form(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut form = Vec::new();
-    for (name, body) in files {
-        // A name that begins so is that of a field.
-        let what = match name.strip_prefix("field:") {
-            Some(name) => format!("name=\"{name}\""),
-            None => format!("name=\"file\"; filename=\"{name}\""),
-        };
-        form.extend_from_slice(b"--border\r\nContent-Disposition: form-data; ");
-        form.extend_from_slice(&[what.as_bytes(), b"\r\n\r\n", body, b"\r\n"].concat());
-    }
-    [&form[..], b"--border--\r\n"].concat()
-}
-
-fn answer(stream: &mut TcpStream) -> (u16, Value) {
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
-    assert!(head.to_lowercase().contains("content-type: application/json"), "{head}");
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
-}
 
 fn house() -> House {
     House::with(&[("service.yml", SERVICE)])
@@ -347,10 +247,7 @@ fn a_server_that_is_told_to_end_answers_what_is_under_way_first() {
 fn what_takes_too_long_at_the_end_is_given_up() {
     let house = house();
     let mut command = house.command(&["serve", "service.yml", "--listen", "127.0.0.1:0"]);
-    let mut child = command.env("SERVER_SHUTDOWN_TIMEOUT", "0").stderr(Stdio::piped()).spawn().unwrap();
-    let log = BufReader::new(child.stderr.take().unwrap());
-    let mut server = Server { child, address: String::new(), log };
-    server.address = server.wait_for("listening: http://").trim().to_owned();
+    let mut server = Server::of(command.env("SERVER_SHUTDOWN_TIMEOUT", "0"));
     let mut stream = server.connect();
     let head = format!("POST /photos/archive HTTP/1.1\r\nExpect: 100-continue\r\n{FORM}");
     stream.write_all(&request(&head, &form(&[("a", b"x")]))[..200]).unwrap();
@@ -378,11 +275,7 @@ fn the_health_check_and_the_environment_are_capyfiles() {
         .env("CAPYFILE_SERVICE_DEFINITION_FILE", "service.yml")
         .env("SERVER_ADDR", "127.0.0.1:0")
         .env("SERVER_SHUTDOWN_TIMEOUT", "20");
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let log = BufReader::new(child.stderr.take().unwrap());
-    let mut server = Server { child, address: String::new(), log };
-    let said = server.wait_for("listening: http://");
-    server.address = said.split('"').next().unwrap().to_owned();
+    let server = Server::of(command);
     let (status, told) = server.ask("GET /health HTTP/1.1\r\n", b"");
     assert_eq!((status, &told["status"], &told["name"]), (200, &json!("OK"), &json!("thalweg")));
     assert!(told["system"]["totalAllocBytes"].is_u64() && told["timestamp"].is_string(), "{told}");
@@ -414,39 +307,6 @@ fn what_cannot_be_served_is_told_at_the_start() {
     assert!(said.code == Some(2) && said.err.contains("event"), "{said:?}");
 }
 
-/// Answers one request after the other with what is given, each on a connection of its own, and gives what was asked.
-fn answering(answers: Vec<(u16, String)>) -> (String, std::thread::JoinHandle<Vec<String>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let asked = std::thread::spawn(move || {
-        let answer = |(status, body): (u16, String)| {
-            let (stream, _) = listener.accept().unwrap();
-            let mut reader = BufReader::new(&stream);
-            let (mut text, mut length) = (String::new(), 0);
-            loop {
-                let start = text.len();
-                reader.read_line(&mut text).unwrap();
-                let line = text[start..].to_lowercase();
-                if let Some(said) = line.strip_prefix("content-length:") {
-                    length = said.trim().parse().unwrap();
-                }
-                if line.trim().is_empty() {
-                    break;
-                }
-            }
-            let mut asked = vec![0; length];
-            reader.read_exact(&mut asked).unwrap();
-            let length = body.len();
-            let head =
-                format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
-            (&stream).write_all((head + &body).as_bytes()).unwrap();
-            text + &String::from_utf8(asked).unwrap()
-        };
-        answers.into_iter().map(answer).collect()
-    });
-    (address, asked)
-}
-
 #[test]
 fn definitions_come_from_addresses_and_parameters_from_etcd() {
     let house = House::with(&[]);
@@ -474,10 +334,7 @@ fn definitions_come_from_addresses_and_parameters_from_etcd() {
         .env("ETCD_ENDPOINTS", format!("[\"{endpoint}\"]"))
         .env("ETCD_USERNAME", "me")
         .env("ETCD_PASSWORD", "secret");
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    let log = BufReader::new(child.stderr.take().unwrap());
-    let mut server = Server { child, address: String::new(), log };
-    server.address = server.wait_for("listening: http://").trim().to_owned();
+    let server = Server::of(command);
     let head = "POST /s/p HTTP/1.1\r\nContent-Disposition: attachment; filename=a.txt\r\n";
     let (status, told) = server.ask(head, b"text");
     assert_eq!((status, &told["code"]), (200, &json!("SUCCESS")), "{told}");
