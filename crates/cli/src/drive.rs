@@ -147,14 +147,16 @@ fn tell(watching: &Watching, manner: Manner, event: &str, text: &str) {
 }
 
 /// What a signal asks for.
-enum Asked {
+pub enum Asked {
+    /// To end.
     ToEnd,
+    /// To begin anew what is written.
     #[cfg(unix)]
     ToRoll,
 }
 
 /// The signals that ask for something.
-struct Signals {
+pub struct Signals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -165,7 +167,8 @@ struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    /// From now on, they do not end the process.
+    pub fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -174,7 +177,8 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Asked {
+    /// What the next one asks for.
+    pub async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.interrupt.recv() => Asked::ToEnd,
             _ = self.terminate.recv() => Asked::ToEnd,
@@ -185,11 +189,13 @@ impl Signals {
 
 #[cfg(not(unix))]
 impl Signals {
-    fn new() -> std::io::Result<Self> {
+    /// From now on, they do not end the process.
+    pub fn new() -> std::io::Result<Self> {
         Ok(Self {})
     }
 
-    async fn next(&mut self) -> Asked {
+    /// What the next one asks for.
+    pub async fn next(&mut self) -> Asked {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -30,13 +30,24 @@ static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
 /// Begins to show warnings on the standard error output; `quietly`, only errors. `listens` says whether the graph has a
 /// source that takes what is logged.
 pub fn begin(bars: &MultiProgress, json: bool, quietly: bool, listens: bool) -> Result<(), Failure> {
+    begin_with("warn", bars, json, quietly, listens)
+}
+
+/// The same where more, or less, is shown as a rule.
+pub fn begin_with(
+    usual: &str,
+    bars: &MultiProgress,
+    json: bool,
+    quietly: bool,
+    listens: bool,
+) -> Result<(), Failure> {
     *BARS.lock().unwrap_or_else(PoisonError::into_inner) = Some(bars.clone());
     tell::show_by(match (quietly, json) {
         (true, _) => |_, _| {},
         (_, true) => |_, object| drop(AroundBars.write_all(format!("{object}\n").as_bytes())),
         (_, false) => |text, _| drop(AroundBars.write_all(text.as_bytes())),
     });
-    let usual = if quietly { "error" } else { "warn" };
+    let usual = if quietly { "error" } else { usual };
     let wanted = std::env::var(VARIABLE).ok().filter(|wanted| !wanted.is_empty());
     let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(usual)).map_err(|error| {
         Failure::Usage(format!("`{VARIABLE}` is wrong: {error}; write for example `{VARIABLE}=debug`"))

@@ -13,6 +13,8 @@ mod paint;
 mod print;
 mod progress;
 mod serve;
+mod server;
+mod service;
 mod summary;
 
 use std::process::ExitCode;

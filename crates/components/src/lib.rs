@@ -31,6 +31,7 @@ pub fn registry() -> Registry {
         .source::<sources::files::FilesConfig>()
         .source::<sources::generate::GenerateConfig>()
         .source::<sources::http::HttpSource>()
+        .source::<sources::http_upload::HttpUpload>()
         .source::<sources::internal_logs::InternalLogs>()
         .source::<sources::pipe::PipeSource>()
         .source::<sources::proxy::ProxySource>()

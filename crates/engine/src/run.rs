@@ -68,6 +68,7 @@ pub struct Run {
     /// Whether sinks add to what former runs wrote.
     continues: bool,
     watcher: Option<Arc<dyn FileWatcher>>,
+    temporary: Option<Temporaries>,
     store: Arc<LazyStore>,
     handle: Handle,
 }
@@ -208,7 +209,15 @@ impl Run {
                 false => "message",
             },
         };
-        Ok(Self { plan, continues: keeping.positions, keeping, watcher: None, store, handle })
+        Ok(Self {
+            plan,
+            continues: keeping.positions,
+            keeping,
+            watcher: None,
+            temporary: None,
+            store,
+            handle,
+        })
     }
 
     /// Has somebody watch what happens to each file.
@@ -220,6 +229,13 @@ impl Run {
     /// Has it count on this budget instead of one of its own: for runs that go on beside each other.
     pub fn within(mut self, budget: Budget) -> Self {
         self.handle.budget = budget;
+        self
+    }
+
+    /// Has it make its temporary files there, in a folder that is not its own and stays when it ends: for runs that go on
+    /// beside each other.
+    pub fn making(mut self, temporary: Temporaries) -> Self {
+        self.temporary = Some(temporary);
         self
     }
 
@@ -266,9 +282,12 @@ impl Run {
     }
 
     async fn carry_out(self, reached: &mut Vec<(Arc<str>, Arc<Positions>)>) -> Result<Option<String>, Error> {
-        let Run { plan, keeping, continues, watcher, store, handle } = self;
-        let temporary = Temporaries::new(plan.temporary.as_deref());
-        temporary.sweep();
+        let Run { plan, keeping, continues, watcher, temporary, store, handle } = self;
+        let temporary = temporary.unwrap_or_else(|| {
+            let own = Temporaries::new(plan.temporary.as_deref());
+            own.sweep();
+            own
+        });
         let context = |name: &str| Context {
             name: name.to_owned(),
             resumes: continues,

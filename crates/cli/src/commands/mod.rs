@@ -8,6 +8,7 @@ mod errors;
 mod new;
 mod run;
 mod schema;
+mod serve;
 mod sparse;
 
 use clap::builder::styling::{AnsiColor, Styles};
@@ -49,6 +50,7 @@ pub struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Arguments),
+    Serve(serve::Arguments),
     Check(check::Arguments),
     Convert(convert::Arguments),
     New(new::Arguments),
@@ -62,7 +64,11 @@ enum Command {
 impl CommandLine {
     /// Whether the command tells everything in JSON, on the standard error output.
     pub fn speaks_json(&self) -> bool {
-        matches!(&self.command, Command::Run(arguments) if arguments.json)
+        match &self.command {
+            Command::Run(arguments) => arguments.json,
+            Command::Serve(arguments) => arguments.json,
+            _ => false,
+        }
     }
 }
 
@@ -70,6 +76,7 @@ impl CommandLine {
 pub fn dispatch(line: CommandLine) -> Result<Exit, Failure> {
     match line.command {
         Command::Run(arguments) => run::run(arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::New(arguments) => new::run(&arguments),

@@ -15,6 +15,8 @@ mod gollum;
 mod mistakes;
 mod network;
 mod running;
+mod serving;
 mod sparse;
 mod telling;
 mod unpack;
+mod upload;

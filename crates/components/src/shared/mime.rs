@@ -16,10 +16,21 @@ pub fn of(file: &mut File) -> Result<Arc<str>, Trouble> {
     if let Some(known) = file.mime() {
         return Ok(known.clone());
     }
-    let head = open(file)?.head(mime::HEAD).map_err(|error| unreadable(&error))?;
-    let found: Arc<str> = mime::detect(&head).mime.into();
+    let found = look(file)?;
     file.set_mime(found.clone());
     Ok(found)
+}
+
+/// The type of a file's content, for those who may not change the file.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn look(file: &File) -> Result<Arc<str>, Trouble> {
+    if let Some(known) = file.mime() {
+        return Ok(known.clone());
+    }
+    let head = open(file)?.head(mime::HEAD).map_err(|error| unreadable(&error))?;
+    Ok(mime::detect(&head).mime.into())
 }
 
 /// The extension that files of a type have, without a dot; nothing where there is none.

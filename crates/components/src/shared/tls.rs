@@ -46,6 +46,11 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
+    /// With a certificate and its key, and clients that need none.
+    pub fn new(certificate: PathBuf, key: PathBuf) -> Self {
+        Self { certificate, key, client_ca: None }
+    }
+
     /// Reads the files.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ pub mod file;
 pub mod files;
 pub mod generate;
 pub mod http;
+pub mod http_upload;
 pub mod internal_logs;
 pub mod pipe;
 pub mod proxy;

@@ -151,6 +151,15 @@ pub fn service(document: &Document) -> Result<Service, Diagnostics> {
     report.mistakes.into_result(service)
 }
 
+/// The operations of a processor, in their order.
+pub fn operations(document: &Document, processor: &str) -> Vec<Operation> {
+    let mut report = Report::new(document);
+    let definition = definition::read(document, &mut report);
+    let found = definition.processors.iter().find(|known| known.name == processor);
+    let operations = found.into_iter().flat_map(|processor| &processor.operations);
+    operations.map(|operation| operation.kind.operation).collect()
+}
+
 /// Whether a processor can run only where a request is served: it reads one, or has parameters from one.
 pub fn needs_request(document: &Document, processor: &str) -> bool {
     let mut report = Report::new(document);

@@ -22,8 +22,8 @@ pub(super) struct Parts<'a> {
     pub(super) handle: &'a Handle,
     pub(super) retries: &'a Retries,
     pub(super) watcher: &'a Option<Arc<dyn FileWatcher>>,
-    pub(super) context: &'a dyn Fn(&str) -> Context,
-    pub(super) metrics: &'a dyn Fn(&Arc<str>) -> Arc<ComponentMetrics>,
+    pub(super) context: &'a (dyn Fn(&str) -> Context + Sync),
+    pub(super) metrics: &'a (dyn Fn(&Arc<str>) -> Arc<ComponentMetrics> + Sync),
 }
 
 /// A task of a stage, and whether it blocks its thread.

@@ -102,7 +102,8 @@ pub struct Arguments {
     compat_exit_code: bool,
 }
 
-fn size(text: &str) -> Result<ByteSize, String> {
+/// Reads a size on the command line.
+pub fn size(text: &str) -> Result<ByteSize, String> {
     ByteSize::from_str(text).map_err(|error| error.to_string())
 }
 

@@ -27,5 +27,5 @@ pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
 pub use intake::{Cut, Format, Intake, Plain};
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
-pub use serve::{Client, Limits, serve};
+pub use serve::{Client, Limits, Owner, serve};
 pub use stream::{Dial, Stream, connect_udp, net_error};

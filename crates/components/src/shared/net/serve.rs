@@ -19,6 +19,30 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long to wait when the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Who connections are accepted for.
+pub trait Owner: Clone + Send + Sync + 'static {
+    /// What to call it in the log.
+    fn name(&self) -> &str;
+
+    /// Waits until it is told to stop.
+    fn stopping(&self) -> impl Future<Output = ()> + Send;
+
+    /// How long its connections may go on then.
+    fn grace(&self) -> Duration {
+        GRACE
+    }
+}
+
+impl Owner for Outlet {
+    fn name(&self) -> &str {
+        Outlet::name(self)
+    }
+
+    fn stopping(&self) -> impl Future<Output = ()> + Send {
+        Outlet::stopping(self)
+    }
+}
+
 /// The bounds of a source that listens.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -90,20 +114,21 @@ impl Drop for UnderWay {
     }
 }
 
-/// Accepts connections, and has each served by a task of its own with a clone of the outlet, until the run is told to
-/// stop. A connection must give up its outlet when that happens: see [`Outlet`].
+/// Accepts connections, and has each served by a task of its own with a clone of their owner, as a rule a source's outlet,
+/// until it is told to stop. A connection must give up its outlet when that happens: see [`Outlet`].
 ///
 /// # Errors
 /// The first of a connection's; those that have to do with one client alone must stay there.
-pub async fn serve<F, W>(
+pub async fn serve<O, F, W>(
     listener: &Listener,
     limits: Limits,
     tls: Option<&Acceptor>,
-    out: &Outlet,
+    out: &O,
     connection: F,
 ) -> Result<(), Error>
 where
-    F: Fn(Client, Outlet) -> W + Clone + Send + 'static,
+    O: Owner,
+    F: Fn(Client, O) -> W + Clone + Send + 'static,
     W: Future<Output = Result<(), Error>> + Send + 'static,
 {
     let mut open: JoinSet<Result<(), Error>> = JoinSet::new();
@@ -145,7 +170,7 @@ where
             }
         }
     }
-    let end = Instant::now() + GRACE;
+    let end = Instant::now() + out.grace();
     while let Ok(Some(ended)) = timeout_at(end, open.join_next()).await {
         result(ended)?;
     }

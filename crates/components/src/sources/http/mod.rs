@@ -3,20 +3,14 @@
 //! A request is answered when its messages are in safety, so a client that got no answer sends it again, and nothing is
 //! lost. The head of a request is read into a small buffer of the connection; the body only when the budget has room.
 
-mod htpasswd;
 mod request;
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
@@ -25,10 +19,7 @@ use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
 use crate::shared::net::{Address, Announce, Client, Limits, Listener, Respond, UnixSocket, defaults, serve};
 use crate::shared::partition::Partition;
 use crate::shared::tls::TlsServer;
-use htpasswd::Htpasswd;
-
-/// How much of a request is read before there is room for it in the budget.
-const HEAD_BYTES: usize = 64 << 10;
+use crate::shared::web::{self, Admission, Manner, converse};
 
 /// Takes messages from HTTP requests.
 ///
@@ -169,14 +160,7 @@ sinks:
                 "There are `method`, `path`, `query`, `remote`, `user` and headers such as `header.content-type`.",
             ));
         }
-        if let Some(method) = self.methods.iter().find(|method| method.parse::<hyper::Method>().is_err()) {
-            mistakes.push(
-                Mistake::new("methods", format!("`{method}` is not a method.")).help("For example `POST`."),
-            );
-        }
-        if self.path.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            mistakes.push(Mistake::new("path", "A path begins with `/`.").help("For example `/logs`."));
-        }
+        mistakes.extend(web::check(self.path.as_deref(), &self.methods, "/logs"));
         if !(200..600).contains(&self.status) || !(200..600).contains(&self.rejected_status) {
             mistakes.push(Mistake::new("status", "A status is a number from 200 to 599."));
         }
@@ -196,14 +180,15 @@ struct Http {
 /// What the connections have in common.
 struct Server {
     config: HttpSource,
-    users: Option<Htpasswd>,
+    admission: Admission,
 }
 
 #[async_trait]
 impl Source for Http {
     async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
         let config = self.config.clone();
-        let users = config.htpasswd.as_deref().map(Htpasswd::read).transpose()?;
+        let (htpasswd, path) = (config.htpasswd.as_deref(), config.path.as_deref());
+        let admission = Admission::new(htpasswd, &config.realm, path, &config.methods)?;
         let tls = config.tls.as_ref().map(TlsServer::acceptor).transpose()?;
         let limits = Limits {
             max_connections: config.max_connections,
@@ -211,7 +196,7 @@ impl Source for Http {
         };
         let address = Address::Tcp(config.address.clone());
         let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
-        let server = Arc::new(Server { config, users });
+        let server = Arc::new(Server { config, admission });
         serve(&listener, limits, tls.as_ref(), out, move |client, out| server.clone().connection(client, out))
             .await
     }
@@ -230,41 +215,24 @@ impl Gate {
 impl Server {
     /// Serves a client's requests, one after the other.
     async fn connection(self: Arc<Self>, client: Client, out: Outlet) -> Result<(), Error> {
-        let Client { stream, name: peer, activity } = client;
+        let peer = client.name.clone();
         let gate = Arc::new(Gate(Mutex::new((Some(out.clone()), None))));
-        let mut builder = http1::Builder::new();
-        builder
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.config.read_timeout.duration())
-            .keep_alive(self.config.keep_alive)
-            .max_buf_size(HEAD_BYTES);
-        let service = service_fn({
-            let (gate, peer) = (gate.clone(), peer.clone());
-            move |request| {
-                let (server, gate, peer) = (self.clone(), gate.clone(), peer.clone());
-                let under_way = activity.under_way();
-                async move {
-                    let answer = server.answer(request, &gate, &peer).await;
-                    drop(under_way);
-                    Ok::<_, Infallible>(answer)
-                }
-            }
-        });
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-        let ended = tokio::select! {
-            biased;
-            ended = connection.as_mut() => ended,
-            () = out.stopping() => {
+        let manner =
+            Manner { read_timeout: self.config.read_timeout.duration(), keep_alive: self.config.keep_alive };
+        let stopping = {
+            let gate = gate.clone();
+            async move {
+                out.stopping().await;
                 // What the source leads to must be able to end; a request under way has its own.
                 gate.lock().0 = None;
                 drop(out);
-                connection.as_mut().graceful_shutdown();
-                connection.await
             }
         };
-        if let Err(error) = ended {
-            tracing::debug!("{peer}: the connection broke: {error}");
-        }
+        let answer = |request| {
+            let (server, gate, peer) = (self.clone(), gate.clone(), peer.clone());
+            async move { server.answer(request, &gate, &peer).await }
+        };
+        converse(client, manner, stopping, answer).await;
         match gate.lock().1.take() {
             Some(error) => Err(error),
             None => Ok(()),

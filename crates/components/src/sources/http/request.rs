@@ -6,20 +6,18 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{
-    ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING, WWW_AUTHENTICATE,
-};
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, StatusCode};
 use thalweg_engine::{Error, Outlet, Received};
 use thalweg_record::{Lease, Outcome};
 
 use super::{Gate, Payload, Server};
 use crate::shared::decompress::{Decoder, Format as Compression};
 use crate::shared::net::{Cut, Format, Plain, Respond};
+use crate::shared::web::{Answer, text};
 
 /// How much room is asked for where a body's length is not known.
 const STEP: usize = 16 << 10;
@@ -39,13 +37,6 @@ impl Refusal {
     fn new(status: StatusCode, reason: impl Into<String>) -> Self {
         Self(status, reason.into())
     }
-}
-
-fn response(status: StatusCode, text: String) -> Response<Full<Bytes>> {
-    let text = if text.is_empty() { text } else { text + "\n" };
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    response
 }
 
 /// Messages with what is the same for all of a request.
@@ -78,60 +69,22 @@ impl Format for WithFields {
 
 impl Server {
     /// Takes what is in a request, and answers.
-    pub(super) async fn answer(
-        &self,
-        request: Request<Incoming>,
-        gate: &Gate,
-        peer: &Arc<str>,
-    ) -> Response<Full<Bytes>> {
-        let user = match self.admit(&request).await {
+    pub(super) async fn answer(&self, request: Request<Incoming>, gate: &Gate, peer: &Arc<str>) -> Answer {
+        let user = match self.admission.admit(&request).await {
             Ok(user) => user,
             Err(refused) => return *refused,
         };
         let Some(out) = gate.lock().0.clone() else {
-            return response(StatusCode::SERVICE_UNAVAILABLE, "it is about to end".to_owned());
+            return text(StatusCode::SERVICE_UNAVAILABLE, "it is about to end");
         };
         match self.take(request, user, peer, out).await {
-            Ok(Ok(status)) => response(status, String::new()),
-            Ok(Err(Refusal(status, reason))) => response(status, reason),
+            Ok(Ok(status)) => text(status, String::new()),
+            Ok(Err(Refusal(status, reason))) => text(status, reason),
             Err(error) => {
                 gate.lock().1 = Some(error);
-                response(StatusCode::SERVICE_UNAVAILABLE, "it is about to end".to_owned())
+                text(StatusCode::SERVICE_UNAVAILABLE, "it is about to end")
             }
         }
-    }
-
-    /// Whether a request may come, and whose it is.
-    async fn admit(&self, request: &Request<Incoming>) -> Result<Option<String>, Box<Response<Full<Bytes>>>> {
-        let config = &self.config;
-        let mut user = None;
-        if let Some(users) = &self.users {
-            user = match request.headers().get(AUTHORIZATION) {
-                Some(header) => users.user(header.as_bytes()).await,
-                None => None,
-            };
-            if user.is_none() {
-                let mut refused =
-                    response(StatusCode::UNAUTHORIZED, "name and password are needed".to_owned());
-                let realm = config.realm.replace(['"', '\\'], "'");
-                if let Ok(challenge) = format!("Basic realm=\"{realm}\"").parse() {
-                    refused.headers_mut().insert(WWW_AUTHENTICATE, challenge);
-                }
-                return Err(refused.into());
-            }
-        }
-        if config.path.as_ref().is_some_and(|path| request.uri().path() != path) {
-            return Err(response(StatusCode::NOT_FOUND, "there is nothing at this path".to_owned()).into());
-        }
-        let method = request.method().as_str();
-        if !config.methods.is_empty() && !config.methods.iter().any(|allowed| allowed == method) {
-            let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this"));
-            if let Ok(allowed) = config.methods.join(", ").parse() {
-                refused.headers_mut().insert(ALLOW, allowed);
-            }
-            return Err(refused.into());
-        }
-        Ok(user)
     }
 
     async fn take(

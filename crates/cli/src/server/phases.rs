@@ -1,0 +1,143 @@
+//! The runs of a request: one for each phase of its processor.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use thalweg_components::shared::upload::Upload;
+use thalweg_dialects::capyfile::response::{self, Answer};
+use thalweg_dialects::capyfile::{Input, Phase, Step, Wrong, read};
+use thalweg_dialects::capyfile::{Operation, Request};
+use thalweg_engine::{Feed, Graph, Keeping, Plan, Run};
+
+use super::Server;
+use super::uploads::Uploaded;
+use super::watch::Watch;
+use crate::service::surroundings;
+
+/// Where dead letters would be. There are none: what the documents of the dialect reject goes to a sink.
+const NOWHERE: &str = ".thalweg";
+
+impl Server {
+    /// Fetches the parameters of a processor, and runs it over files.
+    pub(super) async fn process(
+        self: Arc<Self>,
+        processor: String,
+        request: Request,
+        files: Vec<Upload>,
+    ) -> Answer {
+        let server = self.clone();
+        // What is asked of the file system, or of etcd, blocks.
+        let phases = tokio::task::spawn_blocking(move || {
+            read(&server.document, Some(&processor), surroundings(&server.world, Some(&request)))
+        });
+        let phases = match phases.await {
+            Ok(Ok(phases)) => phases,
+            Ok(Err(Wrong::Request(wrong))) => {
+                let said: Vec<&str> = wrong.iter().map(|wrong| wrong.message.as_str()).collect();
+                return response::invalid_request(&said.join("; "));
+            }
+            Ok(Err(Wrong::Definition(wrong))) => {
+                tracing::error!("the definition is wrong: {wrong}");
+                return response::internal();
+            }
+            Err(error) => {
+                tracing::error!("the parameters could not be fetched: {error}");
+                return response::internal();
+            }
+        };
+        let files: Arc<[Upload]> = files.into();
+        let mut answer = response::result(&[], &[]);
+        for phase in &phases {
+            match self.run_phase(phase, &files).await {
+                Ok((processed, rejected)) => answer = response::result(&processed, &rejected),
+                Err(failed) => return failed,
+            }
+        }
+        answer
+    }
+
+    async fn run_phase(
+        &self,
+        phase: &Phase,
+        files: &Arc<[Upload]>,
+    ) -> Result<(Vec<response::Processed>, Vec<response::Rejected>), Answer> {
+        let mut graph =
+            thalweg_engine::read(&phase.conversion.document, &self.registry).map_err(|wrong| {
+                tracing::error!("the definition is wrong: {wrong}");
+                response::internal()
+            })?;
+        graph.memory = self.settings.memory;
+        let steps = steps(&graph, phase);
+        let watch = Arc::new(Watch::new(steps.clone()));
+        let mut cores = self.settings.cores;
+        if phase.input != Input::Files {
+            let uploaded = Arc::new(Uploaded { files: files.clone(), watch: watch.clone() });
+            graph.sources.iter_mut().for_each(|source| source.config = uploaded.clone());
+            // More copies than files would have nothing to do.
+            cores = cores.min(files.len()).max(1);
+        }
+        lead_errors_on(&mut graph, phase);
+        let copies = u32::try_from(cores).unwrap_or(1).min(self.all_turns);
+        let Ok(_turn) = self.turns.acquire_many(copies).await else { return Err(response::internal()) };
+        let keeping = Keeping { folder: PathBuf::from(NOWHERE), positions: false };
+        let run = Run::new(Plan::new(&graph, cores), keeping).map_err(|error| {
+            tracing::error!("{}", error.full());
+            response::internal()
+        })?;
+        let run = run.watched(watch.clone()).within(self.budget.clone()).making(self.room.temporary.clone());
+        let summary = run.wait().await;
+        match summary.failure {
+            None => Ok(watch.results()),
+            Some(failure) => {
+                tracing::error!(processor = %phase.processor, "failed: {failure}");
+                Err(of_failure(&failure, &steps))
+            }
+        }
+    }
+
+    /// Notes that a request is under way, as long as what it gives is held.
+    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self.clone())
+    }
+}
+
+/// A request is under way.
+pub(super) struct UnderWay(Arc<Server>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The operations of a phase by the names of their transforms.
+fn steps(graph: &Graph, phase: &Phase) -> Vec<(Arc<str>, Step)> {
+    let transforms = graph.pipeline(&phase.pipeline).map(|pipeline| pipeline.transforms.as_slice());
+    let names = transforms.unwrap_or_default().iter().map(|transform| transform.name.clone());
+    names.zip(phase.steps.iter().cloned()).collect()
+}
+
+/// Files that the source cannot read are answered for like the others that have a problem.
+fn lead_errors_on(graph: &mut Graph, phase: &Phase) {
+    let errors: Vec<Feed> = graph.sources.iter().map(|source| Feed::Errors(source.name.clone())).collect();
+    let of_main = |pipeline: &&mut thalweg_engine::Pipeline| {
+        pipeline.from.iter().any(|feed| matches!(feed, Feed::Errors(name) if **name == *phase.pipeline))
+    };
+    if let Some(failed) = graph.pipelines.iter_mut().find(of_main) {
+        failed.from.extend(errors);
+    }
+}
+
+/// The answer where a run failed: an operation that cannot work as it is set up has a code of its own.
+fn of_failure(failure: &str, steps: &[(Arc<str>, Step)]) -> Answer {
+    let named = steps.iter().find(|(name, _)| failure.contains(&format!("`{name}`")));
+    match named {
+        Some((_, Step { operation, .. })) => response::configuration(
+            &format!("{}_OPERATION_CONFIGURATION", Operation::name(*operation).to_uppercase()),
+            "the operation can not work as it is configured",
+        ),
+        None => response::internal(),
+    }
+}

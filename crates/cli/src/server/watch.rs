@@ -1,0 +1,100 @@
+//! What became of the files of a request.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use thalweg_components::shared::mime;
+use thalweg_dialects::capyfile::Step;
+use thalweg_dialects::capyfile::response::{Details, Processed, Rejected, message};
+use thalweg_engine::{FileEvent, FileWatcher};
+use thalweg_record::{File, Origin};
+
+/// The sinks of a document that the dialect made.
+const SINKS: [&str; 2] = ["done", "failed"];
+
+/// The type of what cannot be looked at any more.
+const UNKNOWN: &str = "application/octet-stream";
+
+/// Notes the files that come to an end of a run. Those that end on the way, as what is removed, are not answered for.
+pub(super) struct Watch {
+    /// The transforms, by their names in the graph, and what they are in the definition.
+    steps: Vec<(Arc<str>, Step)>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// The files as they came. That each is held here makes sure that no two are at one place.
+    order: Vec<Arc<Origin>>,
+    ended: Vec<Ended>,
+}
+
+/// A file at its end, with its place among those that came.
+struct Ended {
+    place: usize,
+    what: Result<Processed, Rejected>,
+}
+
+impl Watch {
+    pub(super) fn new(steps: Vec<(Arc<str>, Step)>) -> Self {
+        Self { steps, seen: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes in which order files come.
+    pub(super) fn expect(&self, files: &[File]) {
+        self.lock().order = files.iter().map(|file| file.origin().clone()).collect();
+    }
+
+    /// The files that came to an end, in their order: those that went well, and the others.
+    pub(super) fn results(&self) -> (Vec<Processed>, Vec<Rejected>) {
+        let mut ended = std::mem::take(&mut self.lock().ended);
+        ended.sort_by_key(|file| file.place);
+        let (mut processed, mut rejected) = (Vec::new(), Vec::new());
+        for Ended { what, .. } in ended {
+            match what {
+                Ok(file) => processed.push(file),
+                Err(file) => rejected.push(file),
+            }
+        }
+        (processed, rejected)
+    }
+
+    fn end_of(&self, file: &File) -> Result<Processed, Rejected> {
+        let origin = file.origin();
+        let original = origin.name.to_string_lossy().into_owned();
+        let mime = || mime::look(file).ok();
+        let Some(problem) = file.problem() else {
+            let mime = mime();
+            let mime = mime.as_deref().unwrap_or(UNKNOWN);
+            let name = match mime::extension(mime) {
+                "" => origin.id().to_owned(),
+                extension => format!("{}.{extension}", origin.id()),
+            };
+            return Ok(Processed::new(name, original, mime.to_owned(), file.size()));
+        };
+        let code = problem.code.unwrap_or("FILE_IS_UNREADABLE");
+        let sizes = self.steps.iter().find(|(name, _)| *name == problem.component);
+        let [least, largest] = sizes.map_or([None; 2], |(_, step)| step.sizes);
+        let mime = if code == "FILE_MIME_TYPE_IS_NOT_ALLOWED" { mime() } else { None };
+        let bound = if code == "FILE_SIZE_IS_TOO_SMALL" { least } else { largest };
+        let said = message(code, Details { bound, mime: mime.as_deref() });
+        tracing::info!(file = %original, code, "rejected: {}", problem.reason);
+        Err(Rejected::new(original, code.to_owned(), said))
+    }
+}
+
+impl FileWatcher for Watch {
+    fn saw(&self, component: &Arc<str>, file: &File, event: FileEvent) {
+        if !matches!(event, FileEvent::Ended(_)) || !SINKS.contains(&&**component) {
+            return;
+        }
+        let what = self.end_of(file);
+        let mut seen = self.lock();
+        let place = seen.order.iter().position(|origin| Arc::ptr_eq(origin, file.origin()));
+        let place = place.unwrap_or(usize::MAX);
+        seen.ended.push(Ended { place, what });
+    }
+}
