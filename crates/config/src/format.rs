@@ -56,7 +56,7 @@ impl std::error::Error for FormatError {}
 type Check = fn(&str) -> Result<(), FormatError>;
 
 static FORMATS: LazyLock<RwLock<HashMap<&'static str, Check>>> = LazyLock::new(|| {
-    let own: [(&str, Check); 3] = [
+    let own: [(&str, Check); 4] = [
         (byte_range::FORMAT, byte_range::check),
         (byte_size::FORMAT, byte_size::check),
         (time_span::FORMAT, time_span::check),

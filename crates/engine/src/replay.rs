@@ -196,7 +196,7 @@ fn file_of(letter: &DeadLetter) -> Option<File> {
             };
             Origin::found(letter.source.as_str().into(), path.clone(), folder, found.len(), times)
         }
-        Content::Memory(_) | Content::Temporary(_) => {
+        Content::Memory(_) | Content::Temporary(_) | Content::Ranges(_) => {
             Origin::new(letter.source.as_str().into(), kept.name.clone().into(), kept.size)
         }
     };

@@ -19,6 +19,8 @@ pub struct Origin {
     pub source: Arc<str>,
     /// Where it lies, if a source found it on this machine.
     pub path: Option<PathBuf>,
+    /// Its address, if it lies elsewhere.
+    pub address: Option<Arc<str>>,
     /// The folder that the source was told to read, which [`path`](Self::path) is in.
     pub folder: Option<Arc<Path>>,
     /// How it was called there: without folders.
@@ -46,13 +48,29 @@ pub struct Times {
 impl Origin {
     /// A file of this name and size that lies nowhere: an upload, say.
     pub fn new(source: Arc<str>, name: OsString, size: u64) -> Self {
-        Self { source, path: None, folder: None, name, size, times: Times::default(), id: OnceLock::new() }
+        Self {
+            source,
+            path: None,
+            address: None,
+            folder: None,
+            name,
+            size,
+            times: Times::default(),
+            id: OnceLock::new(),
+        }
     }
 
     /// A file that lies at `path`, found when reading `folder`.
     pub fn found(source: Arc<str>, path: PathBuf, folder: Arc<Path>, size: u64, times: Times) -> Self {
         let name = path.file_name().map(OsStr::to_owned).unwrap_or_default();
         Self { path: Some(path), folder: Some(folder), times, ..Self::new(source, name, size) }
+    }
+
+    /// Notes its address.
+    #[must_use]
+    pub fn at(mut self, address: &str) -> Self {
+        self.address = Some(address.into());
+        self
     }
 
     /// Its path below the folder that the source was told to read; its name alone if it lies nowhere.
@@ -78,9 +96,10 @@ impl Origin {
         })
     }
 
-    /// How people are told which file is meant: its path, or else its name.
+    /// How people are told which file is meant: its path or address, or else its name.
     pub fn display(&self) -> std::path::Display<'_> {
-        self.path.as_deref().unwrap_or(Path::new(&self.name)).display()
+        let elsewhere = self.address.as_deref().map(Path::new);
+        self.path.as_deref().or(elsewhere).unwrap_or(Path::new(&self.name)).display()
     }
 }
 
@@ -118,6 +137,20 @@ pub enum Content {
     Temporary(Arc<Temporary>),
     /// In memory, which is paid for by the buffer itself.
     Memory(Buffer),
+    /// Elsewhere, and brought here in parts as they are read.
+    Ranges(Arc<dyn ReadRanges>),
+}
+
+/// Something that is read in parts, wherever one likes: a sparse file whose ranges are fetched when they are asked for, say.
+pub trait ReadRanges: fmt::Debug + Send + Sync {
+    /// How many bytes it has.
+    fn length(&self) -> u64;
+
+    /// Reads from a position on until `into` is full or the end is reached. Blocks the thread meanwhile.
+    ///
+    /// # Errors
+    /// If they cannot be had.
+    fn read_at(&self, position: u64, into: &mut [u8]) -> std::io::Result<usize>;
 }
 
 impl From<Vec<u8>> for Content {
@@ -256,7 +289,7 @@ impl File {
         match &self.content {
             Content::Path(path) => Some(path),
             Content::Temporary(temporary) => Some(temporary.path()),
-            Content::Memory(_) => None,
+            Content::Memory(_) | Content::Ranges(_) => None,
         }
     }
 

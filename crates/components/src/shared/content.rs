@@ -1,13 +1,13 @@
 //! The bytes of a file on its way, wherever they are.
 
 use std::fs;
-use std::io::{self, Cursor, Read, Seek};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use thalweg_engine::{Error, ErrorKind, Temporaries, Trouble};
-use thalweg_record::{Content, File, Temporary};
+use thalweg_record::{Content, File, ReadRanges, Temporary};
 
 use super::io::io_error;
 
@@ -17,6 +17,14 @@ pub enum Opened {
     File(fs::File),
     /// Memory.
     Memory(Cursor<InMemory>),
+    /// What is fetched as it is read.
+    Ranges(Ranged),
+}
+
+/// A place in something that is read in ranges. What is read is asked for in pieces that are worth a request.
+pub struct Ranged {
+    ranges: Arc<dyn ReadRanges>,
+    position: u64,
 }
 
 /// A buffer, as what a cursor can move over.
@@ -37,6 +45,7 @@ pub fn open(file: &File) -> Result<Opened, Trouble> {
         Content::Path(path) => open_path(path),
         Content::Temporary(temporary) => open_path(temporary.path()),
         Content::Memory(buffer) => Ok(Opened::Memory(Cursor::new(InMemory(buffer.clone())))),
+        Content::Ranges(ranges) => Ok(Opened::Ranges(Ranged { ranges: ranges.clone(), position: 0 })),
     }
 }
 
@@ -111,6 +120,7 @@ impl Opened {
         match self {
             Opened::File(file) => Ok(file.metadata()?.len()),
             Opened::Memory(memory) => Ok(memory.get_ref().as_ref().len() as u64),
+            Opened::Ranges(ranged) => Ok(ranged.ranges.length()),
         }
     }
 
@@ -131,15 +141,29 @@ impl Read for Opened {
         match self {
             Opened::File(file) => file.read(into),
             Opened::Memory(memory) => memory.read(into),
+            Opened::Ranges(ranged) => {
+                let read = ranged.ranges.read_at(ranged.position, into)?;
+                ranged.position += read as u64;
+                Ok(read)
+            }
         }
     }
 }
 
 impl Seek for Opened {
-    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
             Opened::File(file) => file.seek(to),
             Opened::Memory(memory) => memory.seek(to),
+            Opened::Ranges(ranged) => {
+                let position = match to {
+                    SeekFrom::Start(position) => Some(position),
+                    SeekFrom::Current(by) => ranged.position.checked_add_signed(by),
+                    SeekFrom::End(by) => ranged.ranges.length().checked_add_signed(by),
+                };
+                ranged.position = position.ok_or(io::ErrorKind::InvalidInput)?;
+                Ok(ranged.position)
+            }
         }
     }
 }

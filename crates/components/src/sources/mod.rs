@@ -8,6 +8,7 @@ pub mod http_upload;
 pub mod internal_logs;
 pub mod pipe;
 pub mod proxy;
+pub mod remote_files;
 pub mod socket;
 pub mod spool;
 pub mod stdin;

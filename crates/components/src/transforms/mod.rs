@@ -44,6 +44,7 @@ pub mod route_by;
 pub mod runlength;
 pub mod sample;
 pub mod set;
+pub mod slice;
 pub mod split;
 pub mod split_array;
 pub mod split_fields;

@@ -53,13 +53,14 @@ fn letter_of(file: &File, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> DeadL
     let passed = before.get(&problem.component).into_iter().flat_map(|before| before.iter());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let origin = file.origin();
+    let address = origin.address.as_deref().map(str::to_owned);
     let mut letter = DeadLetter {
         time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
         passed: passed.map(ToString::to_string).collect(),
         component: problem.component.to_string(),
         reason: problem.reason,
         source: origin.source.to_string(),
-        path: origin.path.as_deref().map(|path| path.to_string_lossy().into_owned()),
+        path: origin.path.as_deref().map(|path| path.to_string_lossy().into_owned()).or(address),
         position: None,
         file: Some(KeptFile {
             name: file.name().to_string_lossy().into_owned(),
@@ -78,7 +79,7 @@ fn letter_of(file: &File, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> DeadL
                 letter.set_payload(&content);
             }
         }
-        Content::Memory(_) | Content::Temporary(_) | Content::Path(_) => {}
+        Content::Memory(_) | Content::Temporary(_) | Content::Path(_) | Content::Ranges(_) => {}
     }
     letter
 }

@@ -90,6 +90,10 @@ pub struct Arguments {
     /// How often to run it in all.
     #[arg(long, short, value_name = "N", requires = "repeat", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
+    /// A service definition of capyfile; `service:processor` then stands in the place of CONFIG. Without either, it is looked
+    /// for where the environment says: see `thalweg serve`.
+    #[arg(long, short = 'f', value_name = "FILE")]
+    service_definition: Option<PathBuf>,
     /// Of capyfile, where it made a difference; here it makes none.
     #[arg(long, short, hide_short_help = true)]
     concurrency: bool,
@@ -109,7 +113,7 @@ pub fn size(text: &str) -> Result<ByteSize, String> {
 
 pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
     let configuration = Configuration { path: &arguments.config };
-    if let Some((document, processor)) = service::of(&configuration, &arguments.pipelines)? {
+    if let Some((document, processor)) = service::of(&arguments, &configuration)? {
         return repeat::again_and_again(&arguments, || service::run(&arguments, &document, &processor));
     }
     repeat::again_and_again(&arguments, || once(&arguments, &configuration))

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use thalweg_config::Document;
-use thalweg_dialects::capyfile::{self, Surroundings, events};
+use thalweg_dialects::capyfile::{self, events};
 use thalweg_engine::{Keeping, read};
 
 use crate::drive::drive;
 use crate::exit::{Exit, Failure};
 use crate::load::{Configuration, did_you_mean, state_folder};
 use crate::paint::Paint;
+use crate::service::{self, World};
 use crate::{print, summary};
 
 use super::lines::Lines;
@@ -18,9 +19,14 @@ use super::{Arguments, Ended};
 
 /// The definition and the processor that the command line names, if it names those.
 pub fn of(
+    arguments: &Arguments,
     configuration: &Configuration,
-    pipelines: &[String],
 ) -> Result<Option<(Document, String)>, Failure> {
+    let first = arguments.config.to_string_lossy().into_owned();
+    if arguments.service_definition.is_some() || is_processor(&arguments.config) {
+        let document = service::find(arguments.service_definition.as_deref())?;
+        return named(document, &[first]).map(Some);
+    }
     // The standard input can be read once.
     if *configuration.path == *"-" {
         return Ok(None);
@@ -29,6 +35,16 @@ pub fn of(
     if !capyfile::is_capyfile(&document) {
         return Ok(None);
     }
+    named(document, &arguments.pipelines).map(Some)
+}
+
+/// Whether it is `service:processor` and no path.
+fn is_processor(config: &Path) -> bool {
+    let text = config.to_string_lossy();
+    text.contains(':') && !text.contains('/') && !config.exists()
+}
+
+fn named(document: Document, pipelines: &[String]) -> Result<(Document, String), Failure> {
     let service = capyfile::service(&document).map_err(Failure::Mistakes)?;
     let known: Vec<String> =
         service.processors.iter().map(|name| format!("{}:{name}", service.name)).collect();
@@ -37,12 +53,12 @@ pub fn of(
         let example = known.first().copied().unwrap_or("service:processor");
         return Err(Failure::Usage(format!(
             "which processor is to run? Name one, as `thalweg run {} {example}`",
-            configuration.name()
+            document.name()
         )));
     };
     let processor = named.strip_prefix(&format!("{}:", service.name));
     match processor.filter(|processor| service.processors.iter().any(|known| known == processor)) {
-        Some(processor) => Ok(Some((document, processor.to_owned()))),
+        Some(processor) => Ok((document, processor.to_owned())),
         None => {
             Err(Failure::Usage(format!("there is no processor `{named}`; {}", did_you_mean(named, &known))))
         }
@@ -51,12 +67,13 @@ pub fn of(
 
 /// Runs a processor: its phases one after the other.
 pub fn run(arguments: &Arguments, document: &Document, processor: &str) -> Result<Ended, Failure> {
-    let phases = capyfile::read(document, Some(processor), Surroundings::of_this_process())
+    let world = World::of_this_process()?;
+    let phases = capyfile::read(document, Some(processor), service::surroundings(&world, None))
         .map_err(|wrong| Failure::Mistakes(wrong.into_diagnostics()))?;
-    let service = capyfile::service(document).map_err(Failure::Mistakes)?;
+    let name = capyfile::service(document).map_err(Failure::Mistakes)?.name;
     let speaks = !arguments.json && !arguments.quiet;
     let lines = Arc::new(Lines::new(speaks, Paint::stdout().is_on()));
-    lines.say(&events::running(&service.name, processor));
+    lines.say(&events::running(&name, processor));
     let folder = arguments.config.parent().map(Path::to_owned).unwrap_or_default();
     let (folder, positions) = state_folder(&folder, None, arguments.state.as_deref());
     let registry = thalweg_components::registry();

@@ -38,7 +38,7 @@ pub struct Arguments {
     cache: Option<PathBuf>,
     /// How much of the disk the cache may take, for example `1GiB`: what was not used for longest makes room. Without it,
     /// there is no limit.
-    #[arg(long, value_name = "SIZE", requires = "cache", value_parser = size)]
+    #[arg(long, value_name = "SIZE", requires = "cache", value_parser = crate::commands::run::size)]
     cache_limit: Option<ByteSize>,
     /// Tell of each request when it has ended: what it was for, its range, the status of the reply, how much came in which time.
     #[arg(long)]
@@ -46,10 +46,6 @@ pub struct Arguments {
     /// Tell nothing but errors.
     #[arg(long, short, conflicts_with = "log")]
     quiet: bool,
-}
-
-fn size(text: &str) -> Result<ByteSize, String> {
-    ByteSize::from_str(text).map_err(|error| error.to_string())
 }
 
 fn range(text: &str) -> Result<ByteRange, String> {

@@ -90,12 +90,13 @@ impl Directory {
             .map_err(|error| unwritable("write into", folder, &error))?;
         let failed = |error: io::Error| unwritable("write into", folder, &error);
         let mode = match &mut from {
+            // Between two files the system copies by itself.
             content::Opened::File(from) => {
                 io::copy(from, &mut draft.file).map_err(failed)?;
                 from.metadata().ok().map(|metadata| metadata.permissions())
             }
-            content::Opened::Memory(memory) => {
-                io::copy(memory, &mut draft.file).map_err(failed)?;
+            content::Opened::Memory(_) | content::Opened::Ranges(_) => {
+                io::copy(&mut from, &mut draft.file).map_err(failed)?;
                 None
             }
         };
