@@ -43,14 +43,19 @@ pub fn try_options<C: serde::de::DeserializeOwned + schemars::JsonSchema>(yaml: 
     thalweg_config::decode(document.root(), &mut diagnostics).ok_or_else(|| diagnostics.render(false))
 }
 
-/// The surroundings that test components are built in.
+thread_local! {
+    /// Of each test, which has a thread of its own: what a component makes is there after the component has gone, as in a run.
+    static TEMPORARY: Temporaries = Temporaries::new(None);
+}
+
+/// The surroundings that test components are built in. Temporary files go with the test's thread.
 pub fn context() -> Context {
     Context {
         name: "test".to_owned(),
         resumes: false,
         batch_bytes: 1 << 20,
         memory: Budget::new(256 << 20).share(),
-        temporary: Temporaries::new(None),
+        temporary: TEMPORARY.with(Clone::clone),
     }
 }
 
