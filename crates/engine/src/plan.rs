@@ -468,7 +468,7 @@ impl Planner<'_> {
         let SinkNode { name, kind, config } = self.graph.sinks[sink].clone();
         let Some(FileSink(config)) = config.files() else { return Vec::new() };
         let config = Step::Files(config);
-        let targets = Targets::WithoutErrors;
+        let targets = Targets::All;
         let node = TransformNode { name: name.clone(), kind, config, targets, before: Arc::default() };
         let targets = self.operator(pipeline, node, within, |planner, _| {
             let errors = planner.errors(&name).into_iter().map(Target::Stage).collect();
