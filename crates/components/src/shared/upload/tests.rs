@@ -65,7 +65,7 @@ fn bytes(upload: &Upload) -> Vec<u8> {
     match &upload.content {
         Content::Memory(buffer) => buffer.to_vec(),
         Content::Temporary(temporary) => std::fs::read(temporary.path()).unwrap(),
-        Content::Path(path) => panic!("{path:?} is not the run's own"),
+        other => panic!("{other:?} is not the run's own"),
     }
 }
 
