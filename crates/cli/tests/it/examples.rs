@@ -20,11 +20,13 @@ fn configurations(folder: &Path) -> Vec<PathBuf> {
 fn every_example_runs_and_loses_nothing() {
     let house = House::with(&[]);
     let folder = house.path();
-    fs::create_dir(folder.join("data")).unwrap();
-    for entry in fs::read_dir(examples().join("data")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            fs::copy(&path, folder.join("data").join(path.file_name().unwrap())).unwrap();
+    for data in ["data", "data/photos"] {
+        fs::create_dir(folder.join(data)).unwrap();
+        for entry in fs::read_dir(examples().join(data)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                fs::copy(&path, folder.join(data).join(path.file_name().unwrap())).unwrap();
+            }
         }
     }
     let all = configurations(&examples());
@@ -37,9 +39,12 @@ fn every_example_runs_and_loses_nothing() {
         house.run_well(&["run", &name]);
     }
     let listing = |sub: &str| fs::read_dir(folder.join("out").join(sub)).unwrap().count();
-    for sub in ["weather", "packages", "flights", "balance", "errors"] {
+    for sub in ["weather", "packages", "flights", "balance", "errors", "photos/small", "photos/aside"] {
         assert!(listing(sub) > 0, "{sub}");
     }
+    fs::copy(examples().join("photos-service.yml"), folder.join("photos-service.yml")).unwrap();
+    let ran = house.run(&["run", "photos-service.yml", "photos:archive"]);
+    assert_eq!((ran.code, listing("photos/archive")), (Some(1), 2), "{}{}", ran.out, ran.err);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The bytes of a file on its way, wherever they are.
 
 use std::fs;
-use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -109,6 +109,30 @@ pub fn unreadable(error: &io::Error) -> Trouble {
         _ => error.to_string(),
     };
     Trouble::coded("FILE_CAN_NOT_BE_OPENED", format!("the file cannot be read: {why}"))
+}
+
+/// Copies what is left to read; gives how many bytes that were. `unwritable` says what is told if they cannot be written.
+///
+/// # Errors
+/// That they cannot be read, which is the file's fault, or what `unwritable` makes of it.
+pub fn copy(
+    from: &mut impl Read,
+    to: &mut impl Write,
+    unwritable: impl Fn(&io::Error) -> Trouble,
+) -> Result<u64, Trouble> {
+    let mut piece = vec![0; 64 << 10];
+    let mut copied = 0;
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return Ok(copied),
+            Ok(read) => {
+                to.write_all(piece.get(..read).unwrap_or_default()).map_err(|error| unwritable(&error))?;
+                copied += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(unreadable(&error)),
+        }
+    }
 }
 
 impl Opened {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use thalweg_engine::{Context, Cost, Error, Fate, FileTransform, FileTransformConfig, Mistake, Trouble};
 use thalweg_record::{Content, File};
 
-use crate::shared::content::{Opened, open, temporary_for, unreadable, unwritable};
+use crate::shared::content::{Opened, copy, open, temporary_for, unwritable};
 
 /// Compresses files. Their names get the ending that says so: `.gz` or `.zst`.
 ///
@@ -108,7 +108,7 @@ impl FileTransform for Compressing {
         name.push(if self.format == Format::Gzip { ".gz" } else { ".zst" });
         let (to, held) = temporary_for(Path::new(&name), &self.context.temporary)?;
         let size = match self.format {
-            Format::Gzip => copy(
+            Format::Gzip => compressed(
                 from,
                 GzEncoder::new(to, flate2::Compression::new(self.level.into())),
                 GzEncoder::finish,
@@ -117,7 +117,7 @@ impl FileTransform for Compressing {
                 let mut encoder =
                     zstd::Encoder::new(to, self.level.into()).map_err(|error| unwritable(&error))?;
                 encoder.include_checksum(true).map_err(|error| unwritable(&error))?;
-                copy(from, encoder, zstd::Encoder::finish)?
+                compressed(from, encoder, zstd::Encoder::finish)?
             }
         };
         file.set_content(Content::Temporary(held), size);
@@ -127,22 +127,12 @@ impl FileTransform for Compressing {
 }
 
 /// Compresses all that is read; gives how many bytes that made.
-fn copy<W: Write>(
+fn compressed<W: Write>(
     mut from: Opened,
     mut to: W,
     finish: impl FnOnce(W) -> io::Result<fs::File>,
 ) -> Result<u64, Trouble> {
-    let mut piece = vec![0; 64 << 10];
-    loop {
-        match io::Read::read(&mut from, &mut piece) {
-            Ok(0) => break,
-            Ok(read) => {
-                to.write_all(piece.get(..read).unwrap_or_default()).map_err(|error| unwritable(&error))?
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(unreadable(&error)),
-        }
-    }
+    copy(&mut from, &mut to, unwritable)?;
     let written = finish(to).and_then(|file| file.metadata());
     Ok(written.map_err(|error| unwritable(&error))?.len())
 }

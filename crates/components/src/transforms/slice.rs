@@ -12,7 +12,7 @@ use thalweg_engine::{
 };
 use thalweg_record::{Content, File};
 
-use crate::shared::content::{open, temporary_for, unreadable, unwritable};
+use crate::shared::content::{copy, open, temporary_for, unreadable, unwritable};
 
 /// Takes parts of each file, one after the other.
 ///
@@ -77,8 +77,7 @@ impl FileTransform for Slicing {
         for span in spans {
             from.seek(SeekFrom::Start(span.start)).map_err(|error| unreadable(&error))?;
             let length = span.end - span.start;
-            let copied =
-                io::copy(&mut from.by_ref().take(length), &mut to).map_err(|error| unwritable(&error))?;
+            let copied = copy(&mut from.by_ref().take(length), &mut to, unwritable)?;
             if copied != length {
                 return Err(unreadable(&io::ErrorKind::UnexpectedEof.into()));
             }

@@ -96,7 +96,7 @@ impl Directory {
                 from.metadata().ok().map(|metadata| metadata.permissions())
             }
             content::Opened::Memory(_) | content::Opened::Ranges(_) => {
-                io::copy(&mut from, &mut draft.file).map_err(failed)?;
+                content::copy(&mut from, &mut draft.file, |error| unwritable("write into", folder, error))?;
                 None
             }
         };
