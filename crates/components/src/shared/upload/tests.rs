@@ -37,7 +37,7 @@ fn head(kind: &str, others: &[(&str, &str)]) -> Parts {
 }
 
 fn limits(max_file: u64, max_request: u64, max_files: usize) -> Limits {
-    let (max_file, max_request) = (ByteSize::new(max_file), ByteSize::new(max_request));
+    let [max_file, max_request] = [max_file, max_request].map(|bytes| format!("{bytes}B").parse().unwrap());
     Limits { max_file, max_request, max_files, patience: Duration::from_secs(30) }
 }
 
@@ -96,8 +96,8 @@ async fn forms_are_read_in_whatever_pieces_they_come() {
     ]);
     let house = House::new(1 << 20);
     for size in (1..40).chain([form.len()]) {
-        let read =
-            read(&head(FORM, &[]), pieces(&form, size), Accept::Both, limits(100, 10_000, 9), &house.room);
+        let (head, limits) = (head(FORM, &[]), limits(100, 10_000, 9));
+        let read = read(&head, pieces(&form, size), Accept::Both, limits, &house.room);
         let uploads = read.await.unwrap();
         let files: Vec<_> =
             uploads.files.iter().map(|file| (file.name.to_str().unwrap(), bytes(file))).collect();
