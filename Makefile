@@ -42,7 +42,7 @@ fmt:
 	$(CARGO) fmt --all
 
 bench: build
-	$(CARGO) build --release --locked -p thalweg-bench
+	$(CARGO) build --release --locked --workspace
 	@if command -v go >/dev/null; then \
 		echo "building benthos, the peer"; \
 		(cd bench/benthos && go build -o "$$OLDPWD/$(target)/benthos" .) ; \
