@@ -137,7 +137,7 @@ fn value(variable: Variable, file: &mut File) -> Result<Cow<'_, OsStr>, Trouble>
     let absolute =
         |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into_os_string();
     let owned = |text: OsString| Ok(Cow::Owned(text));
-    let typed = |file: &mut File| Ok::<_, Trouble>(mime::extension(&*mime::of(file)?));
+    let typed = |file: &mut File| Ok::<_, Trouble>(mime::extension(&mime::of(file)?));
     match variable {
         Variable::Path => owned(file.path().map(absolute).ok_or_else(without_path)?),
         Variable::OriginalPath => {

@@ -32,7 +32,7 @@ impl FromStr for ImageType {
         found.map(Self).ok_or_else(|| {
             let mistake = FormatError::new(format!("No type of pictures is called `{text}`."));
             let short = short.strip_prefix("image/").unwrap_or(short);
-            mistake.help(match nearest(short, NAMES.into_iter()) {
+            mistake.help(match nearest(short, NAMES) {
                 Some(near) => format!("Did you mean `{near}`?"),
                 None => format!("There are: {}.", NAMES.join(", ")),
             })
