@@ -7,8 +7,8 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use thalweg_config::{Diagnostics, Node};
 
 use crate::component::{
-    BuildSink, BuildSource, FileSink, FileTransformConfig, SinkConfig, SourceConfig, Step, TransformConfig,
-    UnpackConfig,
+    BuildSink, BuildSource, FileSink, FileTransformConfig, Flow, SinkConfig, SourceConfig, Step,
+    TransformConfig, UnpackConfig,
 };
 
 /// The role of a component in the graph.
@@ -49,6 +49,8 @@ pub struct Definition {
     pub role: Role,
     /// Its key in configurations.
     pub name: &'static str,
+    /// What it takes; of a source, what it gives.
+    pub flow: Flow,
     /// A whole configuration that shows it.
     pub example: &'static str,
     /// The JSON schema of its options, subschemas inlined.
@@ -94,7 +96,7 @@ impl Registry {
 
     /// Adds a source.
     pub fn source<C: SourceConfig>(self) -> Self {
-        self.add(Role::Source, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
+        self.add(Role::Source, C::GIVES, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
             let config = thalweg_config::decode::<C>(node, diagnostics)?;
             Some(Built::Source(Arc::new(config)))
         })
@@ -102,15 +104,22 @@ impl Registry {
 
     /// Adds a transform.
     pub fn transform<C: TransformConfig>(self) -> Self {
-        self.add(Role::Transform, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
-            let config = thalweg_config::decode::<C>(node, diagnostics)?;
-            Some(Built::Transform(Step::Messages(Arc::new(config))))
-        })
+        self.add(
+            Role::Transform,
+            Flow::Messages,
+            C::NAME,
+            C::EXAMPLE,
+            inlined_schema::<C>,
+            |node, diagnostics| {
+                let config = thalweg_config::decode::<C>(node, diagnostics)?;
+                Some(Built::Transform(Step::Messages(Arc::new(config))))
+            },
+        )
     }
 
     /// Adds a sink.
     pub fn sink<C: SinkConfig>(self) -> Self {
-        self.add(Role::Sink, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
+        self.add(Role::Sink, Flow::Messages, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
             let config = thalweg_config::decode::<C>(node, diagnostics)?;
             Some(Built::Sink(Arc::new(config)))
         })
@@ -118,15 +127,22 @@ impl Registry {
 
     /// Adds a transform of files.
     pub fn file_transform<C: FileTransformConfig>(self) -> Self {
-        self.add(Role::Transform, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
-            let config = thalweg_config::decode::<C>(node, diagnostics)?;
-            Some(Built::Transform(Step::Files(Arc::new(config))))
-        })
+        self.add(
+            Role::Transform,
+            Flow::Files,
+            C::NAME,
+            C::EXAMPLE,
+            inlined_schema::<C>,
+            |node, diagnostics| {
+                let config = thalweg_config::decode::<C>(node, diagnostics)?;
+                Some(Built::Transform(Step::Files(Arc::new(config))))
+            },
+        )
     }
 
     /// Adds a sink of files.
     pub fn file_sink<C: FileTransformConfig>(self) -> Self {
-        self.add(Role::Sink, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
+        self.add(Role::Sink, Flow::Files, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
             let config = thalweg_config::decode::<C>(node, diagnostics)?;
             Some(Built::Sink(Arc::new(FileSink(Arc::new(config)))))
         })
@@ -134,21 +150,29 @@ impl Registry {
 
     /// Adds a transform of files to messages.
     pub fn unpack<C: UnpackConfig>(self) -> Self {
-        self.add(Role::Transform, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
-            let config = thalweg_config::decode::<C>(node, diagnostics)?;
-            Some(Built::Transform(Step::Unpack(Arc::new(config))))
-        })
+        self.add(
+            Role::Transform,
+            Flow::Files,
+            C::NAME,
+            C::EXAMPLE,
+            inlined_schema::<C>,
+            |node, diagnostics| {
+                let config = thalweg_config::decode::<C>(node, diagnostics)?;
+                Some(Built::Transform(Step::Unpack(Arc::new(config))))
+            },
+        )
     }
 
     fn add(
         mut self,
         role: Role,
+        flow: Flow,
         name: &'static str,
         example: &'static str,
         schema: fn() -> Schema,
         decode: fn(&Node, &mut Diagnostics) -> Option<Built>,
     ) -> Self {
-        let definition = Definition { role, name, example, schema, decode };
+        let definition = Definition { role, name, flow, example, schema, decode };
         self.definitions.insert((role, name), definition);
         self
     }

@@ -6,6 +6,8 @@
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
+use crate::component::Flow;
+use crate::graph::Targets;
 use crate::read::{ByKey, Failover, PipelineSettings, Settings};
 use crate::registry::{Definition, Registry, Role, inlined_schema};
 
@@ -69,10 +71,16 @@ fn forms(known: &Definition, shared: &mut Map<String, Value>) -> Vec<Value> {
         options = json!({ "anyOf": [options, { "type": "null" }] });
         forms.push(json!({ "const": name, "description": summary }));
     }
+    let mut properties = Map::from_iter([(name.to_owned(), options)]);
+    if known.role == Role::Transform && known.flow == Flow::Files {
+        let mut targets = bare(inlined_schema::<Targets>());
+        describe(&mut targets, "Which files it is for, in a pipeline with `on_error: carry`.");
+        properties.insert("for".to_owned(), targets);
+    }
     forms.push(json!({
         "type": "object",
         "description": summary,
-        "properties": { name: options },
+        "properties": properties,
         "required": [name],
         "additionalProperties": false,
     }));

@@ -32,7 +32,7 @@ pipelines:
     transforms:
       - csv: { types: { n: int } }
     to: out
-  wrong: { from: main.errors, to: wrong }
+  wrongly: { from: main.errors, to: wrong }
 sinks:
   out: { file: { path: out.jsonl, encode: { format: json, sort: true } } }
   wrong: { file: { path: wrong.jsonl, encode: { format: json, fields: [payload, error_reason] } } }

@@ -48,7 +48,7 @@ impl FileTransformConfig for Hash {
     const NAME: &'static str = "hash";
     const EXAMPLE: &'static str = r#"
 sources:
-  photos: { files: { path: photos } }
+  photos: { files: { path: "photos/**" } }
 pipelines:
   main:
     from: photos
