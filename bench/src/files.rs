@@ -24,7 +24,7 @@ const ROWS: [Row; 4] = [
     Row { title: "500 files of 1 to 10 KB", seed: 1, count: 500, sizes: 1024..=10_240 },
     Row { title: "50 files of 1 to 10 KB", seed: 2, count: 50, sizes: 1024..=10_240 },
     Row { title: "500 files of 0.1 to 1 MB", seed: 3, count: 500, sizes: 102_400..=1_048_576 },
-    Row { title: "50 files of 0.1 to 1 MB", seed: 4, count: 50, sizes: 102_400..=1_048_576 },
+    Row { title: "50 files of 0.1 to 1 MB", seed: 5, count: 50, sizes: 102_400..=1_048_576 },
 ];
 
 /// A folder in memory, where the system has one.

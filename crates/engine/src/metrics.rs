@@ -110,7 +110,12 @@ impl ComponentMetrics {
 
     /// Time was spent since `start`.
     pub fn add_busy(&self, start: Instant) {
-        let spent = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.add_busy_until(start, Instant::now());
+    }
+
+    /// Time was spent from one moment to another.
+    pub fn add_busy_until(&self, start: Instant, end: Instant) {
+        let spent = u64::try_from(end.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX);
         self.busy_ns.fetch_add(spent, Relaxed);
     }
 

@@ -122,8 +122,10 @@ impl FileCopy {
     /// Takes a file through the operators; what leaves the segment is put into `left`.
     async fn carry(&mut self, file: File, left: &mut BTreeMap<Destination, Vec<File>>) -> Result<(), Error> {
         let mut open = vec![(0, file)];
+        // When one operator ends the next begins: looking at the clock is a part of what a small file costs.
+        let mut since = Instant::now();
         while let Some((at, mut file)) = open.pop() {
-            let output = match self.apply(at, &mut file).await? {
+            let output = match self.apply(at, &mut file, &mut since).await? {
                 Next::Output(output) => output,
                 Next::Ends(outcome) => {
                     file.settle(outcome);
@@ -146,7 +148,7 @@ impl FileCopy {
     }
 
     /// Has an operator do its work on a file, again and again after temporary errors.
-    async fn apply(&mut self, at: usize, file: &mut File) -> Result<Next, Error> {
+    async fn apply(&mut self, at: usize, file: &mut File, since: &mut Instant) -> Result<Next, Error> {
         let operator = &mut self.operators[at];
         let name = &operator.metrics.name;
         file.ack_mut().enter(name);
@@ -171,9 +173,10 @@ impl FileCopy {
         watch(file, FileEvent::Started);
         let mut attempt = 0;
         let trouble = loop {
-            let start = Instant::now();
             let applied = transform.apply(file).await;
-            metrics.add_busy(start);
+            let now = Instant::now();
+            metrics.add_busy_until(*since, now);
+            *since = now;
             match applied {
                 Ok(fate) => {
                     let outcome = match fate {
@@ -190,6 +193,7 @@ impl FileCopy {
                     if let Err(error) = self.retries.pause(metrics, error, attempt).await {
                         break Trouble::Failed(error);
                     }
+                    *since = Instant::now();
                     attempt += 1;
                 }
                 Err(trouble) => break trouble,
