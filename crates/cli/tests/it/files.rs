@@ -140,8 +140,8 @@ sinks:
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        if kills < 6 {
-            std::thread::sleep(Duration::from_millis(15 + 7 * kills));
+        if kills < 12 {
+            std::thread::sleep(Duration::from_millis(10 + 7 * kills));
             child.kill().unwrap();
             child.wait().unwrap();
             kills += 1;
@@ -293,4 +293,30 @@ sinks: { kept: { directory: { path: out } } }
     let arrived: BTreeSet<String> = names(&house.path().join("out")).into_iter().collect();
     assert_eq!(arrived.len(), 50);
     assert!(arrived.contains("7.zst"));
+}
+
+#[test]
+fn of_a_file_elsewhere_a_pipeline_fetches_what_it_reads() {
+    let house = House::with(&[]);
+    let content: Vec<u8> = (0..8_000_000_u32).map(|number| (number % 251) as u8).collect();
+    house.write("large.bin", &content);
+    let url = format!("file://{}", house.path().join("large.bin").display());
+    let absent = url.replace("large", "absent");
+    house.write(
+        "parts.yaml",
+        format!(
+            "sources: {{ far: {{ remote_files: {{ url: ['{url}', '{absent}'], cache: cache }} }} }}
+pipelines: {{ main: {{ from: far, transforms: [slice: {{ ranges: ['1000:3kB', '-1KiB:'] }}], to: parts }} }}
+sinks: {{ parts: {{ directory: {{ path: out }} }} }}
+"
+        )
+        .as_bytes(),
+    );
+    house.run_well(&["run", "parts.yaml"]);
+    let parts = fs::read(house.path().join("out/large.bin")).unwrap();
+    assert_eq!(parts, [&content[1000..3000], &content[content.len() - 1024..]].concat());
+    let cached = house.run_well(&["sparse", "stat", "cache"]).out;
+    assert!(!cached.contains("MiB"), "more was fetched than what is read: {cached}");
+    let listed = house.run_well(&["errors", "list", "parts.yaml"]).out;
+    assert!(listed.contains("absent.bin"), "{listed}");
 }

@@ -41,6 +41,8 @@ struct Kept {
 /// What is kept at the end of a pass, of files one by one. It has a lane of its own, since it may be long.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Recent {
+    /// When the pass began.
+    of: i64,
     /// What was sent, of the last seconds before the pass began and of what came later.
     sent: Vec<u64>,
     /// What was too young.
@@ -58,6 +60,8 @@ pub struct Pass {
     after: Option<(usize, PathBuf)>,
     /// Sent or deferred in the pass before.
     known: (HashSet<u64>, HashSet<u64>),
+    /// The same, to be kept until all of this pass is safe.
+    former: Recent,
     /// Sent or deferred in this one, of what the next one will have to know.
     recent: Recent,
 }
@@ -67,15 +71,17 @@ impl Pass {
     pub fn begin(out: &Outlet) -> Self {
         let saved = |lane| out.saved(lane).unwrap_or_default();
         let kept: Kept = serde_json::from_value(saved(LANE)).unwrap_or_default();
-        let recent: Recent = serde_json::from_value(saved(RECENT)).unwrap_or_default();
+        let recent: Vec<Recent> = serde_json::from_value(saved(RECENT)).unwrap_or_default();
+        // What was sent in a pass is known to be safe when the pass is.
+        let recent = recent.into_iter().find(|recent| Some(recent.of) == kept.since).unwrap_or_default();
         let after = kept.after.as_ref().map(|(root, path)| (*root, path_of(path)));
         Self { began: kept.began.unwrap_or_else(now), after, ..Self::after(kept.since, recent) }
     }
 
     /// The pass after one that left this.
-    fn after(since: Option<i64>, recent: Recent) -> Self {
-        let known = (recent.sent.into_iter().collect(), recent.deferred.into_iter().collect());
-        Self { since, began: now(), root: 0, after: None, known, recent: Recent::default() }
+    fn after(since: Option<i64>, former: Recent) -> Self {
+        let known = (former.sent.iter().copied().collect(), former.deferred.iter().copied().collect());
+        Self { since, began: now(), root: 0, after: None, known, former, recent: Recent::default() }
     }
 
     /// Whether it goes on in the middle.
@@ -123,14 +129,17 @@ impl Pass {
         mark(LANE, &Kept { since: self.since, began: Some(self.began), after })
     }
 
-    /// Where a run is to go on once all of this pass is safe.
-    pub fn finished(&self) -> [Mark; 2] {
+    /// Where a run is to go on once all of this pass is safe. What was sent of late is in a lane that does not wait for
+    /// that, so it is kept for the pass before as well, in case this one is not.
+    pub fn finished(&mut self) -> [Mark; 2] {
+        self.recent.of = self.began;
         let kept = Kept { since: Some(self.began), began: None, after: None };
-        [mark(RECENT, &self.recent), mark(LANE, &kept)]
+        [mark(RECENT, &[&self.former, &self.recent]), mark(LANE, &kept)]
     }
 
     /// Begins the next one.
     pub fn begin_next(&mut self) {
+        self.recent.of = self.began;
         *self = Self::after(Some(self.began), std::mem::take(&mut self.recent));
     }
 }

@@ -157,8 +157,12 @@ async fn a_run_that_was_cut_off_goes_on_after_what_was_safe() {
             None
         }));
     }
-    let saved = running.positions.saved("files").unwrap();
-    let (found, _) = folder.found(folder.start(yaml, &BTreeMap::from([("files".to_owned(), saved)]))).await;
+    // All was sent, and the source is at its end.
+    running.task.await.unwrap().unwrap();
+    let saved = |lane: &Arc<str>| Some((lane.to_string(), running.positions.saved(lane)?));
+    let saved: BTreeMap<String, Value> = running.positions.lanes().iter().filter_map(saved).collect();
+    assert_eq!(saved.len(), 2);
+    let (found, _) = folder.found(folder.start(yaml, &saved)).await;
     assert_eq!(found, names[32..]);
     assert_eq!(left.len(), 32);
     left.into_iter().for_each(|file| file.settle(Outcome::Delivered));
