@@ -18,11 +18,15 @@ use crate::print;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg convert gollum.conf
-  thalweg convert gollum.conf --output logs.yaml && thalweg run logs.yaml")]
+  thalweg convert gollum.conf --output logs.yaml && thalweg run logs.yaml
+  thalweg convert service.yml photos:archive")]
 pub struct Arguments {
     /// The configuration; `-` reads it from the standard input.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
+    /// Of a service definition, only this processor: `service:processor`, or its name alone. Without it, all.
+    #[arg(value_name = "PROCESSOR")]
+    processor: Option<String>,
     /// Write it to this file, which must not exist. Without it, it goes to the standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -30,11 +34,14 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let configuration = Configuration { path: &arguments.config };
-    if let Some(text) = of_service(&configuration)? {
+    if let Some(text) = of_service(&configuration, arguments.processor.as_deref())? {
         return put(arguments, &text);
     }
-    let loaded = configuration.read()?;
     let name = configuration.name();
+    if arguments.processor.is_some() {
+        return Err(Failure::Usage(format!("`{name}` is no service definition: it has no processors")));
+    }
+    let loaded = configuration.read()?;
     let Some(foreign) = &loaded.foreign else {
         return Err(Failure::Usage(format!("`{name}` is in thalweg's own form already")));
     };
@@ -63,7 +70,7 @@ fn put(arguments: &Arguments, text: &str) -> Result<Exit, Failure> {
 }
 
 /// A service definition of capyfile's: a document for each run that it takes.
-fn of_service(configuration: &Configuration) -> Result<Option<String>, Failure> {
+fn of_service(configuration: &Configuration, processor: Option<&str>) -> Result<Option<String>, Failure> {
     // The standard input can be read once.
     if *configuration.path == *"-" {
         return Ok(None);
@@ -72,7 +79,9 @@ fn of_service(configuration: &Configuration) -> Result<Option<String>, Failure> 
     if !capyfile::is_capyfile(&document) {
         return Ok(None);
     }
-    let phases = capyfile::read(&document, None, Surroundings::of_this_process())
+    let service = capyfile::service(&document).map_err(Failure::Mistakes)?;
+    let processor = processor.map(|name| name.strip_prefix(&format!("{}:", service.name)).unwrap_or(name));
+    let phases = capyfile::read(&document, processor, Surroundings::of_this_process())
         .map_err(|wrong| Failure::Mistakes(wrong.into_diagnostics()))?;
     let mut text = String::new();
     for (number, phase) in phases.iter().enumerate() {

@@ -181,10 +181,10 @@ impl Group {
 impl Source for Files {
     async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
         let mut pass = Pass::begin(out);
-        if pass.is_continued() {
+        if pass.is_doubtful() {
             let name = out.name();
             tracing::warn!(
-                "`{name}` goes on where a run was cut off: files that it had begun with may come a second time"
+                "`{name}` goes on after a run that was cut off: files that it had begun with may come a second time"
             );
         }
         loop {

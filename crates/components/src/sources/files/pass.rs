@@ -36,6 +36,9 @@ struct Kept {
     /// Up to where it was safe: the number of the path in the configuration, and the last file, in bytes as hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<(usize, String)>,
+    /// Whether the pass that is at its end was cut off in between: what was sent of late before that is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_doubtful: bool,
 }
 
 /// What is kept at the end of a pass, of files one by one. It has a lane of its own, since it may be long.
@@ -58,6 +61,8 @@ pub struct Pass {
     root: usize,
     /// Where a former run got to in this pass.
     after: Option<(usize, PathBuf)>,
+    /// Whether files may come that came before.
+    is_doubtful: bool,
     /// Sent or deferred in the pass before.
     known: (HashSet<u64>, HashSet<u64>),
     /// The same, to be kept until all of this pass is safe.
@@ -75,18 +80,21 @@ impl Pass {
         // What was sent in a pass is known to be safe when the pass is.
         let recent = recent.into_iter().find(|recent| Some(recent.of) == kept.since).unwrap_or_default();
         let after = kept.after.as_ref().map(|(root, path)| (*root, path_of(path)));
-        Self { began: kept.began.unwrap_or_else(now), after, ..Self::after(kept.since, recent) }
+        let is_doubtful = kept.is_doubtful || after.is_some();
+        let began = kept.began.unwrap_or_else(now);
+        Self { began, after, is_doubtful, ..Self::after(kept.since, recent) }
     }
 
     /// The pass after one that left this.
     fn after(since: Option<i64>, former: Recent) -> Self {
         let known = (former.sent.iter().copied().collect(), former.deferred.iter().copied().collect());
-        Self { since, began: now(), root: 0, after: None, known, former, recent: Recent::default() }
+        let recent = Recent::default();
+        Self { since, began: now(), root: 0, after: None, is_doubtful: false, known, former, recent }
     }
 
-    /// Whether it goes on in the middle.
-    pub fn is_continued(&self) -> bool {
-        self.after.is_some()
+    /// Whether files may come a second time, since a run was cut off.
+    pub fn is_doubtful(&self) -> bool {
+        self.is_doubtful
     }
 
     /// The first root in which something is left to do.
@@ -126,14 +134,15 @@ impl Pass {
     /// Where a run is to go on once this file and all before it are safe.
     pub fn mark(&self, path: &Path) -> Mark {
         let after = Some((self.root, digits(path)));
-        mark(LANE, &Kept { since: self.since, began: Some(self.began), after })
+        mark(LANE, &Kept { since: self.since, began: Some(self.began), after, is_doubtful: false })
     }
 
     /// Where a run is to go on once all of this pass is safe. What was sent of late is in a lane that does not wait for
     /// that, so it is kept for the pass before as well, in case this one is not.
     pub fn finished(&mut self) -> [Mark; 2] {
         self.recent.of = self.began;
-        let kept = Kept { since: Some(self.began), began: None, after: None };
+        let is_doubtful = self.after.is_some();
+        let kept = Kept { since: Some(self.began), began: None, after: None, is_doubtful };
         [mark(RECENT, &[&self.former, &self.recent]), mark(LANE, &kept)]
     }
 
