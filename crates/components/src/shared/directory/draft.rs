@@ -18,6 +18,8 @@ pub struct Draft {
     folder: PathBuf,
     /// The hidden name, if it has one.
     hidden: Option<PathBuf>,
+    /// The file that it becomes another name of, if it is one.
+    of: Option<PathBuf>,
 }
 
 impl Draft {
@@ -26,23 +28,29 @@ impl Draft {
         let folder = folder.to_owned();
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match rustix::fs::openat(CWD, &folder, flags, Mode::from_raw_mode(0o666)) {
-            Ok(file) => Ok(Self { file: file.into(), folder, hidden: None }),
+            Ok(file) => Ok(Self { file: file.into(), folder, hidden: None, of: None }),
             // Also what systems say that take it for an attempt to write to the folder.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let hidden = hidden_in(&folder);
                 let file = File::options().read(true).write(true).create_new(true).open(&hidden)?;
-                Ok(Self { file, folder, hidden: Some(hidden) })
+                Ok(Self { file, folder, hidden: Some(hidden), of: None })
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// A draft over the content of a file on the same file system, if that is possible.
+    /// A draft that is a file which lies elsewhere, on the same file system as a rule: it gets another name of the same
+    /// content. If that cannot be, [`publish`](Self::publish) says so.
     pub fn over(path: &Path, folder: &Path) -> io::Result<Self> {
-        let folder = folder.to_owned();
-        let hidden = hidden_in(&folder);
-        fs::hard_link(path, &hidden)?;
-        Ok(Self { file: File::open(&hidden)?, folder, hidden: Some(hidden) })
+        let (folder, of) = (folder.to_owned(), Some(path.to_owned()));
+        // There must be a folder; whether it takes the link is seen when it has its name.
+        std::fs::metadata(&folder)?;
+        Ok(Self { file: File::open(path)?, folder, hidden: None, of })
+    }
+
+    /// Whether it is of a file that lies elsewhere.
+    pub fn is_over(&self) -> bool {
+        self.of.is_some()
     }
 
     /// Gives it its name. A file that has that name already stays, unless it is to be replaced.
@@ -56,7 +64,10 @@ impl Draft {
                     // A link cannot replace, but a rename can.
                     let hidden = hidden_in(&self.folder);
                     self.link(&hidden)?;
-                    fs::rename(&hidden, to).inspect_err(|_| drop(fs::remove_file(&hidden)))
+                    let renamed = fs::rename(&hidden, to);
+                    // It is still there if that failed, and also if both are names of one file already.
+                    let _ = fs::remove_file(&hidden);
+                    renamed
                 }
                 linked => linked,
             };
@@ -78,6 +89,9 @@ impl Draft {
     }
 
     fn link(&self, to: &Path) -> io::Result<()> {
+        if let Some(of) = &self.of {
+            return fs::hard_link(of, to);
+        }
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         Ok(rustix::fs::linkat(CWD, unnamed.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW)?)
     }

@@ -56,6 +56,11 @@ impl Directory {
                     Ok(()) => return Ok(Fate::GoesOn),
                     // Somebody else was faster: the name is taken now, and is asked for again.
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    // Another file system, say, or one that knows no links.
+                    Err(_) if draft.is_over() => {
+                        self.names.give_back(&candidate);
+                        draft = self.copied(file, folder)?;
+                    }
                     Err(error) => {
                         self.names.give_back(&candidate);
                         return Err(unwritable("write", &candidate, &error));
@@ -85,6 +90,11 @@ impl Directory {
             self.complete(file, &draft.file, folder, None)?;
             return Ok(draft);
         }
+        self.copied(file, folder)
+    }
+
+    /// The same as a copy.
+    fn copied(&self, file: &File, folder: &Path) -> Result<Draft, Trouble> {
         let mut from = content::open(file)?;
         let mut draft = in_folder(folder, || Draft::new(folder))
             .map_err(|error| unwritable("write into", folder, &error))?;

@@ -164,6 +164,7 @@ async fn a_temporary_file_is_not_copied() {
     let mut writer = folder.writer("");
     writer.apply(&mut file).await.unwrap();
     writer.apply(&mut file).await.unwrap();
+    folder.writer("on_exists: overwrite").apply(&mut file).await.unwrap();
     drop((file, temporary));
     assert_eq!(folder.names("out"), ["a", "a-2"]);
     assert_eq!(folder.read("out/a-2"), "made");
