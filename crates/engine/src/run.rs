@@ -9,12 +9,14 @@
 //! The run ends when the sources have ended and everything drained, or was told to stop and drained. If a
 //! component fails for good, the sources are stopped, what can still be delivered is, and the run has failed.
 
+mod attendants;
 mod channels;
 mod failover;
 mod files;
 mod keeping;
 mod letters;
 mod parts;
+mod retries;
 pub(crate) mod saves;
 mod segment;
 mod sink;
@@ -37,14 +39,16 @@ use tokio::task::JoinSet;
 use crate::metrics::{ComponentCounts, ComponentMetrics};
 use crate::outlet::Outlet;
 use crate::plan::{Destination, Plan};
-use crate::positions::{Positions, Presence};
+use crate::positions::Positions;
 use crate::{Context, Error, Flow, InFlight, Role, Step, Temporaries};
 
 pub use files::{FileEvent, FileWatcher};
 
+use attendants::Attendants;
 use channels::Channels;
 use keeping::{LazyStore, SinkState, save};
 use parts::Parts;
+use retries::Retries;
 use saves::Saver;
 
 /// How often positions are saved.
@@ -485,46 +489,6 @@ impl Run {
     }
 }
 
-/// The sources that only accompany the others, and how they learn that those have ended.
-struct Attendants {
-    /// Theirs: asked for when the others have ended, however that came about.
-    stop: Stop,
-    /// Of the others.
-    others: Stop,
-    watches: Option<[(Presence, source::Watch); 2]>,
-}
-
-impl Attendants {
-    fn of(plan: &Plan, stop: &Stop) -> Self {
-        let attending = plan.sources.iter().filter(|stage| stage.node.config.attends()).count();
-        // With nobody to accompany they are sources like any other.
-        let has_both = attending > 0 && attending < plan.sources.len();
-        let own = if has_both { Stop::default() } else { stop.clone() };
-        let watches = has_both.then(|| [(); 2].map(|()| mpsc::channel(1)));
-        Self { stop: own, others: stop.clone(), watches }
-    }
-
-    fn stop(&self, attends: bool) -> &Stop {
-        if attends { &self.stop } else { &self.others }
-    }
-
-    /// What a source holds until it has ended; what its batches hold until they are settled is given to its positions.
-    fn presence(&self, attends: bool, positions: &Positions) -> Option<Presence> {
-        let [(running, _), (unsettled, _)] = self.watches.as_ref().filter(|_| !attends)?;
-        positions.attend(unsettled.clone());
-        Some(running.clone())
-    }
-
-    fn dismiss_in_time(self, tasks: &mut JoinSet<Result<(), Error>>) {
-        let Some([(running, ended), (unsettled, settled)]) = self.watches else { return };
-        drop((running, unsettled));
-        tasks.spawn(async move {
-            source::dismiss(ended, settled, self.stop).await;
-            Ok(())
-        });
-    }
-}
-
 /// Waits until the next save is due: by the clock, or since somebody asked for it.
 async fn due(asked_for: Option<tokio::time::Instant>, timer: &mut tokio::time::Interval) {
     match asked_for {
@@ -560,29 +524,4 @@ fn on_a_thread(
             }
         })
     });
-}
-
-/// Trying again after temporary errors: later and later, from a tenth of a second to ten.
-#[derive(Clone)]
-struct Retries {
-    stop: Stop,
-    log: Arc<Mutex<Vec<String>>>,
-}
-
-impl Retries {
-    const FIRST: Duration = Duration::from_millis(100);
-    const LONGEST: Duration = Duration::from_secs(10);
-
-    /// Notes the error and waits before the next attempt. `Err` if the run was told to stop meanwhile: a
-    /// component that still fails then has failed for good.
-    async fn pause(&self, metrics: &ComponentMetrics, error: Error, attempt: u32) -> Result<(), Error> {
-        let longest = Self::FIRST.saturating_mul(2u32.saturating_pow(attempt)).min(Self::LONGEST);
-        let pause = longest.mul_f64(0.75 + fastrand::f64() / 4.0);
-        metrics.set_trouble(Some(error.full()));
-        let name = &metrics.name;
-        let text = format!("`{name}`: {}; trying again in {:.1} s", error.full(), pause.as_secs_f64());
-        tracing::warn!("{text}");
-        self.log.lock().push(text);
-        if self.stop.sleep(pause).await { Err(error) } else { Ok(()) }
-    }
 }

@@ -6,9 +6,9 @@
 //! [`SinkConfig`], which build the thing that runs; those that take files are [`FileTransformConfig`] and
 //! [`UnpackConfig`].
 
+mod build;
 mod files;
-
-use std::sync::Arc;
+mod step;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -17,10 +17,12 @@ use thalweg_record::{Batch, Share};
 
 use crate::{Error, Outlet, Outlets, Rejects, Temporaries};
 
+pub use build::{BuildSink, BuildSource, BuildTransform};
 pub use files::{
     BuildFileTransform, BuildUnpack, Cost, Fate, FileSink, FileTransform, FileTransformConfig, Trouble,
     Unpack, UnpackConfig,
 };
+pub use step::Step;
 
 /// What travels on an edge of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -300,194 +302,4 @@ pub trait SinkConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// # Errors
     /// If its surroundings do not allow it. Opening files and the like belongs into [`Sink::open`].
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error>;
-}
-
-/// A configured source of any type.
-pub trait BuildSource: Send + Sync {
-    /// See [`SourceConfig::check`].
-    fn check(&self) -> Vec<Mistake>;
-    /// See [`SourceConfig::BLOCKS`].
-    fn blocks(&self) -> bool;
-    /// See [`SourceConfig::attends`].
-    fn attends(&self) -> bool {
-        false
-    }
-    /// See [`SourceConfig::GIVES`].
-    fn gives(&self) -> Flow {
-        Flow::Messages
-    }
-    /// See [`SourceConfig::build`].
-    ///
-    /// # Errors
-    /// As there.
-    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error>;
-}
-
-/// A configured transform of any type.
-pub trait BuildTransform: Send + Sync {
-    /// Its key in configurations.
-    fn kind(&self) -> &'static str;
-    /// See [`TransformConfig::check`].
-    fn check(&self) -> Vec<Mistake>;
-    /// See [`TransformConfig::outputs`].
-    fn outputs(&self) -> Vec<String>;
-    /// See [`TransformConfig::is_sequential`].
-    fn is_sequential(&self) -> bool;
-    /// See [`TransformConfig::GIVES`].
-    fn gives(&self) -> Flow {
-        Flow::Messages
-    }
-    /// See [`TransformConfig::build`].
-    ///
-    /// # Errors
-    /// As there.
-    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error>;
-}
-
-/// A configured sink of any type.
-pub trait BuildSink: Send + Sync {
-    /// See [`SinkConfig::check`].
-    fn check(&self) -> Vec<Mistake>;
-    /// See [`SinkConfig::encoder`].
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>>;
-    /// See [`SinkConfig::files`].
-    fn files(&self) -> Option<FileSink> {
-        None
-    }
-    /// Whether it takes messages.
-    fn takes_messages(&self) -> bool {
-        true
-    }
-    /// See [`SinkConfig::in_flight`].
-    fn in_flight(&self) -> InFlight;
-    /// See [`SinkConfig::build`].
-    ///
-    /// # Errors
-    /// As there.
-    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error>;
-}
-
-impl<C: SourceConfig> BuildSource for C {
-    fn check(&self) -> Vec<Mistake> {
-        SourceConfig::check(self)
-    }
-    fn blocks(&self) -> bool {
-        C::BLOCKS
-    }
-    fn attends(&self) -> bool {
-        SourceConfig::attends(self)
-    }
-    fn gives(&self) -> Flow {
-        C::GIVES
-    }
-    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
-        SourceConfig::build(self, context)
-    }
-}
-
-impl<C: TransformConfig> BuildTransform for C {
-    fn kind(&self) -> &'static str {
-        C::NAME
-    }
-    fn check(&self) -> Vec<Mistake> {
-        TransformConfig::check(self)
-    }
-    fn outputs(&self) -> Vec<String> {
-        TransformConfig::outputs(self)
-    }
-    fn is_sequential(&self) -> bool {
-        TransformConfig::is_sequential(self)
-    }
-    fn gives(&self) -> Flow {
-        C::GIVES
-    }
-    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
-        TransformConfig::build(self, context)
-    }
-}
-
-impl<C: SinkConfig> BuildSink for C {
-    fn check(&self) -> Vec<Mistake> {
-        SinkConfig::check(self)
-    }
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
-        SinkConfig::encoder(self)
-    }
-    fn files(&self) -> Option<FileSink> {
-        SinkConfig::files(self)
-    }
-    fn in_flight(&self) -> InFlight {
-        SinkConfig::in_flight(self)
-    }
-    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
-        SinkConfig::build(self, context)
-    }
-}
-
-/// A configured transform: what it is decides what it takes.
-#[derive(Clone)]
-pub enum Step {
-    /// Of messages.
-    Messages(Arc<dyn BuildTransform>),
-    /// Of files.
-    Files(Arc<dyn BuildFileTransform>),
-    /// Of files to messages.
-    Unpack(Arc<dyn BuildUnpack>),
-    /// Sends the files that have a problem to `errors`: the planner puts it at the end of pipelines that carry them.
-    Part,
-}
-
-impl Step {
-    /// What is wrong with it beyond its schema.
-    pub fn check(&self) -> Vec<Mistake> {
-        match self {
-            Step::Messages(config) => config.check(),
-            Step::Files(config) => config.check(),
-            Step::Unpack(config) => config.check(),
-            Step::Part => Vec::new(),
-        }
-    }
-
-    /// The names of its outputs beside the one that leads on and `errors`.
-    pub fn outputs(&self) -> Vec<String> {
-        match self {
-            Step::Messages(config) => config.outputs(),
-            Step::Files(_) | Step::Unpack(_) | Step::Part => Vec::new(),
-        }
-    }
-
-    /// Whether it must be alone in its segment, which then has one copy.
-    pub fn is_sequential(&self) -> bool {
-        match self {
-            Step::Messages(config) => config.is_sequential(),
-            Step::Files(config) => config.cost() == Cost::Alone,
-            Step::Unpack(_) | Step::Part => false,
-        }
-    }
-
-    /// What it takes for an item.
-    pub fn cost(&self) -> Cost {
-        match self {
-            Step::Files(config) => config.cost(),
-            Step::Unpack(_) => Cost::Core,
-            Step::Messages(_) | Step::Part => Cost::Small,
-        }
-    }
-
-    /// What it takes.
-    pub fn takes(&self) -> Flow {
-        match self {
-            Step::Messages(_) => Flow::Messages,
-            Step::Files(_) | Step::Unpack(_) | Step::Part => Flow::Files,
-        }
-    }
-
-    /// What goes on from it.
-    pub fn gives(&self) -> Flow {
-        match self {
-            Step::Messages(config) => config.gives(),
-            Step::Unpack(_) => Flow::Messages,
-            Step::Files(_) | Step::Part => Flow::Files,
-        }
-    }
 }

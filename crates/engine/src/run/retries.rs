@@ -1,0 +1,40 @@
+//! Trying again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thalweg_runtime::Stop;
+
+use crate::Error;
+use crate::metrics::ComponentMetrics;
+
+/// Trying again after temporary errors: later and later, from a tenth of a second to ten.
+#[derive(Clone)]
+pub(super) struct Retries {
+    pub(super) stop: Stop,
+    pub(super) log: Arc<Mutex<Vec<String>>>,
+}
+
+impl Retries {
+    const FIRST: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(10);
+
+    /// Notes the error and waits before the next attempt. `Err` if the run was told to stop meanwhile: a
+    /// component that still fails then has failed for good.
+    pub(super) async fn pause(
+        &self,
+        metrics: &ComponentMetrics,
+        error: Error,
+        attempt: u32,
+    ) -> Result<(), Error> {
+        let longest = Self::FIRST.saturating_mul(2u32.saturating_pow(attempt)).min(Self::LONGEST);
+        let pause = longest.mul_f64(0.75 + fastrand::f64() / 4.0);
+        metrics.set_trouble(Some(error.full()));
+        let name = &metrics.name;
+        let text = format!("`{name}`: {}; trying again in {:.1} s", error.full(), pause.as_secs_f64());
+        tracing::warn!("{text}");
+        self.log.lock().push(text);
+        if self.stop.sleep(pause).await { Err(error) } else { Ok(()) }
+    }
+}
