@@ -211,8 +211,8 @@ pub struct Conversion {
     pub strip: bool,
 }
 
-/// The effort that is made if none is said. For WebP it is the method of libwebp, where the files of 2 are about a
-/// twentieth larger than those of 4, which takes half as long again.
+/// The effort that is made if none is said. For WebP it is the method of libwebp: the files of 2 are about a twentieth larger
+/// than those of 4, which takes two and a half times as long.
 pub const DEFAULT_EFFORT: u8 = 2;
 
 /// The size to make.
