@@ -38,7 +38,11 @@ pub struct Configuration<'a> {
 impl Configuration<'_> {
     /// Reads the text. What is in thalweg's own form gets its variables; other dialects know none, and are read into it.
     pub fn read(&self) -> Result<Loaded, Failure> {
-        let mut document = self.open()?;
+        Self::loaded(self.open()?)
+    }
+
+    /// The same of a text that was read already.
+    pub fn loaded(mut document: Document) -> Result<Loaded, Failure> {
         if let Some(conversion) = thalweg_dialects::read(&document) {
             let Conversion { document, comments, remarks } = conversion.map_err(Failure::Mistakes)?;
             return Ok(Loaded { document, foreign: Some(Foreign { comments, remarks }) });

@@ -4,11 +4,13 @@ mod etcd;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_components::shared::fetch::Fetch;
 use thalweg_config::Document;
-use thalweg_dialects::capyfile::{Request, Surroundings};
+use thalweg_dialects::capyfile::{Phase, Request, Step, Surroundings};
+use thalweg_engine::Graph;
 
 use crate::exit::Failure;
 use etcd::Etcd;
@@ -116,6 +118,13 @@ impl World {
 pub fn surroundings<'a>(world: &'a World, request: Option<&'a Request>) -> Surroundings<'a> {
     let etcd = world.etcd.as_deref().map(|ask| -> thalweg_dialects::capyfile::Etcd<'a> { ask });
     Surroundings { request, etcd, ..Surroundings::of_this_process() }
+}
+
+/// The operations of a phase by the names of their transforms.
+pub fn steps(graph: &Graph, phase: &Phase) -> Vec<(Arc<str>, Step)> {
+    let transforms = graph.pipeline(&phase.pipeline).map(|pipeline| pipeline.transforms.as_slice());
+    let names = transforms.unwrap_or_default().iter().map(|transform| transform.name.clone());
+    names.zip(phase.steps.iter().cloned()).collect()
 }
 
 #[cfg(test)]

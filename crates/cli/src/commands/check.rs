@@ -40,11 +40,14 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let configuration = Configuration { path: &arguments.config };
-    if let Some(service) = Service::of(&configuration)? {
-        return service.check(arguments);
-    }
     let registry = thalweg_components::registry();
-    let read = configuration.read().and_then(|loaded| {
+    let document = match configuration.open() {
+        Ok(document) if capyfile::is_capyfile(&document) => {
+            return Service { configuration: &configuration, document }.check(arguments);
+        }
+        opened => opened,
+    };
+    let read = document.and_then(Configuration::loaded).and_then(|loaded| {
         let graph = configuration.graph_of(&loaded, &registry)?;
         Ok((graph, loaded.foreign.map(|foreign| foreign.remarks)))
     });
@@ -95,16 +98,7 @@ struct Service<'a> {
     document: Document,
 }
 
-impl<'a> Service<'a> {
-    fn of(configuration: &'a Configuration<'a>) -> Result<Option<Self>, Failure> {
-        // The standard input can be read once.
-        if *configuration.path == *"-" {
-            return Ok(None);
-        }
-        let Ok(document) = configuration.open() else { return Ok(None) };
-        Ok(capyfile::is_capyfile(&document).then_some(Self { configuration, document }))
-    }
-
+impl Service<'_> {
     fn check(self, arguments: &Arguments) -> Result<Exit, Failure> {
         let name = self.configuration.name();
         let (remarks, graphs) = match self.graphs() {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use thalweg_config::Document;
 use thalweg_dialects::Conversion;
 use thalweg_dialects::capyfile::{self, Surroundings};
 
@@ -34,14 +35,15 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     let configuration = Configuration { path: &arguments.config };
-    if let Some(text) = of_service(&configuration, arguments.processor.as_deref())? {
-        return put(arguments, &text);
-    }
     let name = configuration.name();
+    let document = configuration.open()?;
+    if capyfile::is_capyfile(&document) {
+        return put(arguments, &of_service(&name, &document, arguments.processor.as_deref())?);
+    }
     if arguments.processor.is_some() {
         return Err(Failure::Usage(format!("`{name}` is no service definition: it has no processors")));
     }
-    let loaded = configuration.read()?;
+    let loaded = Configuration::loaded(document)?;
     let Some(foreign) = &loaded.foreign else {
         return Err(Failure::Usage(format!("`{name}` is in thalweg's own form already")));
     };
@@ -70,18 +72,10 @@ fn put(arguments: &Arguments, text: &str) -> Result<Exit, Failure> {
 }
 
 /// A service definition of capyfile's: a document for each run that it takes.
-fn of_service(configuration: &Configuration, processor: Option<&str>) -> Result<Option<String>, Failure> {
-    // The standard input can be read once.
-    if *configuration.path == *"-" {
-        return Ok(None);
-    }
-    let document = configuration.open()?;
-    if !capyfile::is_capyfile(&document) {
-        return Ok(None);
-    }
-    let service = capyfile::service(&document).map_err(Failure::Mistakes)?;
+fn of_service(name: &str, document: &Document, processor: Option<&str>) -> Result<String, Failure> {
+    let service = capyfile::service(document).map_err(Failure::Mistakes)?;
     let processor = processor.map(|name| name.strip_prefix(&format!("{}:", service.name)).unwrap_or(name));
-    let phases = capyfile::read(&document, processor, Surroundings::of_this_process())
+    let phases = capyfile::read(document, processor, Surroundings::of_this_process())
         .map_err(|wrong| Failure::Mistakes(wrong.into_diagnostics()))?;
     let mut text = String::new();
     for (number, phase) in phases.iter().enumerate() {
@@ -89,8 +83,8 @@ fn of_service(configuration: &Configuration, processor: Option<&str>) -> Result<
             text.push_str("---\n");
         }
         let Conversion { document, comments, .. } = &phase.conversion;
-        let what = format!("`{}` of {}, in thalweg's own form", phase.processor, configuration.name());
+        let what = format!("`{}` of {}, in thalweg's own form", phase.processor, name);
         text += &format!("# {what}.\n\n{}", thalweg_config::write(document.root(), comments));
     }
-    Ok(Some(text))
+    Ok(text)
 }

@@ -13,7 +13,7 @@ use thalweg_engine::{Feed, Graph, Keeping, Plan, Run};
 use super::Server;
 use super::uploads::Uploaded;
 use super::watch::Watch;
-use crate::service::surroundings;
+use crate::service::{steps, surroundings};
 
 /// Where dead letters would be. There are none: what the documents of the dialect reject goes to a sink.
 const NOWHERE: &str = ".thalweg";
@@ -110,13 +110,6 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// The operations of a phase by the names of their transforms.
-fn steps(graph: &Graph, phase: &Phase) -> Vec<(Arc<str>, Step)> {
-    let transforms = graph.pipeline(&phase.pipeline).map(|pipeline| pipeline.transforms.as_slice());
-    let names = transforms.unwrap_or_default().iter().map(|transform| transform.name.clone());
-    names.zip(phase.steps.iter().cloned()).collect()
 }
 
 /// Files that the source cannot read are answered for like the others that have a problem.

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use thalweg_engine::{Context, Error, Outlets, Transform, TransformConfig};
 use thalweg_record::Batch;
 
-use crate::shared::columns::{Columns, FieldType, Typing, shortened};
-use crate::shared::target::{Input, Texts};
+use crate::shared::columns::{Columns, FieldType, RowParser, Typing, parse_rows, shortened};
+use crate::shared::target::Input;
 
 /// Finds out where an address (IPv4 or IPv6) is.
 ///
@@ -163,8 +163,16 @@ struct Locator {
     found: Vec<Option<String>>,
 }
 
-impl Locator {
-    fn row(&mut self, text: &str) -> Result<(), String> {
+impl RowParser for Locator {
+    fn input(&self) -> &Input {
+        &self.input
+    }
+
+    fn columns(&mut self) -> &mut Columns {
+        &mut self.columns
+    }
+
+    fn parse(&mut self, text: &str) -> Result<(), String> {
         let address: IpAddr =
             text.trim_ascii().parse().map_err(|_| format!("`{}` is not an address", shortened(text)))?;
         if self.last != Some(address) {
@@ -173,14 +181,13 @@ impl Locator {
             self.last = Some(address);
         }
         for (column, found) in self.found.iter().enumerate() {
-            match found {
-                Some(text) => self.columns.push(column, text)?,
-                None => self.columns.push_null(column),
-            }
+            self.columns.push_if_any(column, found.as_deref())?;
         }
         Ok(())
     }
+}
 
+impl Locator {
     fn look_up(&mut self, address: IpAddr) -> Result<(), maxminddb::MaxMindDbError> {
         let Self { reader, facts, found, .. } = self;
         let result = reader.lookup(address)?;
@@ -209,25 +216,7 @@ impl Locator {
 
 impl Transform for Locator {
     fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
-        let Some(texts) = Texts::of(&batch, &self.input) else {
-            out.send(batch);
-            return Ok(());
-        };
-        self.columns.begin(texts.buffers(), batch.rows());
-        for row in 0..batch.rows() {
-            let located = match texts.get(row) {
-                Ok(Some(text)) => self.row(text),
-                Ok(None) => {
-                    self.columns.fill(row);
-                    Ok(())
-                }
-                Err(reason) => Err(reason),
-            };
-            if let Err(reason) = located {
-                self.columns.fail(row, reason);
-            }
-        }
-        self.columns.finish(batch, out)
+        parse_rows(self, batch, out)
     }
 }
 

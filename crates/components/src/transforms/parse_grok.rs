@@ -12,8 +12,8 @@ use serde::Deserialize;
 use thalweg_engine::{Context, Error, Mistake, Outlets, Transform, TransformConfig};
 use thalweg_record::Batch;
 
-use crate::shared::columns::{Columns, FieldType, Typing, shortened};
-use crate::shared::target::{Input, Texts};
+use crate::shared::columns::{Columns, FieldType, RowParser, Typing, parse_rows, shortened};
+use crate::shared::target::Input;
 
 /// Parses text by grok patterns such as `%{IP:client} %{WORD:method} %{NUMBER:seconds:float}`.
 ///
@@ -169,6 +169,8 @@ sinks:
             }
             patterns.push((pattern, places));
         }
+        // A pattern has nothing for the columns of the later ones.
+        patterns.iter_mut().for_each(|(_, places)| places.resize(names.len(), Vec::new()));
         Ok(Box::new(Parser {
             input: self.input.clone(),
             patterns,
@@ -186,8 +188,16 @@ struct Parser {
     columns: Columns,
 }
 
-impl Parser {
-    fn row(&mut self, text: &str, row: usize) -> Result<(), String> {
+impl RowParser for Parser {
+    fn input(&self) -> &Input {
+        &self.input
+    }
+
+    fn columns(&mut self) -> &mut Columns {
+        &mut self.columns
+    }
+
+    fn parse(&mut self, text: &str) -> Result<(), String> {
         for (pattern, places) in &self.patterns {
             let Some(found) = pattern.match_against(text) else { continue };
             for (column, groups) in places.iter().enumerate() {
@@ -196,12 +206,8 @@ impl Parser {
                     .iter()
                     .rev()
                     .find_map(|group| found.get(group).filter(|value| self.keep_empty || !value.is_empty()));
-                match value {
-                    Some(value) => self.columns.push(column, value)?,
-                    None => self.columns.push_null(column),
-                }
+                self.columns.push_if_any(column, value)?;
             }
-            self.columns.fill(row);
             return Ok(());
         }
         Err(match self.patterns.len() {
@@ -213,25 +219,7 @@ impl Parser {
 
 impl Transform for Parser {
     fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
-        let Some(texts) = Texts::of(&batch, &self.input) else {
-            out.send(batch);
-            return Ok(());
-        };
-        self.columns.begin(texts.buffers(), batch.rows());
-        for row in 0..batch.rows() {
-            let parsed = match texts.get(row) {
-                Ok(Some(text)) => self.row(text, row),
-                Ok(None) => {
-                    self.columns.fill(row);
-                    Ok(())
-                }
-                Err(reason) => Err(reason),
-            };
-            if let Err(reason) = parsed {
-                self.columns.fail(row, reason);
-            }
-        }
-        self.columns.finish(batch, out)
+        parse_rows(self, batch, out)
     }
 }
 

@@ -10,9 +10,9 @@ use serde::Deserialize;
 use thalweg_engine::{Context, Error, Mistake, Outlets, Transform, TransformConfig};
 use thalweg_record::Batch;
 
-use crate::shared::columns::{Columns, Typing};
+use crate::shared::columns::{Columns, RowParser, Typing, parse_rows};
 use crate::shared::delimiter::Delimiter;
-use crate::shared::target::{Input, Texts};
+use crate::shared::target::Input;
 
 /// Splits a text into fields by their position.
 ///
@@ -79,9 +79,17 @@ struct Splitter {
     columns: Columns,
 }
 
-impl Splitter {
+impl RowParser for Splitter {
+    fn input(&self) -> &Input {
+        &self.input
+    }
+
+    fn columns(&mut self) -> &mut Columns {
+        &mut self.columns
+    }
+
     #[inline]
-    fn row(&mut self, text: &str) -> Result<(), String> {
+    fn parse(&mut self, text: &str) -> Result<(), String> {
         let mut rest = Some(text);
         for place in &self.places {
             let part = rest.map(|text| match self.delimiter.find(text.as_bytes()) {
@@ -90,10 +98,7 @@ impl Splitter {
             });
             rest = part.and_then(|(_, rest)| rest);
             let Some(column) = *place else { continue };
-            match part {
-                Some((part, _)) => self.columns.push(column, part)?,
-                None => self.columns.push_null(column),
-            }
+            self.columns.push_if_any(column, part.map(|(part, _)| part))?;
         }
         Ok(())
     }
@@ -101,25 +106,7 @@ impl Splitter {
 
 impl Transform for Splitter {
     fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
-        let Some(texts) = Texts::of(&batch, &self.input) else {
-            out.send(batch);
-            return Ok(());
-        };
-        self.columns.begin(texts.buffers(), batch.rows());
-        for row in 0..batch.rows() {
-            let split = match texts.get(row) {
-                Ok(Some(text)) => self.row(text),
-                Ok(None) => {
-                    self.columns.fill(row);
-                    Ok(())
-                }
-                Err(reason) => Err(reason),
-            };
-            if let Err(reason) = split {
-                self.columns.fail(row, reason);
-            }
-        }
-        self.columns.finish(batch, out)
+        parse_rows(self, batch, out)
     }
 }
 

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use thalweg_dialects::capyfile::events::{Printer, Status, message, not_targeted};
 use thalweg_dialects::capyfile::{Phase, Step, codes};
-use thalweg_engine::{FileEvent, FileWatcher};
+use thalweg_engine::{FileEvent, FileWatcher, Graph};
 use thalweg_record::{File, Problem};
+
+use crate::service::steps;
 
 /// Prints a line for each event, and notes which files failed.
 pub struct Lines {
@@ -22,9 +24,9 @@ struct State {
     out: BufWriter<Stdout>,
     /// Nobody reads it any more.
     is_broken: bool,
-    pipeline: String,
     reading: Option<Step>,
-    steps: Vec<Step>,
+    /// The operations, by the names of their transforms.
+    steps: Vec<(Arc<str>, Step)>,
     failures: Vec<(String, String)>,
 }
 
@@ -34,7 +36,6 @@ impl Lines {
         let state = State {
             out: BufWriter::new(io::stdout()),
             is_broken: false,
-            pipeline: String::new(),
             reading: None,
             steps: Vec::new(),
             failures: Vec::new(),
@@ -57,12 +58,11 @@ impl Lines {
         state.is_broken = written.is_err();
     }
 
-    /// From now on, the events are those of this phase.
-    pub fn begin(&self, phase: &Phase) {
+    /// From now on, the events are those of this phase, which runs as this graph.
+    pub fn begin(&self, graph: &Graph, phase: &Phase) {
         let mut state = self.state.lock();
-        state.pipeline.clone_from(&phase.pipeline);
         state.reading = Some(phase.reading.clone());
-        state.steps.clone_from(&phase.steps);
+        state.steps = steps(graph, phase);
     }
 
     /// Says that it is done, and which files failed. Gives whether any did.
@@ -95,11 +95,11 @@ impl FileWatcher for Lines {
     fn saw(&self, component: &Arc<str>, file: &File, event: FileEvent) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let Some(step) = step_of(&state.pipeline, &state.steps, component) else {
+        let found = state.steps.iter().enumerate().find(|(_, (name, _))| name == component);
+        let Some((is_first, step)) = found.map(|(at, (_, step))| (at == 0, step.clone())) else {
             self.saw_the_end(state, component, file, event);
             return;
         };
-        let (is_first, step) = (step == 0, state.steps[step].clone());
         if is_first && matches!(event, FileEvent::Started | FileEvent::WentPast) {
             self.saw_it_read(state, file);
         }
@@ -154,16 +154,4 @@ fn text_of(problem: &Problem) -> String {
         Some(text) => format!("{text}: {}", problem.reason),
         None => problem.reason.clone(),
     }
-}
-
-/// The number of the transform of a pipeline that is called so: `photos.check_size`, `photos.check_size-2`.
-fn step_of(pipeline: &str, steps: &[Step], component: &str) -> Option<usize> {
-    let name = component.strip_prefix(pipeline)?.strip_prefix('.')?;
-    let (kind, number) =
-        match name.rsplit_once('-').and_then(|(kind, number)| Some((kind, number.parse().ok()?))) {
-            Some((kind, number)) => (kind, number),
-            None => (name, 1_usize),
-        };
-    let alike = steps.iter().enumerate().filter(|(_, step)| step.component == kind);
-    alike.map(|(at, _)| at).nth(number.checked_sub(1)?)
 }

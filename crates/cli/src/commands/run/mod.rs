@@ -10,7 +10,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use thalweg_config::ByteSize;
+use thalweg_config::{ByteSize, Document};
+use thalweg_dialects::capyfile;
 use thalweg_engine::Keeping;
 
 use crate::drive::{Manner, drive};
@@ -113,10 +114,15 @@ pub fn size(text: &str) -> Result<ByteSize, String> {
 
 pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
     let configuration = Configuration { path: &arguments.config };
-    if let Some((document, processor)) = service::of(&arguments, &configuration)? {
+    let document = match service::named(&arguments)? {
+        Some(document) => document,
+        None => configuration.open()?,
+    };
+    if capyfile::is_capyfile(&document) {
+        let processor = service::processor(&arguments, &document)?;
         return repeat::again_and_again(&arguments, || service::run(&arguments, &document, &processor));
     }
-    repeat::again_and_again(&arguments, || once(&arguments, &configuration))
+    repeat::again_and_again(&arguments, || once(&arguments, &configuration, document.clone()))
 }
 
 impl Arguments {
@@ -137,8 +143,9 @@ struct Ended {
     stopped: bool,
 }
 
-fn once(arguments: &Arguments, configuration: &Configuration) -> Result<Ended, Failure> {
-    let mut graph = configuration.graph(&thalweg_components::registry())?;
+fn once(arguments: &Arguments, configuration: &Configuration, document: Document) -> Result<Ended, Failure> {
+    let loaded = Configuration::loaded(document)?;
+    let mut graph = configuration.graph_of(&loaded, &thalweg_components::registry())?;
     restrict(&mut graph, &arguments.pipelines)?;
     graph.memory = arguments.memory.unwrap_or(graph.memory);
     let (folder, positions) =

@@ -9,7 +9,7 @@ use thalweg_engine::{Keeping, read};
 
 use crate::drive::drive;
 use crate::exit::{Exit, Failure};
-use crate::load::{Configuration, did_you_mean, state_folder};
+use crate::load::{did_you_mean, state_folder};
 use crate::paint::Paint;
 use crate::service::{self, World};
 use crate::{print, summary};
@@ -17,39 +17,33 @@ use crate::{print, summary};
 use super::lines::Lines;
 use super::{Arguments, Ended};
 
-/// The definition and the processor that the command line names, if it names those.
-pub fn of(
-    arguments: &Arguments,
-    configuration: &Configuration,
-) -> Result<Option<(Document, String)>, Failure> {
-    let first = arguments.config.to_string_lossy().into_owned();
-    if arguments.service_definition.is_some() || is_processor(&arguments.config) {
-        let document = service::find(arguments.service_definition.as_deref())?;
-        return named(document, &[first]).map(Some);
-    }
-    // The standard input can be read once.
-    if *configuration.path == *"-" {
+/// The definition, where the command line names it otherwise than by its path in the first place.
+pub fn named(arguments: &Arguments) -> Result<Option<Document>, Failure> {
+    if !is_named(arguments) {
         return Ok(None);
     }
-    let document = configuration.open()?;
-    if !capyfile::is_capyfile(&document) {
-        return Ok(None);
-    }
-    named(document, &arguments.pipelines).map(Some)
+    service::find(arguments.service_definition.as_deref()).map(Some)
 }
 
-/// Whether it is `service:processor` and no path.
-fn is_processor(config: &Path) -> bool {
-    let text = config.to_string_lossy();
-    text.contains(':') && !text.contains('/') && !config.exists()
+fn is_named(arguments: &Arguments) -> bool {
+    let text = arguments.config.to_string_lossy();
+    // `service:processor` and no path.
+    let is_processor = text.contains(':') && !text.contains('/') && !arguments.config.exists();
+    arguments.service_definition.is_some() || is_processor
 }
 
-fn named(document: Document, pipelines: &[String]) -> Result<(Document, String), Failure> {
-    let service = capyfile::service(&document).map_err(Failure::Mistakes)?;
+/// The processor that the command line names.
+pub fn processor(arguments: &Arguments, document: &Document) -> Result<String, Failure> {
+    let service = capyfile::service(document).map_err(Failure::Mistakes)?;
     let known: Vec<String> =
         service.processors.iter().map(|name| format!("{}:{name}", service.name)).collect();
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let [named] = pipelines else {
+    let first = arguments.config.to_string_lossy();
+    let given: Vec<&str> = match is_named(arguments) {
+        true => vec![&first],
+        false => arguments.pipelines.iter().map(String::as_str).collect(),
+    };
+    let [named] = given[..] else {
         let example = known.first().copied().unwrap_or("service:processor");
         return Err(Failure::Usage(format!(
             "which processor is to run? Name one, as `thalweg run {} {example}`",
@@ -58,7 +52,7 @@ fn named(document: Document, pipelines: &[String]) -> Result<(Document, String),
     };
     let processor = named.strip_prefix(&format!("{}:", service.name));
     match processor.filter(|processor| service.processors.iter().any(|known| known == processor)) {
-        Some(processor) => Ok((document, processor.to_owned())),
+        Some(processor) => Ok(processor.to_owned()),
         None => {
             Err(Failure::Usage(format!("there is no processor `{named}`; {}", did_you_mean(named, &known))))
         }
@@ -81,7 +75,7 @@ pub fn run(arguments: &Arguments, document: &Document, processor: &str) -> Resul
     for (number, phase) in phases.iter().enumerate() {
         let mut graph = read(&phase.conversion.document, &registry).map_err(Failure::Mistakes)?;
         graph.memory = arguments.memory.unwrap_or(graph.memory);
-        lines.begin(phase);
+        lines.begin(&graph, phase);
         // Each phase has sources of its own, of the same names as those of the others.
         let folder = folder.join(format!("{processor}-{}", number + 1));
         let mut manner = arguments.manner(positions);

@@ -6,6 +6,7 @@
 //! columns cut down to the messages that are left.
 
 mod layout;
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use thalweg_engine::{Error, Mistake, Outlets};
 use thalweg_record::{Batch, TextBuilder};
 
 pub(crate) use layout::{Before, Layout, reject_all};
+pub(crate) use rows::{RowParser, parse_rows};
 
 use super::timestamps::{TimeFormat, TimeParser};
 
@@ -324,6 +326,18 @@ impl Columns {
             return Ok(());
         }
         builder.push(piece).map_err(|misfit| misfit.reason(&about.name, piece))
+    }
+
+    /// Adds a value to a column, or NULL if there is none.
+    #[inline]
+    pub(crate) fn push_if_any(&mut self, column: usize, piece: Option<&str>) -> Result<(), String> {
+        match piece {
+            Some(piece) => self.push(column, piece),
+            None => {
+                self.push_null(column);
+                Ok(())
+            }
+        }
     }
 
     /// Adds a NULL to a column.

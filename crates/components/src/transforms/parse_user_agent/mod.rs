@@ -12,8 +12,8 @@ use woothee::parser::Parser;
 
 mod products;
 
-use crate::shared::columns::{Columns, FieldType, Typing};
-use crate::shared::target::{Input, Texts};
+use crate::shared::columns::{Columns, FieldType, RowParser, Typing, parse_rows};
+use crate::shared::target::Input;
 use products::Products;
 
 /// How many user agents are remembered.
@@ -146,8 +146,16 @@ struct Teller {
     known: HashMap<Box<str>, Vec<Option<String>>>,
 }
 
-impl Teller {
-    fn row(&mut self, text: &str) -> Result<(), String> {
+impl RowParser for Teller {
+    fn input(&self) -> &Input {
+        &self.input
+    }
+
+    fn columns(&mut self) -> &mut Columns {
+        &mut self.columns
+    }
+
+    fn parse(&mut self, text: &str) -> Result<(), String> {
         if let Some(found) = self.known.get(text) {
             return push(&mut self.columns, found);
         }
@@ -165,10 +173,7 @@ impl Teller {
 
 fn push(columns: &mut Columns, found: &[Option<String>]) -> Result<(), String> {
     for (column, found) in found.iter().enumerate() {
-        match found {
-            Some(text) => columns.push(column, text)?,
-            None => columns.push_null(column),
-        }
+        columns.push_if_any(column, found.as_deref())?;
     }
     Ok(())
 }
@@ -204,25 +209,7 @@ fn tell(text: &str, facts: &[Fact]) -> Vec<Option<String>> {
 
 impl Transform for Teller {
     fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
-        let Some(texts) = Texts::of(&batch, &self.input) else {
-            out.send(batch);
-            return Ok(());
-        };
-        self.columns.begin(texts.buffers(), batch.rows());
-        for row in 0..batch.rows() {
-            let told = match texts.get(row) {
-                Ok(Some(text)) => self.row(text),
-                Ok(None) => {
-                    self.columns.fill(row);
-                    Ok(())
-                }
-                Err(reason) => Err(reason),
-            };
-            if let Err(reason) = told {
-                self.columns.fail(row, reason);
-            }
-        }
-        self.columns.finish(batch, out)
+        parse_rows(self, batch, out)
     }
 }
 
