@@ -83,8 +83,9 @@ pub use file::{Options, Overlap, Pin, SparseFile};
 pub use pool::{Account, Pool, PoolStatistics};
 #[cfg(feature = "remote")]
 pub use remote::{
-    Ending, Fingerprint, Observer, OnChange, Origin, Purpose, RemoteError, RemoteFile, RemoteOptions,
-    RemoteStatistics, Request, Retries,
+    Ending, Observer, OnChange, Purpose, RemoteError, RemoteFile, RemoteOptions, RemoteStatistics, Request,
 };
 pub use span::{Merge, Span};
 pub use system::SparseFileSystem;
+#[cfg(feature = "remote")]
+pub use thalweg_store::{Fingerprint, Origin, Retries, StoreError};

@@ -1,13 +1,14 @@
 use super::Cache;
 use super::disk::{Places, is_same, punch};
 use super::journal::{self, Header, NOTE, Note};
-use crate::{Fingerprint, Span};
+use crate::Span;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant, SystemTime};
+use thalweg_store::Fingerprint;
 
 /// No piece is longer, and none goes over a multiple of it.
 const PIECE: u64 = 64 << 10;
@@ -258,7 +259,7 @@ impl CachedFile {
         let Some(ranges) = open(&self.places.ranges)? else { return Ok(()) };
         let Some(header) = Header::read(&ranges)? else { return Ok(()) };
         let Some(data) = open(&self.places.data)? else { return Ok(()) };
-        if !header.fingerprint.proves(&state.fingerprint) {
+        if !proves(&header.fingerprint, &state.fingerprint) {
             return Ok(());
         }
         let (notes, read_to) = journal::notes(&ranges, header.number, header.bytes)?;
@@ -313,11 +314,9 @@ impl CachedFile {
     }
 }
 
-impl Fingerprint {
-    /// Whether `other` is for certain the same state: something must speak for it, not only nothing against it.
-    fn proves(&self, other: &Self) -> bool {
-        let same_tag = self.etag.is_some() && self.etag == other.etag;
-        let same_time = self.modified.is_some() && self.modified == other.modified;
-        self.agrees(other) && (same_tag || same_time)
-    }
+/// Whether `now` is for certain the same state: something must speak for it, not only nothing against it.
+fn proves(kept: &Fingerprint, now: &Fingerprint) -> bool {
+    let same_tag = kept.etag.is_some() && kept.etag == now.etag;
+    let same_time = kept.modified.is_some() && kept.modified == now.modified;
+    kept.agrees(now) && (same_tag || same_time)
 }

@@ -1,10 +1,10 @@
 //! What an entry's journal looks like on disk: a head, then notes of 32 bytes, in the order in which pieces came.
 
 use super::disk::Places;
-use crate::Fingerprint;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
+use thalweg_store::Fingerprint;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const MAGIC: &[u8; 8] = b"thalweg1";

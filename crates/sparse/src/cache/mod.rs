@@ -34,11 +34,11 @@ mod entry;
 mod journal;
 mod room;
 
-use crate::Fingerprint;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+use thalweg_store::Fingerprint;
 use xxhash_rust::xxh3::xxh3_128;
 
 pub use entry::CachedFile;

@@ -1,17 +1,11 @@
+use thalweg_store::StoreError;
+
 use crate::Span;
 
 /// Why something of a remote file could not be had. Cloning is cheap: all who wait for a range get the same.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// A URL that means nothing here.
-    #[error("`{url}` cannot be read from: {why}")]
-    NotAnOrigin {
-        /// What was given.
-        url: String,
-        /// What is wrong with it.
-        why: String,
-    },
     /// The origin has no such file.
     #[error("there is no `{name}`")]
     Absent {
@@ -76,6 +70,25 @@ pub enum RemoteError {
         /// The name of the origin.
         name: String,
     },
+}
+
+impl From<StoreError> for RemoteError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Absent { name } => RemoteError::Absent { name },
+            StoreError::Denied { name, why, .. } => RemoteError::Denied { name, why },
+            StoreError::Changed { name, was, is } => RemoteError::Changed { name, was, is },
+            StoreError::Failed { name, what, attempts, why, .. } => {
+                RemoteError::Failed { name, what, attempts, why }
+            }
+            other => RemoteError::Failed {
+                name: String::new(),
+                what: "reading it".to_owned(),
+                attempts: 1,
+                why: other.to_string(),
+            },
+        }
+    }
 }
 
 fn times(attempts: u32) -> String {

@@ -1,17 +1,17 @@
 //! Fetching: from what is missing to requests, and what comes of each.
 
-use super::attempt::{Attempted, Trouble};
+use super::attempt::Attempted;
 use super::costs::Costs;
 use super::flights::{Ended, Flights, Stopped, Table};
 use super::request::{Ending, Purpose, Request};
-use super::{Fingerprint, OnChange, Origin, RemoteError, RemoteOptions};
+use super::{OnChange, RemoteError, RemoteOptions};
 use crate::cache::CachedFile;
 use crate::{Merge, Options, Overlap, Span, SparseFile, span};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 use thalweg_record::Share;
+use thalweg_store::{Fingerprint, Origin, Trouble};
 use tokio::sync::watch;
 
 /// An origin that gives a few bytes each time and then breaks off is not tried for ever.
@@ -224,7 +224,7 @@ impl Fetcher {
                 }
                 Trouble::Fatal(error) => {
                     self.told(request, Ending::Failed { why: error.to_string() });
-                    return Err(Stopped::Failed(error));
+                    return Err(Stopped::Failed(error.into()));
                 }
                 Trouble::Stale => {
                     self.told(request, Ending::Failed { why: "the file has begun anew".to_owned() });
@@ -377,9 +377,4 @@ impl Counts {
             self.fetched_ahead.fetch_add(request.received, Ordering::Relaxed);
         }
     }
-}
-
-/// How long nothing may come.
-pub(crate) async fn patient<T>(silence: Duration, work: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(silence, work).await.ok()
 }

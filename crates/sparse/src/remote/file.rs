@@ -1,7 +1,7 @@
 use super::ahead::Ahead;
 use super::fetch::Fetcher;
 use super::flights::Stopped;
-use super::{Fingerprint, Origin, RemoteError, Request, Retries};
+use super::{RemoteError, Request};
 use crate::cache::Cache;
 use crate::{Error, Pool, Span, SparseFile};
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thalweg_record::Budget;
 use thalweg_runtime::ConcurrencyLimit;
+use thalweg_store::{Fingerprint, Origin, Retries};
 use tokio::sync::watch;
 
 /// What to do when the origin turns out to have changed while it is read.

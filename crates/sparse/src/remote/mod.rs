@@ -1,6 +1,6 @@
 //! Files somewhere else: what is read of them is fetched, and nothing twice.
 //!
-//! A [`RemoteFile`] stands between readers and an [`Origin`], which is a path of any OpenDAL operator. A read is served from a
+//! A [`RemoteFile`] stands between readers and an [`Origin`], which is a file in any store. A read is served from a
 //! [`SparseFile`](crate::SparseFile); for what that lacks, it
 //!
 //! 1. looks into the cache on disk, if there is one;
@@ -20,9 +20,6 @@
 //!
 //! # What was rejected
 //!
-//! - *`If-Match` on every request*: weak tags never match by the rules of HTTP, and proxies are known to ignore it. The
-//!   reply has to be looked at anyway.
-//! - *OpenDAL's retry layer*: it asks for a range again from its beginning, and does not know how long the origin asks us to wait.
 //! - *A fetch that is stopped when its readers have gone*: what came so far would be thrown away, and often enough
 //!   the next reader wants just that.
 //! - *A fixed gap* (a mebibyte is usual): right for a store far away, it reads a file on the next machine as a whole.
@@ -33,16 +30,9 @@ mod costs;
 mod error;
 mod fetch;
 mod file;
-mod fingerprint;
 mod flights;
-mod origin;
-mod patience;
 mod request;
-mod transport;
 
 pub use error::RemoteError;
 pub use file::{Observer, OnChange, RemoteFile, RemoteOptions, RemoteStatistics};
-pub use fingerprint::Fingerprint;
-pub use origin::Origin;
-pub use patience::Retries;
 pub use request::{Ending, Purpose, Request};

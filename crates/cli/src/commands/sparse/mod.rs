@@ -47,10 +47,7 @@ fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure>
 }
 
 fn failure(error: RemoteError) -> Failure {
-    match error {
-        RemoteError::NotAnOrigin { .. } => Failure::Usage(error.to_string()),
-        _ => Failure::Failed(error.to_string()),
-    }
+    Failure::Failed(error.to_string())
 }
 
 /// What was fetched of a file: `fetched 64.0 KiB of 120 MiB (0.053 %) in 3 requests, 12.3 ms`.

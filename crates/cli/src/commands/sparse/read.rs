@@ -64,7 +64,7 @@ fn within(range: ByteRange, length: u64) -> Result<Span, Failure> {
 
 pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    let origin = Origin::from_url(&arguments.url).map_err(failure)?;
+    let origin = Origin::from_url(&arguments.url).map_err(|error| Failure::Usage(error.to_string()))?;
     let mut options = RemoteOptions { pool: Some(Pool::new(MEMORY)), ..RemoteOptions::default() };
     if let Some(folder) = &arguments.cache {
         let limit = arguments.cache_limit.map(|limit| limit.0);

@@ -25,7 +25,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 
 fn file(url: &str) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    let origin = Origin::from_url(url).map_err(failure)?;
+    let origin = Origin::from_url(url).map_err(|error| Failure::Usage(error.to_string()))?;
     // One byte, to see whether parts are given; and nothing is fetched as a whole for that.
     let options = RemoteOptions { shortest: 1, whole: 0, read_ahead: 0, ..RemoteOptions::default() };
     let (text, told) = wait(async {

@@ -28,7 +28,7 @@ impl Default for Retries {
 
 impl Retries {
     /// The pause after `failed` attempts in a row, of which the last asked for `asked`; none if it is to be given up.
-    pub(crate) fn pause(&self, failed: u32, asked: Option<Duration>) -> Option<Duration> {
+    pub fn pause(&self, failed: u32, asked: Option<Duration>) -> Option<Duration> {
         if failed >= self.attempts || asked.is_some_and(|asked| asked > self.longest) {
             return None;
         }

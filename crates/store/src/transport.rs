@@ -13,7 +13,8 @@ use std::time::Duration;
 
 /// What the head of the last reply said.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Seen {
+pub struct Seen {
+    /// The status of the reply, where the other side speaks HTTP and has replied.
     pub status: Option<u16>,
     /// The length of the file as a whole.
     pub length: Option<u64>,

@@ -16,7 +16,7 @@ pub struct Fingerprint {
 
 impl Fingerprint {
     /// From what the origin said about the file as a whole.
-    pub(crate) fn new(length: u64, metadata: &Metadata) -> Self {
+    pub fn new(length: u64, metadata: &Metadata) -> Self {
         Self {
             length,
             etag: metadata.etag().map(str::to_owned),
@@ -31,13 +31,18 @@ impl Fingerprint {
     pub fn agrees(&self, other: &Self) -> bool {
         self.length == other.length
             && match (&self.etag, &other.etag) {
-                (Some(ours), Some(theirs)) => ours == theirs,
+                (Some(ours), Some(theirs)) => plain(ours) == plain(theirs),
                 _ => match (self.modified, other.modified) {
                     (Some(ours), Some(theirs)) => ours == theirs,
                     _ => true,
                 },
             }
     }
+}
+
+/// A tag without what stands around it: the same store gives it with quotes in a reply and without in a listing.
+fn plain(tag: &str) -> &str {
+    tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }
 
 impl fmt::Display for Fingerprint {
@@ -65,6 +70,7 @@ mod tests {
     fn the_tag_decides_where_both_have_one_and_the_time_where_they_do_not() {
         assert!(print(5, Some("a"), Some(1)).agrees(&print(5, Some("a"), Some(2))));
         assert!(!print(5, Some("a"), Some(1)).agrees(&print(5, Some("b"), Some(1))));
+        assert!(print(5, Some("\"a\""), None).agrees(&print(5, Some("a"), None)));
         assert!(!print(5, Some("a"), Some(1)).agrees(&print(5, None, Some(2))));
         assert!(print(5, Some("a"), Some(1)).agrees(&print(5, None, Some(1))));
         assert!(print(5, Some("a"), None).agrees(&print(5, None, None)));

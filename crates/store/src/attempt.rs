@@ -1,0 +1,249 @@
+//! One attempt: a request for a range, its reply, and what that means.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use opendal::ErrorKind;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+use crate::transport::Seen;
+use crate::{Fingerprint, Origin, StoreError};
+
+/// Why an attempt did not bring all that was asked for.
+#[derive(Debug)]
+pub enum Trouble {
+    /// It may go better later.
+    Temporary {
+        /// What went wrong.
+        why: String,
+        /// How long the other side asks us to wait.
+        asked: Option<Duration>,
+        /// The other side has too much to do.
+        overloaded: bool,
+    },
+    /// The object is in another state now: this one.
+    Other(String),
+    /// The whole object was given where a part was asked for.
+    Ignored,
+    /// Who receives it does not want it any more.
+    Stale,
+    /// Trying again makes no sense.
+    Fatal(StoreError),
+}
+
+impl Trouble {
+    /// What ended before its end.
+    pub fn cut(why: String) -> Self {
+        Trouble::Temporary { why, asked: None, overloaded: false }
+    }
+
+    /// Nothing came for so long.
+    pub fn silent(silence: Duration) -> Self {
+        Trouble::cut(format!("nothing came for {:.1} s", silence.as_secs_f64()))
+    }
+
+    /// What an error of OpenDAL means, beside what was seen of the reply. `what` was being done to `name`.
+    pub fn of(error: &opendal::Error, name: &str, what: &str, seen: &Seen) -> Self {
+        let why = said(error, seen);
+        let overloaded = matches!(seen.status, Some(429 | 503)) || error.kind() == ErrorKind::RateLimited;
+        let passing = matches!(seen.status, Some(408 | 425 | 429 | 500 | 502 | 503 | 504));
+        if overloaded || passing || error.is_temporary() {
+            return Trouble::Temporary { why, asked: seen.retry_after, overloaded };
+        }
+        let name = name.to_owned();
+        let denied = error.kind() == ErrorKind::PermissionDenied || matches!(seen.status, Some(401 | 403));
+        Trouble::Fatal(match error.kind() {
+            ErrorKind::NotFound => StoreError::Absent { name },
+            _ if denied => StoreError::Denied { name, what: "read", why },
+            _ => StoreError::Failed { name, what: what.to_owned(), attempts: 1, why, is_temporary: false },
+        })
+    }
+}
+
+/// What went wrong, in a line: the status says more than OpenDAL's message, which has the whole reply in it.
+fn said(error: &opendal::Error, seen: &Seen) -> String {
+    if let Some(status) = seen.status.filter(|status| *status >= 300) {
+        let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+        return format!("the origin replied {status} {}", reason.unwrap_or_default()).trim_end().to_owned();
+    }
+    let mut text = error.message().to_owned();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Takes what comes of a range.
+pub trait Receiver: Send {
+    /// Something came: the head of the reply, which says which state of the object it is of, where it says that. Where it does
+    /// not (a file on a disk), nothing that comes may be shown before [`confirmed`](Self::confirmed).
+    ///
+    /// # Errors
+    /// If it is another state.
+    fn head(&mut self, state: Option<Fingerprint>) -> Result<(), Trouble>;
+
+    /// Bytes of the range, in their order: these begin so far behind its beginning.
+    ///
+    /// # Errors
+    /// If they are of no use.
+    fn bytes(&mut self, at: u64, bytes: Bytes) -> Result<(), Trouble>;
+
+    /// All came, of an object that is in this state, which was looked up afterwards.
+    ///
+    /// # Errors
+    /// If it is another state.
+    fn confirmed(&mut self, state: Fingerprint) -> Result<(), Trouble>;
+}
+
+/// Asks once for a range of an object. `length` is how long the object is believed to be: some replies do not say.
+///
+/// # Errors
+/// [`Trouble`]: what came before it was given to `into`.
+pub async fn receive(
+    origin: &Origin,
+    range: Range<u64>,
+    length: u64,
+    silence: Duration,
+    seen: &Arc<Mutex<Seen>>,
+    into: &mut impl Receiver,
+) -> Result<(), Trouble> {
+    let operator = origin.looking(seen);
+    let wanted = range.end - range.start;
+    let trouble = |error: &opendal::Error| {
+        let seen = seen.lock().clone();
+        match seen.status {
+            _ if seen.ignored_range => Trouble::Ignored,
+            // The head was right, so what went wrong with the rest may go better the next time.
+            Some(200 | 206) => Trouble::cut(said(error, &seen)),
+            _ => Trouble::of(
+                error,
+                origin.name(),
+                &format!("reading {wanted} bytes at {}", range.start),
+                &seen,
+            ),
+        }
+    };
+    let reader = operator.reader(origin.path()).await.map_err(|error| trouble(&error))?;
+    let stream = reader.clone().into_stream(range.clone()).await;
+    let mut stream = stream.map_err(|error| trouble(&error))?;
+    let (mut received, mut has_head, mut is_confirmed) = (0, false, false);
+    loop {
+        let buffer = match patient(silence, stream.next()).await {
+            None => return Err(Trouble::silent(silence)),
+            Some(None) => break,
+            Some(Some(Err(error))) => {
+                let now = seen.lock().clone();
+                // A range beyond the end: the object is shorter than it was.
+                if let (Some(416), Some(length)) = (now.status, now.length) {
+                    into.head(Some(Fingerprint { length, etag: None, modified: None }))?;
+                }
+                return Err(trouble(&error));
+            }
+            Some(Some(Ok(buffer))) => buffer,
+        };
+        if !std::mem::replace(&mut has_head, true) {
+            let seen = seen.lock().clone();
+            let state = reader.metadata().map(|metadata| {
+                let length = seen.length.unwrap_or_else(|| match seen.status {
+                    // A part of an object of unknown length.
+                    Some(_) => length,
+                    None => metadata.content_length(),
+                });
+                Fingerprint::new(length, metadata)
+            });
+            is_confirmed = state.is_some();
+            into.head(state)?;
+        }
+        for bytes in buffer {
+            let left = usize::try_from(wanted - received).unwrap_or(usize::MAX);
+            let bytes = bytes.slice(..bytes.len().min(left));
+            let at = received;
+            received += bytes.len() as u64;
+            into.bytes(at, bytes)?;
+        }
+    }
+    if !is_confirmed {
+        let metadata = operator.stat(origin.path()).await.map_err(|error| trouble(&error))?;
+        into.confirmed(Fingerprint::new(metadata.content_length(), &metadata))?;
+    }
+    if received < wanted {
+        return Err(Trouble::cut(format!("{received} bytes came of {wanted}")));
+    }
+    Ok(())
+}
+
+/// Asks once in which state an object is; `by_reading`: by asking for its first byte, since some (a signed URL, say) refuse to
+/// tell about a file what they would tell with that.
+///
+/// # Errors
+/// [`Trouble`].
+pub async fn state(
+    origin: &Origin,
+    by_reading: bool,
+    silence: Duration,
+    seen: &Arc<Mutex<Seen>>,
+) -> Result<Fingerprint, Trouble> {
+    let name = origin.name();
+    if by_reading {
+        return first(origin, silence, seen).await;
+    }
+    let operator = origin.looking(seen);
+    let metadata = match patient(silence, operator.stat(origin.path())).await {
+        None => return Err(Trouble::silent(silence)),
+        Some(Err(error)) => {
+            return Err(Trouble::of(&error, name, "asking for its state", &seen.lock().clone()));
+        }
+        Some(Ok(metadata)) => metadata,
+    };
+    if metadata.is_dir() {
+        return Err(impossible(name, "asking for its state", "it is a folder"));
+    }
+    Ok(Fingerprint::new(metadata.content_length(), &metadata))
+}
+
+/// The state that comes with the first byte.
+async fn first(origin: &Origin, silence: Duration, seen: &Arc<Mutex<Seen>>) -> Result<Fingerprint, Trouble> {
+    struct First(Option<Fingerprint>);
+    impl Receiver for First {
+        fn head(&mut self, state: Option<Fingerprint>) -> Result<(), Trouble> {
+            self.0 = state;
+            Ok(())
+        }
+        fn bytes(&mut self, _: u64, _: Bytes) -> Result<(), Trouble> {
+            Ok(())
+        }
+        fn confirmed(&mut self, state: Fingerprint) -> Result<(), Trouble> {
+            self.0 = Some(state);
+            Ok(())
+        }
+    }
+    let mut first = First(None);
+    let received = receive(origin, 0..1, 0, silence, seen, &mut first).await;
+    let length = seen.lock().length;
+    match (received, first.0, length) {
+        (Ok(()), Some(state), Some(length)) => Ok(Fingerprint { length, ..state }),
+        // The whole of it: its head has said what it is, and the rest is not waited for.
+        (Err(Trouble::Ignored), _, Some(length)) => Ok(Fingerprint { length, etag: None, modified: None }),
+        (Err(trouble), ..) => Err(trouble),
+        (Ok(()), ..) => Err(impossible(
+            origin.name(),
+            "asking for its first byte",
+            "the origin does not say how long it is",
+        )),
+    }
+}
+
+fn impossible(name: &str, what: &str, why: &str) -> Trouble {
+    let (name, what, why) = (name.to_owned(), what.to_owned(), why.to_owned());
+    Trouble::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
+}
+
+/// The outcome of something, unless it takes too long.
+pub async fn patient<T>(silence: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(silence, work).await.ok()
+}

@@ -1,0 +1,38 @@
+//! Where files lie elsewhere: stores of objects, web servers, and the folders of this machine in the same form.
+//!
+//! A [`Store`] is what a URL leads to, with its credentials and the client that all share. It [lists](Store::list) what is
+//! below a prefix, page after page, so that the size of a listing costs no memory; each [`Object`] of it is read in
+//! [ranges](Object::read), and every reply is compared with the state in which the object was found ([`Fingerprint`]).
+//!
+//! What is temporary is tried again ([`Retries`]): after pauses that double, or that the other side asks for; bytes that came
+//! before a cut are kept, and only the rest is asked for again.
+//!
+//! Here live URLs, credentials, requests and their failures. What may not: memory budgets, limits on how much is asked for at
+//! once, and what becomes of the bytes. Those who call decide that, since they know what else is going on.
+//!
+//! # What was rejected
+//!
+//! - *OpenDAL's retry layer*: it asks for a range again from its beginning, and does not know how long the other side asks
+//!   us to wait.
+//! - *`If-Match` on every request*: weak tags never match by the rules of HTTP, and proxies are known to ignore it. The
+//!   reply has to be looked at anyway.
+
+mod attempt;
+mod error;
+mod fingerprint;
+mod list;
+mod origin;
+mod patience;
+mod read;
+mod store;
+mod transport;
+mod url;
+
+pub use attempt::{Receiver, Trouble, receive, state};
+pub use error::StoreError;
+pub use fingerprint::Fingerprint;
+pub use list::{Listing, Object};
+pub use origin::Origin;
+pub use patience::Retries;
+pub use store::{Counts, Store};
+pub use transport::Seen;

@@ -1,0 +1,126 @@
+use std::fmt;
+use std::sync::Arc;
+
+use opendal::{HttpTransporter, Operator};
+use parking_lot::Mutex;
+
+use crate::transport::{Looking, Seen};
+use crate::url::{self, Kind};
+use crate::{Store, StoreError};
+
+/// One file in a place that OpenDAL can read.
+#[derive(Clone)]
+pub struct Origin {
+    pub(crate) operator: Operator,
+    pub(crate) path: String,
+    pub(crate) name: String,
+    pub(crate) key: String,
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Origin({})", self.name)
+    }
+}
+
+impl Origin {
+    /// The file at `path` of any operator. `name` is what messages call it and a cache knows it by.
+    ///
+    /// The operator should not try again by itself (no retry layer): whoever reads here does, and knows better what of a range
+    /// is still missing.
+    pub fn new(operator: Operator, path: impl Into<String>, name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self { operator, path: path.into(), key: name.clone(), name }
+    }
+
+    /// What a URL says:
+    ///
+    /// - `http://…` and `https://…`, with a query if there is one, and `user:password@` for basic authentication;
+    /// - `s3://BUCKET/KEY`, `gs://BUCKET/KEY` and `az://CONTAINER/KEY`. Options of OpenDAL's service may follow as a query:
+    ///   `?region=eu-central-1&endpoint=http://localhost:9000`, `?account_name=…`. Credentials are looked for where the
+    ///   tools of each look for them: the environment and the usual files;
+    /// - `file:///PATH`, or just a path.
+    ///
+    /// # Errors
+    /// [`StoreError::NotAUrl`], also if it is a folder's.
+    pub fn from_url(url: &str) -> Result<Self, StoreError> {
+        let (store, path) = Store::from_url(url)?;
+        let wrong = |why: &str| StoreError::NotAUrl { url: url::without_secrets(url), why: why.to_owned() };
+        match store.kind() {
+            Kind::Http => {}
+            Kind::Folders if path.is_empty() => return Err(wrong("this is not a file")),
+            Kind::Folders => {
+                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                if !std::path::Path::new("/").join(folder).is_dir() {
+                    return Err(wrong(&format!("there is no folder `/{folder}`")));
+                }
+            }
+            _ if path.is_empty() || path.ends_with('/') => {
+                return Err(wrong(&format!("it must be `{}KEY`", store.name(""))));
+            }
+            _ => {}
+        }
+        Ok(store.origin(&path))
+    }
+
+    /// What messages call it: the URL without what may be secret in it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is known by in a cache.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Its path for the operator.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The operator for one attempt, which notes in `seen` what the head of the reply says.
+    pub fn looking(&self, seen: &Arc<Mutex<Seen>>) -> Operator {
+        let (context, service) = self.operator.clone().into_parts();
+        let inner = context.http_transport().clone();
+        let looking = HttpTransporter::new(Looking { inner, seen: seen.clone() });
+        Operator::from_parts(context.with_http_transport(looking), service)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(url: &str) -> String {
+        Origin::from_url(url).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_may_be_secret_is_in_no_name() {
+        let origin =
+            Origin::from_url("https://me:pass%20word@example.org:8080/a b/c.tif?X-Amz-Signature=s#top")
+                .unwrap();
+        assert_eq!(origin.name(), "https://example.org:8080/a%20b/c.tif?…");
+        assert_eq!(origin.key(), "https://example.org:8080/a%20b/c.tif?X-Amz-Signature=s");
+    }
+
+    #[test]
+    fn stores_take_their_options_from_the_query() {
+        let origin =
+            Origin::from_url("s3://bucket/a/b%20c?region=eu-west-1&endpoint=http%3A%2F%2F127.0.0.1%3A9")
+                .unwrap();
+        assert_eq!((origin.name(), origin.path()), ("s3://bucket/a/b c", "a/b c"));
+        assert_eq!(Origin::from_url("gs://bucket/x").unwrap().path(), "x");
+        assert_eq!(Origin::from_url("az://box/x?account_name=me").unwrap().path(), "x");
+    }
+
+    #[test]
+    fn what_is_no_origin_is_refused_with_a_reason() {
+        assert!(refused("ftp://example.org/x").contains("`ftp` is not among"));
+        assert!(refused("s3://bucket").contains("s3://bucket/KEY"));
+        assert!(refused("s3:///x").contains("s3://BUCKET/KEY"));
+        assert!(refused("file://x/y").contains("three slashes"));
+        assert!(refused("/no such folder/x").contains("there is no folder"));
+        assert!(refused("http://exa mple/").contains("cannot be used"));
+    }
+}

@@ -1,0 +1,208 @@
+//! What a URL says of a store, and of a path in it.
+
+use std::collections::BTreeMap;
+use std::path::{Component, PathBuf};
+
+use opendal::{HttpTransporter, OperationContext, Operator, services};
+
+use crate::StoreError;
+use crate::transport::{Exactly, client};
+
+/// What a URL leads to.
+pub(crate) struct Place {
+    pub(crate) operator: Operator,
+    pub(crate) kind: Kind,
+    /// What stands before a path to make a name for people of it; of a web server, the name of the file itself.
+    pub(crate) name: String,
+    /// As `name`, but with all that tells one store from another.
+    pub(crate) key: String,
+    /// The path for the operator.
+    pub(crate) path: String,
+}
+
+/// The kinds of stores, each with what is needed to ask it for more than OpenDAL does.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// A web server: one file of it.
+    Http,
+    /// The folders of this machine, from the root on.
+    Folders,
+    /// Amazon's, or one that speaks as it does.
+    S3(Settings),
+    /// Google's.
+    Gcs(Settings),
+    /// Microsoft's.
+    Azure(Settings),
+}
+
+/// What a URL says of a store of objects.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    /// The bucket or container.
+    pub(crate) holder: String,
+    /// The options that it was given, by the names that OpenDAL has for them.
+    pub(crate) options: BTreeMap<String, String>,
+}
+
+pub(crate) fn parse(url: &str) -> Result<Place, StoreError> {
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
+        None => ("file".to_owned(), url),
+    };
+    let place = match scheme.as_str() {
+        "http" | "https" => http(&scheme, rest),
+        "file" => file(rest, url.contains("://")),
+        "s3" => store::<services::S3>("bucket", &scheme, rest, Kind::S3),
+        "gs" | "gcs" => store::<services::Gcs>("bucket", &scheme, rest, Kind::Gcs),
+        "az" | "azblob" => store::<services::Azblob>("container", &scheme, rest, Kind::Azure),
+        _ => Err(format!(
+            "`{scheme}` is not among http, https, s3, gs, az and file; a path stands without `://`"
+        )),
+    };
+    place.map_err(|why| StoreError::NotAUrl { url: without_secrets(url), why })
+}
+
+fn http(scheme: &str, rest: &str) -> Result<Place, String> {
+    let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+    let (authority, path) = match rest.find(['/', '?']) {
+        Some(at) if rest[at..].starts_with('/') => (&rest[..at], rest[at..].to_owned()),
+        Some(at) => (&rest[..at], format!("/{}", &rest[at..])),
+        None => (rest, "/".to_owned()),
+    };
+    let (user, host) =
+        authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let endpoint = format!("{scheme}://{host}");
+    let url = format!("{endpoint}{}", escaped(&path));
+    let exact: http::Uri = url.parse().map_err(|error| format!("{error}"))?;
+    let mut service = services::Http::default().endpoint(&endpoint);
+    if let Some((user, password)) = user.map(|user| user.split_once(':').unwrap_or((user, ""))) {
+        service = service.username(&decoded(user)).password(&decoded(password));
+    }
+    let transport = HttpTransporter::new(Exactly { url: exact, inner: client() });
+    let operator = Operator::new(service).map_err(|error| error.to_string())?;
+    let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
+    // The exact URL is asked for whatever the path: it must only not look like a folder's.
+    Ok(Place { operator, kind: Kind::Http, name: without_secrets(&url), key: url, path: "file".to_owned() })
+}
+
+/// A path of this machine. OpenDAL takes paths as they are written, so they are made plain before.
+fn file(rest: &str, is_url: bool) -> Result<Place, String> {
+    let given = if is_url {
+        let rest = rest.strip_prefix("localhost").unwrap_or(rest);
+        if !rest.starts_with('/') {
+            return Err("a file of this machine has three slashes: `file:///path`".to_owned());
+        }
+        PathBuf::from(decoded(rest))
+    } else {
+        PathBuf::from(rest)
+    };
+    let mut path = std::path::absolute(&given).map_err(|error| error.to_string())?;
+    if path.components().any(|part| part == Component::ParentDir) {
+        path = path.canonicalize().map_err(|error| error.to_string())?;
+    }
+    let mut path = path.to_str().ok_or("the path is not UTF-8")?.trim_matches('/').to_owned();
+    if rest.ends_with('/') && !path.is_empty() {
+        path.push('/');
+    }
+    let operator = Operator::new(services::Fs::default().root("/")).map_err(|error| error.to_string())?;
+    Ok(Place { operator, kind: Kind::Folders, key: "file:///".to_owned(), name: "/".to_owned(), path })
+}
+
+fn store<B>(holder: &str, scheme: &str, rest: &str, kind: fn(Settings) -> Kind) -> Result<Place, String>
+where
+    B: opendal::Builder + Default,
+    B::Config: opendal::Configurator<Builder = B>,
+{
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (holding, path) = place.split_once('/').unwrap_or((place, ""));
+    if holding.is_empty() {
+        return Err(format!("it must be `{scheme}://{}/KEY`", holder.to_uppercase()));
+    }
+    let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(key).to_ascii_lowercase(), decoded(value))
+    });
+    let mut options: BTreeMap<String, String> = pairs.collect();
+    options.insert(holder.to_owned(), holding.to_owned());
+    let set = |name: &str| std::env::var(name).is_ok_and(|value| !value.is_empty());
+    if scheme == "s3" && !options.contains_key("region") && !set("AWS_REGION") && !set("AWS_DEFAULT_REGION") {
+        // Stores other than Amazon's take any; Amazon's own says which is right.
+        options.insert("region".to_owned(), "us-east-1".to_owned());
+    }
+    if holder == "container" && !options.contains_key("endpoint") {
+        let account = options.get("account_name").cloned().or(std::env::var("AZURE_STORAGE_ACCOUNT").ok());
+        let account =
+            account.ok_or("it needs `?account_name=NAME`, or AZURE_STORAGE_ACCOUNT in the environment")?;
+        options.insert("endpoint".to_owned(), format!("https://{account}.blob.core.windows.net"));
+        options.insert("account_name".to_owned(), account);
+    }
+    let endpoint = options.get("endpoint").cloned().unwrap_or_default();
+    let operator = Operator::from_iter::<B>(options.clone()).map_err(|error| error.to_string())?;
+    let operator = operator.with_context(OperationContext::new().with_http_transport(client()));
+    let name = format!("{scheme}://{holding}/");
+    let settings = Settings { holder: holding.to_owned(), options };
+    Ok(Place { operator, kind: kind(settings), key: format!("{endpoint} {name}"), name, path: decoded(path) })
+}
+
+/// The URL without password and query.
+pub(crate) fn without_secrets(url: &str) -> String {
+    let plain = url.split_once('?').map_or_else(|| url.to_owned(), |(plain, _)| format!("{plain}?…"));
+    let Some((scheme, rest)) = plain.split_once("://") else { return plain };
+    let end = rest.find('/').unwrap_or(rest.len());
+    match rest[..end].rfind('@') {
+        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
+        None => plain,
+    }
+}
+
+/// What may not stand in a URL as it is, but people write (spaces, letters beyond ASCII), escaped.
+fn escaped(path: &str) -> String {
+    let mut escaped = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_graphic() && !br#""<>\^`{|}"#.contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped += &format!("%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+/// With `%41` as `A`.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let digit = |at: usize| tail.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push((high * 16 + low) as u8);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_secret_is_left_out() {
+        assert_eq!(without_secrets("https://u:p@h/p@q?r=s"), "https://h/p@q?…");
+    }
+
+    #[test]
+    fn prefixes_and_whole_stores_are_places_too() {
+        let path = |url: &str| parse(url).map(|place| (place.name, place.path)).unwrap();
+        assert_eq!(path("s3://bucket"), ("s3://bucket/".to_owned(), String::new()));
+        assert_eq!(path("s3://bucket/a%20b/"), ("s3://bucket/".to_owned(), "a b/".to_owned()));
+        assert_eq!(path("/tmp/x/"), ("/".to_owned(), "tmp/x/".to_owned()));
+        assert_eq!(path("/"), ("/".to_owned(), String::new()));
+    }
+}
