@@ -1,5 +1,6 @@
 //! What several components need: a file for each idea.
 
+pub mod ahead;
 pub mod arenas;
 pub(crate) mod base64;
 pub(crate) mod block;
