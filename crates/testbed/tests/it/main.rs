@@ -4,6 +4,7 @@
 
 mod azure;
 mod faults;
+mod passing;
 mod raw;
 mod s3;
 mod store;
