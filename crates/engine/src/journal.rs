@@ -73,7 +73,10 @@ mod tests {
             mine.note("a/1", &5.into()).unwrap();
         }
         let journal = Journal::new(Arc::new(Store::open(folder.path()).unwrap()), "out");
-        assert_eq!(journal.entries("a/").unwrap(), [("a/1".to_owned(), 5.into()), ("a/2".to_owned(), 2.into())]);
+        assert_eq!(
+            journal.entries("a/").unwrap(),
+            [("a/1".to_owned(), 5.into()), ("a/2".to_owned(), 2.into())]
+        );
         journal.forget("a/").unwrap();
         assert_eq!(journal.entries("").unwrap(), [("b/1".to_owned(), 3.into())]);
     }
