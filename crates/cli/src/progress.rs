@@ -326,6 +326,7 @@ mod tests {
             progress_bytes,
             taken_at_once: 0,
             queued: 0,
+            details: Default::default(),
             trouble: None,
         };
         let mut view = View {

@@ -20,6 +20,7 @@ pub fn registry() -> Registry {
         .sink::<sinks::file::FileConfig>()
         .sink::<sinks::http::HttpConfig>()
         .sink::<sinks::measure::Measure>()
+        .sink::<sinks::objects::ObjectsSink>()
         .sink::<sinks::proxy::ProxyConfig>()
         .file_sink::<transforms::remove::Remove>()
         .sink::<sinks::socket::SocketConfig>()

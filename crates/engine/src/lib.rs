@@ -8,6 +8,7 @@
 //! This crate knows what a component is ([`component`]) but none in particular: they come in a [`Registry`].
 
 pub mod component;
+mod details;
 mod error;
 mod flow;
 mod graph;
@@ -34,6 +35,7 @@ pub use component::{
     FileTransform, FileTransformConfig, Flow, InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig,
     Step, Transform, TransformConfig, Trouble, Unpack, UnpackConfig, Written,
 };
+pub use details::Details;
 pub use error::{Error, ErrorKind};
 pub use graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 pub use intake::Intake;

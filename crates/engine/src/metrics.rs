@@ -1,5 +1,6 @@
 //! What is counted while a run goes on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use thalweg_runtime::HandOvers;
 
-use crate::Role;
+use crate::{Details, Role};
 
 /// The counters of one component, shared by all copies of it. Rows are messages; bytes are of payload.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub struct ComponentMetrics {
     /// What keeps it from working, and whether anything does, so that the lock is seldom looked at.
     trouble: Mutex<Option<String>>,
     is_troubled: AtomicBool,
+    /// What it counts itself.
+    pub(crate) details: Details,
     /// How batches came to the stage that begins with it.
     pub(crate) hand_overs: Arc<HandOvers>,
 }
@@ -67,6 +70,9 @@ pub struct ComponentCounts {
     pub taken_at_once: u64,
     /// And how many waited in a channel first.
     pub queued: u64,
+    /// What the component counts itself, by name: `requests`, say.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub details: BTreeMap<&'static str, u64>,
 }
 
 impl ComponentMetrics {
@@ -86,6 +92,7 @@ impl ComponentMetrics {
             progress: AtomicU64::new(0),
             trouble: Mutex::default(),
             is_troubled: AtomicBool::new(false),
+            details: Details::default(),
             hand_overs: Arc::default(),
         })
     }
@@ -155,6 +162,7 @@ impl ComponentMetrics {
             trouble: self.trouble.lock().clone(),
             taken_at_once: self.hand_overs.at_once(),
             queued: self.hand_overs.queued(),
+            details: self.details.now(),
         }
     }
 }

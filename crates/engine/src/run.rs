@@ -293,17 +293,18 @@ impl Run {
             own
         });
         let journals = if keeping.positions { Some(store.get()?) } else { None };
+        let metrics = |name: &Arc<str>| -> Arc<ComponentMetrics> {
+            let found = handle.metrics.iter().find(|metrics| metrics.name == *name);
+            found.cloned().unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
+        };
         let context = |name: &str| Context {
             name: name.to_owned(),
             resumes: continues,
             batch_bytes: plan.batch_bytes,
             memory: handle.budget.share(),
             temporary: temporary.clone(),
+            details: metrics(&name.into()).details.clone(),
             journal: journals.as_ref().map(|store| Journal::new(store.clone(), name)),
-        };
-        let metrics = |name: &Arc<str>| -> Arc<ComponentMetrics> {
-            let found = handle.metrics.iter().find(|metrics| metrics.name == *name);
-            found.cloned().unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
         };
         let mut channels = Channels::new(plan.batch_bytes.saturating_mul(4));
         let (failures, mut failed) = mpsc::unbounded_channel();
@@ -369,6 +370,7 @@ impl Run {
             failovers.push(Stage::new(vec![worker], input, metrics.hand_overs.clone()));
         }
         let mut sink_states: Vec<SinkState> = Vec::new();
+        let moment = sink::Moment::default();
         let mut sinks = Vec::new();
         for (number, stage) in plan.sinks.iter().enumerate() {
             let name = &stage.node.name;
@@ -387,6 +389,7 @@ impl Run {
                     budget: handle.budget.clone(),
                     retries: retries.clone(),
                     state: keeping.positions.then(|| state.clone()),
+                    moment: moment.clone(),
                     limit: limit.clone(),
                     is_dispensable: stage.is_dispensable,
                     pending: sink::Pending::default(),
@@ -445,7 +448,7 @@ impl Run {
 
         let mut broken = None;
         let mut unsettled = None;
-        let save = |store: &LazyStore| saver.save(|| save(store, &all_positions, &sink_states));
+        let save = |store: &LazyStore| saver.save(|| save(store, &all_positions, &sink_states, &moment));
         let mut asked_for: Option<tokio::time::Instant> = None;
         let mut timer = tokio::time::interval(SAVE_EVERY);
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

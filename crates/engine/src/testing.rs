@@ -18,7 +18,7 @@ use thalweg_runtime::{Receiver, Stop};
 
 use crate::component::{SinkConfig, SourceConfig, TransformConfig};
 use crate::{
-    Context, Error, Fate, FileTransformConfig, Intake, Outlets, Output, Rejects, Sink, Source, Temporaries,
+    Context, Details, Error, Fate, FileTransformConfig, Intake, Outlets, Output, Rejects, Sink, Source, Temporaries,
     Trouble, UnpackConfig, Written, intake::loose_intake, outlet::loose_outlet,
 };
 
@@ -56,6 +56,7 @@ pub fn context() -> Context {
         batch_bytes: 1 << 20,
         memory: Budget::new(256 << 20).share(),
         temporary: TEMPORARY.with(Clone::clone),
+        details: Details::default(),
         journal: None,
     }
 }

@@ -5,6 +5,7 @@ pub mod discard;
 pub mod file;
 pub mod http;
 pub mod measure;
+pub mod objects;
 pub mod proxy;
 pub mod socket;
 pub mod spool;

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use thalweg_record::{Batch, Share};
 
-use crate::{Error, Journal, Outlet, Outlets, Rejects, Temporaries};
+use crate::{Details, Error, Journal, Outlet, Outlets, Rejects, Temporaries};
 
 pub use build::{BuildSink, BuildSource, BuildTransform};
 pub use files::{
@@ -169,6 +169,8 @@ pub struct Context {
     pub memory: Share,
     /// Where it makes files of its own.
     pub temporary: Temporaries,
+    /// Where it shows what it counts beside messages and bytes.
+    pub details: Details,
     /// Where it notes what is half done, if the run keeps positions.
     pub journal: Option<Journal>,
 }

@@ -10,6 +10,8 @@ use crate::Error;
 use crate::positions::Positions;
 use crate::store::Store;
 
+use super::sink::Moment;
+
 /// A sink's name, and where its task puts the sink's state for the next save.
 pub(super) type SinkState = (Arc<str>, Arc<Mutex<Option<Value>>>);
 
@@ -19,7 +21,9 @@ pub(super) fn save(
     store: &LazyStore,
     positions: &[(Arc<str>, Arc<Positions>)],
     states: &[SinkState],
+    moment: &Moment,
 ) -> Result<(), Error> {
+    let moment = moment.write();
     let mut moved = Vec::new();
     for (source, positions) in positions {
         let changes = positions.take_changes().into_iter();
@@ -27,6 +31,7 @@ pub(super) fn save(
     }
     let states: Vec<(Arc<str>, Value)> =
         states.iter().filter_map(|(sink, state)| Some((sink.clone(), state.lock().take()?))).collect();
+    drop(moment);
     if moved.is_empty() && states.is_empty() {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use thalweg_record::{Ack, Batch, Budget, Outcome, Parcel};
 use thalweg_runtime::{ConcurrencyLimit, Receiver, Sender, Stage, Ticket, Worker};
@@ -35,6 +35,8 @@ pub(super) struct Writer {
     pub(super) retries: Retries,
     /// Where to put the sink's state for the next save, if positions are kept.
     pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
+    /// Held while something is settled and the state that covers it is noted: a save sees both or neither.
+    pub(super) moment: Moment,
     /// Shared by the copies of a sink whose requests under way adapt.
     pub(super) limit: Option<ConcurrencyLimit>,
     /// Whether something comes from a failover, so that the run goes on without this sink.
@@ -43,6 +45,9 @@ pub(super) struct Writer {
     pub(super) condition: Condition,
     pub(super) rolls: Rolls,
 }
+
+/// What makes two steps one for a save, which takes the other side of it.
+pub(super) type Moment = Arc<RwLock<()>>;
 
 /// How often the run was asked to begin anew, and how often the sink did.
 #[derive(Clone, Default)]
@@ -171,6 +176,8 @@ impl Worker for Writer {
         match self.write(&batch, has_another_way).await {
             Ok((written, rejected)) => {
                 self.recovered();
+                let moment = self.moment.clone();
+                let _moment = moment.read();
                 // Before it is settled: a state that is saved must not be older than the positions beside it.
                 self.note_state();
                 let batch = self.part(batch, rejected).map_err(|error| self.failed(error))?;
@@ -229,6 +236,8 @@ impl Worker for Writer {
                 return self.breaks(error);
             }
         }
+        let moment = self.moment.clone();
+        let _moment = moment.read();
         self.note_state();
         self.pending.settle();
         self.pending.secured(usize::MAX);
@@ -336,6 +345,8 @@ impl Writer {
             }
         }
         self.metrics.set_trouble(None);
+        let moment = self.moment.clone();
+        let _moment = moment.read();
         self.note_state();
         self.pending.settle();
         self.pending.secured(self.sink.secured());

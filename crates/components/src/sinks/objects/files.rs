@@ -1,0 +1,320 @@
+//! Files into a store.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+use arrow_buffer::Buffer;
+use async_trait::async_trait;
+use bytes::Bytes;
+use thalweg_engine::{Fate, FileTransform, Journal, Trouble};
+use thalweg_record::{Arena, Content, File, Outcome, ReadRanges, Share};
+use thalweg_store::{Part, Stored, StoreError, Upload, Verified};
+use tokio::task::JoinSet;
+
+use super::parts::{Body, Noted, send};
+use super::{OnExists, Target};
+use crate::shared::content::unreadable;
+use crate::shared::file_template::FileTemplate;
+use crate::shared::stored::trouble;
+
+/// Writes files into a store, one after the other; the parts of each go at the same time.
+pub(super) struct Files {
+    pub(super) target: Target,
+    /// What files are called below the target; none if it is the object itself.
+    pub(super) name: Option<FileTemplate>,
+    pub(super) on_exists: OnExists,
+    pub(super) memory: Share,
+    pub(super) journal: Option<Journal>,
+}
+
+/// What parts are read from.
+#[derive(Clone)]
+enum From {
+    Local(Arc<fs::File>),
+    Memory(Buffer),
+    Ranges(Arc<dyn ReadRanges>),
+}
+
+impl From {
+    fn of(file: &File) -> Result<Self, Trouble> {
+        let local = |path: &Path| fs::File::open(path).map(|file| From::Local(Arc::new(file)));
+        match file.content() {
+            Content::Path(path) => local(path).map_err(|error| unreadable(&error)),
+            Content::Temporary(temporary) => local(temporary.path()).map_err(|error| unreadable(&error)),
+            Content::Memory(buffer) => Ok(From::Memory(buffer.clone())),
+            Content::Ranges(ranges) => Ok(From::Ranges(ranges.clone())),
+        }
+    }
+
+    fn size(&self) -> Result<u64, Trouble> {
+        match self {
+            From::Local(file) => Ok(file.metadata().map_err(|error| unreadable(&error))?.len()),
+            From::Memory(buffer) => Ok(buffer.len() as u64),
+            From::Ranges(ranges) => Ok(ranges.length()),
+        }
+    }
+
+    /// The bytes of a part; `arena` is as long as it is.
+    async fn read(self, position: u64, mut arena: Arena) -> Result<Buffer, Trouble> {
+        match self {
+            From::Local(file) => {
+                let read = tokio::task::spawn_blocking(move || {
+                    file.read_exact_at(&mut arena, position).map(|()| arena.freeze())
+                });
+                read.await.map_err(|error| Trouble::rejected(error.to_string()))?.map_err(|error| unreadable(&error))
+            }
+            From::Memory(buffer) => {
+                let start = usize::try_from(position).unwrap_or(usize::MAX).min(buffer.len());
+                Ok(buffer.slice_with_length(start, arena.len().min(buffer.len() - start)))
+            }
+            From::Ranges(ranges) => {
+                ranges.fetch(position, &mut arena).await.map_err(|error| {
+                    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<StoreError>());
+                    cause.map_or_else(|| unreadable(&error), trouble)
+                })?;
+                Ok(arena.freeze())
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl FileTransform for Files {
+    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+        let path = self.path_of(file)?;
+        let from = From::of(file)?;
+        let size = from.size()?;
+        let limits = self.target.store.limits();
+        if size > limits.most_bytes {
+            let reason = format!("the file has {size} bytes, and the store takes at most {}", limits.most_bytes);
+            return Err(Trouble::coded("FILE_SIZE_IS_TOO_BIG", reason));
+        }
+        if self.on_exists != OnExists::Replace && self.is_left_alone(file, &path, size).await? {
+            self.target.counts.skipped.fetch_add(1, Relaxed);
+            return Ok(Fate::Ends(Outcome::Delivered));
+        }
+        let mut target = self.target.clone();
+        if target.writing.content_type.is_none() {
+            target.writing.content_type = file.mime().map(|mime| mime.to_string());
+        }
+        let part_size = target.part_size(Some(size), 1);
+        let stored = match size <= part_size || limits.most_parts < 2 {
+            true => self.whole(&target, &path, from, size).await,
+            false => {
+                let identity = file.origin().identity();
+                self.in_parts(&target, &path, from, size, part_size, identity).await
+            }
+        };
+        match stored {
+            Ok(stored) if stored.size == size => Ok(Fate::GoesOn),
+            Ok(stored) => {
+                let reason = format!("the store has {} bytes of the {size} that were sent", stored.size);
+                Err(Trouble::coded(UNWRITABLE, reason))
+            }
+            Err(Trouble::Rejected(problem)) if problem.code == Some(REFUSED) && self.on_exists == OnExists::Skip => {
+                self.target.counts.skipped.fetch_add(1, Relaxed);
+                Ok(Fate::Ends(Outcome::Delivered))
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+}
+
+/// The code of files that cannot be written.
+const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
+/// The code of files whose object is there.
+const REFUSED: &str = "FILE_OUTPUT_EXISTS";
+
+/// What an error in writing means for the file at hand.
+fn unwritten(error: &StoreError) -> Trouble {
+    match error {
+        StoreError::Refused { .. } => Trouble::coded(REFUSED, error.to_string()),
+        error if error.is_temporary() => trouble(error),
+        _ => Trouble::coded(UNWRITABLE, error.to_string()),
+    }
+}
+
+impl Files {
+    fn path_of(&self, file: &mut File) -> Result<String, Trouble> {
+        let Some(name) = &self.name else { return Ok(self.target.path.clone()) };
+        let name = name.render(file)?;
+        let Some(name) = name.to_str().filter(|name| !name.is_empty() && !name.ends_with('/')) else {
+            return Err(Trouble::coded(UNWRITABLE, "its name in the store would be empty, or is not UTF-8"));
+        };
+        let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+        if !Path::new(name).components().all(plain) {
+            let reason = format!("`{name}` leads out of where files are to be written");
+            return Err(Trouble::coded(UNWRITABLE, reason));
+        }
+        Ok(format!("{}{name}", self.target.path))
+    }
+
+    /// Whether what is there already is to stay.
+    async fn is_left_alone(&self, file: &File, path: &str, size: u64) -> Result<bool, Trouble> {
+        let found = match self.target.store.stat(path).await {
+            Ok(found) => found,
+            Err(StoreError::Absent { .. }) => return Ok(false),
+            Err(error) => return Err(unwritten(&error)),
+        };
+        match self.on_exists {
+            OnExists::Replace => Ok(false),
+            OnExists::Update => {
+                let since = |nanos: i64| u64::try_from(nanos).ok().map(Duration::from_nanos);
+                let there = found.state().modified.and_then(since);
+                let here = file.origin().times.modified;
+                let here = here.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+                let is_newer = here.zip(there).is_some_and(|(here, there)| here > there);
+                Ok(found.size() == size && !is_newer)
+            }
+            OnExists::Skip => Ok(true),
+            OnExists::Error => {
+                Err(Trouble::coded(REFUSED, format!("there is a `{}` already", found.name())))
+            }
+        }
+    }
+
+    async fn whole(&self, target: &Target, path: &str, from: From, size: u64) -> Result<Stored, Trouble> {
+        let length = usize::try_from(size).map_err(|_| Trouble::coded(UNWRITABLE, "it is too large"))?;
+        let arena = self.memory.arena(length).await;
+        let body = from.read(0, arena).await?;
+        let permit = target.limit.acquire(size).await;
+        match target.store.put(path, Bytes::from_owner(Body(body)), &target.writing).await {
+            Ok(stored) => {
+                if stored.was_overloaded {
+                    permit.overloaded();
+                } else {
+                    permit.succeeded();
+                }
+                if stored.verified != Verified::No {
+                    target.counts.verified.fetch_add(size, Relaxed);
+                }
+                Ok(stored)
+            }
+            Err(error) => {
+                permit.failed();
+                Err(unwritten(&error))
+            }
+        }
+    }
+
+    async fn in_parts(
+        &self,
+        target: &Target,
+        path: &str,
+        from: From,
+        size: u64,
+        part_size: u64,
+        identity: Option<String>,
+    ) -> Result<Stored, Trouble> {
+        let journal = self.journal.clone().filter(|_| identity.is_some());
+        let noted = Noted::new(journal, &target.store.name(path));
+        let identity = identity.unwrap_or_default();
+        let (upload, mut parts) = self.begun(target, path, &noted, &identity, part_size).await?;
+        parts.iter().for_each(|part| target.note(part, true));
+        let sent = self.send(target, &upload, &noted, from, size, part_size, &mut parts).await;
+        let completed = match sent {
+            Ok(()) => {
+                parts.sort_by_key(|part| part.number);
+                upload.complete(&parts).await.map_err(|error| unwritten(&error))
+            }
+            Err(trouble) => Err(trouble),
+        };
+        match completed {
+            Ok(stored) => {
+                noted.forget()?;
+                Ok(stored)
+            }
+            // It is tried again, and goes on with what is there; by a later run, if this one ends.
+            Err(trouble @ Trouble::Failed(_)) if noted.is_kept() => Err(trouble),
+            Err(trouble) => {
+                // Whatever comes of it: the first trouble is the one to tell.
+                let _ = upload.abort().await;
+                noted.forget()?;
+                Err(trouble)
+            }
+        }
+    }
+
+    /// The upload of a former run, or a new one, and the parts that are there.
+    async fn begun(
+        &self,
+        target: &Target,
+        path: &str,
+        noted: &Noted,
+        identity: &str,
+        part_size: u64,
+    ) -> Result<(Upload, Vec<Part>), Trouble> {
+        let (known, stale) = noted.found(identity, part_size)?;
+        if let Some((begun, parts)) = known {
+            if let Some(upload) = target.store.resume(&begun).await.map_err(|error| unwritten(&error))? {
+                return Ok((upload, parts));
+            }
+            noted.forget()?;
+        }
+        if let Some(stale) = stale {
+            target.store.discard(&stale).await.map_err(|error| unwritten(&error))?;
+            noted.forget()?;
+        }
+        let upload = target.store.begin(path, &target.writing).await.map_err(|error| unwritten(&error))?;
+        noted.begin(upload.begun(), identity, part_size)?;
+        Ok((upload, Vec::new()))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    async fn send(
+        &self,
+        target: &Target,
+        upload: &Upload,
+        noted: &Noted,
+        from: From,
+        size: u64,
+        part_size: u64,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), Trouble> {
+        let upload = Arc::new(upload.clone());
+        let mut sending: JoinSet<Result<Part, Trouble>> = JoinSet::new();
+        let (mut number, mut offset) = (0, 0);
+        while offset < size {
+            number += 1;
+            let at = offset;
+            let length = part_size.min(size - at);
+            offset += length;
+            if parts.iter().any(|part| part.number == number && part.size == length) {
+                continue;
+            }
+            let length = usize::try_from(length).map_err(|_| Trouble::coded(UNWRITABLE, "its parts are too large"))?;
+            let arena = loop {
+                tokio::select! {
+                    biased;
+                    Some(sent) = sending.join_next() => take(sent, noted, parts)?,
+                    arena = self.memory.arena(length) => break arena,
+                }
+            };
+            let (target, upload, from) = (target.clone(), upload.clone(), from.clone());
+            sending.spawn(async move {
+                let body = from.read(at, arena).await?;
+                send(&target, &upload, number, at, body).await.map_err(|error| unwritten(&error))
+            });
+        }
+        while let Some(sent) = sending.join_next().await {
+            take(sent, noted, parts)?;
+        }
+        Ok(())
+    }
+}
+
+/// Notes a part that was sent.
+fn take(
+    sent: Result<Result<Part, Trouble>, tokio::task::JoinError>,
+    noted: &Noted,
+    parts: &mut Vec<Part>,
+) -> Result<(), Trouble> {
+    let part = sent.map_err(|error| Trouble::rejected(error.to_string()))??;
+    noted.part(&part)?;
+    parts.push(part);
+    Ok(())
+}

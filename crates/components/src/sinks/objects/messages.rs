@@ -1,0 +1,358 @@
+//! Messages into objects, one after the other.
+//!
+//! Messages are gathered until there are enough for a part, which goes off while the next is gathered. A part ends where a batch
+//! ends: so what a store has is a number of whole batches, and a run that goes on after one that was cut off begins
+//! with the batch after them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use arrow_buffer::Buffer;
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thalweg_engine::{Context, Error, Rejects, Sink, Written};
+use thalweg_record::{Batch, Budget};
+use thalweg_store::{Begun, Part, StoreError, Upload};
+use tokio::task::JoinSet;
+
+use super::parts::{Body, send};
+use super::{ObjectsSink, Target};
+use crate::shared::delimited::Delimited;
+use crate::shared::stored::failure;
+use crate::transforms::encode::EncodeConfig;
+
+/// How many parts may be under way at once where nothing is said; the limit of their store may be lower.
+const AT_ONCE: usize = 16;
+
+/// Writes messages into objects.
+pub(super) struct Messages {
+    target: Target,
+    encode: EncodeConfig,
+    delimited: Delimited,
+    budget: Budget,
+    /// When an object has so many bytes, or is so old, the next one is begun.
+    rotate: Option<(u64, Duration)>,
+    at_once: usize,
+    /// Whether a later run may go on.
+    resumes: bool,
+    object: Object,
+    /// What a former run had begun and the store does not know any more.
+    gone: Option<Saved>,
+    /// Batches that came into safety since the engine asked.
+    secured: usize,
+}
+
+/// What a later run must know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Saved {
+    /// The number of the object.
+    number: u64,
+    begun: Option<Begun>,
+    /// The parts that the store has, from the first on without a gap.
+    parts: Vec<Part>,
+}
+
+/// The object that is being written.
+struct Object {
+    number: u64,
+    upload: Option<Upload>,
+    /// What was gathered for the next part.
+    gathered: Vec<u8>,
+    /// Bytes of the parts that were sent off.
+    offset: u64,
+    next: u32,
+    sending: JoinSet<Outcome>,
+    /// Those that could not be sent.
+    unsent: Vec<Unsent>,
+    done: BTreeMap<u32, Part>,
+    /// Which part is the last of each batch that is not in safety, in the order of the batches.
+    batches: VecDeque<u32>,
+    is_new: bool,
+    since: Instant,
+}
+
+/// A part that could not be sent.
+struct Unsent {
+    number: u32,
+    offset: u64,
+    body: Buffer,
+}
+
+type Outcome = Result<Part, (Unsent, StoreError)>;
+
+impl Object {
+    fn new(number: u64) -> Self {
+        Self {
+            number,
+            upload: None,
+            gathered: Vec::new(),
+            offset: 0,
+            next: 1,
+            sending: JoinSet::new(),
+            unsent: Vec::new(),
+            done: BTreeMap::new(),
+            batches: VecDeque::new(),
+            is_new: true,
+            since: Instant::now(),
+        }
+    }
+
+    /// How many parts there are from the first on without a gap.
+    fn whole(&self) -> u32 {
+        (1..).take_while(|number| self.done.contains_key(number)).last().unwrap_or(0)
+    }
+}
+
+impl Messages {
+    pub(super) fn new(config: &ObjectsSink, target: Target, context: &Context) -> Self {
+        let rotate = config.rotate.as_ref().map(|rotate| {
+            let size = rotate.size.map_or(u64::MAX, |size| size.bytes());
+            (size, rotate.every.map_or(Duration::MAX, |every| every.duration()))
+        });
+        Self {
+            target,
+            encode: config.encode.clone(),
+            delimited: Delimited::new(&config.delimiter),
+            budget: context.memory.budget().clone(),
+            rotate,
+            at_once: config.writers.unwrap_or(AT_ONCE),
+            resumes: context.resumes,
+            object: Object::new(1),
+            gone: None,
+            secured: 0,
+        }
+    }
+
+    /// The path of the object of a number.
+    fn path(&self, number: u64) -> String {
+        let path = &self.target.path;
+        if self.rotate.is_none() {
+            return path.clone();
+        }
+        let name = path.rfind('/').map_or(0, |slash| slash + 1);
+        let stem = path.get(name..).and_then(|name| name.get(1..)?.find('.')).map_or(path.len(), |dot| name + 1 + dot);
+        let (before, after) = path.split_at(stem);
+        format!("{before}-{number:05}{after}")
+    }
+
+    /// Sends off what was gathered, as a part.
+    async fn cut(&mut self) -> Result<(), Error> {
+        if self.object.gathered.is_empty() {
+            return Ok(());
+        }
+        self.begin().await?;
+        while self.object.sending.len() >= self.at_once.max(1) {
+            self.reap().await?;
+        }
+        let gathered = std::mem::take(&mut self.object.gathered);
+        let (number, offset) = (self.object.next, self.object.offset);
+        self.object.next += 1;
+        self.object.offset += gathered.len() as u64;
+        // The copy of the messages is all that holds them from here on.
+        let body = self.budget.claim(gathered.capacity()).freeze(gathered);
+        self.dispatch(Unsent { number, offset, body });
+        Ok(())
+    }
+
+    async fn begin(&mut self) -> Result<(), Error> {
+        if self.object.upload.is_none() {
+            let path = self.path(self.object.number);
+            let begun = self.target.store.begin(&path, &self.target.writing).await;
+            self.object.upload = Some(begun.map_err(|error| failure(&error))?);
+        }
+        Ok(())
+    }
+
+    fn dispatch(&mut self, part: Unsent) {
+        let Some(upload) = self.object.upload.clone() else {
+            self.object.unsent.push(part);
+            return;
+        };
+        let target = self.target.clone();
+        self.object.sending.spawn(async move {
+            let sent = send(&target, &upload, part.number, part.offset, part.body.clone()).await;
+            sent.map_err(|error| (part, error))
+        });
+    }
+
+    /// Waits for a part that is under way.
+    async fn reap(&mut self) -> Result<(), Error> {
+        let Some(ended) = self.object.sending.join_next().await else { return Ok(()) };
+        self.take(ended)
+    }
+
+    fn take(&mut self, ended: Result<Outcome, tokio::task::JoinError>) -> Result<(), Error> {
+        match ended.map_err(|error| Error::permanent(error.to_string()))? {
+            Ok(part) => {
+                self.object.done.insert(part.number, part);
+                if self.resumes {
+                    let whole = self.object.whole();
+                    while self.object.batches.front().is_some_and(|&last| last <= whole) {
+                        self.object.batches.pop_front();
+                        self.secured += 1;
+                    }
+                }
+                Ok(())
+            }
+            Err((part, error)) => {
+                self.object.unsent.push(part);
+                Err(failure(&error))
+            }
+        }
+    }
+
+    /// Sends again what could not be sent, and takes what has arrived meanwhile.
+    fn catch_up(&mut self) -> Result<(), Error> {
+        for part in std::mem::take(&mut self.object.unsent) {
+            self.dispatch(part);
+        }
+        while let Some(ended) = self.object.sending.try_join_next() {
+            self.take(ended)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the object complete, and begins with the next.
+    async fn complete(&mut self) -> Result<(), Error> {
+        self.catch_up()?;
+        let path = self.path(self.object.number);
+        if self.object.upload.is_none() {
+            let body = self.budget.claim(self.object.gathered.len()).freeze(self.object.gathered.clone());
+            let stored = self.target.store.put(&path, Bytes::from_owner(Body(body)), &self.target.writing).await;
+            stored.map_err(|error| failure(&error))?;
+        } else {
+            self.cut().await?;
+            while !self.object.sending.is_empty() {
+                self.reap().await?;
+            }
+            if let Some(upload) = &self.object.upload {
+                let parts: Vec<Part> = self.object.done.values().cloned().collect();
+                upload.complete(&parts).await.map_err(|error| failure(&error))?;
+            }
+        }
+        self.secured += self.object.batches.len();
+        self.object = Object::new(self.object.number + 1);
+        Ok(())
+    }
+
+    fn is_old(&self) -> bool {
+        let every = self.rotate.map(|(_, every)| every);
+        !self.object.is_new && every.is_some_and(|every| self.object.since.elapsed() >= every)
+    }
+}
+
+#[async_trait]
+impl Sink for Messages {
+    async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
+        let saved = saved.and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
+        let Some(saved) = saved.filter(|_| self.resumes) else { return Ok(()) };
+        self.object = Object::new(saved.number);
+        let Some(begun) = &saved.begun else { return Ok(()) };
+        let resumed = self.target.store.resume(begun).await.map_err(|error| failure(&error))?;
+        let Some(upload) = resumed else {
+            let name = self.target.store.name(&begun.path);
+            if self.rotate.is_none() {
+                self.gone = Some(saved);
+            } else {
+                tracing::warn!("`{name}` was complete when a former run was cut off: some messages may come a second time");
+                self.object = Object::new(saved.number + 1);
+            }
+            return Ok(());
+        };
+        saved.parts.iter().for_each(|part| self.target.note(part, true));
+        self.object.upload = Some(upload);
+        self.object.offset = saved.parts.iter().map(|part| part.size).sum();
+        self.object.next = saved.parts.last().map_or(1, |part| part.number + 1);
+        self.object.is_new = saved.parts.is_empty();
+        self.object.done = saved.parts.into_iter().map(|part| (part.number, part)).collect();
+        Ok(())
+    }
+
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+        if let Some(gone) = &self.gone {
+            let name = self.target.store.name(&self.path(gone.number));
+            return Err(Error::permanent(format!(
+                "the upload of `{name}` that a former run began is gone: that run may have completed it just before it was cut off. \
+                 To write it anew, begin with another state folder"
+            )));
+        }
+        // All that can fail comes before the batch is taken: it comes again then.
+        self.catch_up()?;
+        let size = self.target.part_size(None, self.object.next);
+        let is_full = self.rotate.is_some_and(|(size, _)| self.object.offset + self.object.gathered.len() as u64 >= size);
+        if is_full || self.is_old() {
+            self.complete().await?;
+        } else if self.object.gathered.len() as u64 >= size {
+            self.cut().await?;
+        }
+        if std::mem::take(&mut self.object.is_new) {
+            self.object.since = Instant::now();
+            if let Some(header) = self.encode.header(&batch.fields().schema()) {
+                let written = self.delimited.message(&header, &mut self.object.gathered);
+                written.map_err(|error| Error::permanent(error.to_string()))?;
+            }
+        }
+        let gathered = &mut self.object.gathered;
+        if gathered.capacity() == 0 {
+            gathered.reserve(usize::try_from(size).unwrap_or(0) + batch.payload_bytes());
+        }
+        let written =
+            self.delimited.write(batch.payload(), gathered).and_then(|()| self.delimited.flush(gathered));
+        written.map_err(|error| Error::permanent(error.to_string()))?;
+        self.object.batches.push_back(self.object.next);
+        Ok(Written::Kept)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        self.catch_up()?;
+        if self.is_old() { self.complete().await } else { Ok(()) }
+    }
+
+    async fn roll(&mut self) -> Result<(), Error> {
+        match self.rotate.is_some() && !self.object.is_new {
+            true => self.complete().await,
+            false => self.flush().await,
+        }
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        if let Some(gone) = self.gone.take() {
+            let path = self.path(gone.number);
+            let found = self.target.store.stat(&path).await.map_err(|error| failure(&error))?;
+            let expected: u64 = gone.parts.iter().map(|part| part.size).sum();
+            if found.size() < expected {
+                let name = found.name();
+                return Err(Error::permanent(format!("`{name}` is not what a former run wrote")));
+            }
+            return Ok(());
+        }
+        // One that nothing came for is there nevertheless, where it is one.
+        match self.object.is_new && self.rotate.is_some() {
+            true => Ok(()),
+            false => self.complete().await,
+        }
+    }
+
+    fn secured(&mut self) -> usize {
+        std::mem::take(&mut self.secured)
+    }
+
+    fn is_due(&self) -> bool {
+        self.is_old()
+    }
+
+    fn state(&self) -> Option<Value> {
+        if let Some(gone) = &self.gone {
+            return serde_json::to_value(gone).ok();
+        }
+        let whole = self.object.whole();
+        let saved = Saved {
+            number: self.object.number,
+            begun: self.object.upload.as_ref().map(|upload| upload.begun().clone()),
+            parts: self.object.done.range(..=whole).map(|(_, part)| part.clone()).collect(),
+        };
+        serde_json::to_value(saved).ok()
+    }
+}

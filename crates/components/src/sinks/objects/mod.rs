@@ -1,0 +1,280 @@
+//! Objects in stores: files as they are, messages one after the other.
+//!
+//! What is large goes in parts, several at the same time, each from memory that the budget gave before. Nobody sees an object
+//! before it is complete. Which parts a store has is noted, so that a run after one that was cut off sends only the
+//! others: of files in the journal, of messages in what the sink keeps beside the positions.
+
+mod files;
+mod messages;
+mod parts;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{
+    BuildFileTransform, BuildTransform, Context, Cost, Details, Error, FileSink, FileTransform, Mistake, Sink,
+    SinkConfig, TransformConfig,
+};
+use thalweg_record::Budget;
+use thalweg_runtime::ConcurrencyLimit;
+use thalweg_store::{OnExisting, Part, Store, Writing, part_size};
+
+use crate::shared::file_template::{FileTemplate, Variable};
+use crate::transforms::encode::EncodeConfig;
+
+/// Writes objects to stores: each file as one, messages one after the other.
+///
+/// `url` with a slash at its end is what files are written below, each where it was below what was read, or as `name` says. Without
+/// one it is the object itself: for messages, or for one file. With `rotate`, objects of messages are numbered:
+/// `all.jsonl` becomes `all-00001.jsonl` and so on.
+///
+/// An object is seen when it is complete, never in part: messages are acknowledged when their object is complete, or, with
+/// `--state`, when the store has the part that they are in. What is large goes in parts, several at the same time; a run
+/// that was cut off and is continued with `--state` sends only what is missing. What the store got is compared by a
+/// checksum (CRC-32C), where the store knows that.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectsSink {
+    /// Where to write: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or a path. Options of a store follow as a query
+    /// (`?region=eu-central-1&endpoint=…`); its credentials are found in the environment, or where its own tools keep
+    /// them.
+    #[schemars(example = &"s3://bucket/archive/")]
+    pub url: String,
+    /// The name of a file below `url`. At first that is where it was below what was read.
+    #[serde(default = "its_name_and_folder")]
+    #[schemars(example = &"{date}/{name}")]
+    pub name: FileTemplate,
+    /// What to do where there is such an object already.
+    #[serde(default)]
+    pub on_exists: OnExists,
+    /// The content type of the objects. By default that of the file, if it is known.
+    pub content_type: Option<String>,
+    /// The form in which messages are written, for example `json`. By default they are written as they are.
+    #[serde(default)]
+    pub encode: EncodeConfig,
+    /// What is written after each message: by default a line feed.
+    #[serde(default = "line_feed")]
+    pub delimiter: String,
+    /// When to begin a new object of messages. By default there is one.
+    pub rotate: Option<Rotate>,
+    /// How many bytes a part has. By default an eighth of the memory, at most 16 MiB, and at least what the store takes. It grows
+    /// where an object would have too many parts.
+    pub part_size: Option<ByteSize>,
+    /// How many parts or objects to send at the same time. By default as many as do good.
+    #[schemars(range(min = 1))]
+    pub writers: Option<usize>,
+    /// What all copies have in common.
+    #[serde(skip)]
+    #[schemars(skip)]
+    counts: Arc<Counts>,
+}
+
+/// What to do where there is an object already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExists {
+    /// Replace it.
+    #[default]
+    Replace,
+    /// Of files: replace it if it has another size, or is older than the file. Messages replace it.
+    Update,
+    /// Leave it alone. A file counts as delivered then; where messages are to be written, the run ends with an error.
+    Skip,
+    /// Reject the file. Where messages are to be written, the run ends with an error.
+    Error,
+}
+
+/// When to begin a new object.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rotate {
+    /// When it has so many bytes, for example `1GiB`. It gets somewhat larger: up to a batch more.
+    pub size: Option<ByteSize>,
+    /// When it is so old, for example `5m`.
+    pub every: Option<TimeSpan>,
+}
+
+fn its_name_and_folder() -> FileTemplate {
+    FileTemplate::of([Variable::Folder, Variable::Name])
+}
+
+fn line_feed() -> String {
+    "\n".to_owned()
+}
+
+/// What is counted, over all copies.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) verified: AtomicU64,
+    pub(super) kept: AtomicU64,
+    pub(super) skipped: AtomicU64,
+}
+
+impl ObjectsSink {
+    fn place(&self) -> Result<(Store, String), String> {
+        let (store, path) = Store::from_url(&self.url).map_err(|error| error.to_string())?;
+        if store.limits().most_parts == 0 {
+            return Err(format!("`{}` cannot be written to", store.name(&path)));
+        }
+        Ok((store, path))
+    }
+
+    fn is_folder(&self) -> bool {
+        self.place().is_ok_and(|(_, path)| path.is_empty() || path.ends_with('/'))
+    }
+
+    fn target(&self, context: &Context) -> Result<Target, Error> {
+        let (store, path) = self.place().map_err(Error::permanent)?;
+        let counts = self.counts.clone();
+        show(&context.details, &store, &counts);
+        Ok(Target {
+            wanted: self.wanted(context.memory.budget()),
+            limit: match self.writers {
+                Some(writers) => ConcurrencyLimit::fixed(writers),
+                None => ConcurrencyLimit::adaptive(2..=32),
+            },
+            writing: Writing {
+                content_type: self.content_type.clone(),
+                on_existing: match self.on_exists {
+                    OnExists::Replace | OnExists::Update => OnExisting::Replace,
+                    OnExists::Skip | OnExists::Error => OnExisting::Keep,
+                },
+            },
+            store,
+            path,
+            counts,
+        })
+    }
+
+    fn wanted(&self, budget: &Budget) -> u64 {
+        match self.part_size {
+            Some(size) => size.bytes(),
+            None => (budget.limit() as u64 / 8).clamp(1 << 20, 16 << 20),
+        }
+    }
+}
+
+fn show(details: &Details, store: &Store, counts: &Arc<Counts>) {
+    let shown = store.clone();
+    details.show("requests", move || shown.counts().requests());
+    let shown = store.clone();
+    details.show("retries", move || shown.counts().retries());
+    let shown = store.clone();
+    details.show("sent_bytes", move || shown.counts().written());
+    let shown = counts.clone();
+    details.show("verified_bytes", move || shown.verified.load(Relaxed));
+    let shown = counts.clone();
+    details.show("kept_bytes", move || shown.kept.load(Relaxed));
+    let shown = counts.clone();
+    details.show("skipped_files", move || shown.skipped.load(Relaxed));
+}
+
+/// Where a sink writes, and how.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) store: Store,
+    /// The path of the object, or what the paths of all begin with.
+    pub(super) path: String,
+    pub(super) writing: Writing,
+    pub(super) limit: ConcurrencyLimit,
+    pub(super) counts: Arc<Counts>,
+    /// How many bytes a part should have.
+    wanted: u64,
+}
+
+impl Target {
+    /// How many bytes the part of a number has.
+    pub(super) fn part_size(&self, total: Option<u64>, number: u32) -> u64 {
+        part_size(self.wanted, total, number, &self.store.limits())
+    }
+
+    /// A part is there: by this run, or by a former one.
+    pub(super) fn note(&self, part: &Part, is_kept: bool) {
+        if part.is_verified {
+            self.counts.verified.fetch_add(part.size, Relaxed);
+        }
+        if is_kept {
+            self.counts.kept.fetch_add(part.size, Relaxed);
+        }
+    }
+}
+
+impl SinkConfig for ObjectsSink {
+    const NAME: &'static str = "objects";
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages: { generate: { message: '{"at": "%20s"}', count: 1000 } }
+pipelines:
+  main: { from: messages, to: archive }
+sinks:
+  archive: { objects: { url: "archive/all.jsonl", rotate: { size: 10KiB } } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let of_encode = TransformConfig::check(&self.encode).into_iter();
+        let mut mistakes: Vec<Mistake> =
+            of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        mistakes.extend(self.place().err().map(|why| Mistake::new("url", format!("{why}."))));
+        if let Some(rotate) = &self.rotate {
+            if rotate.size.is_none() && rotate.every.is_none() {
+                let help = "Give it a `size`, for example `1GiB`, or `every`, for example `5m`.";
+                mistakes.push(Mistake::new("rotate", "`rotate` does not say when.").help(help));
+            }
+            if rotate.size.is_some_and(|size| size.bytes() == 0)
+                || rotate.every.is_some_and(|every| every.duration().is_zero())
+            {
+                mistakes.push(Mistake::new("rotate", "`size` and `every` cannot be 0."));
+            }
+        }
+        if self.part_size.is_some_and(|size| size.bytes() == 0 || size > ByteSize::gib(1)) {
+            mistakes.push(Mistake::new("part_size", "A part must have between 1 byte and 1 GiB."));
+        }
+        mistakes
+    }
+
+    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        self.encode.encoder()
+    }
+
+    fn files(&self) -> Option<FileSink> {
+        Some(FileSink(Arc::new(self.clone())))
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        if self.is_folder() {
+            let why = "messages are written to an object, so its `url` must not end with a slash";
+            return Err(Error::permanent(why));
+        }
+        Ok(Box::new(messages::Messages::new(self, self.target(context)?, context)))
+    }
+}
+
+impl BuildFileTransform for ObjectsSink {
+    fn kind(&self) -> &'static str {
+        <Self as SinkConfig>::NAME
+    }
+
+    fn check(&self) -> Vec<Mistake> {
+        SinkConfig::check(self)
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::Waits
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
+        let target = self.target(context)?;
+        Ok(Box::new(files::Files {
+            name: (!(!target.path.is_empty() && !target.path.ends_with('/'))).then(|| self.name.clone()),
+            on_exists: self.on_exists,
+            memory: context.memory.clone(),
+            journal: context.journal.clone(),
+            target,
+        }))
+    }
+}

@@ -1,0 +1,119 @@
+//! An object on its way in parts.
+
+use std::sync::Arc;
+
+use arrow_buffer::Buffer;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thalweg_engine::{Error, Journal};
+use thalweg_store::{Begun, Part, StoreError, Upload};
+
+use super::Target;
+
+/// A buffer as the body of a request: nothing is copied.
+pub(super) struct Body(pub(super) Buffer);
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Sends a part when its turn comes.
+pub(super) async fn send(
+    target: &Target,
+    upload: &Upload,
+    number: u32,
+    offset: u64,
+    body: Buffer,
+) -> Result<Part, StoreError> {
+    let permit = target.limit.acquire(body.len() as u64).await;
+    match upload.part(number, offset, Bytes::from_owner(Body(body))).await {
+        Ok(sent) => {
+            if sent.was_overloaded {
+                permit.overloaded();
+            } else {
+                permit.succeeded();
+            }
+            target.note(&sent.part, false);
+            Ok(sent.part)
+        }
+        Err(error) => {
+            permit.failed();
+            Err(error)
+        }
+    }
+}
+
+/// What is noted of an upload of a file before its first part.
+#[derive(Debug, Serialize, Deserialize)]
+struct Beginning {
+    begun: Begun,
+    /// What tells the state of the file from others.
+    identity: String,
+    /// The sizes of its parts follow from this.
+    part_size: u64,
+}
+
+/// Which parts of an object a store has, noted in the journal.
+#[derive(Clone)]
+pub(super) struct Noted {
+    journal: Option<Journal>,
+    prefix: Arc<str>,
+}
+
+impl Noted {
+    /// Of the object of this name.
+    pub(super) fn new(journal: Option<Journal>, name: &str) -> Self {
+        Self { journal, prefix: format!("{name}\n").into() }
+    }
+
+    /// What a former run noted: the upload, if it was of the same state of the file and in parts of the same size, with the
+    /// parts that are done; and what else is to be thrown away.
+    pub(super) fn found(&self, identity: &str, size: u64) -> Result<(Option<(Begun, Vec<Part>)>, Option<Begun>), Error> {
+        let Some(journal) = &self.journal else { return Ok((None, None)) };
+        let entries = journal.entries(&self.prefix)?;
+        let mut parts = Vec::new();
+        let mut beginning = None;
+        for (name, value) in entries {
+            let name = name.get(self.prefix.len()..).unwrap_or_default().to_owned();
+            if name == "begun" {
+                beginning = serde_json::from_value::<Beginning>(value).ok();
+            } else {
+                parts.extend(serde_json::from_value::<Part>(value).ok());
+            }
+        }
+        Ok(match beginning {
+            Some(known) if known.identity == identity && known.part_size == size => {
+                (Some((known.begun, parts)), None)
+            }
+            Some(known) => (None, Some(known.begun)),
+            None => (None, None),
+        })
+    }
+
+    pub(super) fn begin(&self, begun: &Begun, identity: &str, part_size: u64) -> Result<(), Error> {
+        let beginning = Beginning { begun: begun.clone(), identity: identity.to_owned(), part_size };
+        self.note("begun", serde_json::to_value(beginning))
+    }
+
+    pub(super) fn part(&self, part: &Part) -> Result<(), Error> {
+        self.note(&format!("{:05}", part.number), serde_json::to_value(part))
+    }
+
+    fn note(&self, name: &str, value: serde_json::Result<Value>) -> Result<(), Error> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        let value = value.map_err(|error| Error::permanent(error.to_string()))?;
+        journal.note(&format!("{}{name}", self.prefix), &value)
+    }
+
+    pub(super) fn forget(&self) -> Result<(), Error> {
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.forget(&self.prefix))
+    }
+
+    /// Whether a later run can go on with what is noted.
+    pub(super) fn is_kept(&self) -> bool {
+        self.journal.is_some()
+    }
+}
