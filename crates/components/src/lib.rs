@@ -33,6 +33,7 @@ pub fn registry() -> Registry {
         .source::<sources::http::HttpSource>()
         .source::<sources::http_upload::HttpUpload>()
         .source::<sources::internal_logs::InternalLogs>()
+        .source::<sources::objects::ObjectsSource>()
         .source::<sources::pipe::PipeSource>()
         .source::<sources::proxy::ProxySource>()
         .source::<sources::remote_files::RemoteFilesConfig>()

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use arrow_array::Array;
-use thalweg_record::{Ack, Arena, Batch, Budget, File, Lease, Meta, Parcel, Share};
+use serde_json::Value;
+use thalweg_record::{Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Parcel, Share};
 use thalweg_runtime::{Receiver, Sender, Stop};
 
 use crate::metrics::ComponentMetrics;
 use crate::outlet::{Received, give, made_of};
 use crate::outlets::part_rejected;
+use crate::positions::{Mark, Positions};
 use crate::{Error, Role};
 
 /// Where an [`Unpack`](crate::Unpack) puts the messages of a file. They owe what the file owes: it is acknowledged when all of
@@ -22,6 +24,11 @@ pub struct Intake {
     pub(crate) errors: Vec<Sender<Parcel>>,
     /// What the file at hand owes.
     pub(crate) ack: Ack,
+    /// What the last mark owes: what is sent from there on belongs to it.
+    pub(crate) place: Ack,
+    /// How far a run got in each file, where that is kept, and the file at hand in it.
+    pub(crate) positions: Option<Arc<Positions>>,
+    pub(crate) lane: Option<Arc<str>>,
     /// Where it came from.
     pub(crate) meta: Arc<Meta>,
 }
@@ -52,7 +59,46 @@ impl Intake {
         self.stop.is_requested()
     }
 
-    /// Sends messages on. Waits until there is room for them. Marks mean nothing here.
+    /// Where a former run got to in the file at hand, and this one is to go on: the position of a mark.
+    pub fn saved(&self) -> Option<Value> {
+        self.positions.as_ref()?.saved(self.lane.as_ref()?)
+    }
+
+    /// Whether it is kept how far the file at hand was read, so that marks are of use.
+    pub fn keeps_places(&self) -> bool {
+        self.positions.is_some() && self.lane.is_some()
+    }
+
+    /// Claims memory of the budget without waiting: for what is in hand, and must go on.
+    pub fn claim(&self, bytes: usize) -> Lease {
+        self.share.budget().claim(bytes)
+    }
+
+    /// Begins with a file: what is sent from here on is out of it.
+    pub(crate) fn begin(&mut self, file: &File, meta: Meta) {
+        self.ack = file.ack().split();
+        self.meta = Arc::new(meta);
+        let identity = file.origin().identity().filter(|_| self.positions.is_some());
+        self.lane = identity.map(|identity| format!("{} {identity}", file.origin().source).into());
+    }
+
+    /// All of the file was sent. When all of it is settled, how far it was read is forgotten: after its source has noted that it
+    /// is done with it, since acknowledgements answer in the order in which they were taken on.
+    pub(crate) fn end(&mut self, file: &mut File) {
+        std::mem::replace(&mut self.place, Ack::unobserved()).settle(Outcome::Filtered);
+        if let (Some(positions), Some(lane)) = (self.positions.clone(), self.lane.take()) {
+            file.ack_mut().merge(Ack::new(self.metrics.name.clone(), move |settlement| {
+                if settlement.outcome.is_safe() {
+                    positions.forget(&lane);
+                }
+            }));
+        }
+        // What is left of it is the file as such, whose messages have their own parts.
+        std::mem::replace(&mut self.ack, Ack::unobserved()).settle(Outcome::Filtered);
+    }
+
+    /// Sends messages on. Waits until there is room for them. With a mark (of which only the position counts), a later run goes
+    /// on there in this file when they are safe, and all that was sent of it before, and what is sent after them without one.
     ///
     /// # Errors
     /// If the run is ending and nobody takes them; pass it on.
@@ -91,8 +137,17 @@ impl Intake {
         Ok(())
     }
 
-    fn batch(&self, received: Received) -> Result<Batch, Error> {
-        made_of(received, self.meta.clone(), self.ack.split())
+    fn batch(&mut self, mut received: Received) -> Result<Batch, Error> {
+        if let (Some(mark), Some(positions), Some(lane)) =
+            (received.reading.mark.take(), &self.positions, &self.lane)
+        {
+            let next = positions.expect(Some(Mark { lane: lane.clone(), ..mark }));
+            std::mem::replace(&mut self.place, next).settle(Outcome::Filtered);
+        }
+        // The place first: it is to be settled before the file may be.
+        let mut ack = self.place.split();
+        ack.merge(self.ack.split());
+        made_of(received, self.meta.clone(), ack)
     }
 }
 
@@ -113,6 +168,9 @@ pub(crate) fn loose_intake(
         main: vec![main],
         errors: vec![errors],
         ack: file.ack().split(),
+        place: Ack::unobserved(),
+        positions: None,
+        lane: None,
         meta: Arc::new(Meta { source: name, path: Some(file.to_string().into()), time_us: 0 }),
     };
     (intake, main_out, errors_out)

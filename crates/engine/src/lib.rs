@@ -12,6 +12,7 @@ mod error;
 mod flow;
 mod graph;
 mod intake;
+mod journal;
 mod kept;
 mod metrics;
 mod outlet;
@@ -36,6 +37,7 @@ pub use component::{
 pub use error::{Error, ErrorKind};
 pub use graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 pub use intake::Intake;
+pub use journal::Journal;
 pub use kept::KeptField;
 pub use metrics::{ComponentCounts, ComponentMetrics};
 pub use outlet::{Outlet, Reading, Received, Settled};

@@ -116,6 +116,11 @@ impl Outlet {
         self.share.reserve(bytes).await
     }
 
+    /// Claims memory of the budget without waiting: for what is in hand, and must go on.
+    pub fn claim(&self, bytes: usize) -> Lease {
+        self.share.budget().claim(bytes)
+    }
+
     /// Where a former run got to in a lane.
     pub fn saved(&self, lane: &str) -> Option<Value> {
         self.positions.saved(lane)

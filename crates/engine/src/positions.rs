@@ -22,6 +22,13 @@ pub struct Mark {
     pub position: Value,
 }
 
+impl Mark {
+    /// A place in the file at hand, of what reads messages out of it: each file is a lane of its own.
+    pub fn in_file(position: Value) -> Self {
+        Self { lane: "".into(), position }
+    }
+}
+
 /// The positions of one source.
 #[derive(Debug)]
 pub struct Positions {

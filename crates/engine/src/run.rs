@@ -40,14 +40,14 @@ use crate::metrics::{ComponentCounts, ComponentMetrics};
 use crate::outlet::Outlet;
 use crate::plan::{Destination, Plan};
 use crate::positions::Positions;
-use crate::{Context, Error, Flow, InFlight, Role, Step, Temporaries};
+use crate::{Context, Error, Flow, InFlight, Journal, Role, Step, Temporaries};
 
 pub use files::{FileEvent, FileWatcher};
 
 use attendants::Attendants;
 use channels::Channels;
 use keeping::{LazyStore, SinkState, save};
-use parts::Parts;
+use parts::{Parts, Places};
 use retries::Retries;
 use saves::Saver;
 
@@ -292,12 +292,14 @@ impl Run {
             own.sweep();
             own
         });
+        let journals = if keeping.positions { Some(store.get()?) } else { None };
         let context = |name: &str| Context {
             name: name.to_owned(),
             resumes: continues,
             batch_bytes: plan.batch_bytes,
             memory: handle.budget.share(),
             temporary: temporary.clone(),
+            journal: journals.as_ref().map(|store| Journal::new(store.clone(), name)),
         };
         let metrics = |name: &Arc<str>| -> Arc<ComponentMetrics> {
             let found = handle.metrics.iter().find(|metrics| metrics.name == *name);
@@ -341,7 +343,9 @@ impl Run {
             sources.push((built, outlet, presence, stage.node.config.blocks()));
         }
         reached.clone_from(&all_positions);
+        let places = Places { store: journals.clone(), failures, known: Mutex::default() };
         let parts = Parts {
+            places: &places,
             plan: &plan,
             handle: &handle,
             retries: &retries,
@@ -407,7 +411,9 @@ impl Run {
                 .collect(),
         };
         drop(channels);
-        drop(failures);
+        // Before those of the sources: what has been read of a file is only forgotten when its source knows that it is done.
+        let all_positions = [places.known.into_inner(), all_positions].concat();
+        drop(places.failures);
 
         // As many sources as cores or more keep all cores busy by themselves: with a thread each, they would only be in each
         // other's way, and each would wait for a copy of the segment that another one holds while it does not run. Fewer,

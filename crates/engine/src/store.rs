@@ -23,6 +23,7 @@ pub struct Store {
     database: Database,
     positions: Keyspace,
     sinks: Keyspace,
+    journals: Keyspace,
     letters: Letters,
 }
 
@@ -141,8 +142,9 @@ impl Store {
             .map_err(failed)?;
         let keyspace = |name| database.keyspace(name, options).map_err(failed);
         let (positions, sinks) = (keyspace("positions")?, keyspace("sinks")?);
+        let journals = keyspace("journals")?;
         let letters = Letters::open(&database, keyspace("tallies")?)?;
-        Ok(Self { database, positions, sinks, letters })
+        Ok(Self { database, positions, sinks, journals, letters })
     }
 
     /// The positions of a source, by lane.
@@ -150,14 +152,30 @@ impl Store {
     /// # Errors
     /// If the store cannot be read.
     pub fn positions(&self, source: &str) -> Result<BTreeMap<String, Value>, Error> {
-        let prefix = format!("{source}\0");
-        let mut found = BTreeMap::new();
-        for entry in self.positions.prefix(&prefix) {
-            let (key, value) = entry.into_inner().map_err(unreadable)?;
-            let lane = String::from_utf8_lossy(key.get(prefix.len()..).unwrap_or_default()).into_owned();
-            found.insert(lane, parse(&value)?);
+        Ok(below(&self.positions, &format!("{source}\0"), "")?.into_iter().collect())
+    }
+
+    /// What is noted in the journal of a component below a prefix, in the order of the names.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub(crate) fn journal(&self, component: &str, prefix: &str) -> Result<Vec<(String, Value)>, Error> {
+        below(&self.journals, &format!("{component}\0"), prefix)
+    }
+
+    /// Notes something in the journal of a component, or forgets it. It is with the system when this returns: that the process
+    /// is killed does no harm to it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn note(&self, component: &str, name: &str, value: Option<&Value>) -> Result<(), Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::Buffer));
+        let key = format!("{component}\0{name}");
+        match value {
+            Some(value) => batch.insert(&self.journals, key, value.to_string()),
+            None => batch.remove(&self.journals, key),
         }
-        Ok(found)
+        batch.commit().map_err(unwritable)
     }
 
     /// The state of a sink.
@@ -273,6 +291,17 @@ fn is_empty(file: &std::fs::File) -> bool {
 /// Of each part of the store.
 fn options() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(4 << 20)
+}
+
+/// What is in a keyspace below two prefixes, of which the names keep the second.
+fn below(keyspace: &Keyspace, owner: &str, prefix: &str) -> Result<Vec<(String, Value)>, Error> {
+    let mut found = Vec::new();
+    for entry in keyspace.prefix(format!("{owner}{prefix}")) {
+        let (key, value) = entry.into_inner().map_err(unreadable)?;
+        let name = String::from_utf8_lossy(key.get(owner.len()..).unwrap_or_default()).into_owned();
+        found.push((name, parse(&value)?));
+    }
+    Ok(found)
 }
 
 fn parse(text: &[u8]) -> Result<Value, Error> {

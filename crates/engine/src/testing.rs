@@ -56,6 +56,7 @@ pub fn context() -> Context {
         batch_bytes: 1 << 20,
         memory: Budget::new(256 << 20).share(),
         temporary: TEMPORARY.with(Clone::clone),
+        journal: None,
     }
 }
 

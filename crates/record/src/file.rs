@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -21,6 +22,10 @@ pub struct Origin {
     pub path: Option<PathBuf>,
     /// Its address, if it lies elsewhere.
     pub address: Option<Arc<str>>,
+    /// Where that is below what the source was told to read.
+    pub below: Option<PathBuf>,
+    /// What tells this state of it from another, where its store gives that: an entity tag.
+    pub version: Option<Arc<str>>,
     /// The folder that the source was told to read, which [`path`](Self::path) is in.
     pub folder: Option<Arc<Path>>,
     /// How it was called there: without folders.
@@ -52,6 +57,8 @@ impl Origin {
             source,
             path: None,
             address: None,
+            below: None,
+            version: None,
             folder: None,
             name,
             size,
@@ -75,9 +82,27 @@ impl Origin {
 
     /// Its path below the folder that the source was told to read; its name alone if it lies nowhere.
     pub fn relative(&self) -> &Path {
+        if let Some(below) = &self.below {
+            return below;
+        }
         let below = self.path.as_deref().zip(self.folder.as_deref());
         let below = below.and_then(|(path, folder)| path.strip_prefix(folder).ok());
         below.filter(|below| !below.as_os_str().is_empty()).unwrap_or(Path::new(&self.name))
+    }
+
+    /// What tells it, as it was found, from all others, and from other states of itself: where it is, and its tag, or its
+    /// size and the time when it was changed last. None if it lies nowhere.
+    pub fn identity(&self) -> Option<String> {
+        let place = match (&self.path, &self.address) {
+            (Some(path), _) => path.to_string_lossy(),
+            (None, Some(address)) => (&**address).into(),
+            (None, None) => return None,
+        };
+        let modified = self.times.modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        Some(match &self.version {
+            Some(version) => format!("{place} {version}"),
+            None => format!("{place} {} {}", self.size, modified.unwrap_or_default().as_nanos()),
+        })
     }
 
     /// A name that no other file has: 21 characters of `A-Za-z0-9_-`, 126 random bits. (The form is that of nanoid.)
@@ -151,6 +176,28 @@ pub trait ReadRanges: fmt::Debug + Send + Sync {
     /// # Errors
     /// If they cannot be had.
     fn read_at(&self, position: u64, into: &mut [u8]) -> std::io::Result<usize>;
+
+    /// Fills `into` with what is there from a position on. Waits meanwhile, and several may wait for parts at once.
+    fn fetch<'a>(&'a self, position: u64, into: &'a mut [u8]) -> Fetching<'a>;
+
+    /// How it is best read as a whole.
+    fn pace(&self) -> Pace {
+        Pace::default()
+    }
+}
+
+/// A part of a file on its way; ends in failure if it cannot be had whole.
+pub type Fetching<'a> = Pin<Box<dyn Future<Output = std::io::Result<()>> + Send + 'a>>;
+
+/// How something that is fetched in parts is read as a whole. What is not said is chosen by who reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// How many bytes to ask for at once.
+    pub slice: Option<usize>,
+    /// How many such slices to ask for at the same time, at most.
+    pub at_once: Option<usize>,
+    /// How many slices may be held at the same time, those among them that came and are worked on.
+    pub window: Option<usize>,
 }
 
 impl From<Vec<u8>> for Content {
@@ -396,6 +443,18 @@ mod tests {
         assert!(one.origin().id().bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'));
         assert_eq!(one.origin().id(), one.share().origin().id());
         assert_ne!(one.origin().id(), other.origin().id());
+    }
+
+    #[test]
+    fn another_state_of_a_file_has_another_identity() {
+        let origin = |version: Option<&str>, size| {
+            let origin = Origin::new("in".into(), "a".into(), size).at("s3://b/a");
+            Origin { version: version.map(Into::into), ..origin }.identity().unwrap()
+        };
+        assert_eq!(origin(Some("x"), 1), origin(Some("x"), 2));
+        assert_ne!(origin(Some("x"), 1), origin(Some("y"), 1));
+        assert_ne!(origin(None, 1), origin(None, 2));
+        assert_eq!(file().origin().identity(), None);
     }
 
     #[test]

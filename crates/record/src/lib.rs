@@ -24,6 +24,8 @@ mod views;
 pub use ack::{Ack, Outcome, Settlement};
 pub use batch::{Batch, ERROR_COMPONENT, ERROR_REASON, Meta, PAYLOAD, all_but};
 pub use budget::{Arena, Budget, Lease, Share};
-pub use file::{Content, Ending, File, Origin, Problem, ReadRanges, Report, Temporary, Times};
+pub use file::{
+    Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Temporary, Times,
+};
 pub use parcel::Parcel;
 pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs};

@@ -123,6 +123,17 @@ impl Store {
         Origin { operator: self.inner.operator.clone(), path: path.to_owned(), name: self.name(path), key }
     }
 
+    /// Whether what is below a prefix can be listed.
+    pub fn can_list(&self) -> bool {
+        !matches!(self.inner.kind, Kind::Http)
+    }
+
+    /// Whether listings are in the order of names and can begin behind one.
+    pub fn lists_in_order(&self) -> bool {
+        let capability = self.inner.operator.info().capability();
+        !matches!(self.inner.kind, Kind::Folders | Kind::Http) && capability.list_with_start_after
+    }
+
     /// What is below a prefix, at any depth.
     pub fn list(&self, prefix: &str) -> Listing {
         Listing::new(self.clone(), prefix.to_owned())
@@ -135,11 +146,11 @@ impl Store {
     pub async fn stat(&self, path: &str) -> Result<Object, StoreError> {
         let origin = self.origin(path);
         let silence = self.inner.retries.silence;
-        let ask = async |by_reading| {
-            self.patiently(origin.name(), "asking for its state", async |seen| {
-                state(&origin, by_reading, silence, seen).await
+        let ask = |by_reading| {
+            let origin = &origin;
+            self.patiently(origin.name(), "asking for its state", move |seen| async move {
+                state(origin, by_reading, silence, &seen).await
             })
-            .await
         };
         let state = match ask(false).await {
             Err(error)
@@ -158,30 +169,31 @@ impl Store {
     /// What can go wrong.
     pub async fn delete(&self, path: &str) -> Result<(), StoreError> {
         let name = self.name(path);
-        self.patiently(&name, "removing it", async |seen| {
-            let operator = self.origin(path).looking(seen);
-            match patient(self.inner.retries.silence, operator.delete(path)).await {
-                None => Err(Trouble::silent(self.inner.retries.silence)),
-                Some(Ok(())) => Ok(()),
-                Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
-                Some(Err(error)) => Err(Trouble::of(&error, &name, "removing it", &seen.lock().clone())),
+        self.patiently(&name, "removing it", |seen| {
+            let (name, operator) = (&name, self.origin(path).looking(&seen));
+            async move {
+                match patient(self.inner.retries.silence, operator.delete(path)).await {
+                    None => Err(Trouble::silent(self.inner.retries.silence)),
+                    Some(Ok(())) => Ok(()),
+                    Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
+                    Some(Err(error)) => Err(Trouble::of(&error, name, "removing it", &seen.lock().clone())),
+                }
             }
         })
         .await
     }
 
     /// Does something, again and again while what goes wrong is temporary.
-    pub(crate) async fn patiently<T>(
+    pub(crate) async fn patiently<T, F: Future<Output = Result<T, Trouble>>>(
         &self,
         name: &str,
         what: &str,
-        mut attempt: impl AsyncFnMut(&Arc<Mutex<Seen>>) -> Result<T, Trouble>,
+        mut attempt: impl FnMut(Arc<Mutex<Seen>>) -> F,
     ) -> Result<T, StoreError> {
         let mut failed = 0;
         loop {
             self.inner.counts.request(failed > 0);
-            let seen = Arc::default();
-            let trouble = match attempt(&seen).await {
+            let trouble = match attempt(Arc::default()).await {
                 Ok(done) => return Ok(done),
                 Err(trouble) => trouble,
             };

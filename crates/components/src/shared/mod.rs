@@ -1,5 +1,6 @@
 //! What several components need: a file for each idea.
 
+pub mod ahead;
 pub mod arenas;
 pub(crate) mod base64;
 pub(crate) mod block;
@@ -30,10 +31,12 @@ pub(crate) mod names;
 pub mod net;
 pub(crate) mod ordered;
 pub mod partition;
+pub mod pattern;
 pub mod plain;
 pub(crate) mod progress;
 pub mod replies;
 pub(crate) mod spool;
+pub mod stored;
 pub mod taker;
 pub(crate) mod target;
 pub mod tell;

@@ -1,11 +1,12 @@
 //! The bytes of a file on its way, decompressed, in pieces as large as the budget allows.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
 use arrow_buffer::Buffer;
 use thalweg_engine::Trouble;
-use thalweg_record::File;
+use thalweg_record::{Content, File};
 
+use super::ahead::Ahead;
 use super::arenas::Arenas;
 use super::content::{Opened, open, unreadable};
 use super::decompress::{Compression, Damage, Decoder};
@@ -27,28 +28,51 @@ pub struct Plain {
 enum From {
     Plain(Opened),
     Packed(Box<Decoder<Opened>>),
+    /// What is fetched in parts, many of them at the same time.
+    Ahead(Box<Ahead>),
 }
 
 impl Plain {
-    /// Opens a file that is compressed so.
+    /// Opens a file that is compressed so, and passes over so many of its plain bytes. `budget` is the memory of the whole
+    /// process, in bytes.
     ///
     /// # Errors
     /// A rejection that says why it cannot be read.
-    pub fn open(file: &File, compression: Compression) -> Result<Self, Trouble> {
+    pub fn open(file: &File, compression: Compression, from: u64, budget: usize) -> Result<Self, Trouble> {
         let mut opened = open(file)?;
         let head = match compression {
             Compression::Auto => opened.head(TELLING).map_err(|error| unreadable(&error))?,
             _ => Vec::new(),
         };
-        let from = match compression.of(&head).flatten() {
-            Some(format) => From::Packed(Box::new(Decoder::new(format, opened))),
-            None => From::Plain(opened),
+        let from = match (compression.of(&head).flatten(), file.content()) {
+            (Some(format), _) => {
+                let mut decoder = Decoder::new(format, opened);
+                let passed = io::copy(&mut decoder.by_ref().take(from), &mut io::sink());
+                passed.map_err(|error| unreadable(&error))?;
+                From::Packed(Box::new(decoder))
+            }
+            (None, Content::Ranges(ranges)) => {
+                From::Ahead(Box::new(Ahead::new(ranges.clone(), from, budget)))
+            }
+            (None, _) => {
+                opened.seek(SeekFrom::Start(from)).map_err(|error| unreadable(&error))?;
+                From::Plain(opened)
+            }
         };
         Ok(Self { from, carry: Vec::new(), failure: None, is_end: false })
     }
 
     /// The bytes that were not used, and more after them. Waits until the budget has room.
     pub async fn more(&mut self, arenas: &mut Arenas, out: &impl Taker) -> Buffer {
+        if let From::Ahead(ahead) = &mut self.from {
+            let more = ahead.more(&self.carry, out).await;
+            self.carry.clear();
+            self.is_end = ahead.is_end();
+            return more.unwrap_or_else(|error| {
+                self.failure = Some(error);
+                Buffer::from_vec(Vec::<u8>::new())
+            });
+        }
         let mut arena = arenas.take(self.carry.len(), out).await;
         let mut filled = self.carry.len();
         if let Some(front) = arena.get_mut(..filled) {
@@ -76,6 +100,8 @@ impl Plain {
         match &mut self.from {
             From::Plain(opened) => opened.read(into),
             From::Packed(decoder) => decoder.read(into),
+            // Its slices are taken as they are.
+            From::Ahead(_) => Ok(0),
         }
     }
 

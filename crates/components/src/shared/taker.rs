@@ -1,12 +1,15 @@
 //! What takes messages that were read: the outlet of a source, or the intake of what reads files.
 
 use thalweg_engine::{Error, Intake, Outlet, Reading};
-use thalweg_record::Arena;
+use thalweg_record::{Arena, Lease};
 
 /// Takes messages, and gives memory to read them into.
 pub trait Taker: Send {
     /// Waits until the budget has room, and gives memory.
     fn arena(&self, capacity: usize) -> impl Future<Output = Arena> + Send;
+
+    /// Claims memory without waiting: for what is in hand, and must go on.
+    fn claim(&self, bytes: usize) -> Lease;
 
     /// Sends messages on.
     ///
@@ -26,6 +29,10 @@ impl Taker for Outlet {
         Outlet::arena(self, capacity).await
     }
 
+    fn claim(&self, bytes: usize) -> Lease {
+        Outlet::claim(self, bytes)
+    }
+
     async fn send(&mut self, reading: Reading) -> Result<(), Error> {
         Outlet::send(self, reading).await
     }
@@ -38,6 +45,10 @@ impl Taker for Outlet {
 impl Taker for Intake {
     async fn arena(&self, capacity: usize) -> Arena {
         Intake::arena(self, capacity).await
+    }
+
+    fn claim(&self, bytes: usize) -> Lease {
+        Intake::claim(self, bytes)
     }
 
     async fn send(&mut self, reading: Reading) -> Result<(), Error> {

@@ -6,6 +6,7 @@ pub mod generate;
 pub mod http;
 pub mod http_upload;
 pub mod internal_logs;
+pub mod objects;
 pub mod pipe;
 pub mod proxy;
 pub mod remote_files;

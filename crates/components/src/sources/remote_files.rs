@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
 use thalweg_engine::{Context, Error, Flow, Mistake, Outlet, Source, SourceConfig};
-use thalweg_record::{Content, File, Origin as Found, Problem, ReadRanges};
+use thalweg_record::{Content, Fetching, File, Origin as Found, Problem, ReadRanges};
 use thalweg_sparse::{BudgetAccount, Cache, Origin, Pool, RemoteError, RemoteFile, RemoteOptions};
 use tokio::runtime::Handle;
 
@@ -145,6 +145,10 @@ impl ReadRanges for Remote {
         let read = || self.runtime.block_on(self.file.read_into(position, into));
         thalweg_runtime::blocking(read).map_err(io::Error::other)?;
         Ok(length)
+    }
+
+    fn fetch<'a>(&'a self, position: u64, into: &'a mut [u8]) -> Fetching<'a> {
+        Box::pin(async move { self.file.read_into(position, into).await.map_err(io::Error::other) })
     }
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Error, Intake, Mistake, Trouble, Unpack, UnpackConfig};
+use thalweg_engine::{Context, Error, Intake, Mark, Mistake, Trouble, Unpack, UnpackConfig};
 use thalweg_record::File;
 
 use crate::shared::arenas::Arenas;
@@ -55,25 +55,35 @@ sinks:
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Unpack>, Error> {
-        Ok(Box::new(Cutting { config: self.clone(), arenas: Arenas::new(context.batch_bytes) }))
+        Ok(Box::new(Cutting {
+            config: self.clone(),
+            arenas: Arenas::new(context.batch_bytes),
+            memory: context.memory.budget().limit(),
+        }))
     }
 }
 
 struct Cutting {
     config: Lines,
     arenas: Arenas,
+    /// The whole budget, in bytes.
+    memory: usize,
 }
 
 #[async_trait]
 impl Unpack for Cutting {
     async fn unpack(&mut self, file: &mut File, out: &mut Intake) -> Result<(), Trouble> {
-        let Self { config, arenas } = self;
-        let mut plain = Plain::open(file, config.compression)?;
-        let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, Place::default());
+        let Self { config, arenas, memory } = self;
+        let from: Place =
+            out.saved().and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default();
+        let keeps = out.keeps_places();
+        let mark = |place: Place| serde_json::to_value(place).ok().filter(|_| keeps).map(Mark::in_file);
+        let mut plain = Plain::open(file, config.compression, from.offset, *memory)?;
+        let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, from);
         loop {
             let buffer = plain.more(arenas, out).await;
             let after = if plain.is_end() { After::End } else { After::More };
-            cutter.send(&buffer, after, None, |_| None, out).await?;
+            cutter.send(&buffer, after, None, mark, out).await?;
             plain.check()?;
             if plain.is_end() {
                 return Ok(());

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use thalweg_record::{Batch, Share};
 
-use crate::{Error, Outlet, Outlets, Rejects, Temporaries};
+use crate::{Error, Journal, Outlet, Outlets, Rejects, Temporaries};
 
 pub use build::{BuildSink, BuildSource, BuildTransform};
 pub use files::{
@@ -84,6 +84,9 @@ pub enum Written {
     Safe,
     /// It will be in safety after the next [`Sink::flush`].
     Pending,
+    /// The sink keeps it until it can be brought into safety together with what comes later: as an object that is there when it
+    /// is complete. It says by [`Sink::secured`] when it is; flushing does not help.
+    Kept,
 }
 
 /// Writes to somewhere. One runs as one task.
@@ -114,6 +117,17 @@ pub trait Sink: Send {
     /// # Errors
     /// As [`write`](Self::write).
     async fn flush(&mut self) -> Result<(), Error>;
+
+    /// How many of the batches that it has [`Kept`](Written::Kept) came into safety since this was asked last, in the order in
+    /// which they came. It is asked after each write and flush; in the end all are safe.
+    fn secured(&mut self) -> usize {
+        0
+    }
+
+    /// Whether it is to be flushed although nothing is pending: something is due by the clock.
+    fn is_due(&self) -> bool {
+        false
+    }
 
     /// The batch that could not be written goes another way, and will not come again: what is kept of it can go.
     fn give_up(&mut self) {}
@@ -155,6 +169,8 @@ pub struct Context {
     pub memory: Share,
     /// Where it makes files of its own.
     pub temporary: Temporaries,
+    /// Where it notes what is half done, if the run keeps positions.
+    pub journal: Option<Journal>,
 }
 
 /// Something about a configured component that its schema could not say.

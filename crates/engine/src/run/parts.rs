@@ -3,12 +3,16 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use thalweg_record::{Ack, Meta, Parcel};
 use thalweg_runtime::{Receiver, Sequencer, Stage, Worker};
+use tokio::sync::mpsc;
 
 use crate::component::{BuildUnpack, Flow, Step};
 use crate::metrics::ComponentMetrics;
 use crate::plan::{Destination, Operator, Plan, Segment};
+use crate::positions::Positions;
+use crate::store::Store;
 use crate::{Context, Cost, Error, Intake};
 
 use super::channels::Channels;
@@ -24,6 +28,24 @@ pub(super) struct Parts<'a> {
     pub(super) watcher: &'a Option<Arc<dyn FileWatcher>>,
     pub(super) context: &'a (dyn Fn(&str) -> Context + Sync),
     pub(super) metrics: &'a (dyn Fn(&Arc<str>) -> Arc<ComponentMetrics> + Sync),
+    pub(super) places: &'a Places,
+}
+
+/// How far what reads messages out of files has got in each, where that is kept.
+pub(super) struct Places {
+    pub(super) store: Option<Arc<Store>>,
+    pub(super) failures: mpsc::UnboundedSender<String>,
+    pub(super) known: Mutex<Vec<(Arc<str>, Arc<Positions>)>>,
+}
+
+impl Places {
+    fn of(&self, name: &Arc<str>) -> Result<Option<Arc<Positions>>, Error> {
+        let Some(store) = &self.store else { return Ok(None) };
+        let positions = Positions::new(name.clone(), store.positions(name)?, self.failures.clone());
+        positions.keep();
+        self.known.lock().push((name.clone(), positions.clone()));
+        Ok(Some(positions))
+    }
 }
 
 /// A task of a stage, and whether it blocks its thread.
@@ -134,6 +156,7 @@ impl Parts<'_> {
         };
         let (main, errors) = (senders(crate::Output::Main), senders(crate::Output::Errors));
         let refused = vec![channels.sender(Destination::DeadLetters)];
+        let positions = self.places.of(name)?;
         let copy = |_| {
             let out = Intake {
                 share: self.handle.budget.share(),
@@ -143,6 +166,9 @@ impl Parts<'_> {
                 main: main.clone(),
                 errors: errors.clone(),
                 ack: Ack::unobserved(),
+                place: Ack::unobserved(),
+                positions: positions.clone(),
+                lane: None,
                 meta: Arc::new(Meta { source: name.clone(), path: None, time_us: 0 }),
             };
             let unpack = config.build(&(self.context)(name))?;

@@ -1,5 +1,6 @@
 //! A sink at work: writes, acknowledges, tries again, and says so where what comes can go another way.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -63,12 +64,14 @@ impl Rolls {
 /// What was written and is not in safety yet.
 pub(super) struct Pending {
     written: Vec<Ack>,
+    /// What the sink keeps until it says that it is in safety.
+    kept: VecDeque<Ack>,
     flushed: Instant,
 }
 
 impl Default for Pending {
     fn default() -> Self {
-        Self { written: Vec::new(), flushed: Instant::now() }
+        Self { written: Vec::new(), kept: VecDeque::new(), flushed: Instant::now() }
     }
 }
 
@@ -76,6 +79,12 @@ impl Pending {
     fn settle(&mut self) {
         self.written.drain(..).for_each(|ack| ack.settle(Outcome::Delivered));
         self.flushed = Instant::now();
+    }
+
+    /// So many of what the sink keeps are in safety.
+    fn secured(&mut self, count: usize) {
+        let count = count.min(self.kept.len());
+        self.kept.drain(..count).for_each(|ack| ack.settle(Outcome::Delivered));
     }
 }
 
@@ -165,13 +174,20 @@ impl Worker for Writer {
                 // Before it is settled: a state that is saved must not be older than the positions beside it.
                 self.note_state();
                 let batch = self.part(batch, rejected).map_err(|error| self.failed(error))?;
-                if let Some(mut batch) = batch {
-                    self.metrics.add_out(batch.rows(), batch.payload_bytes());
-                    match written {
-                        Written::Safe => batch.settle(Outcome::Delivered),
-                        Written::Pending => self.pending.written.push(batch.take_ack()),
+                let ack = match batch {
+                    Some(mut batch) => {
+                        self.metrics.add_out(batch.rows(), batch.payload_bytes());
+                        batch.take_ack()
                     }
+                    None => Ack::unobserved(),
+                };
+                match written {
+                    Written::Safe => ack.settle(Outcome::Delivered),
+                    Written::Pending => self.pending.written.push(ack),
+                    // Also one of which nothing is left: the sink counts batches.
+                    Written::Kept => self.pending.kept.push_back(ack),
                 }
+                self.pending.secured(self.sink.secured());
             }
             Err(error) if has_another_way => {
                 let reason = self.fails(error);
@@ -193,6 +209,7 @@ impl Worker for Writer {
     /// is waiting for.
     fn is_restless(&self) -> bool {
         self.rolls.is_due()
+            || self.sink.is_due()
             || !self.pending.written.is_empty()
                 && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short())
     }
@@ -214,6 +231,7 @@ impl Worker for Writer {
         }
         self.note_state();
         self.pending.settle();
+        self.pending.secured(usize::MAX);
         Ok(())
     }
 }
@@ -320,13 +338,15 @@ impl Writer {
         self.metrics.set_trouble(None);
         self.note_state();
         self.pending.settle();
+        self.pending.secured(self.sink.secured());
         Ok(())
     }
 
     /// Whether the run goes on if it is never used again: all that is not in safety can go another way.
     fn can_break(&self) -> bool {
-        let is_known = !self.pending.written.is_empty() || !matches!(self.condition, Condition::Well);
-        is_known && self.pending.written.iter().all(Ack::is_guarded)
+        let mut owed = self.pending.written.iter().chain(&self.pending.kept).peekable();
+        let is_known = owed.peek().is_some() || !matches!(self.condition, Condition::Well);
+        is_known && owed.all(Ack::is_guarded)
     }
 
     /// How often to try again: without end where there is no other way, and once where it failed before.
@@ -411,7 +431,7 @@ impl Writer {
         self.metrics.set_trouble(Some(reason.clone()));
         tracing::warn!("`{}` failed ({reason}); what comes goes another way", self.metrics.name);
         self.condition = Condition::Broken { reason: reason.clone() };
-        self.pending.written.drain(..).for_each(|ack| ack.fail(&reason));
+        self.pending.written.drain(..).chain(self.pending.kept.drain(..)).for_each(|ack| ack.fail(&reason));
         Ok(())
     }
 

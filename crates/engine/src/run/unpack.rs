@@ -1,10 +1,9 @@
 //! What reads messages out of files, at work.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use thalweg_record::{Ack, File, Meta, Outcome, Parcel, Problem};
+use thalweg_record::{File, Meta, Outcome, Parcel, Problem};
 use thalweg_runtime::{Sender, Ticket, Worker};
 
 use crate::component::{Trouble, Unpack};
@@ -48,19 +47,18 @@ impl Unpacker {
             // It was carried here: it was rejected before, with its reason.
             return self.refuse(file).await;
         }
-        self.out.ack = file.ack().split();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = file.origin().path.as_deref().unwrap_or(Path::new(&file.origin().name));
-        self.out.meta = Arc::new(Meta {
+        let meta = Meta {
             source: file.origin().source.clone(),
             path: Some(path.to_string_lossy().into()),
             time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
-        });
+        };
+        self.out.begin(&file, meta);
         let start = Instant::now();
         let read = self.unpack.unpack(&mut file, &mut self.out).await;
         self.out.metrics.add_busy(start);
-        // What is left of it is the file as such, whose messages have their own parts.
-        std::mem::replace(&mut self.out.ack, Ack::unobserved()).settle(Outcome::Filtered);
+        self.out.end(&mut file);
         match read {
             Ok(()) => {
                 file.settle(Outcome::Filtered);

@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use memchr::{memchr, memchr_iter, memchr2};
+use serde::{Deserialize, Serialize};
 use thalweg_config::ByteSize;
 
 use super::Dialect;
@@ -38,6 +39,23 @@ pub(crate) enum Fault {
     TooLong,
     /// It has a quote that is not closed.
     NotClosed,
+}
+
+/// A place between two records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// How many bytes of the file are before it.
+    pub(crate) offset: u64,
+    /// On which line it is.
+    pub(crate) line: u64,
+    /// Whether what comes up to the next line feed is to be passed over.
+    pub(crate) skips: bool,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { offset: 0, line: 1, skips: false }
+    }
 }
 
 /// Finds the records in the bytes of a file.
@@ -67,10 +85,15 @@ struct End {
 }
 
 impl Records {
-    /// From the beginning of a file; none is to be longer than the limit.
-    pub(crate) fn new(dialect: Dialect, limit: ByteSize) -> Self {
-        let limit = limit.as_usize();
-        Self { dialect, limit, has_begun: false, offset: 0, start: 0, line: 1, skips: false }
+    /// From a place in a file on; none is to be longer than the limit.
+    pub(crate) fn new(dialect: Dialect, limit: ByteSize, from: Place) -> Self {
+        let Place { offset, line, skips } = from;
+        Self { dialect, limit: limit.as_usize(), has_begun: offset > 0, offset, start: 0, line, skips }
+    }
+
+    /// Where the next record begins.
+    pub(crate) fn place(&self) -> Place {
+        Place { offset: self.position(self.start), line: self.line, skips: self.skips }
     }
 
     /// Where in the file a place in the buffer is.
@@ -216,7 +239,7 @@ mod tests {
 
     /// Reads as a component does, in pieces of these lengths.
     fn read(dialect: Dialect, limit: u64, text: &[u8], pieces: &[usize]) -> Vec<Found> {
-        let mut records = Records::new(dialect, ByteSize(limit));
+        let mut records = Records::new(dialect, ByteSize(limit), Place::default());
         let (mut buffer, mut rest, mut found) = (Vec::new(), text, Vec::new());
         let mut pieces = pieces.iter().cycle();
         loop {

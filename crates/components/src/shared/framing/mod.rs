@@ -91,7 +91,7 @@ pub enum Skip {
 }
 
 /// A place in a stream from which a cutter can go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Place {
     /// The number of bytes before it.
     pub offset: u64,

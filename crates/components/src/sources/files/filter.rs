@@ -4,43 +4,18 @@ use std::fs::Metadata;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use glob::{MatchOptions, Pattern};
 use thalweg_engine::Error;
 
 use super::FilesConfig;
+use crate::shared::pattern::Wanted;
 
 /// What is asked of a file beside its place.
 #[derive(Debug)]
 pub struct Filter {
-    include: Vec<About>,
-    exclude: Vec<About>,
+    names: Wanted,
     sizes: (u64, u64),
     min_age: Option<Duration>,
     max_age: Option<Duration>,
-}
-
-#[derive(Debug)]
-struct About {
-    pattern: Pattern,
-    /// Whether it is about the name alone.
-    name: bool,
-}
-
-impl About {
-    fn new(text: &str) -> Result<Self, Error> {
-        let pattern = Pattern::new(text).map_err(|error| Error::permanent(error.to_string()))?;
-        Ok(Self { pattern, name: !text.contains('/') })
-    }
-
-    fn matches(&self, below: &Path) -> bool {
-        let how = MatchOptions {
-            case_sensitive: true,
-            require_literal_separator: true,
-            require_literal_leading_dot: false,
-        };
-        let name = if self.name { Path::new(below.file_name().unwrap_or_default()) } else { below };
-        self.pattern.matches_with(&name.to_string_lossy(), how)
-    }
 }
 
 impl Filter {
@@ -49,10 +24,8 @@ impl Filter {
     /// # Errors
     /// If a pattern is malformed.
     pub fn new(config: &FilesConfig) -> Result<Self, Error> {
-        let all = |texts: &[String]| texts.iter().map(|text| About::new(text)).collect::<Result<Vec<_>, _>>();
         Ok(Self {
-            include: all(&config.include)?,
-            exclude: all(&config.exclude)?,
+            names: Wanted::new(&config.include, &config.exclude)?,
             sizes: (
                 config.min_size.map_or(0, |size| size.0),
                 config.max_size.map_or(u64::MAX, |size| size.0),
@@ -65,9 +38,7 @@ impl Filter {
     /// Whether a file is wanted, or will be when it is old enough. `below` is its path below the folder that is read.
     pub fn allows(&self, below: &Path, metadata: &Metadata) -> bool {
         let (min, max) = self.sizes;
-        let is_named = self.include.is_empty() || self.include.iter().any(|about| about.matches(below));
-        is_named
-            && !self.exclude.iter().any(|about| about.matches(below))
+        self.names.allows(below)
             && (min..=max).contains(&metadata.len())
             && self.max_age.is_none_or(|most| age(metadata) <= most)
     }

@@ -4,7 +4,7 @@
 
 mod filter;
 mod pass;
-mod pattern;
+
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -25,9 +25,9 @@ use thalweg_record::{Content, File, Origin, Problem, Times};
 use crate::shared::io::io_error;
 use crate::sources::file::Paths;
 
+use crate::shared::pattern::{self, Root};
 use filter::Filter;
 use pass::Pass;
-use pattern::Root;
 use walk::{Step, Walk, Walking};
 
 /// Whole files, each as it lies there.

@@ -8,8 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::pattern::Root;
 use super::{Folders, Symlinks};
+use crate::shared::pattern::Root;
 
 /// How to go.
 #[derive(Debug, Clone, Copy)]

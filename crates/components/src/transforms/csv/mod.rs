@@ -11,14 +11,16 @@ use arrow_array::{BinaryViewArray, UInt64Array};
 use arrow_buffer::Buffer;
 use async_trait::async_trait;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Error, Intake, Mistake, Reading, Received, Trouble, Unpack, UnpackConfig};
+use thalweg_engine::{
+    Context, Error, Intake, Mark, Mistake, Reading, Received, Trouble, Unpack, UnpackConfig,
+};
 use thalweg_record::{Ack, Batch, File, Meta, PAYLOAD, ViewBuilder, all_but};
 
 use crate::shared::arenas::Arenas;
 use crate::shared::columns::{Columns, FieldType, Typing, shortened};
-use crate::shared::csv::{self, Dialect, Fault, Records, names};
+use crate::shared::csv::{self, Dialect, Fault, Place, Records, names};
 use crate::shared::decompress::Compression;
 use crate::shared::framing::{DEFAULT_LIMIT, MAX_ROWS, check_limit};
 use crate::shared::plain::Plain;
@@ -120,9 +122,19 @@ sinks:
             awaits_header: false,
             scratch: String::new(),
             lines: Vec::new(),
+            keeps_places: false,
+            memory: context.memory.budget().limit(),
             config: self.clone(),
         }))
     }
+}
+
+/// What a later run must know to go on in the middle of a file.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    #[serde(flatten)]
+    place: Place,
+    columns: Vec<String>,
 }
 
 /// Reads files, one after the other.
@@ -138,14 +150,27 @@ struct Table {
     scratch: String,
     /// The lines on which the records of a batch begin.
     lines: Vec<u64>,
+    /// Whether it is kept how far the file at hand was read.
+    keeps_places: bool,
+    /// The whole budget, in bytes.
+    memory: usize,
 }
 
 #[async_trait]
 impl Unpack for Table {
     async fn unpack(&mut self, file: &mut File, out: &mut Intake) -> Result<(), Trouble> {
-        let mut plain = Plain::open(file, self.config.compression)?;
-        let mut records = Records::new(self.dialect, self.config.max_message_bytes);
-        self.awaits_header = self.config.header.unwrap_or(self.config.columns.is_empty());
+        let saved = out.saved().and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
+        self.keeps_places = out.keeps_places();
+        let from = saved.as_ref().map_or_else(Place::default, |saved| saved.place);
+        let mut plain = Plain::open(file, self.config.compression, from.offset, self.memory)?;
+        let mut records = Records::new(self.dialect, self.config.max_message_bytes, from);
+        match saved {
+            Some(saved) => {
+                self.awaits_header = false;
+                self.name_columns(saved.columns);
+            }
+            None => self.awaits_header = self.config.header.unwrap_or(self.config.columns.is_empty()),
+        }
         loop {
             let buffer = plain.more(&mut self.arenas, out).await;
             self.send(&buffer, plain.is_end(), &mut records, out).await?;
@@ -174,6 +199,7 @@ impl Table {
             let mut positions = Vec::with_capacity(64);
             let mut faulty = None;
             let mut is_full = true;
+            let mut place = records.place();
             while positions.len() < MAX_ROWS {
                 let Some(record) = records.next(buffer, is_end) else {
                     is_full = false;
@@ -188,12 +214,13 @@ impl Table {
                     faulty = Some((record, fault));
                     break;
                 }
+                place = records.place();
                 positions.push(records.position(record.range.start));
                 self.lines.push(record.line);
                 payload.push(text);
             }
             if !positions.is_empty() {
-                let reading = reading(payload, positions);
+                let reading = Reading { mark: self.mark(place), ..reading(payload, positions) };
                 self.parse(reading, out).await?;
             }
             match faulty {
@@ -202,7 +229,8 @@ impl Table {
                     let mut copy = ViewBuilder::over(&[], 1);
                     copy.push(buffer.get(record.range).unwrap_or_default());
                     let reason = format!("line {}: {}", record.line, self.explain(fault));
-                    out.reject(reading(copy, vec![position]), &reason).await?;
+                    let mark = self.mark(records.place());
+                    out.reject(Reading { mark, ..reading(copy, vec![position]) }, &reason).await?;
                 }
                 None if is_full => {}
                 None => return Ok(()),
@@ -222,12 +250,23 @@ impl Table {
         let names = names.map_err(|reason| {
             Trouble::rejected(format!("the header could not be read: {}", shortened(&reason)))
         })?;
+        self.name_columns(names);
+        Ok(())
+    }
+
+    /// From here on, the columns have these names.
+    fn name_columns(&mut self, names: Vec<String>) {
         if names != self.names {
             let typing = Typing::new(&self.config.types, self.config.null_values.as_deref());
             self.columns = Columns::new(typing, &names);
             self.names = names;
         }
-        Ok(())
+    }
+
+    /// What to remember for a place, if anything.
+    fn mark(&self, place: Place) -> Option<Mark> {
+        let saved = Saved { place, columns: self.names.clone() };
+        serde_json::to_value(saved).ok().filter(|_| self.keeps_places).map(Mark::in_file)
     }
 
     fn explain(&self, fault: Fault) -> String {
@@ -243,7 +282,7 @@ impl Table {
 
     /// Sends the records of a batch with their fields, and rejects those that do not have them.
     async fn parse(&mut self, reading: Reading, out: &mut Intake) -> Result<(), Error> {
-        let Reading { payload, positions, .. } = reading;
+        let Reading { payload, positions, mark, .. } = reading;
         self.dialect.rows(&payload, PAYLOAD, &mut self.columns, &mut self.scratch);
         let batch = match positions {
             Some(positions) => nobodys(payload).with_positions(positions)?,
@@ -251,7 +290,7 @@ impl Table {
         };
         let (batch, failed) = self.columns.give(batch)?;
         if failed.is_empty() {
-            return out.send(received(&batch)).await;
+            return out.send(received(&batch, mark)).await;
         }
         let (rows, reasons): (Vec<u32>, Vec<String>) = failed.into_iter().unzip();
         let line = |row: u32| self.lines.get(row as usize).copied().unwrap_or_default();
@@ -259,10 +298,13 @@ impl Table {
             rows.iter().zip(reasons).map(|(&row, reason)| format!("line {}: {reason}", line(row))).collect();
         let wrong = copied(&batch, &rows);
         let keep = all_but(batch.rows(), rows);
-        if let Some(batch) = batch.filter(&keep)? {
-            out.send(received(&batch)).await?;
+        // The others belong to the same place.
+        let rest = batch.filter(&keep)?;
+        let (mark, of_wrong) = if rest.is_some() { (mark, None) } else { (None, mark) };
+        if let Some(batch) = rest {
+            out.send(received(&batch, mark)).await?;
         }
-        out.reject_each(wrong, reasons).await
+        out.reject_each(Reading { mark: of_wrong, ..wrong }, reasons).await
     }
 }
 
@@ -283,9 +325,9 @@ fn nobodys(payload: BinaryViewArray) -> Batch {
 }
 
 /// The records of a batch with their fields.
-fn received(batch: &Batch) -> Received {
+fn received(batch: &Batch, mark: Option<Mark>) -> Received {
     let positions = batch.positions().cloned();
-    let reading = Reading { payload: batch.payload().clone(), path: None, positions, mark: None };
+    let reading = Reading { payload: batch.payload().clone(), path: None, positions, mark };
     Received { reading, fields: Some(batch.fields().clone()) }
 }
 

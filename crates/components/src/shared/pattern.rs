@@ -118,6 +118,54 @@ fn is_visible(name: &str, how: MatchOptions) -> bool {
     !how.require_literal_leading_dot || !name.starts_with('.')
 }
 
+/// Which names are wanted: those that match one pattern, if there are any, and none of others.
+#[derive(Debug)]
+pub struct Wanted {
+    include: Vec<About>,
+    exclude: Vec<About>,
+}
+
+impl Wanted {
+    /// Of the options of a source.
+    ///
+    /// # Errors
+    /// If a pattern is malformed.
+    pub fn new(include: &[String], exclude: &[String]) -> Result<Self, Error> {
+        let all = |texts: &[String]| texts.iter().map(|text| About::new(text)).collect::<Result<Vec<_>, _>>();
+        Ok(Self { include: all(include)?, exclude: all(exclude)? })
+    }
+
+    /// Whether something is wanted, by its path below what is read.
+    pub fn allows(&self, below: &Path) -> bool {
+        let is_named = self.include.is_empty() || self.include.iter().any(|about| about.matches(below));
+        is_named && !self.exclude.iter().any(|about| about.matches(below))
+    }
+}
+
+#[derive(Debug)]
+struct About {
+    pattern: Pattern,
+    /// Whether it is about the name alone.
+    name: bool,
+}
+
+impl About {
+    fn new(text: &str) -> Result<Self, Error> {
+        let pattern = Pattern::new(text).map_err(|error| Error::permanent(error.to_string()))?;
+        Ok(Self { pattern, name: !text.contains('/') })
+    }
+
+    fn matches(&self, below: &Path) -> bool {
+        let how = MatchOptions {
+            case_sensitive: true,
+            require_literal_separator: true,
+            require_literal_leading_dot: false,
+        };
+        let name = if self.name { Path::new(below.file_name().unwrap_or_default()) } else { below };
+        self.pattern.matches_with(&name.to_string_lossy(), how)
+    }
+}
+
 /// What is wrong with a pattern in an option, if anything.
 pub fn mistake(option: &'static str, text: &str) -> Option<Mistake> {
     if text.is_empty() {

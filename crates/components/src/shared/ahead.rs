@@ -1,0 +1,159 @@
+//! Something that is fetched in parts, read as a whole: its slices come at the same time, and are given in their order.
+//!
+//! A slice is only asked for when the budget has given its memory. Who reads it is given the slices one after the other, each with
+//! what was left of those before it put in front: a row that an edge has cut is whole there. For that, each slice has some
+//! free bytes before it, so that nothing but the rest of a row is copied. (Slices that are cut into rows each by itself were
+//! rejected: whether a line feed ends a row of comma-separated values depends on all the quotes before it. Finding the rows
+//! is a small part of reading them, and all else is done on all cores.)
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use arrow_buffer::Buffer;
+use bytes::Bytes;
+use thalweg_record::{Arena, ReadRanges};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+
+use super::taker::Taker;
+
+/// The free bytes before a slice. What is left over is seldom more: a row.
+const FRONT: usize = 16 << 10;
+/// How many slices are asked for at the same time where nothing is said; the limit of their source may be lower.
+const AT_ONCE: usize = 64;
+/// The bounds of what a slice has where nothing is said.
+const SLICE: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
+
+/// A slice on its way.
+type Coming = JoinHandle<(Arena, Permit, io::Result<()>)>;
+
+/// What it takes to hold a slice, if there is a bound.
+type Permit = Option<OwnedSemaphorePermit>;
+
+/// Memory of which there may only be so much: the permit goes with the last slice of it.
+struct Bounded(Buffer, #[allow(dead_code)] OwnedSemaphorePermit);
+
+impl AsRef<[u8]> for Bounded {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Reads ahead.
+pub struct Ahead {
+    ranges: Arc<dyn ReadRanges>,
+    slice: usize,
+    at_once: usize,
+    /// A permit for each slice that is held somewhere, if there is a bound.
+    window: Option<Arc<Semaphore>>,
+    /// Where the next slice begins that was not asked for.
+    next: u64,
+    length: u64,
+    coming: VecDeque<(usize, Coming)>,
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.coming.iter().for_each(|(_, coming)| coming.abort());
+    }
+}
+
+impl Ahead {
+    /// Reads from a position to the end. `budget` is the memory of the whole process, in bytes.
+    pub fn new(ranges: Arc<dyn ReadRanges>, from: u64, budget: usize) -> Self {
+        let pace = ranges.pace();
+        let slice = pace.slice.unwrap_or_else(|| (budget / 16).clamp(*SLICE.start(), *SLICE.end()));
+        Self {
+            slice: slice.max(1),
+            at_once: pace.at_once.unwrap_or(AT_ONCE).max(1),
+            window: pace.window.map(|window| Arc::new(Semaphore::new(window.max(1)))),
+            next: from,
+            length: ranges.length(),
+            coming: VecDeque::new(),
+            ranges,
+        }
+    }
+
+    /// Whether all was given.
+    pub fn is_end(&self) -> bool {
+        self.next >= self.length && self.coming.is_empty()
+    }
+
+    /// The next slice, with `carry` before it. Waits until it is there, and asks for others meanwhile.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    pub async fn more(&mut self, carry: &[u8], out: &impl Taker) -> io::Result<Buffer> {
+        loop {
+            let may_ask = self.next < self.length && self.coming.len() < self.at_once;
+            let capacity = FRONT + self.slice_at(self.next);
+            let Some((_, coming)) = self.coming.front_mut() else {
+                if !may_ask {
+                    return Ok(Buffer::from(carry));
+                }
+                let permit = permit(self.window.as_ref()).await;
+                let arena = out.arena(capacity).await;
+                self.ask(arena, permit);
+                continue;
+            };
+            let window = self.window.as_ref();
+            let arena = async {
+                let permit = permit(window).await;
+                (out.arena(capacity).await, permit)
+            };
+            tokio::select! {
+                biased;
+                came = coming => {
+                    let length = self.coming.pop_front().map_or(0, |(length, _)| length);
+                    let (arena, permit, fetched) = came.map_err(io::Error::other)?;
+                    fetched?;
+                    return Ok(joined(carry, arena, permit, length, out));
+                }
+                (arena, permit) = arena, if may_ask => self.ask(arena, permit),
+            }
+        }
+    }
+
+    fn slice_at(&self, position: u64) -> usize {
+        usize::try_from(self.length.saturating_sub(position)).unwrap_or(usize::MAX).min(self.slice)
+    }
+
+    fn ask(&mut self, mut arena: Arena, permit: Permit) {
+        let (ranges, position, length) = (self.ranges.clone(), self.next, self.slice_at(self.next));
+        self.next += length as u64;
+        let coming = tokio::spawn(async move {
+            let fetched = match arena.get_mut(FRONT..FRONT + length) {
+                Some(into) => ranges.fetch(position, into).await,
+                None => Err(io::ErrorKind::OutOfMemory.into()),
+            };
+            (arena, permit, fetched)
+        });
+        self.coming.push_back((length, coming));
+    }
+}
+
+async fn permit(window: Option<&Arc<Semaphore>>) -> Permit {
+    window?.clone().acquire_owned().await.ok()
+}
+
+/// A slice with what was left over before it.
+fn joined(carry: &[u8], mut arena: Arena, permit: Permit, length: usize, out: &impl Taker) -> Buffer {
+    let start = FRONT.checked_sub(carry.len());
+    if let Some((start, front)) = start.and_then(|start| Some((start, arena.get_mut(start..FRONT)?))) {
+        front.copy_from_slice(carry);
+        let whole = arena.freeze();
+        let whole = match permit {
+            // As a whole: it is counted by where it begins.
+            Some(permit) => Buffer::from(Bytes::from_owner(Bounded(whole, permit))),
+            None => whole,
+        };
+        return whole.slice_with_length(start, carry.len() + length);
+    }
+    // Without waiting for room: it may be what is read ahead that fills it.
+    let lease = out.claim(carry.len() + length);
+    let mut memory = Vec::with_capacity(carry.len() + length);
+    memory.extend_from_slice(carry);
+    memory.extend_from_slice(arena.get(FRONT..FRONT + length).unwrap_or_default());
+    lease.freeze(memory)
+}

@@ -1,0 +1,129 @@
+//! An object in a store, as the content of a file.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use thalweg_engine::{Error, Trouble};
+use thalweg_record::{Fetching, Pace, ReadRanges};
+use thalweg_runtime::ConcurrencyLimit;
+use thalweg_sparse::{BudgetAccount, Pool, RemoteFile, RemoteOptions};
+use thalweg_store::{Object, StoreError};
+use tokio::runtime::Handle;
+
+/// What those who read objects of one source have in common.
+#[derive(Clone)]
+pub struct Reads {
+    /// How many ranges are asked for at the same time.
+    pub limit: ConcurrencyLimit,
+    /// How objects are read as a whole.
+    pub pace: Pace,
+    /// Holds what components read here and there.
+    pub pool: Pool,
+    runtime: Handle,
+}
+
+impl Reads {
+    /// With so many readers, or as many as do good.
+    pub fn new(readers: Option<usize>, pace: Pace, budget: &thalweg_record::Budget) -> Self {
+        let limit = match readers {
+            Some(readers) => ConcurrencyLimit::fixed(readers),
+            None => ConcurrencyLimit::adaptive(2..=64),
+        };
+        let pool = Pool::with_account(budget.limit() / 4, BudgetAccount::new(budget));
+        Self { limit, pace, pool, runtime: Handle::current() }
+    }
+}
+
+/// An object of which that is fetched what is read.
+///
+/// Ranges that are asked for in turn go straight to who asks; what is read here and there, in pieces of any size, goes through
+/// a sparse file, which remembers.
+pub struct StoredObject {
+    object: Object,
+    reads: Reads,
+    remembered: OnceLock<RemoteFile>,
+}
+
+impl fmt::Debug for StoredObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.object.fmt(f)
+    }
+}
+
+impl StoredObject {
+    /// An object as it was found.
+    pub fn new(object: Object, reads: &Reads) -> Arc<Self> {
+        Arc::new(Self { object, reads: reads.clone(), remembered: OnceLock::new() })
+    }
+
+    fn remembered(&self) -> io::Result<&RemoteFile> {
+        if let Some(file) = self.remembered.get() {
+            return Ok(file);
+        }
+        let origin = self.object.store().origin(self.object.path());
+        let options = RemoteOptions { pool: Some(self.reads.pool.clone()), ..RemoteOptions::default() };
+        let file =
+            self.reads.runtime.block_on(RemoteFile::open(origin, options)).map_err(io::Error::other)?;
+        if !self.object.state().agrees(&file.fingerprint()) {
+            let (was, is) = (self.object.state(), file.fingerprint());
+            return Err(io::Error::other(format!(
+                "it has changed since it was found: it was {was}, and is {is}"
+            )));
+        }
+        Ok(self.remembered.get_or_init(|| file))
+    }
+}
+
+impl ReadRanges for StoredObject {
+    fn length(&self) -> u64 {
+        self.object.size()
+    }
+
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.length().saturating_sub(position)).unwrap_or(usize::MAX);
+        let length = left.min(into.len());
+        let into = &mut into[..length];
+        thalweg_runtime::blocking(|| {
+            let file = self.remembered()?;
+            self.reads.runtime.block_on(file.read_into(position, into)).map_err(io::Error::other)
+        })?;
+        Ok(length)
+    }
+
+    fn fetch<'a>(&'a self, position: u64, into: &'a mut [u8]) -> Fetching<'a> {
+        Box::pin(async move {
+            let permit = self.reads.limit.acquire(into.len() as u64).await;
+            match self.object.read(position, into).await {
+                Ok(true) => permit.overloaded(),
+                Ok(false) => permit.succeeded(),
+                Err(error) => {
+                    permit.failed();
+                    return Err(io::Error::other(error));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn pace(&self) -> Pace {
+        self.reads.pace
+    }
+}
+
+/// What an error of a store means for a run: what is temporary is tried again.
+pub fn failure(error: &StoreError) -> Error {
+    match error.is_temporary() {
+        true => Error::temporary(error.to_string()),
+        false => Error::permanent(error.to_string()),
+    }
+}
+
+/// What an error of a store means for the file at hand.
+pub fn trouble(error: &StoreError) -> Trouble {
+    match error {
+        StoreError::Failed { is_temporary: true, .. } => Trouble::Failed(failure(error)),
+        StoreError::Absent { .. } => Trouble::coded("FILE_CAN_NOT_BE_OPENED", error.to_string()),
+        _ => Trouble::rejected(error.to_string()),
+    }
+}

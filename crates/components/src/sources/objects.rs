@@ -1,0 +1,318 @@
+//! Objects in stores.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thalweg_config::ByteSize;
+use thalweg_engine::{Context, Error, Flow, Mark, Mistake, Outlet, Source, SourceConfig};
+use thalweg_record::{Content, File, Origin as Found, Pace, Problem, Times};
+use thalweg_store::{Listing, Object, Store, StoreError};
+
+use crate::shared::pattern::{self, Root, Wanted};
+use crate::shared::stored::{Reads, StoredObject, failure};
+use crate::sources::file::Paths;
+
+/// Objects in stores, each a file: one, or all below a prefix.
+///
+/// A large object is read in slices, many at the same time, each of which is asked for when the memory for it is there; an object
+/// that changes meanwhile is told, by its tag or its length and time. A listing of millions takes no more memory than one of
+/// ten. With `--state`, a run that was cut off goes on where it was, and one after a run that came to its end
+/// sends what is new since (by the times that the store gives; folders of this machine are listed anew each time).
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectsSource {
+    /// What to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, or a path. One that ends with a slash
+    /// is all that is below it; with `*` or `**` it is what matches: `s3://logs/2026/**/*.csv`. Options of a store follow
+    /// as a query (`?region=eu-central-1&endpoint=…`); its credentials are found in the environment, or where its
+    /// own tools keep them.
+    #[schemars(example = &"s3://bucket/logs/**/*.csv")]
+    pub url: Paths,
+    /// Patterns of which an object must match one: without a `/` they are about the last part of its name, with one about all
+    /// that is below the prefix.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// Patterns of which it must match none.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// How many bytes to ask for at once. By default a sixteenth of the memory, at most 8 MiB.
+    pub slice: Option<ByteSize>,
+    /// How many slices to ask for at the same time. By default as many as do good.
+    #[schemars(range(min = 1))]
+    pub readers: Option<usize>,
+    /// How many slices of an object may be read and not yet worked on, beside those that are being read. By default what the memory
+    /// has room for.
+    pub queue: Option<usize>,
+}
+
+impl SourceConfig for ObjectsSource {
+    const NAME: &'static str = "objects";
+    const EXAMPLE: &'static str = r#"
+sources:
+  tables: { objects: { url: "tables/**/*.csv" } }
+pipelines:
+  main: { from: tables, transforms: [csv: {}], to: all }
+sinks:
+  all: { file: { path: out/all.jsonl, encode: json } }
+"#;
+    const BLOCKS: bool = false;
+    const GIVES: Flow = Flow::Files;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        for url in self.url.all() {
+            mistakes.extend(Place::new(url).err().map(|why| Mistake::new("url", format!("{why}."))));
+        }
+        for (option, patterns) in [("include", &self.include), ("exclude", &self.exclude)] {
+            mistakes.extend(patterns.iter().filter_map(|text| pattern::mistake(option, text)));
+        }
+        if self.slice.is_some_and(|slice| slice.bytes() == 0 || slice > ByteSize::gib(1)) {
+            let message = "A slice must have between 1 byte and 1 GiB.";
+            mistakes.push(Mistake::new("slice", message));
+        }
+        mistakes
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        let pace = Pace {
+            slice: self.slice.map(ByteSize::as_usize),
+            at_once: self.readers,
+            window: self.queue.map(|queue| queue.saturating_add(self.readers.unwrap_or(1))),
+        };
+        Ok(Box::new(Objects {
+            config: self.clone(),
+            names: Wanted::new(&self.include, &self.exclude)?,
+            done: 0,
+            reads: Reads::new(self.readers, pace, context.memory.budget()),
+        }))
+    }
+}
+
+/// What one of the URLs leads to.
+struct Place {
+    store: Store,
+    wanted: What,
+    /// The lane of its positions.
+    lane: Arc<str>,
+}
+
+enum What {
+    One(String),
+    /// All below a prefix, which may end in the middle of a name.
+    Below {
+        prefix: String,
+        folder: String,
+        pattern: Option<Root>,
+    },
+}
+
+impl Place {
+    fn new(url: &str) -> Result<Self, String> {
+        let (store, path) = Store::from_url(url).map_err(|error| error.to_string())?;
+        let lane = store.name(&path).into();
+        let first = path.find(['*', '[']).filter(|_| store.can_list());
+        let wanted = match first {
+            Some(first) => {
+                let plain = path.get(..first).unwrap_or_default();
+                let folder =
+                    plain.rfind('/').map_or("", |end| path.get(..=end).unwrap_or_default()).to_owned();
+                // Folders of this machine are listed as a whole.
+                let prefix = if store.lists_in_order() { plain.to_owned() } else { folder.clone() };
+                let below = path.get(folder.len()..).unwrap_or_default();
+                let pattern = Root::new(below).map_err(|error| error.to_string())?;
+                What::Below { prefix, folder, pattern: Some(pattern) }
+            }
+            None if store.can_list() && (path.is_empty() || path.ends_with('/')) => {
+                What::Below { prefix: path.clone(), folder: path, pattern: None }
+            }
+            None => What::One(path),
+        };
+        Ok(Self { store, wanted, lane })
+    }
+}
+
+/// How far a run got in a listing, and what the one before it saw.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Position {
+    /// The name that was sent last; none between two runs.
+    after: Option<String>,
+    /// The newest that the last whole listing had: what is not newer was sent.
+    known: Newest,
+    /// The newest of this listing so far.
+    seen: Newest,
+}
+
+/// The latest time at which one of several objects was changed, and which ones were changed just then.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Newest {
+    time: Option<i64>,
+    names: Vec<String>,
+}
+
+/// So many names of one moment are kept; what else was changed then comes a second time.
+const MOST_NAMES: usize = 1000;
+
+impl Newest {
+    fn note(&mut self, object: &Object) {
+        let Some(time) = object.state().modified else { return };
+        if Some(time) > self.time {
+            *self = Self { time: Some(time), names: Vec::new() };
+        }
+        if Some(time) == self.time && self.names.len() < MOST_NAMES {
+            self.names.push(object.path().to_owned());
+        }
+    }
+
+    fn covers(&self, object: &Object) -> bool {
+        match (object.state().modified, self.time) {
+            (Some(time), Some(newest)) => {
+                time < newest || time == newest && self.names.iter().any(|name| name == object.path())
+            }
+            _ => false,
+        }
+    }
+}
+
+struct Objects {
+    config: ObjectsSource,
+    names: Wanted,
+    reads: Reads,
+    /// How many of the URLs are done.
+    done: usize,
+}
+
+#[async_trait]
+impl Source for Objects {
+    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+        while let Some(url) = self.config.url.all().get(self.done) {
+            let place = Place::new(url).map_err(Error::permanent)?;
+            match &place.wanted {
+                What::One(path) => self.one(&place, path, out).await?,
+                What::Below { .. } => self.below(&place, out).await?,
+            }
+            if out.is_stopping() {
+                return Ok(());
+            }
+            self.done += 1;
+        }
+        Ok(())
+    }
+}
+
+/// How many files go together, at most, and how many bytes they may have together.
+const GROUP: usize = 32;
+const GROUP_BYTES: u64 = 1 << 20;
+
+impl Objects {
+    async fn one(&self, place: &Place, path: &str, out: &mut Outlet) -> Result<(), Error> {
+        let position: Position = saved(place, out);
+        let object = match place.store.stat(path).await {
+            Ok(object) => object,
+            Err(StoreError::Absent { name }) => {
+                let hint = match place.store.can_list() {
+                    true => format!(
+                        ". If it is to be all that is below that name, write it with a slash at the end: `{name}/`"
+                    ),
+                    false => String::new(),
+                };
+                return Err(Error::permanent(format!("there is no `{name}`{hint}")));
+            }
+            Err(error) => return Err(failure(&error)),
+        };
+        if position.known.covers(&object) {
+            return Ok(());
+        }
+        let mut known = Newest::default();
+        known.note(&object);
+        out.add_expected(object.size());
+        let lease = Arc::new(out.reserve(File::WEIGHT).await);
+        let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+        let file = self.file(out.name(), object, PathBuf::from(name)).with_lease(lease);
+        out.send_files(vec![file], mark(place, &Position { known, ..Position::default() })).await
+    }
+
+    async fn below(&self, place: &Place, out: &mut Outlet) -> Result<(), Error> {
+        let What::Below { prefix, folder, pattern } = &place.wanted else { return Ok(()) };
+        let mut position: Position = saved(place, out);
+        let in_order = place.store.lists_in_order();
+        let mut listing: Listing =
+            place.store.list(prefix).after(position.after.clone().filter(|_| in_order));
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        let mut lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
+        let mut found = 0_u64;
+        while !out.is_stopping()
+            && let Some(object) = listing.next().await.map_err(|error| failure(&error))?
+        {
+            found += 1;
+            let below = object.path().get(folder.len()..).unwrap_or_default().to_owned();
+            let below_path = Path::new(&below);
+            let is_wanted = self.names.allows(below_path)
+                && pattern.as_ref().is_none_or(|pattern| pattern.finds(below_path, false));
+            position.after = Some(object.path().to_owned());
+            if !is_wanted || position.known.covers(&object) {
+                continue;
+            }
+            position.seen.note(&object);
+            let is_plain = below_path.components().all(|part| matches!(part, Component::Normal(_)));
+            if !is_plain || below.contains("//") {
+                let problem =
+                    Problem::new("its name leads out of the folder that it is in, or has an empty part");
+                let file = self.file(out.name(), object, PathBuf::from("object"));
+                out.reject_file(file.with_lease(lease.clone()), problem, None).await?;
+                continue;
+            }
+            out.add_expected(object.size());
+            bytes += object.size();
+            group.push(self.file(out.name(), object, PathBuf::from(below)).with_lease(lease.clone()));
+            if group.len() >= GROUP || bytes >= GROUP_BYTES {
+                out.send_files(std::mem::take(&mut group), mark(place, &position).filter(|_| in_order))
+                    .await?;
+                bytes = 0;
+                lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
+            }
+        }
+        if !group.is_empty() {
+            out.send_files(group, mark(place, &position).filter(|_| in_order)).await?;
+        }
+        if found == 0 {
+            tracing::warn!("`{}`: there is nothing below `{}`", out.name(), place.store.name(prefix));
+        }
+        if !out.is_stopping() && in_order {
+            // What was seen before is not newer than what is seen now, but for clocks that went back.
+            let known =
+                if position.seen.time >= position.known.time { position.seen } else { position.known };
+            out.mark(Mark {
+                lane: place.lane.clone(),
+                position: serde_json::to_value(Position { known, ..Position::default() })
+                    .map_err(|error| Error::permanent(error.to_string()))?,
+            });
+        }
+        Ok(())
+    }
+
+    fn file(&self, source: &Arc<str>, object: Object, below: PathBuf) -> File {
+        let name = below.file_name().unwrap_or_default().to_owned();
+        let mut found = Found::new(source.clone(), name, object.size()).at(&object.name());
+        let since_1970 = |nanos: i64| u64::try_from(nanos).ok().map(Duration::from_nanos);
+        let modified = object.state().modified.and_then(since_1970);
+        found.times = Times {
+            modified: modified.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
+            ..Times::default()
+        };
+        found.version = object.state().etag.as_deref().map(Into::into);
+        found.below = Some(below);
+        File::new(found, Content::Ranges(StoredObject::new(object, &self.reads)))
+    }
+}
+
+fn saved(place: &Place, out: &Outlet) -> Position {
+    let saved = out.saved(&place.lane);
+    saved.and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default()
+}
+
+fn mark(place: &Place, position: &Position) -> Option<Mark> {
+    Some(Mark { lane: place.lane.clone(), position: serde_json::to_value(position).ok()? })
+}

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Installs programs that tests and benchmarks need into the folder THALWEG_TOOLS, each in one version, and only what is
+# not there yet.
+#
+#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|s5cmd...
+set -euo pipefail
+
+folder=${THALWEG_TOOLS:?it names the folder to install into}
+mkdir -p "$folder/bin"
+folder=$(cd "$folder" && pwd)
+# What is unfinished is here, and moved in one step when it is done: an interrupted run leaves nothing that looks right.
+new=$(mktemp -d "$folder/new.XXXXXX")
+trap 'rm -rf "$new"' EXIT
+
+# needs PROGRAM WHAT
+needs() {
+    command -v "$1" >/dev/null || { echo "\`$1\` is not here: $2 is installed with it" >&2; exit 1; }
+}
+
+# is_there PROGRAM VERSION PATH
+is_there() {
+    [ -x "$folder/$3" ] && [ "$(cat "$folder/$1.version" 2>/dev/null)" = "$2" ]
+}
+
+# quietly COMMAND...: what it says is shown only if it fails.
+quietly() {
+    "$@" >"$new/log" 2>&1 </dev/null || { cat "$new/log" >&2; echo "\`$*\` failed" >&2; exit 1; }
+}
+
+# with_go PROGRAM VERSION PACKAGE
+with_go() {
+    is_there "$1" "$2" "bin/$1" && return
+    needs go "$1"
+    echo "installing $1 $2"
+    GOBIN="$new" quietly go install "$3@$2"
+    mv -f "$new/$1" "$folder/bin/$1"
+    echo "$2" >"$folder/$1.version"
+}
+
+# with_npm PROGRAM VERSION PATH
+with_npm() {
+    is_there "$1" "$2" "$3" && return
+    needs npm "$1"
+    needs node "$1"
+    echo "installing $1 $2"
+    mkdir "$new/$1"
+    quietly npm install --prefix "$new/$1" --ignore-scripts --no-audit --no-fund --loglevel=error "$1@$2"
+    rm -rf "${folder:?}/$1"
+    mv "$new/$1" "$folder/$1"
+    echo "$2" >"$folder/$1.version"
+}
+
+for program; do
+    case $program in
+    versitygw) with_go versitygw v1.8.0 github.com/versity/versitygw/cmd/versitygw ;;
+    azurite) with_npm azurite 3.37.0 azurite/node_modules/.bin/azurite-blob ;;
+    s5cmd) with_go s5cmd v2.3.0 github.com/peak/s5cmd/v2 ;;
+    *) echo "\`$program\` is none of versitygw, azurite, s5cmd" >&2; exit 2 ;;
+    esac
+done

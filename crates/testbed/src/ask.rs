@@ -1,0 +1,38 @@
+//! One request over HTTP/1.1 on a connection of its own, for what is asked of a server while it starts.
+//!
+//! A client's library would bring a runtime into code that only waits.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// No server on loopback takes longer for what is asked here.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The status and the body of the answer to a request without a body. `headers` are whole lines.
+pub(crate) fn ask(
+    address: SocketAddr,
+    method: &str,
+    target: &str,
+    headers: &[String],
+) -> io::Result<(u16, Vec<u8>)> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    for header in headers {
+        head += header;
+        head += "\r\n";
+    }
+    head += "\r\n";
+    stream.write_all(head.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    taken_apart(&answer).ok_or_else(|| io::Error::other(format!("`{address}` does not speak HTTP/1.1")))
+}
+
+fn taken_apart(answer: &[u8]) -> Option<(u16, Vec<u8>)> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut head = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(length) = head.parse(answer).ok()? else { return None };
+    Some((head.code?, answer.get(length..)?.to_vec()))
+}

@@ -1,0 +1,130 @@
+//! A server of Azure's blobs: azurite, with the account that its documentation gives to everybody.
+
+use crate::ask::ask;
+use crate::escape::escaped;
+use crate::program::Program;
+use crate::{Proxy, Tools};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hmac::{Hmac, Mac};
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::SystemTime;
+
+const ACCOUNT: &str = "devstoreaccount1";
+/// Published with the emulator; it opens nothing else.
+const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+const VERSION: &str = "2021-08-06";
+
+/// A running server of blobs. Dropping it stops the server and removes what it stored.
+pub struct Azure {
+    program: Program,
+}
+
+impl Azure {
+    /// Starts one without containers; it takes some seconds.
+    pub fn start() -> io::Result<Self> {
+        let azurite = Tools::find().azurite()?;
+        let command = |address: SocketAddr, data: &std::path::Path| {
+            let mut command = Command::new(&azurite);
+            command.arg("--location").arg(data);
+            command.args([
+                "--blobHost",
+                &address.ip().to_string(),
+                "--blobPort",
+                &address.port().to_string(),
+            ]);
+            // Clients are ahead of the versions that it knows; and tests tell nobody that they run.
+            command.args(["--silent", "--skipApiVersionCheck", "--disableTelemetry"]);
+            command
+        };
+        let ready = |_: SocketAddr, output: &str| output.contains("successfully listens");
+        Ok(Self { program: Program::start("azurite", command, ready)? })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.program.address
+    }
+
+    /// Its URL, with the account and without a container.
+    pub fn endpoint(&self) -> String {
+        format!("http://{}/{ACCOUNT}", self.address())
+    }
+
+    /// The name of the account.
+    pub fn account(&self) -> &'static str {
+        ACCOUNT
+    }
+
+    /// The key of the account.
+    pub fn key(&self) -> &'static str {
+        KEY
+    }
+
+    /// Makes an empty container. Its name has three characters or more.
+    pub fn create_container(&self, name: &str) -> io::Result<()> {
+        let target = format!("/{ACCOUNT}/{name}?restype=container");
+        let date = httpdate::fmt_http_date(SystemTime::now());
+        let signed = signature(name, &date).ok_or_else(|| io::Error::other("the key is not Base64"))?;
+        let headers = [
+            format!("x-ms-date: {date}"),
+            format!("x-ms-version: {VERSION}"),
+            format!("Authorization: SharedKey {ACCOUNT}:{signed}"),
+            "Content-Length: 0".to_owned(),
+        ];
+        match ask(self.address(), "PUT", &target, &headers)? {
+            (201, _) => Ok(()),
+            (status, body) => {
+                let body = String::from_utf8_lossy(&body);
+                Err(io::Error::other(format!("the container `{name}` was not made: {status} {body}")))
+            }
+        }
+    }
+
+    /// What thalweg calls a blob of it.
+    pub fn url(&self, container: &str, key: &str) -> String {
+        url(&self.endpoint(), container, key)
+    }
+
+    /// The same by way of a proxy before it.
+    pub fn url_through(&self, proxy: &Proxy, container: &str, key: &str) -> String {
+        url(&format!("{}/{ACCOUNT}", proxy.endpoint()), container, key)
+    }
+
+    /// The environment in which a program finds the account.
+    pub fn env(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT.to_owned()),
+            ("AZURE_STORAGE_ACCOUNT_KEY", KEY.to_owned()),
+        ]
+    }
+
+    /// Its process id.
+    pub fn process_id(&self) -> u32 {
+        self.program.id()
+    }
+
+    /// What it has printed, for the message of a test that fails.
+    pub fn output(&self) -> String {
+        self.program.output()
+    }
+}
+
+fn url(endpoint: &str, container: &str, key: &str) -> String {
+    format!("az://{container}/{}?endpoint={endpoint}&account_name={ACCOUNT}", escaped(key))
+}
+
+/// Of the request that makes a container. Of the twelve lines after the method none is in use; the account stands
+/// twice, since here it is part of the path as well.
+fn signature(container: &str, date: &str) -> Option<String> {
+    let text = format!(
+        "PUT{}x-ms-date:{date}\nx-ms-version:{VERSION}\n/{ACCOUNT}/{ACCOUNT}/{container}\nrestype:container",
+        "\n".repeat(12)
+    );
+    let key = BASE64_STANDARD.decode(KEY).ok()?;
+    let mut code = Hmac::<sha2::Sha256>::new_from_slice(&key).ok()?;
+    code.update(text.as_bytes());
+    Some(BASE64_STANDARD.encode(code.finalize().into_bytes()))
+}

@@ -1,0 +1,22 @@
+//! The servers start, answer and stop, and each fault does what it says: seen from outside, as a client sees it.
+
+#![allow(clippy::unwrap_used)]
+
+mod azure;
+mod faults;
+mod passing;
+mod raw;
+mod s3;
+mod store;
+mod web;
+
+/// Bytes that differ from place to place.
+fn content(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at * 31 + at / 251) as u8).collect()
+}
+
+/// Whether there is such a process.
+fn is_running(id: u32) -> bool {
+    let id = rustix::process::Pid::from_raw(id.cast_signed()).unwrap();
+    rustix::process::test_kill_process(id).is_ok()
+}
