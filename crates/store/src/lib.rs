@@ -26,6 +26,7 @@ mod patience;
 mod read;
 mod store;
 mod transport;
+mod upload;
 mod url;
 
 pub use attempt::{Receiver, Trouble, receive, state};
@@ -36,3 +37,4 @@ pub use origin::Origin;
 pub use patience::Retries;
 pub use store::{Counts, Store};
 pub use transport::Seen;
+pub use upload::{Begun, Limits, OnExisting, Part, Sent, Stored, Upload, Verified, Writing, part_size};

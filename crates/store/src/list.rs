@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use opendal::{EntryMode, ErrorKind};
 
 use crate::attempt::{Trouble, patient};
+use crate::upload::is_draft;
 use crate::url::Kind;
 use crate::{Fingerprint, Store, StoreError};
 
@@ -135,7 +136,11 @@ impl Listing {
             if metadata.mode() == EntryMode::DIR || path.ends_with('/') {
                 continue;
             }
-            if metadata.mode() == EntryMode::Unknown || matches!(self.store.kind(), Kind::Folders) {
+            let is_folder = matches!(self.store.kind(), Kind::Folders);
+            if is_folder && is_draft(path.rsplit('/').next().unwrap_or_default()) {
+                continue;
+            }
+            if metadata.mode() == EntryMode::Unknown || is_folder {
                 metadata = match patient(silence, operator.stat(&path)).await {
                     None => return Err(Trouble::silent(silence)),
                     // It has gone since.

@@ -1,0 +1,170 @@
+//! What is written into a folder: a draft beside its target, which takes the target's place when it is complete.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+
+use super::{OnExisting, Part};
+
+/// The longest name of a file on the usual file systems.
+const LONGEST_NAME: usize = 255;
+const END: &str = ".part";
+const ID_DIGITS: usize = 16;
+
+/// A draft that is open. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    file: Arc<File>,
+    path: PathBuf,
+    target: PathBuf,
+    /// Whether another process has written to it before. After a power cut, what it believed to have written may be missing.
+    is_resumed: bool,
+}
+
+/// Whether a file of this name is a draft of ours: a listing leaves it out.
+pub(crate) fn is_draft(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix('.').and_then(|name| name.strip_suffix(END)) else { return false };
+    rest.rsplit_once('.').is_some_and(|(_, id)| {
+        id.len() == ID_DIGITS && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+impl Draft {
+    /// A new one, and its id.
+    pub(crate) fn create(target: &Path) -> io::Result<(Self, String)> {
+        if let Some(folder) = target.parent() {
+            make_folder(folder)?;
+        }
+        loop {
+            let id = format!("{:0ID_DIGITS$x}", fastrand::u64(..));
+            let path = path_of(target, &id)?;
+            match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                opened => {
+                    let file = Arc::new(opened?);
+                    return Ok((Self { file, path, target: target.to_owned(), is_resumed: false }, id));
+                }
+            }
+        }
+    }
+
+    /// One that is there; none if it is not.
+    pub(crate) fn open(target: &Path, id: &str) -> io::Result<Option<Self>> {
+        let path = path_of(target, id)?;
+        match OpenOptions::new().read(true).write(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => {
+                let file = Arc::new(opened?);
+                Ok(Some(Self { file, path, target: target.to_owned(), is_resumed: true }))
+            }
+        }
+    }
+
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    /// Puts it in the target's place, for good.
+    pub(crate) fn complete(&self, parts: &[Part], on_existing: &OnExisting) -> io::Result<()> {
+        let size = parts.iter().map(|part| part.size).sum::<u64>();
+        if !self.path.exists() && std::fs::metadata(&self.target).is_ok_and(|target| target.len() == size) {
+            // It was completed before, by us.
+            return sync_folder(&self.target);
+        }
+        let found = self.file.metadata()?.len();
+        if found != size {
+            let why = format!("the draft has {found} bytes, and its parts have {size}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        if self.is_resumed {
+            self.check(parts)?;
+        }
+        self.file.sync_all()?;
+        match on_existing {
+            OnExisting::Keep => place_if_free(&self.path, &self.target)?,
+            _ => std::fs::rename(&self.path, &self.target)?,
+        }
+        sync_folder(&self.target)
+    }
+
+    /// Reads all parts again.
+    fn check(&self, parts: &[Part]) -> io::Result<()> {
+        let mut buffer = vec![0; 1 << 20];
+        let mut position = 0;
+        for part in parts {
+            let (end, mut crc) = (position + part.size, 0);
+            while position < end {
+                let most = usize::try_from(end - position).unwrap_or(usize::MAX).min(buffer.len());
+                let into = buffer.get_mut(..most).unwrap_or_default();
+                self.file.read_exact_at(into, position)?;
+                crc = crc32c::crc32c_append(crc, into);
+                position += most as u64;
+            }
+            if crc != part.crc32c {
+                let why =
+                    format!("the draft does not hold what was written as part {}: begin anew", part.number);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes a draft. That there is none is no error.
+pub(crate) fn remove(target: &Path, id: &str) -> io::Result<()> {
+    match std::fs::remove_file(path_of(target, id)?) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Where a draft lies. An id that came from outside must not lead elsewhere.
+fn path_of(target: &Path, id: &str) -> io::Result<PathBuf> {
+    let name = target.file_name().and_then(|name| name.to_str());
+    let (Some(name), true) = (name, is_draft(&format!("..{id}{END}"))) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is not the name of a file"));
+    };
+    let room = LONGEST_NAME - ID_DIGITS - END.len() - 2;
+    let end = (0..=room.min(name.len())).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+    Ok(target.with_file_name(format!(".{}.{id}{END}", name.get(..end).unwrap_or_default())))
+}
+
+/// Makes a folder with all above it, so that they are still there after a power cut.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let made = match std::fs::create_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let Some(above) = folder.parent() else { return Err(error) };
+            make_folder(above)?;
+            std::fs::create_dir(folder)
+        }
+        made => made,
+    };
+    match made {
+        Ok(()) => sync_folder(folder),
+        Err(_) if folder.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes what happened to the name of something last.
+fn sync_folder(of: &Path) -> io::Result<()> {
+    of.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+/// Renames unless there is something.
+fn place_if_free(from: &Path, to: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        // Network file systems know links but not this.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            std::fs::hard_link(from, to)?;
+            std::fs::remove_file(from)
+        }
+        Err(error) => Err(error.into()),
+    }
+}

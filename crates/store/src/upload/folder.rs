@@ -1,0 +1,223 @@
+//! Writing into the folders of this machine.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::draft::{self, Draft};
+use super::{Begun, OnExisting, Part, Sent, Stored, Upload, Verified, Writing};
+use crate::{Store, StoreError};
+
+pub(super) async fn begin(
+    store: &Store,
+    path: &str,
+    options: &Writing,
+) -> Result<(Draft, String), StoreError> {
+    let (target, options) = (target(store, path)?, options.clone());
+    let name = store.name(path);
+    if matches!(options.on_existing, OnExisting::ReplaceIf(_)) {
+        return Err(StoreError::Impossible { name, what: "comparing an entity tag" });
+    }
+    working(store, path, "beginning to write it", move || {
+        if options.on_existing == OnExisting::Keep && target.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        Draft::create(&target)
+    })
+    .await
+}
+
+pub(super) async fn resume(store: &Store, saved: &Begun) -> Result<Option<Draft>, StoreError> {
+    let (target, id) = (target(store, &saved.path)?, saved.id.clone());
+    working(store, &saved.path, "looking for its draft", move || Draft::open(&target, &id)).await
+}
+
+pub(super) async fn discard(store: &Store, saved: &Begun) -> Result<(), StoreError> {
+    let (target, id) = (target(store, &saved.path)?, saved.id.clone());
+    working(store, &saved.path, "removing its draft", move || draft::remove(&target, &id)).await
+}
+
+pub(super) async fn part(
+    upload: &Upload,
+    draft: &Draft,
+    number: u32,
+    offset: u64,
+    bytes: Bytes,
+) -> Result<Sent, StoreError> {
+    let (draft, size, store) = (draft.clone(), bytes.len() as u64, upload.store());
+    let what = format!("writing {size} bytes at {offset}");
+    let crc32c = working(store, &upload.begun().path, &what, move || {
+        draft.write(offset, &bytes)?;
+        Ok(crc32c::crc32c(&bytes))
+    })
+    .await?;
+    store.counts().written.fetch_add(size, Ordering::Relaxed);
+    let part = Part { number, size, tag: String::new(), crc32c, is_verified: false };
+    Ok(Sent { part, was_overloaded: false })
+}
+
+pub(super) async fn complete(upload: &Upload, draft: &Draft, parts: Vec<Part>) -> Result<Stored, StoreError> {
+    let size = parts.iter().map(|part| part.size).sum();
+    let (draft, on_existing) = (draft.clone(), upload.begun().writing.on_existing.clone());
+    working(upload.store(), &upload.begun().path, "putting it in its place", move || {
+        draft.complete(&parts, &on_existing)
+    })
+    .await?;
+    Ok(Stored { etag: None, size, verified: Verified::No, was_overloaded: false })
+}
+
+/// A whole file, by way of a draft, so that nobody sees a half of it.
+pub(super) async fn put(
+    store: &Store,
+    path: &str,
+    bytes: Bytes,
+    options: &Writing,
+) -> Result<Stored, StoreError> {
+    let upload = store.begin(path, options).await?;
+    let written = async {
+        let part = upload.part(1, 0, bytes).await?.part;
+        upload.complete(&[part]).await
+    };
+    let written = written.await;
+    if written.is_err() {
+        // What went wrong with the file matters, not what went wrong with removing it.
+        let _ = upload.abort().await;
+    }
+    written
+}
+
+fn target(store: &Store, path: &str) -> Result<PathBuf, StoreError> {
+    if path.is_empty() || path.ends_with('/') {
+        return Err(StoreError::Impossible { name: store.name(path), what: "writing a folder" });
+    }
+    Ok(Path::new("/").join(path))
+}
+
+/// Does something that waits for the disk.
+async fn working<T: Send + 'static>(
+    store: &Store,
+    path: &str,
+    what: &str,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, StoreError> {
+    let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+    done.map_err(|error| {
+        let (name, why) = (store.name(path), error.to_string());
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                StoreError::Refused { name, why: "there is one already".to_owned() }
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                StoreError::Denied { name, what: "written", why }
+            }
+            _ => StoreError::Failed { name, what: what.to_owned(), attempts: 1, why, is_temporary: false },
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    fn keeping() -> Writing {
+        Writing { on_existing: OnExisting::Keep, ..Writing::default() }
+    }
+
+    fn place(folder: &tempfile::TempDir, name: &str) -> (Store, String, PathBuf) {
+        let path = folder.path().join(name);
+        let (store, path_in_store) = Store::from_url(path.to_str().unwrap()).unwrap();
+        (store, path_in_store, path)
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn parts_come_in_any_order_and_nothing_is_seen_before_all_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, path, target) = place(&folder, "new/folders/a b");
+        let upload = store.begin(&path, &Writing::default()).await.unwrap();
+        let (second, first) = tokio::join!(
+            upload.part(2, 5, Bytes::from_static(b"world")),
+            upload.part(1, 0, Bytes::from_static(b"hello"))
+        );
+        let parts = [second.unwrap().part, first.unwrap().part];
+        assert!(!target.exists());
+        let mut listing = store.list(&format!("{}/", path.rsplit_once('/').unwrap().0));
+        assert!(listing.next().await.unwrap().is_none());
+        let short = upload.complete(&parts[..1]).await.unwrap_err();
+        assert!(short.to_string().contains("the draft has 10 bytes"), "{short}");
+        let stored = upload.complete(&parts).await.unwrap();
+        assert_eq!((stored.size, std::fs::read(&target).unwrap()), (10, b"helloworld".to_vec()));
+        assert_eq!(names(target.parent().unwrap()), ["a b"]);
+        assert_eq!(upload.complete(&parts).await.unwrap(), stored);
+        assert_eq!(store.counts().written(), 10);
+    }
+
+    #[tokio::test]
+    async fn another_run_goes_on_and_sees_when_the_draft_is_not_what_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, path, target) = place(&folder, "x");
+        let upload = store.begin(&path, &Writing::default()).await.unwrap();
+        let first = upload.part(1, 0, Bytes::from_static(b"hello")).await.unwrap().part;
+        let saved = serde_json::to_string(upload.begun()).unwrap();
+        drop(upload);
+        let saved: Begun = serde_json::from_str(&saved).unwrap();
+        let upload = store.resume(&saved).await.unwrap().unwrap();
+        let second = upload.part(2, 5, Bytes::from_static(b"world")).await.unwrap().part;
+        let lost = Part { crc32c: 1, ..first.clone() };
+        let error = upload.complete(&[lost, second.clone()]).await.unwrap_err();
+        assert!(error.to_string().contains("part 1"), "{error}");
+        upload.complete(&[first, second]).await.unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"helloworld");
+    }
+
+    #[tokio::test]
+    async fn what_is_discarded_is_gone_and_cannot_be_resumed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, path, _) = place(&folder, &"ä".repeat(127));
+        let upload = store.begin(&path, &Writing::default()).await.unwrap();
+        store.discard(upload.begun()).await.unwrap();
+        upload.abort().await.unwrap();
+        assert!(names(folder.path()).is_empty());
+        assert!(store.resume(upload.begun()).await.unwrap().is_none());
+        let elsewhere = Begun { id: "../../x".to_owned(), ..upload.begun().clone() };
+        assert!(store.discard(&elsewhere).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_is_there_is_kept_if_it_is_to_be_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, path, target) = place(&folder, "x");
+        let upload = store.begin(&path, &keeping()).await.unwrap();
+        let part = upload.part(1, 0, Bytes::from_static(b"late")).await.unwrap().part;
+        store.put(&path, Bytes::from_static(b"early"), &keeping()).await.unwrap();
+        for refused in [
+            upload.complete(&[part]).await.unwrap_err(),
+            store.put(&path, Bytes::new(), &keeping()).await.unwrap_err(),
+        ] {
+            assert!(matches!(&refused, StoreError::Refused { .. }), "{refused}");
+        }
+        upload.abort().await.unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"early");
+        assert_eq!(names(folder.path()), ["x"]);
+        let stored = store.put(&path, Bytes::new(), &Writing::default()).await.unwrap();
+        assert_eq!((stored.size, target.metadata().unwrap().len()), (0, 0));
+        let tag = Writing { on_existing: OnExisting::ReplaceIf("a".to_owned()), ..Writing::default() };
+        assert!(matches!(store.begin(&path, &tag).await, Err(StoreError::Impossible { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_web_server_and_a_folder_cannot_be_written() {
+        let (store, path) = Store::from_url("http://example.org/x").unwrap();
+        let error = store.put(&path, Bytes::new(), &Writing::default()).await.unwrap_err();
+        assert_eq!(error.to_string(), "writing is not possible at `http://example.org/x`");
+        let (store, path) = Store::from_url("/tmp/").unwrap();
+        assert!(store.begin(&path, &Writing::default()).await.is_err());
+    }
+}

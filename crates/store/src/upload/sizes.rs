@@ -1,0 +1,148 @@
+//! How large parts are.
+
+use crate::Store;
+use crate::url::Kind;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+/// How much is to fit where it is not known before how much will come.
+const MOST_UNKNOWN: u64 = 5 * TIB;
+
+/// What a store can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Whether it can be written to at all. If not, the rest means nothing.
+    pub can_write: bool,
+    /// The fewest bytes of a part that is not the last.
+    pub smallest_part: u64,
+    /// The most bytes of a part, and of what is written in one request.
+    pub largest_part: u64,
+    /// How many parts there may be.
+    pub most_parts: u32,
+    /// The most bytes of an object.
+    pub most_bytes: u64,
+}
+
+impl Store {
+    /// What it can take.
+    pub fn limits(&self) -> Limits {
+        let of_objects = Limits {
+            can_write: true,
+            smallest_part: 5 * MIB,
+            largest_part: 5 * GIB,
+            most_parts: 10_000,
+            most_bytes: 5 * TIB,
+        };
+        match self.kind() {
+            Kind::Http => {
+                Limits { can_write: false, smallest_part: 0, largest_part: 0, most_parts: 0, most_bytes: 0 }
+            }
+            Kind::Folders => Limits {
+                can_write: true,
+                smallest_part: 1,
+                largest_part: TIB,
+                most_parts: u32::MAX,
+                // The kernel counts positions in numbers with a sign.
+                most_bytes: i64::MAX as u64,
+            },
+            Kind::S3(_) | Kind::Gcs(_) => of_objects,
+            Kind::Azure(_) => Limits {
+                smallest_part: 1,
+                largest_part: 4000 * MIB,
+                most_parts: 50_000,
+                most_bytes: 50_000 * 4000 * MIB,
+                ..of_objects
+            },
+        }
+    }
+}
+
+/// How many bytes the part of this number (from 1 on) should have; the last has what is left.
+///
+/// `wanted` is how many would be best. If it is known how many bytes there are in all, every part has the same size, a multiple of
+/// 1 MiB, and not more than `wanted` unless they would not fit. If it is not known, the first parts have the wanted size, and
+/// those behind grow with the square of their number, so that 5 TiB fit: what turns out small is sent in small parts, and
+/// the largest part stays below three times the mean.
+pub fn part_size(wanted: u64, total: Option<u64>, number: u32, limits: &Limits) -> u64 {
+    let (largest, parts) = (limits.largest_part.max(1), u128::from(limits.most_parts.max(1)));
+    let base = u128::from(wanted.max(limits.smallest_part).max(1));
+    let size = match total {
+        Some(total) => base.max(u128::from(total).div_ceil(parts)),
+        None => {
+            let to_fit = u128::from(limits.most_bytes.min(MOST_UNKNOWN));
+            let missing = to_fit.saturating_sub(base.saturating_mul(parts));
+            let number = u128::from(number).min(parts);
+            base + (3 * missing).div_ceil(parts) * number * number / (parts * parts) + 1
+        }
+    };
+    let in_mebibytes = size.div_ceil(u128::from(MIB)).saturating_mul(u128::from(MIB));
+    u64::try_from(in_mebibytes).unwrap_or(u64::MAX).min(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limits(url: &str) -> Limits {
+        Store::from_url(url).unwrap().0.limits()
+    }
+
+    fn all() -> [Limits; 4] {
+        ["s3://bucket", "gs://bucket", "az://box?account_name=me", "/tmp"].map(limits)
+    }
+
+    #[test]
+    fn what_comes_without_a_known_length_may_be_as_long_as_the_store_allows() {
+        for limits in all() {
+            for wanted in [0, 8 * MIB, 64 * MIB, GIB] {
+                let mut sum = 0_u64;
+                for number in 1..=limits.most_parts.min(50_000) {
+                    sum = sum.saturating_add(part_size(wanted, None, number, &limits));
+                }
+                assert!(limits.most_parts > 50_000 || sum >= 5 * TIB, "{sum} {wanted} {limits:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_short_is_sent_in_parts_of_the_wanted_size() {
+        let limits = limits("s3://bucket");
+        assert_eq!(part_size(8 * MIB, Some(5 * GIB), 1, &limits), 8 * MIB);
+        assert!(part_size(8 * MIB, None, 1, &limits) <= 9 * MIB);
+        assert!(part_size(8 * MIB, None, 300, &limits) <= 10 * MIB);
+        assert!(part_size(8 * MIB, None, 10_000, &limits) < 1600 * MIB);
+    }
+
+    #[test]
+    fn a_web_server_takes_nothing() {
+        assert!(!limits("http://example.org/x").can_write);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_known_to_fit_fits_in_parts_of_one_size(
+            wanted in 0..8 * GIB, total in 0..5 * TIB, number in 1..10_000_u32, store in 0..4_usize,
+        ) {
+            let limits = all()[store];
+            let size = part_size(wanted, Some(total), number, &limits);
+            prop_assert_eq!(size, part_size(wanted, Some(total), 1, &limits));
+            prop_assert_eq!(size % MIB, 0);
+            prop_assert!(size >= limits.smallest_part && size <= limits.largest_part);
+            prop_assert!(total.div_ceil(size) <= u64::from(limits.most_parts));
+        }
+
+        #[test]
+        fn parts_of_an_unknown_whole_never_shrink_and_are_allowed(
+            wanted in 0..8 * GIB, number in 1..u32::MAX, store in 0..4_usize,
+        ) {
+            let limits = all()[store];
+            let size = part_size(wanted, None, number, &limits);
+            prop_assert!(size >= limits.smallest_part && size <= limits.largest_part);
+            prop_assert!(size <= part_size(wanted, None, number + 1, &limits));
+        }
+    }
+}
