@@ -18,8 +18,8 @@ use thalweg_runtime::{Receiver, Stop};
 
 use crate::component::{SinkConfig, SourceConfig, TransformConfig};
 use crate::{
-    Context, Details, Error, Fate, FileTransformConfig, Intake, Outlets, Output, Rejects, Sink, Source, Temporaries,
-    Trouble, UnpackConfig, Written, intake::loose_intake, outlet::loose_outlet,
+    Context, Details, Error, Fate, FileTransformConfig, Intake, Outlets, Output, Rejects, Sink, Source,
+    Temporaries, Trouble, UnpackConfig, Written, intake::loose_intake, outlet::loose_outlet,
 };
 
 /// Reads a component's options as they stand in a configuration (the part after `name:`), in YAML.

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use thalweg_engine::{Fate, FileTransform, Journal, Trouble};
 use thalweg_record::{Arena, Content, File, Outcome, ReadRanges, Share};
-use thalweg_store::{Part, Stored, StoreError, Upload, Verified};
+use thalweg_store::{Part, StoreError, Stored, Upload, Verified};
 use tokio::task::JoinSet;
 
 use super::parts::{Body, Noted, send};
@@ -65,7 +65,9 @@ impl From {
                 let read = tokio::task::spawn_blocking(move || {
                     file.read_exact_at(&mut arena, position).map(|()| arena.freeze())
                 });
-                read.await.map_err(|error| Trouble::rejected(error.to_string()))?.map_err(|error| unreadable(&error))
+                read.await
+                    .map_err(|error| Trouble::rejected(error.to_string()))?
+                    .map_err(|error| unreadable(&error))
             }
             From::Memory(buffer) => {
                 let start = usize::try_from(position).unwrap_or(usize::MAX).min(buffer.len());
@@ -90,7 +92,8 @@ impl FileTransform for Files {
         let size = from.size()?;
         let limits = self.target.store.limits();
         if size > limits.most_bytes {
-            let reason = format!("the file has {size} bytes, and the store takes at most {}", limits.most_bytes);
+            let reason =
+                format!("the file has {size} bytes, and the store takes at most {}", limits.most_bytes);
             return Err(Trouble::coded("FILE_SIZE_IS_TOO_BIG", reason));
         }
         if self.on_exists != OnExists::Replace && self.is_left_alone(file, &path, size).await? {
@@ -115,7 +118,9 @@ impl FileTransform for Files {
                 let reason = format!("the store has {} bytes of the {size} that were sent", stored.size);
                 Err(Trouble::coded(UNWRITABLE, reason))
             }
-            Err(Trouble::Rejected(problem)) if problem.code == Some(REFUSED) && self.on_exists == OnExists::Skip => {
+            Err(Trouble::Rejected(problem))
+                if problem.code == Some(REFUSED) && self.on_exists == OnExists::Skip =>
+            {
                 self.target.counts.skipped.fetch_add(1, Relaxed);
                 Ok(Fate::Ends(Outcome::Delivered))
             }
@@ -171,9 +176,7 @@ impl Files {
                 Ok(found.size() == size && !is_newer)
             }
             OnExists::Skip => Ok(true),
-            OnExists::Error => {
-                Err(Trouble::coded(REFUSED, format!("there is a `{}` already", found.name())))
-            }
+            OnExists::Error => Err(Trouble::coded(REFUSED, format!("there is a `{}` already", found.name()))),
         }
     }
 
@@ -286,7 +289,8 @@ impl Files {
             if parts.iter().any(|part| part.number == number && part.size == length) {
                 continue;
             }
-            let length = usize::try_from(length).map_err(|_| Trouble::coded(UNWRITABLE, "its parts are too large"))?;
+            let length =
+                usize::try_from(length).map_err(|_| Trouble::coded(UNWRITABLE, "its parts are too large"))?;
             let arena = loop {
                 tokio::select! {
                     biased;

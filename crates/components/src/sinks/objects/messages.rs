@@ -132,7 +132,10 @@ impl Messages {
             return path.clone();
         }
         let name = path.rfind('/').map_or(0, |slash| slash + 1);
-        let stem = path.get(name..).and_then(|name| name.get(1..)?.find('.')).map_or(path.len(), |dot| name + 1 + dot);
+        let stem = path
+            .get(name..)
+            .and_then(|name| name.get(1..)?.find('.'))
+            .map_or(path.len(), |dot| name + 1 + dot);
         let (before, after) = path.split_at(stem);
         format!("{before}-{number:05}{after}")
     }
@@ -220,7 +223,8 @@ impl Messages {
         let path = self.path(self.object.number);
         if self.object.upload.is_none() {
             let body = self.budget.claim(self.object.gathered.len()).freeze(self.object.gathered.clone());
-            let stored = self.target.store.put(&path, Bytes::from_owner(Body(body)), &self.target.writing).await;
+            let stored =
+                self.target.store.put(&path, Bytes::from_owner(Body(body)), &self.target.writing).await;
             stored.map_err(|error| failure(&error))?;
         } else {
             self.cut().await?;
@@ -256,7 +260,9 @@ impl Sink for Messages {
             if self.rotate.is_none() {
                 self.gone = Some(saved);
             } else {
-                tracing::warn!("`{name}` was complete when a former run was cut off: some messages may come a second time");
+                tracing::warn!(
+                    "`{name}` was complete when a former run was cut off: some messages may come a second time"
+                );
                 self.object = Object::new(saved.number + 1);
             }
             return Ok(());
@@ -281,7 +287,9 @@ impl Sink for Messages {
         // All that can fail comes before the batch is taken: it comes again then.
         self.catch_up()?;
         let size = self.target.part_size(None, self.object.next);
-        let is_full = self.rotate.is_some_and(|(size, _)| self.object.offset + self.object.gathered.len() as u64 >= size);
+        let is_full = self
+            .rotate
+            .is_some_and(|(size, _)| self.object.offset + self.object.gathered.len() as u64 >= size);
         if is_full || self.is_old() {
             self.complete().await?;
         } else if self.object.gathered.len() as u64 >= size {

@@ -17,8 +17,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    BuildFileTransform, BuildTransform, Context, Cost, Details, Error, FileSink, FileTransform, Mistake, Sink,
-    SinkConfig, TransformConfig,
+    BuildFileTransform, BuildTransform, Context, Cost, Details, Error, FileSink, FileTransform, Mistake,
+    Sink, SinkConfig, TransformConfig,
 };
 use thalweg_record::Budget;
 use thalweg_runtime::ConcurrencyLimit;

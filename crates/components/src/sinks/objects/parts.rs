@@ -71,7 +71,11 @@ impl Noted {
 
     /// What a former run noted: the upload, if it was of the same state of the file and in parts of the same size, with the
     /// parts that are done; and what else is to be thrown away.
-    pub(super) fn found(&self, identity: &str, size: u64) -> Result<(Option<(Begun, Vec<Part>)>, Option<Begun>), Error> {
+    pub(super) fn found(
+        &self,
+        identity: &str,
+        size: u64,
+    ) -> Result<(Option<(Begun, Vec<Part>)>, Option<Begun>), Error> {
         let Some(journal) = &self.journal else { return Ok((None, None)) };
         let entries = journal.entries(&self.prefix)?;
         let mut parts = Vec::new();

@@ -46,6 +46,7 @@ fn writer(sink: impl Sink + 'static) -> Writer {
         budget: Budget::new(1 << 20),
         retries: Retries { stop: Stop::default(), log: Arc::default() },
         state: None,
+        moment: Moment::default(),
         limit: None,
         is_dispensable: false,
         pending: Pending::default(),
