@@ -7,6 +7,7 @@
 mod as_gollum;
 mod bad_input;
 mod common;
+mod copy;
 mod delivery;
 mod errors;
 mod examples;
