@@ -270,7 +270,7 @@ impl BuildFileTransform for ObjectsSink {
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let target = self.target(context)?;
         Ok(Box::new(files::Files {
-            name: (!(!target.path.is_empty() && !target.path.ends_with('/'))).then(|| self.name.clone()),
+            name: (target.path.is_empty() || target.path.ends_with('/')).then(|| self.name.clone()),
             on_exists: self.on_exists,
             memory: context.memory.clone(),
             journal: context.journal.clone(),
