@@ -18,6 +18,9 @@ pub(crate) struct Packed {
     data: Vec<u8>,
 }
 
+/// Of so many runs the last is looked at, to tell where to count.
+const EIGHT: usize = 8;
+
 const fn run(start: u32, data_end: usize) -> u32 {
     start << 16 | data_end as u32
 }
@@ -29,7 +32,8 @@ pub(crate) fn starting_by(runs: &[u32], at: u32) -> usize {
         return runs.len();
     }
     let most = at << 16 | 0xFFFF;
-    // Halves until few are left, and counts those: that has no step that waits for the one before.
+    // Halves until few are left, each step of which waits for the one before; counting does not. So of those it counts
+    // which eights end at or before it, and then within the eight that does not.
     let (mut first, mut rest) = (0, runs);
     while rest.len() > 64 {
         let half = rest.len() / 2;
@@ -40,7 +44,18 @@ pub(crate) fn starting_by(runs: &[u32], at: u32) -> usize {
             rest = &rest[..half];
         }
     }
-    first + rest.iter().map(|run| u32::from(*run <= most)).sum::<u32>() as usize
+    let Some(last) = rest.last_chunk::<EIGHT>() else { return first + up_to(rest, most) };
+    let skip = EIGHT * rest.as_chunks::<EIGHT>().0.iter().filter(|eight| eight[EIGHT - 1] <= most).count();
+    match rest.get(skip..).and_then(|rest| rest.first_chunk::<EIGHT>()) {
+        Some(eight) => first + skip + up_to(eight, most),
+        // Fewer than eight are behind those that were skipped: the last eight end with them.
+        None => first + rest.len() - EIGHT + up_to(last, most),
+    }
+}
+
+#[inline]
+fn up_to(runs: &[u32], most: u32) -> usize {
+    runs.iter().map(|run| u32::from(*run <= most)).sum::<u32>() as usize
 }
 
 impl Packed {
@@ -276,4 +291,20 @@ fn move_to(data: &mut Vec<u8>, capacity: usize, wipe: bool) {
         data.zeroize();
     }
     *data = moved;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runs_that_start_by_a_position_are_found_however_many_there_are() {
+        for count in (0..140).chain([1000, 9000]) {
+            let runs: Vec<u32> = (0..count).map(|at| run(at * 7 + 3, at as usize + 1)).collect();
+            for at in (0..count * 7 + 20).chain([CHUNK - 1, CHUNK]) {
+                let expected = runs.iter().filter(|run| **run >> 16 <= at).count();
+                assert_eq!(starting_by(&runs, at), expected, "{at} of {count}");
+            }
+        }
+    }
 }
