@@ -283,7 +283,8 @@ impl Job<'_> {
             if parts.iter().any(|part| part.number == number && part.size == length) {
                 continue;
             }
-            let length = usize::try_from(length).map_err(|_| Trouble::coded(UNWRITABLE, "its parts are too large"))?;
+            let length =
+                usize::try_from(length).map_err(|_| Trouble::coded(UNWRITABLE, "its parts are too large"))?;
             let arena = loop {
                 tokio::select! {
                     biased;
@@ -304,7 +305,11 @@ impl Job<'_> {
     }
 
     /// Notes a part that was sent.
-    fn take(&self, sent: Result<Result<Part, Trouble>, JoinError>, parts: &mut Vec<Part>) -> Result<(), Trouble> {
+    fn take(
+        &self,
+        sent: Result<Result<Part, Trouble>, JoinError>,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), Trouble> {
         let part = sent.map_err(|error| Trouble::rejected(error.to_string()))??;
         self.noted.part(&part)?;
         parts.push(part);

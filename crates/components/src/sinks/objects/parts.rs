@@ -79,12 +79,8 @@ impl Noted {
     }
 
     /// What a former run noted, where this one has a file of that identity in parts of that size.
-    pub(super) fn found(
-        &self,
-        identity: &str,
-        size: u64,
-    ) -> Result<(Option<(Begun, Vec<Part>)>, Option<Begun>), Error> {
-        let Some(journal) = &self.journal else { return Ok((None, None)) };
+    pub(super) fn found(&self, identity: &str, size: u64) -> Result<Former, Error> {
+        let Some(journal) = &self.journal else { return Ok(Former::Nothing) };
         let entries = journal.entries(&self.prefix)?;
         let mut parts = Vec::new();
         let mut beginning = None;
