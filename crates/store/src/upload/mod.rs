@@ -11,16 +11,23 @@
 //! | Microsoft's | blocks, and a list of them | no |
 //! | folders | a draft beside the target, written at positions | no; what another process wrote is read again |
 
+mod answer;
+mod blocks;
 mod draft;
 mod folder;
+mod multipart;
 mod parts;
 mod put;
+mod remote;
+mod request;
+mod signing;
 mod sizes;
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) use draft::is_draft;
 pub use parts::Upload;
+pub(crate) use remote::Remote;
 pub use sizes::{Limits, part_size};
 
 /// How an object is to be written.
