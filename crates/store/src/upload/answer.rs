@@ -86,7 +86,7 @@ impl Answer {
             || matches!(
                 code,
                 "BadDigest" | "XAmzContentChecksumMismatch" | "IncompleteBody" | "InternalError" | "RequestTimeout"
-                    | "OperationAborted" | "ConditionalRequestConflict" | "Md5Mismatch"
+                    | "OperationAborted" | "ConditionalRequestConflict" | "Crc64Mismatch"
             );
         if is_passing {
             return Trouble::Temporary { why, asked: self.retry_after, overloaded: is_overloaded };

@@ -8,17 +8,43 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest};
 use http::{Method, StatusCode};
 use opendal::raw::percent_encode_path;
 
+use super::answer::Answer;
 use super::put::holds;
 use super::remote::Remote;
 use super::request::{Asking, ask};
 use super::{Begun, Part, Sent, Stored, Verified, Writing};
+use crate::attempt::Trouble;
 use crate::{Store, StoreError};
 
 /// How many hexadecimal digits an id has: with the number of the part, a name has sixteen bytes, as most others make them.
 const ID_DIGITS: usize = 10;
+
+/// The header with the checksum that this store knows.
+const CHECKSUM: &str = "x-ms-content-crc64";
+
+/// The CRC-32C of bytes, and the checksum that this store knows, as headers have it; both in one pass over the memory.
+fn sums(bytes: &[u8]) -> (u32, String) {
+    let (mut crc32c, mut crc64) = (0, Digest::new(CrcAlgorithm::Crc64Nvme));
+    for piece in bytes.chunks(64 << 10) {
+        crc32c = crc32c::crc32c_append(crc32c, piece);
+        crc64.update(piece);
+    }
+    (crc32c, BASE64_STANDARD.encode(crc64.finalize().to_le_bytes()))
+}
+
+/// Whether the store says that it has found this checksum. That it found another is as if it had broken off.
+fn is_confirmed(answer: &Answer, sum: &str) -> Result<bool, Trouble> {
+    match answer.header(CHECKSUM) {
+        Some(theirs) if theirs != sum => {
+            Err(Trouble::cut("what the store got is not what was sent".to_owned()))
+        }
+        theirs => Ok(theirs.is_some()),
+    }
+}
 
 pub(super) fn begin(path: &str, writing: &Writing) -> Begun {
     let id = format!("{:0ID_DIGITS$x}", fastrand::u64(..1 << (4 * ID_DIGITS)));
@@ -53,16 +79,17 @@ pub(super) async fn part(
     number: u32,
     bytes: Bytes,
 ) -> Result<Sent, StoreError> {
-    let (crc32c, size, tag) = (crc32c::crc32c(&bytes), bytes.len() as u64, &name(begun, number));
-    let bytes = &bytes;
+    let (crc32c, sum) = sums(&bytes);
+    let (size, tag, bytes, sum) = (bytes.len() as u64, &name(begun, number), &bytes, sum.as_str());
     let what = &format!("sending part {number} of {size} bytes");
     let sending = store.asking(&begun.path, what, |_| async move {
         let query = format!("comp=block&blockid={}", percent_encode_path(tag));
         let asking = Asking::new(Method::PUT, &begun.path, query).body(bytes.clone());
-        ask(store, remote, &asking).await?.done(&store.name(&begun.path), what).map(drop)
+        let answer = ask(store, remote, &asking.header(CHECKSUM, sum)).await?;
+        is_confirmed(&answer.done(&store.name(&begun.path), what)?, sum)
     });
-    let ((), was_overloaded) = sending.await?;
-    Ok(Sent { part: Part { number, size, tag: tag.clone(), crc32c, is_verified: false }, was_overloaded })
+    let (is_verified, was_overloaded) = sending.await?;
+    Ok(Sent { part: Part { number, size, tag: tag.clone(), crc32c, is_verified }, was_overloaded })
 }
 
 /// Makes an object of parts, which are in their order.
@@ -92,7 +119,7 @@ pub(super) async fn complete(
     });
     let (etag, was_overloaded) = completing.await?;
     let size = parts.iter().map(|part| part.size).sum();
-    Ok(Stored { etag, size, verified: Verified::No, was_overloaded })
+    Ok(Stored { etag, size, verified: Verified::by(parts), was_overloaded })
 }
 
 /// Whether the object is made of these parts: the answer of an earlier attempt was lost then.
@@ -114,21 +141,23 @@ pub(super) async fn put(
     writing: &Writing,
 ) -> Result<Stored, StoreError> {
     let (size, name, bytes) = (bytes.len() as u64, &store.name(path), &bytes);
-    let what = &format!("writing {size} bytes");
+    let (what, (crc32c, sum)) = (&format!("writing {size} bytes"), &sums(bytes));
     let putting = store.asking(path, what, |is_again| async move {
         let asking = Asking::new(Method::PUT, path, "").body(bytes.clone()).on(writing);
-        let asking = with_type(asking, writing).header("x-ms-blob-type", "BlockBlob");
+        let asking = with_type(asking, writing).header("x-ms-blob-type", "BlockBlob").header(CHECKSUM, sum);
         let answer = ask(store, remote, &asking).await?;
         if is_again
             && matches!(answer.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED)
-            && let Some(etag) = holds(store, path, size, crc32c::crc32c(bytes)).await
+            && let Some(etag) = holds(store, path, size, *crc32c).await
         {
-            return Ok(etag);
+            return Ok((etag, false));
         }
-        answer.done(name, what).map(|answer| answer.etag())
+        let answer = answer.done(name, what)?;
+        Ok((answer.etag(), is_confirmed(&answer, sum)?))
     });
-    let (etag, was_overloaded) = putting.await?;
-    Ok(Stored { etag, size, verified: Verified::No, was_overloaded })
+    let ((etag, is_verified), was_overloaded) = putting.await?;
+    let verified = if is_verified { Verified::Whole } else { Verified::No };
+    Ok(Stored { etag, size, verified, was_overloaded })
 }
 
 fn with_type<'a>(asking: Asking<'a>, writing: &Writing) -> Asking<'a> {
@@ -143,10 +172,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_names_of_blocks_have_one_length_and_sort_as_their_numbers() {
+    fn all_names_of_blocks_have_one_length() {
         let begun = begin("x", &Writing::default());
         let names = [1, 2, 10, 50_000].map(|number| name(&begun, number));
         assert!(names.iter().all(|name| name.len() == 24), "{names:?}");
-        assert!(names.is_sorted());
+    }
+
+    #[test]
+    fn both_checksums_are_those_of_their_standards() {
+        let little_endian = BASE64_STANDARD.encode(0xAE8B_1486_0A79_9888_u64.to_le_bytes());
+        assert_eq!(sums(b"123456789"), (0xE306_9283, little_endian));
+        let long = vec![7; 200_000];
+        assert_eq!(sums(&long).0, crc32c::crc32c(&long));
     }
 }

@@ -155,7 +155,7 @@ mod tests {
         assert!(!target.exists());
         let mut listing = store.list(&format!("{}/", path.rsplit_once('/').unwrap().0));
         assert!(listing.next().await.unwrap().is_none());
-        let short = upload.complete(&parts[..1]).await.unwrap_err();
+        let short = upload.complete(&parts[1..]).await.unwrap_err();
         assert!(short.to_string().contains("the draft has 10 bytes"), "{short}");
         let stored = upload.complete(&parts).await.unwrap();
         assert_eq!((stored.size, std::fs::read(&target).unwrap()), (10, b"helloworld".to_vec()));

@@ -35,16 +35,19 @@ fn with_checksum<'a>(store: &Store, asking: Asking<'a>, crc: u32) -> Asking<'a> 
     }
 }
 
+/// The CRC-32C that the store has found.
+fn found<'a>(store: &Store, answer: &'a Answer) -> Option<&'a str> {
+    if !is_google(store) {
+        return answer.header("x-amz-checksum-crc32c");
+    }
+    let all = answer.headers.get_all("x-goog-hash").into_iter().filter_map(|value| value.to_str().ok());
+    let mut each = all.flat_map(|values| values.split(','));
+    each.find_map(|value| value.trim().strip_prefix("crc32c="))
+}
+
 /// Whether the store says that it has found this checksum. That it found another is as if it had broken off.
 fn is_confirmed(store: &Store, answer: &Answer, crc: u32) -> Result<bool, Trouble> {
-    let theirs = if is_google(store) {
-        let all = answer.headers.get_all("x-goog-hash").into_iter().filter_map(|value| value.to_str().ok());
-        let mut each = all.flat_map(|values| values.split(','));
-        each.find_map(|value| value.trim().strip_prefix("crc32c="))
-    } else {
-        answer.header("x-amz-checksum-crc32c")
-    };
-    match theirs {
+    match found(store, answer) {
         Some(theirs) if theirs != text(crc) => {
             Err(Trouble::cut("what the store got is not what was sent".to_owned()))
         }
@@ -171,6 +174,11 @@ pub(super) async fn complete(
     let (what, path) = ("completing its upload", begun.path.as_str());
     let size: u64 = parts.iter().map(|part| part.size).sum();
     let list = &list(parts, begun.has_checksums);
+    let trouble = |why| {
+        let (name, what) = (store.name(path), what.to_owned());
+        Trouble::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
+    };
+    let trouble = &trouble;
     let completing = store.asking(path, what, |_| async move {
         let mut asking = Asking::new(Method::POST, path, at(begun)).header("content-type", "application/xml");
         if !is_google(store) {
@@ -180,22 +188,37 @@ pub(super) async fn complete(
         let said = answer.said();
         // An error may come behind a head that says that all is well.
         if answer.status.is_success() && said.code.is_none() {
-            return Ok(said.etag.or_else(|| answer.etag()));
+            let whole = found(store, &answer).filter(|_| is_google(store));
+            return match whole.map(|whole| whole == text(of_all(parts))) {
+                Some(false) => Err(trouble("what the store has is not what was sent".to_owned())),
+                whole => Ok((said.etag.or_else(|| answer.etag()), whole.is_some())),
+            };
         }
         let may_be_done = matches!(
             answer.status,
             StatusCode::NOT_FOUND | StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT
         );
-        if may_be_done && let Some(tag) = ours(store, path, size, parts).await {
-            return Ok(Some(tag));
+        if may_be_done && is_google(store) {
+            let there = ask(store, remote, &Asking::new(Method::HEAD, path, "")).await?;
+            if there.status.is_success() && found(store, &there) == Some(text(of_all(parts)).as_str()) {
+                return Ok((None, true));
+            }
+        } else if may_be_done && let Some(tag) = ours(store, path, size, parts).await {
+            return Ok((Some(tag), false));
         }
         Err(answer.trouble(&store.name(path), what))
     });
-    let (etag, was_overloaded) = completing.await?;
-    let is_verified = !parts.is_empty() && parts.iter().all(|part| part.is_verified);
-    let verified = if is_verified { Verified::Parts } else { Verified::No };
-    let etag = etag.filter(|_| !is_google(store));
-    Ok(Stored { etag, size, verified, was_overloaded })
+    let ((etag, is_whole), was_overloaded) = completing.await?;
+    let verified = if is_whole { Verified::Whole } else { Verified::by(parts) };
+    // What Google says here is another tag than the one by which the object is found.
+    Ok(Stored { etag: etag.filter(|_| !is_google(store)), size, verified, was_overloaded })
+}
+
+/// The CRC-32C of the whole.
+fn of_all(parts: &[Part]) -> u32 {
+    parts.iter().fold(0, |crc, part| {
+        crc32c::crc32c_combine(crc, part.crc32c, usize::try_from(part.size).unwrap_or(usize::MAX))
+    })
 }
 
 fn list(parts: &[Part], has_checksums: bool) -> String {
