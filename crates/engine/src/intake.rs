@@ -175,3 +175,64 @@ pub(crate) fn loose_intake(
     };
     (intake, main_out, errors_out)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use thalweg_record::{Content, Origin};
+
+    use super::*;
+    use crate::{Reading, testing};
+
+    fn reading(position: Option<u64>) -> Reading {
+        Reading {
+            payload: testing::batch(["x"]).payload().clone(),
+            path: None,
+            positions: None,
+            mark: position.map(|position| Mark::in_file(position.into())),
+        }
+    }
+
+    async fn taken(from: &Receiver<Parcel>) -> Batch {
+        match from.take().await {
+            Some((_, Parcel::Messages(batch))) => batch,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_is_gone_on_with_where_all_before_is_safe_and_forgotten_when_its_source_knows_that_it_is_done()
+     {
+        let (failures, _failed) = tokio::sync::mpsc::unbounded_channel();
+        let positions = Positions::new("main.lines".into(), BTreeMap::new(), failures.clone());
+        let source = Positions::new("in".into(), BTreeMap::new(), failures);
+        let origin = Origin::new("in".into(), "a".into(), 3).at("s3://b/a");
+        let mut file = File::new(origin, Content::from(vec![1, 2, 3]));
+        file.ack_mut().merge(source.expect(Some(Mark { lane: "l".into(), position: 1.into() })));
+        let (mut intake, main, errors) = loose_intake(&Budget::new(1 << 20), 1 << 10, &file);
+        intake.ack.settle(Outcome::Filtered);
+        intake.ack = Ack::unobserved();
+        intake.positions = Some(positions.clone());
+        let meta = |intake: &Intake| Meta { source: "in".into(), path: None, time_us: intake.meta.time_us };
+        let begun = meta(&intake);
+        intake.begin(&file, begun);
+        assert!(intake.keeps_places() && intake.saved().is_none());
+        intake.send(reading(Some(10))).await.unwrap();
+        intake.reject_each(reading(None), vec!["why".to_owned()]).await.unwrap();
+        intake.send(reading(Some(20))).await.unwrap();
+        intake.end(&mut file);
+        let [lane] = &positions.lanes()[..] else { panic!() };
+        let (first, second, rejected) = (taken(&main).await, taken(&main).await, taken(&errors).await);
+        second.settle(Outcome::Delivered);
+        first.settle(Outcome::Delivered);
+        assert_eq!(positions.saved(lane), None);
+        assert_eq!(source.saved("l"), None);
+        // The file is settled before its last messages are.
+        file.settle(Outcome::Filtered);
+        rejected.settle(Outcome::Rejected);
+        assert_eq!(source.saved("l"), Some(1.into()));
+        assert_eq!(positions.saved(lane), None);
+        assert_eq!(positions.take_changes(), [(lane.clone(), None)]);
+    }
+}

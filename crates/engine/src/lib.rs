@@ -42,7 +42,7 @@ pub use intake::Intake;
 pub use journal::Journal;
 pub use kept::KeptField;
 pub use metrics::{ComponentCounts, ComponentMetrics};
-pub use outlet::{Outlet, Reading, Received, Settled};
+pub use outlet::{Meter, Outlet, Reading, Received, Settled};
 pub use outlets::{Outlets, Output, Rejects};
 pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, SourceStage, Target};
 pub use positions::{Mark, Positions};

@@ -76,6 +76,17 @@ impl Future for Settled {
     }
 }
 
+/// Notes how much was read of what a source sent to be read later.
+#[derive(Debug, Clone)]
+pub struct Meter(Arc<ComponentMetrics>);
+
+impl Meter {
+    /// So many of the expected bytes were read.
+    pub fn add_progress(&self, bytes: u64) {
+        self.0.add_progress(bytes);
+    }
+}
+
 /// Where a source puts what it reads.
 ///
 /// A source that reads from many places at once gives each its clone: they send independently, and all stand on the
@@ -160,6 +171,11 @@ impl Outlet {
     /// Waits; says whether the run was told to stop meanwhile.
     pub async fn sleep(&self, duration: Duration) -> bool {
         self.stop.sleep(duration).await
+    }
+
+    /// For who reads later what the source has sent: to note how far that is.
+    pub fn meter(&self) -> Meter {
+        Meter(self.metrics.clone())
     }
 
     /// Notes that there are so many more bytes to read, so that the time left can be shown.

@@ -149,6 +149,12 @@ impl Budget {
         Lease { budget: self.clone(), share: Some(share.clone()), bytes }
     }
 
+    /// Writable memory of `capacity` bytes, without waiting for room: as [`claim`](Self::claim).
+    pub fn claim_arena(&self, capacity: usize) -> Arena {
+        let lease = self.claim(capacity);
+        Arena { memory: self.memory(capacity), lease }
+    }
+
     /// Memory of exactly `capacity` bytes: an idle arena's, or fresh. Idle ones that no longer fit are freed.
     fn memory(&self, capacity: usize) -> Box<[u8]> {
         let mut freed = Vec::new();

@@ -35,7 +35,36 @@ const LONG: u64 = 1 << 32;
 /// The upper bit of either half: time to empty the word, long before the half overflows.
 const FULL: u64 = 1 << 63 | 1 << 39;
 
-/// Reads and their bytes, counted by readers that share a lock.
+/// Reads and their bytes, counted by one thread only, so without an atomic addition.
+#[derive(Debug, Default)]
+pub(crate) struct OwnReads {
+    count: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl OwnReads {
+    #[inline]
+    pub fn add(&self, bytes: u64) {
+        let more = |counter: &AtomicU64, by: u64| {
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+        };
+        more(&self.count, 1);
+        more(&self.bytes, bytes);
+    }
+
+    /// How many, and how many bytes.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.count.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Not while the thread counts.
+    pub fn reset(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Reads and their bytes, counted by any number of threads.
 ///
 /// Both are in one word, since an atomic addition costs as much as looking up a chunk. When a half of it fills,
 /// the word is emptied into wider counters.

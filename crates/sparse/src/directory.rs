@@ -106,13 +106,13 @@ impl Directory {
     }
 
     #[inline]
-    fn read_one(&self, key: u64) -> (&Shard, RwLockReadGuard<'_, State>) {
+    fn read_one(&self, key: u64) -> (&[Shard], &Shard, RwLockReadGuard<'_, State>) {
         loop {
             let shards = self.shards();
             let shard = &shards[place(key, shards.len())];
             let state = shard.read();
             if self.is_current(shards) {
-                return (shard, state);
+                return (shards, shard, state);
             }
         }
     }
@@ -128,12 +128,12 @@ impl Directory {
         }
     }
 
-    fn read_several(&self, first: u64, last: u64) -> Guards<RwLockReadGuard<'_, State>> {
+    fn read_several(&self, first: u64, last: u64) -> (&[Shard], Guards<RwLockReadGuard<'_, State>>) {
         loop {
             let shards = self.shards();
             let guards = Guards::lock(shards, first, last, Shard::read);
             if self.is_current(shards) {
-                return guards;
+                return (shards, guards);
             }
         }
     }

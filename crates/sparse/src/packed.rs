@@ -18,6 +18,13 @@ pub(crate) struct Packed {
     data: Vec<u8>,
 }
 
+/// Of so many runs the last is looked at, to tell where to count.
+const EIGHT: usize = 8;
+/// While there is less data than this, doubling wastes little, and reckoning what will come costs more than it saves.
+const LITTLE: usize = 1024;
+/// Room for more is given back if it is more than one part in so many.
+const KEPT: usize = 128;
+
 const fn run(start: u32, data_end: usize) -> u32 {
     start << 16 | data_end as u32
 }
@@ -29,7 +36,8 @@ pub(crate) fn starting_by(runs: &[u32], at: u32) -> usize {
         return runs.len();
     }
     let most = at << 16 | 0xFFFF;
-    // Halves until few are left, and counts those: that has no step that waits for the one before.
+    // Halves until few are left, each step of which waits for the one before; counting does not. So of those it counts
+    // which eights end at or before it, and then within the eight that does not.
     let (mut first, mut rest) = (0, runs);
     while rest.len() > 64 {
         let half = rest.len() / 2;
@@ -40,7 +48,18 @@ pub(crate) fn starting_by(runs: &[u32], at: u32) -> usize {
             rest = &rest[..half];
         }
     }
-    first + rest.iter().map(|run| u32::from(*run <= most)).sum::<u32>() as usize
+    let Some(last) = rest.last_chunk::<EIGHT>() else { return first + up_to(rest, most) };
+    let skip = EIGHT * rest.as_chunks::<EIGHT>().0.iter().filter(|eight| eight[EIGHT - 1] <= most).count();
+    match rest.get(skip..).and_then(|rest| rest.first_chunk::<EIGHT>()) {
+        Some(eight) => first + skip + up_to(eight, most),
+        // Fewer than eight are behind those that were skipped: the last eight end with them.
+        None => first + rest.len() - EIGHT + up_to(last, most),
+    }
+}
+
+#[inline]
+fn up_to(runs: &[u32], most: u32) -> usize {
+    runs.iter().map(|run| u32::from(*run <= most)).sum::<u32>() as usize
 }
 
 impl Packed {
@@ -160,7 +179,7 @@ impl Packed {
     /// Writes `bytes` at `from`, over what is held there.
     #[inline]
     pub fn write(&mut self, from: u32, bytes: &[u8], wipe: bool) {
-        self.reserve(bytes.len(), wipe);
+        self.reserve(from, bytes.len(), wipe);
         if self.runs.is_empty() {
             self.data.extend_from_slice(bytes);
             self.runs.push(run(from, bytes.len()));
@@ -234,24 +253,41 @@ impl Packed {
         }
     }
 
-    fn reserve(&mut self, bytes: usize, wipe: bool) {
-        let room = roomy(self.data.len() + bytes, self.data.capacity());
-        if room > self.data.capacity() {
-            move_to(&mut self.data, room, wipe);
+    fn reserve(&mut self, from: u32, bytes: usize, wipe: bool) {
+        let (length, runs) = (self.data.len() + bytes, self.runs.len() + 1);
+        let mut data_room = roomy(length, self.data.capacity());
+        let mut runs_room = roomy(runs, self.runs.capacity());
+        if length > LITTLE && (data_room > self.data.capacity() || runs_room > self.runs.capacity()) {
+            (data_room, runs_room) = self.enough(from, (length, runs), (data_room, runs_room));
         }
-        let room = roomy(self.runs.len() + 1, self.runs.capacity());
-        if room > self.runs.capacity() {
-            self.runs.reserve_exact(room - self.runs.len());
+        if data_room > self.data.capacity() {
+            move_to(&mut self.data, data_room, wipe);
         }
+        if runs_room > self.runs.capacity() {
+            self.runs.reserve_exact(runs_room - self.runs.len());
+        }
+    }
+
+    /// As much of the room for data and runs as is enough if the chunk is being written from the front and goes on from
+    /// `from` as it was up to there.
+    fn enough(&self, from: u32, least: (usize, usize), most: (usize, usize)) -> (usize, usize) {
+        let first = match self.runs.first() {
+            Some(run) if from >= self.last_end() => run >> 16,
+            _ => return most,
+        };
+        let (data, runs) = (self.data.len(), self.runs.len());
+        let more = (runs * (CHUNK - from) as usize).div_ceil((from - first) as usize);
+        let of = |expected: usize, least: usize, most: usize| most.min(expected.max(least + least / 8));
+        (of(data + (data * more).div_ceil(runs), least.0, most.0), of(runs + more, least.1, most.1))
     }
 
     /// Gives back the memory that was kept for more, if it is worth the copying.
     pub fn trim(&mut self, wipe: bool) {
         let (length, capacity) = (self.data.len(), self.data.capacity());
-        if capacity - length > length / 32 {
+        if capacity - length > length / KEPT {
             move_to(&mut self.data, length, wipe);
         }
-        if self.runs.capacity() - self.runs.len() > self.runs.len() / 32 {
+        if self.runs.capacity() - self.runs.len() > self.runs.len() / KEPT {
             // A fresh vector: allocators leave one that shrinks where it is, at its old size.
             let mut runs = Vec::with_capacity(self.runs.len());
             runs.extend_from_slice(&self.runs);
@@ -264,7 +300,7 @@ impl Packed {
     }
 }
 
-/// The capacity for `length`: doubled when it is exceeded, since each growth copies.
+/// The most capacity for `length`: doubled when it is exceeded, since each growth copies.
 fn roomy(length: usize, capacity: usize) -> usize {
     if length <= capacity { capacity } else { length.next_power_of_two() }
 }
@@ -276,4 +312,36 @@ fn move_to(data: &mut Vec<u8>, capacity: usize, wipe: bool) {
         data.zeroize();
     }
     *data = moved;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runs_that_start_by_a_position_are_found_however_many_there_are() {
+        for count in (0..140).chain([1000, 9000]) {
+            let runs: Vec<u32> = (0..count).map(|at| run(at * 7 + 3, at as usize + 1)).collect();
+            for at in (0..count * 7 + 20).chain([CHUNK - 1, CHUNK]) {
+                let expected = runs.iter().filter(|run| **run >> 16 <= at).count();
+                assert_eq!(starting_by(&runs, at), expected, "{at} of {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_evenly_from_the_front_leaves_no_room_unused() {
+        let mut packed = Packed::with_capacity(256);
+        for at in (0..CHUNK - 256).step_by(800) {
+            packed.write(at, &[1; 256], false);
+        }
+        assert_eq!(packed.heap(), packed.held() + packed.runs() * 4);
+        // Where it was reckoned wrong, as the rest is denser, there is room nevertheless.
+        let mut packed = Packed::with_capacity(256);
+        for at in (0..60_000).step_by(2000).chain((60_000..CHUNK - 100).step_by(101)) {
+            packed.write(at, &[1; 100], false);
+        }
+        assert_eq!(packed.runs(), 30 + 54);
+        assert!(packed.heap() < (packed.held() + packed.runs() * 4) * 9 / 8, "{}", packed.heap());
+    }
 }

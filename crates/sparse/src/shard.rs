@@ -2,7 +2,8 @@
 
 use crate::chunk::Chunk;
 use crate::clock::{Clock, Latest};
-use crate::counters::Reads;
+use crate::counters::{OwnReads, Reads};
+use crate::readers;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,16 +11,22 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Into how many parts the chunks of a file are divided once it has more than one.
 pub(crate) const SHARDS: usize = 32;
 
-/// Aligned to two lines of the cache, since processors fetch them in pairs: a neighbour's lock is not to be fetched.
+/// Aligned to two lines of the cache, since processors fetch them in pairs: a neighbour's lock is not to be fetched. The
+/// first line is the lock and what is behind it. On the second, besides what it counts itself, is what the one thread
+/// of its number reads of the whole file: there is room for it, and nobody else writes there often.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct Shard {
     state: RwLock<State>,
+    own: OwnReads,
     reads: Reads,
     read_at: Latest,
 }
 
+const _: () = assert!(size_of::<Shard>() == 128);
+
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct State {
     pub chunks: HashMap<u64, Box<Chunk>, BuildHasherDefault<KeyHasher>>,
     pub held: u64,
@@ -80,23 +87,34 @@ impl Shard {
         self.state.get_mut()
     }
 
-    /// Counts a read.
-    #[inline]
-    pub fn note_read(&self, bytes: usize, clock: Clock) {
-        self.reads.add(bytes as u64);
-        self.read_at.note(clock);
-    }
-
     /// How many reads there were, of how many bytes, and when the last.
     pub fn reads(&self) -> (u64, u64, u64) {
-        let (count, bytes) = self.reads.totals();
-        (count, bytes, self.read_at.micros())
+        let ((own, own_bytes), (count, bytes)) = (self.own.totals(), self.reads.totals());
+        (own + count, own_bytes + bytes, self.read_at.micros())
     }
 
+    /// While nobody reads.
     pub fn reset_reads(&self) {
+        self.own.reset();
         self.reads.reset();
         self.read_at.reset();
     }
+}
+
+/// Counts a read from a shard, which is locked for it, so that nobody sets the counters back meanwhile.
+#[inline]
+pub(crate) fn note_read(shards: &[Shard], from: &Shard, bytes: usize, clock: Clock) {
+    let at = match readers::number().and_then(|number| shards.get(number)) {
+        Some(shard) => {
+            shard.own.add(bytes as u64);
+            &shard.read_at
+        }
+        None => {
+            from.reads.add(bytes as u64);
+            &from.read_at
+        }
+    };
+    at.note(clock);
 }
 
 impl State {

@@ -32,6 +32,38 @@ fn threads_that_write_apart_lose_nothing() {
 }
 
 #[test]
+fn every_read_is_counted_however_many_threads_come_and_go() {
+    let file = SparseFile::new("file", 0.0);
+    file.write(0, &[1; 10]).unwrap();
+    let read = |times: u64, position: u64, length: usize| {
+        (0..times).for_each(|_| file.read(position, &mut vec![0; length]).unwrap());
+    };
+    let mut counted = (0, 0);
+    for chunks in [1, 3] {
+        file.write(0, &vec![1; chunks << 16]).unwrap();
+        for threads in [1, 3, 50] {
+            scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| {
+                        read(ROUNDS, 5, 3);
+                        read(3, 0, chunks << 16);
+                    });
+                }
+            });
+            counted.0 += threads * (ROUNDS + 3);
+            counted.1 += threads * (ROUNDS * 3 + 3 * (chunks << 16) as u64);
+            let counters = file.counters();
+            assert_eq!((counters.reads, counters.bytes_read), counted, "{chunks} chunks, {threads} threads");
+        }
+    }
+    file.clear();
+    assert_eq!((file.counters().reads, file.counters().bytes_read), (0, 0));
+    file.write(0, &[1; 10]).unwrap();
+    read(2, 0, 10);
+    assert_eq!((file.counters().reads, file.counters().bytes_read), (2, 20));
+}
+
+#[test]
 fn a_write_over_several_chunks_is_seen_whole_or_not_at_all() {
     let length = 150_000;
     let start = 60_000;

@@ -1,8 +1,8 @@
 //! A store: what a URL leads to.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use opendal::{ErrorKind, Operator};
@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::attempt::{Trouble, patient, state};
 use crate::transport::Seen;
+use crate::upload::Remote;
 use crate::url::{self, Kind};
 use crate::{Listing, Object, Origin, Retries, StoreError};
 
@@ -28,6 +29,8 @@ struct Inner {
     key: String,
     retries: Retries,
     counts: Counts,
+    /// How requests of our own reach it, or why not; made when it is needed.
+    remote: OnceLock<Result<Option<Remote>, String>>,
 }
 
 /// What was asked of a store so far.
@@ -88,7 +91,8 @@ impl Store {
     /// As there.
     pub fn with_retries(url: &str, retries: Retries) -> Result<(Self, String), StoreError> {
         let url::Place { operator, kind, name, key, path } = url::parse(url)?;
-        let inner = Inner { operator, kind, name, key, retries, counts: Counts::default() };
+        let inner =
+            Inner { operator, kind, name, key, retries, counts: Counts::default(), remote: OnceLock::new() };
         Ok((Self { inner: Arc::new(inner) }, path))
     }
 
@@ -112,6 +116,10 @@ impl Store {
 
     pub(crate) fn kind(&self) -> &Kind {
         &self.inner.kind
+    }
+
+    pub(crate) fn made(&self) -> &Result<Option<Remote>, String> {
+        self.inner.remote.get_or_init(|| Remote::of(&self.inner.kind))
     }
 
     /// The object at a path, as something of which ranges are kept.

@@ -129,7 +129,7 @@ fn number(headers: &HeaderMap, name: header::HeaderName) -> Option<u64> {
 }
 
 /// Seconds, or a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));

@@ -157,3 +157,121 @@ fn joined(carry: &[u8], mut arena: Arena, permit: Permit, length: usize, out: &i
     memory.extend_from_slice(arena.get(FRONT..FRONT + length).unwrap_or_default());
     lease.freeze(memory)
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use thalweg_record::{Content, Fetching, File, Origin, Pace};
+
+    /// Bytes that come in parts, each after another time.
+    #[derive(Debug)]
+    pub(crate) struct Slow {
+        bytes: Vec<u8>,
+        pace: Pace,
+        asked: AtomicU64,
+    }
+
+    impl ReadRanges for Slow {
+        fn length(&self) -> u64 {
+            self.bytes.len() as u64
+        }
+
+        fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+            let rest = self.bytes.get(position as usize..).unwrap_or_default();
+            let length = rest.len().min(into.len());
+            into[..length].copy_from_slice(&rest[..length]);
+            Ok(length)
+        }
+
+        fn fetch<'a>(&'a self, position: u64, into: &'a mut [u8]) -> Fetching<'a> {
+            let turn = self.asked.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async move {
+                for _ in 0..turn * 7 % 5 {
+                    tokio::task::yield_now().await;
+                }
+                tokio::time::sleep(Duration::from_micros(turn % 3)).await;
+                match self.read_at(position, into)? == into.len() {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::UnexpectedEof.into()),
+                }
+            })
+        }
+
+        fn pace(&self) -> Pace {
+            self.pace
+        }
+    }
+
+    /// A file whose bytes come in slices of so many bytes, so many at once.
+    pub(crate) fn sliced(name: &str, bytes: &[u8], slice: usize, at_once: usize) -> File {
+        let pace = Pace { slice: Some(slice), at_once: Some(at_once), window: Some(at_once + 1) };
+        let slow = Slow { bytes: bytes.to_vec(), pace, asked: AtomicU64::new(0) };
+        let origin = Origin::new("in".into(), name.into(), bytes.len() as u64);
+        File::new(origin, Content::Ranges(Arc::new(slow)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::sliced;
+    use super::*;
+    use proptest::prelude::*;
+    use thalweg_engine::testing::intake;
+    use thalweg_record::{Budget, Content};
+
+    proptest! {
+        #[test]
+        fn all_comes_in_its_order_with_what_was_left_before_it(
+            (slices, slice) in (0..60usize, prop_oneof![1..50usize, 300..900usize]),
+            (more, at_once) in (0..50usize, 1..6usize),
+            from in 0..100u64,
+            left in prop::collection::vec(0..40_000usize, 1..6),
+            memory in prop_oneof![Just(1 << 10), Just(1 << 20)],
+        ) {
+            let length = slices * slice + more;
+            let bytes: Vec<u8> = (0..length).map(|at| (at * 31 % 251) as u8).collect();
+            let from = from.min(length as u64);
+            let file = sliced("x", &bytes, slice, at_once);
+            let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let budget = Budget::new(memory);
+            let (out, _main, _errors) = intake(&budget, 1 << 10, &file);
+            let came = runtime.block_on(async {
+                let mut ahead = Ahead::new(ranges, from, memory);
+                let (mut came, mut carry, mut left) = (Vec::new(), Vec::new(), left.iter().cycle());
+                while !ahead.is_end() {
+                    let more = ahead.more(&carry, &out).await.unwrap();
+                    assert!(more.starts_with(&carry) && more.len() - carry.len() <= slice);
+                    let keep = (*left.next().unwrap()).min(more.len());
+                    let (done, rest) = more.split_at(more.len() - keep);
+                    came.extend_from_slice(done);
+                    carry = rest.to_vec();
+                }
+                came.extend_from_slice(&carry);
+                came
+            });
+            prop_assert_eq!(&came[..], &bytes[from as usize..]);
+            prop_assert_eq!(budget.used(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_part_that_cannot_be_had_is_told_and_memory_is_given_back() {
+        let file = sliced("x", &[7; 100], 10, 4);
+        let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
+        let budget = Budget::new(1 << 20);
+        let (out, _main, _errors) = intake(&budget, 1 << 10, &file);
+        let mut ahead = Ahead::new(ranges, 0, 1 << 20);
+        ahead.length = 105;
+        for _ in 0..10 {
+            assert_eq!(ahead.more(&[], &out).await.unwrap().len(), 10);
+        }
+        assert_eq!(ahead.more(&[], &out).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        drop(ahead);
+        tokio::task::yield_now().await;
+        assert_eq!(budget.used(), 0);
+    }
+}

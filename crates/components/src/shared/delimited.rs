@@ -28,6 +28,11 @@ impl Delimited {
         Self { delimiter: delimiter.as_bytes().to_vec(), gathered: Vec::new() }
     }
 
+    /// What follows each message.
+    pub fn delimiter(&self) -> &[u8] {
+        &self.delimiter
+    }
+
     /// How many bytes the first messages take that together take at most `room`, and how many they are.
     pub fn fitting(&self, payload: &BinaryViewArray, room: u64) -> usize {
         let mut taken = 0;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use thalweg_engine::{Error, Trouble};
+use thalweg_engine::{Error, Meter, Trouble};
 use thalweg_record::{Fetching, Pace, ReadRanges};
 use thalweg_runtime::ConcurrencyLimit;
 use thalweg_sparse::{BudgetAccount, Pool, RemoteFile, RemoteOptions};
@@ -42,6 +42,7 @@ impl Reads {
 pub struct StoredObject {
     object: Object,
     reads: Reads,
+    meter: Meter,
     remembered: OnceLock<RemoteFile>,
 }
 
@@ -53,8 +54,8 @@ impl fmt::Debug for StoredObject {
 
 impl StoredObject {
     /// An object as it was found.
-    pub fn new(object: Object, reads: &Reads) -> Arc<Self> {
-        Arc::new(Self { object, reads: reads.clone(), remembered: OnceLock::new() })
+    pub fn new(object: Object, reads: &Reads, meter: Meter) -> Arc<Self> {
+        Arc::new(Self { object, reads: reads.clone(), meter, remembered: OnceLock::new() })
     }
 
     fn remembered(&self) -> io::Result<&RemoteFile> {
@@ -102,6 +103,7 @@ impl ReadRanges for StoredObject {
                     return Err(io::Error::other(error));
                 }
             }
+            self.meter.add_progress(into.len() as u64);
             Ok(())
         })
     }

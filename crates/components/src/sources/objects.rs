@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use thalweg_config::ByteSize;
 use thalweg_engine::{Context, Error, Flow, Mark, Mistake, Outlet, Source, SourceConfig};
 use thalweg_record::{Content, File, Origin as Found, Pace, Problem, Times};
-use thalweg_store::{Listing, Object, Store, StoreError};
+use thalweg_store::{Counts, Listing, Object, Store, StoreError};
 
 use crate::shared::pattern::{self, Root, Wanted};
 use crate::shared::stored::{Reads, StoredObject, failure};
@@ -82,8 +82,17 @@ sinks:
             at_once: self.readers,
             window: self.queue.map(|queue| queue.saturating_add(self.readers.unwrap_or(1))),
         };
+        let places = self.url.all().iter().map(|url| Place::new(url)).collect::<Result<Vec<_>, _>>();
+        let places: Arc<[Place]> = places.map_err(Error::permanent)?.into();
+        let show = |name, count: fn(&Counts) -> u64| {
+            let places = places.clone();
+            context.details.show(name, move || places.iter().map(|place| count(place.store.counts())).sum());
+        };
+        show("requests", Counts::requests);
+        show("retries", Counts::retries);
+        show("fetched_bytes", Counts::read);
         Ok(Box::new(Objects {
-            config: self.clone(),
+            places,
             names: Wanted::new(&self.include, &self.exclude)?,
             done: 0,
             reads: Reads::new(self.readers, pace, context.memory.budget()),
@@ -283,21 +292,20 @@ impl Newest {
 }
 
 struct Objects {
-    config: ObjectsSource,
+    places: Arc<[Place]>,
     names: Wanted,
     reads: Reads,
-    /// How many of the URLs are done.
+    /// How many of the places are done.
     done: usize,
 }
 
 #[async_trait]
 impl Source for Objects {
     async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
-        while let Some(url) = self.config.url.all().get(self.done) {
-            let place = Place::new(url).map_err(Error::permanent)?;
+        while let Some(place) = self.places.get(self.done) {
             match &place.wanted {
-                What::One(path) => self.one(&place, path, out).await?,
-                What::Below { .. } => self.below(&place, out).await?,
+                What::One(path) => self.one(place, path, out).await?,
+                What::Below { .. } => self.below(place, out).await?,
             }
             if out.is_stopping() {
                 return Ok(());
@@ -324,7 +332,7 @@ impl Objects {
         out.add_expected(object.size());
         let lease = Arc::new(out.reserve(File::WEIGHT).await);
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-        let file = self.file(out.name(), object, PathBuf::from(name)).with_lease(lease);
+        let file = self.file(out, object, PathBuf::from(name)).with_lease(lease);
         out.send_files(vec![file], mark(place, &Position { known, ..Position::default() })).await
     }
 
@@ -353,13 +361,13 @@ impl Objects {
             if !is_plain || below.contains("//") {
                 let problem =
                     Problem::new("its name leads out of the folder that it is in, or has an empty part");
-                let file = self.file(out.name(), object, PathBuf::from("object"));
+                let file = self.file(out, object, PathBuf::from("object"));
                 out.reject_file(file.with_lease(lease.clone()), problem, None).await?;
                 continue;
             }
             out.add_expected(object.size());
             bytes += object.size();
-            group.push(self.file(out.name(), object, PathBuf::from(below)).with_lease(lease.clone()));
+            group.push(self.file(out, object, PathBuf::from(below)).with_lease(lease.clone()));
             if group.len() >= GROUP || bytes >= GROUP_BYTES {
                 out.send_files(std::mem::take(&mut group), mark(place, &position).filter(|_| in_order))
                     .await?;
@@ -386,9 +394,9 @@ impl Objects {
         Ok(())
     }
 
-    fn file(&self, source: &Arc<str>, object: Object, below: PathBuf) -> File {
+    fn file(&self, out: &Outlet, object: Object, below: PathBuf) -> File {
         let name = below.file_name().unwrap_or_default().to_owned();
-        let mut found = Found::new(source.clone(), name, object.size()).at(&object.name());
+        let mut found = Found::new(out.name().clone(), name, object.size()).at(&object.name());
         let since_1970 = |nanos: i64| u64::try_from(nanos).ok().map(Duration::from_nanos);
         let modified = object.state().modified.and_then(since_1970);
         found.times = Times {
@@ -397,7 +405,7 @@ impl Objects {
         };
         found.version = object.state().etag.as_deref().map(Into::into);
         found.below = Some(below);
-        File::new(found, Content::Ranges(StoredObject::new(object, &self.reads)))
+        File::new(found, Content::Ranges(StoredObject::new(object, &self.reads, out.meter())))
     }
 }
 

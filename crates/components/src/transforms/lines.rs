@@ -99,6 +99,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::shared::ahead::testing::sliced;
     use proptest::prelude::*;
     use thalweg_engine::testing::{Unpacked, file_at, file_of, intake, options, unpack};
     use thalweg_record::{Budget, Outcome, Parcel};
@@ -218,6 +219,22 @@ mod tests {
             for (payload, at) in read.payloads().iter().zip(read.positions()) {
                 prop_assert!(text[at as usize..].starts_with(payload.as_str()));
             }
+        }
+
+        #[test]
+        fn any_file_that_is_fetched_in_slices_gives_the_same_lines_as_in_one_piece(
+            text in "[a-c\r\n]{0,200}",
+            limit in prop_oneof![2..10usize, Just(10_000)],
+            (slice, at_once) in (1..40usize, 1..5usize),
+        ) {
+            let yaml = format!("{{ max_message_bytes: {limit}B }}");
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let read = |mut file| {
+                let read = runtime.block_on(unpack::<Lines>(&yaml, &mut file, 1 << 20));
+                (read.payloads(), read.positions(), read.errors(), read.problem.is_none())
+            };
+            let whole = read(file_of("a.log", text.as_bytes()));
+            prop_assert_eq!(&read(sliced("a.log", text.as_bytes(), slice, at_once)), &whole);
         }
     }
 }

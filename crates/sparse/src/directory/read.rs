@@ -1,6 +1,7 @@
 //! What is held: reading it, and the questions about it.
 
 use super::*;
+use crate::shard::note_read;
 use crate::{Counters, Error};
 
 impl Directory {
@@ -10,23 +11,27 @@ impl Directory {
         if into.len() > (CHUNK - from) as usize {
             return self.read_across(position, into);
         }
-        let (shard, state) = self.read_one(key);
+        let (shards, shard, state) = self.read_one(key);
         let found = state.chunks.get(&key).and_then(|chunk| Some((chunk, chunk.get(from, into.len())?)));
         let Some((chunk, bytes)) = found else {
             drop(state);
             return Err(self.missing(position, into.len()));
         };
-        into.copy_from_slice(bytes);
+        match (&mut *into, bytes) {
+            // Calling what copies any number of bytes takes longer than copying one.
+            ([to], [from]) => *to = *from,
+            _ => into.copy_from_slice(bytes),
+        }
         if let Some(member) = &self.member {
             member.used(&chunk.used);
         }
-        shard.note_read(into.len(), self.clock);
+        note_read(shards, shard, into.len(), self.clock);
         Ok(())
     }
 
     fn read_across(&self, position: u64, into: &mut [u8]) -> Result<(), Error> {
         let (first, last) = (split(position).0, split(position + (into.len() as u64 - 1)).0);
-        let guards = self.read_several(first, last);
+        let (shards, guards) = self.read_several(first, last);
         for (key, from, part) in pieces(position, into.len()) {
             let chunk = guards.get(key).and_then(|state| state.chunks.get(&key));
             let found = chunk.and_then(|chunk| Some((chunk, chunk.get(from, part.len())?)));
@@ -39,9 +44,7 @@ impl Directory {
                 member.used(&chunk.used);
             }
         }
-        drop(guards);
-        let shards = self.shards();
-        shards[place(first, shards.len())].note_read(into.len(), self.clock);
+        note_read(shards, &shards[place(first, shards.len())], into.len(), self.clock);
         Ok(())
     }
 
@@ -87,7 +90,7 @@ impl Directory {
         let mut one = |key: u64| {
             let from = if key == first { from } else { 0 };
             let to = if key == last { to + 1 } else { CHUNK };
-            let (_, state) = self.read_one(key);
+            let (_, _, state) = self.read_one(key);
             state.chunks.get(&key).is_none_or(|chunk| {
                 chunk.visit(from, to, &mut |start, bytes| {
                     let start = join(key, start);
@@ -146,7 +149,7 @@ impl Directory {
         let mut count = 0;
         let mut before = None;
         self.each_key(0, u64::MAX, &mut |key| {
-            let (_, state) = self.read_one(key);
+            let (_, _, state) = self.read_one(key);
             if let Some(chunk) = state.chunks.get(&key) {
                 let joined = before == Some(key) && chunk.run_at(0).is_some();
                 count += chunk.runs() as u64 - u64::from(joined);
@@ -158,7 +161,7 @@ impl Directory {
     }
 
     pub fn block_at(&self, position: u64) -> Option<Span> {
-        block_in(&|key, at| self.read_one(key).1.run_at(key, at), position)
+        block_in(&|key, at| self.read_one(key).2.run_at(key, at), position)
     }
 
     /// The position after the last byte.
@@ -168,7 +171,7 @@ impl Directory {
             let Some((number, word)) = last else { return 0 };
             let key = number * 64 + 63 - u64::from(word.leading_zeros());
             let mut end = 0;
-            if let Some(chunk) = self.read_one(key).1.chunks.get(&key) {
+            if let Some(chunk) = self.read_one(key).2.chunks.get(&key) {
                 chunk.visit(0, CHUNK, &mut |start, bytes| {
                     end = start + bytes.len() as u32;
                     true

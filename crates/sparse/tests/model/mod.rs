@@ -163,16 +163,17 @@ impl Model {
         if position.checked_add(bytes.len() as u64).is_none() {
             return Err(Error::TooFar { position, length: bytes.len() as u64 });
         }
-        let places = || (position..).zip(bytes);
+        // The bytes first: after the last of them no position is asked for, as there may be none.
+        let places = || bytes.iter().zip(position..);
         if overlap == Overlap::Agree {
-            for (position, given) in places() {
+            for (given, position) in places() {
                 if let Some(held) = self.get(position).filter(|held| held != given) {
                     return Err(Error::Differs { position, held, given: *given });
                 }
             }
         }
         let mut in_first = true;
-        for (position, byte) in places() {
+        for (byte, position) in places() {
             let held = self.get(position);
             in_first &= held.is_some();
             match overlap {
@@ -218,7 +219,7 @@ pub fn run(steps: &[Step], touches: bool) {
     }
     for block in blocks {
         let bytes = file.read_to_vec(block.position, block.length as usize).unwrap();
-        let same = (block.position..).zip(&bytes).all(|(position, byte)| model.get(position) == Some(*byte));
+        let same = bytes.iter().zip(block.position..).all(|(byte, at)| model.get(at) == Some(*byte));
         assert!(same, "the bytes of {block}");
     }
 }

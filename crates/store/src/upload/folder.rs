@@ -7,26 +7,27 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::draft::{self, Draft};
-use super::{Begun, OnExisting, Part, Sent, Stored, Upload, Verified, Writing};
+use super::{Begun, OnExisting, Part, Sent, Stored, Verified, Writing};
 use crate::{Store, StoreError};
 
 pub(super) async fn begin(
     store: &Store,
     path: &str,
     options: &Writing,
-) -> Result<(Draft, String), StoreError> {
-    let (target, options) = (target(store, path)?, options.clone());
-    let name = store.name(path);
+) -> Result<(Begun, Draft), StoreError> {
+    let (target, name) = (target(store, path)?, store.name(path));
+    let is_kept = options.on_existing == OnExisting::Keep;
     if matches!(options.on_existing, OnExisting::ReplaceIf(_)) {
         return Err(StoreError::Impossible { name, what: "comparing an entity tag" });
     }
-    working(store, path, "beginning to write it", move || {
-        if options.on_existing == OnExisting::Keep && target.symlink_metadata().is_ok() {
+    let (draft, id) = working(store, path, "beginning to write it", move || {
+        if is_kept && target.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         Draft::create(&target)
     })
-    .await
+    .await?;
+    Ok((Begun { path: path.to_owned(), id, writing: options.clone(), has_checksums: false }, draft))
 }
 
 pub(super) async fn resume(store: &Store, saved: &Begun) -> Result<Option<Draft>, StoreError> {
@@ -40,15 +41,16 @@ pub(super) async fn discard(store: &Store, saved: &Begun) -> Result<(), StoreErr
 }
 
 pub(super) async fn part(
-    upload: &Upload,
+    store: &Store,
+    begun: &Begun,
     draft: &Draft,
     number: u32,
     offset: u64,
     bytes: Bytes,
 ) -> Result<Sent, StoreError> {
-    let (draft, size, store) = (draft.clone(), bytes.len() as u64, upload.store());
+    let (draft, size) = (draft.clone(), bytes.len() as u64);
     let what = format!("writing {size} bytes at {offset}");
-    let crc32c = working(store, &upload.begun().path, &what, move || {
+    let crc32c = working(store, &begun.path, &what, move || {
         draft.write(offset, &bytes)?;
         Ok(crc32c::crc32c(&bytes))
     })
@@ -58,13 +60,16 @@ pub(super) async fn part(
     Ok(Sent { part, was_overloaded: false })
 }
 
-pub(super) async fn complete(upload: &Upload, draft: &Draft, parts: Vec<Part>) -> Result<Stored, StoreError> {
+pub(super) async fn complete(
+    store: &Store,
+    begun: &Begun,
+    draft: &Draft,
+    parts: Vec<Part>,
+) -> Result<Stored, StoreError> {
     let size = parts.iter().map(|part| part.size).sum();
-    let (draft, on_existing) = (draft.clone(), upload.begun().writing.on_existing.clone());
-    working(upload.store(), &upload.begun().path, "putting it in its place", move || {
-        draft.complete(&parts, &on_existing)
-    })
-    .await?;
+    let (draft, on_existing) = (draft.clone(), begun.writing.on_existing.clone());
+    working(store, &begun.path, "putting it in its place", move || draft.complete(&parts, &on_existing))
+        .await?;
     Ok(Stored { etag: None, size, verified: Verified::No, was_overloaded: false })
 }
 
@@ -150,7 +155,7 @@ mod tests {
         assert!(!target.exists());
         let mut listing = store.list(&format!("{}/", path.rsplit_once('/').unwrap().0));
         assert!(listing.next().await.unwrap().is_none());
-        let short = upload.complete(&parts[..1]).await.unwrap_err();
+        let short = upload.complete(&parts[1..]).await.unwrap_err();
         assert!(short.to_string().contains("the draft has 10 bytes"), "{short}");
         let stored = upload.complete(&parts).await.unwrap();
         assert_eq!((stored.size, std::fs::read(&target).unwrap()), (10, b"helloworld".to_vec()));

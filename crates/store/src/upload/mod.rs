@@ -7,20 +7,27 @@
 //! | store | parts | whether the store confirms what it got |
 //! | --- | --- | --- |
 //! | Amazon's, and what speaks as it does | its multipart uploads | CRC-32C of each part, where it knows that |
-//! | Google's | the same requests, signed in its way | CRC-32C of each part |
-//! | Microsoft's | blocks, and a list of them | no |
+//! | Google's | the same requests, signed in its way | CRC-32C of each part, and of the whole |
+//! | Microsoft's | blocks, and a list of them | its CRC-64 of each part |
 //! | folders | a draft beside the target, written at positions | no; what another process wrote is read again |
 
+mod answer;
+mod blocks;
 mod draft;
 mod folder;
+mod multipart;
 mod parts;
 mod put;
+mod remote;
+mod request;
+mod signing;
 mod sizes;
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) use draft::is_draft;
 pub use parts::Upload;
+pub(crate) use remote::Remote;
 pub use sizes::{Limits, part_size};
 
 /// How an object is to be written.
@@ -107,4 +114,11 @@ pub enum Verified {
     Parts,
     /// None: it does not know ours.
     No,
+}
+
+impl Verified {
+    /// What is known of an object of parts.
+    fn by(parts: &[Part]) -> Self {
+        if parts.iter().all(|part| part.is_verified) { Verified::Parts } else { Verified::No }
+    }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::draft::Draft;
-use super::{Begun, Part, Sent, Stored, Writing, folder};
+use super::{Begun, Part, Sent, Stored, Writing, blocks, folder, multipart};
 use crate::url::Kind;
 use crate::{Store, StoreError};
 
@@ -23,42 +23,52 @@ impl Store {
     /// # Errors
     /// What can go wrong. A condition that does not hold may be told here already, or only when it is complete.
     pub async fn begin(&self, path: &str, options: &Writing) -> Result<Upload, StoreError> {
-        let begun = |id| Begun { path: path.to_owned(), id, writing: options.clone(), has_checksums: false };
-        match self.kind() {
-            Kind::Folders => {
-                let (draft, id) = folder::begin(self, path, options).await?;
-                Ok(Upload { store: self.clone(), begun: begun(id), draft: Some(draft) })
+        let (begun, draft) = match (self.kind(), self.remote(path)?) {
+            (Kind::Folders, _) => {
+                let (begun, draft) = folder::begin(self, path, options).await?;
+                (begun, Some(draft))
             }
-            _ => Err(self.cannot_write(path)),
-        }
+            (Kind::S3(_) | Kind::Gcs(_), Some(remote)) => {
+                (multipart::begin(self, remote, path, options).await?, None)
+            }
+            (Kind::Azure(_), Some(_)) => (blocks::begin(path, options), None),
+            _ => return Err(self.cannot_write(path)),
+        };
+        Ok(Upload { store: self.clone(), begun, draft })
     }
 
-    /// Goes on with an upload, also one of another process; none if the store does not know it any more. That a draft is there
-    /// does not say that all parts are: who calls knows which are done.
+    /// Goes on with an upload, also one of another process; none if the store does not know it any more: it is to be begun anew
+    /// then. That the store knows it does not say which parts it has: who calls has kept those that are done.
     ///
     /// # Errors
     /// What can go wrong.
     pub async fn resume(&self, saved: &Begun) -> Result<Option<Upload>, StoreError> {
-        let upload = |draft| Upload { store: self.clone(), begun: saved.clone(), draft };
-        match self.kind() {
-            Kind::Folders => Ok(folder::resume(self, saved).await?.map(|draft| upload(Some(draft)))),
-            _ => Err(self.cannot_write(&saved.path)),
-        }
+        let (is_known, draft) = match (self.kind(), self.remote(&saved.path)?) {
+            (Kind::Folders, _) => {
+                let draft = folder::resume(self, saved).await?;
+                (draft.is_some(), draft)
+            }
+            (Kind::S3(_) | Kind::Gcs(_), Some(remote)) => {
+                (multipart::is_known(self, remote, saved).await?, None)
+            }
+            (Kind::Azure(_), Some(remote)) => (blocks::is_known(self, remote, saved).await?, None),
+            _ => return Err(self.cannot_write(&saved.path)),
+        };
+        Ok(is_known.then(|| Upload { store: self.clone(), begun: saved.clone(), draft }))
     }
 
-    /// Throws an upload away that was begun, by this process or a former one. That it is gone is no error.
+    /// Throws an upload away that was begun, by this process or a former one. That it is gone is no error. Microsoft's stores
+    /// cannot do this: they remove by themselves, after a week, what never became part of an object.
     ///
     /// # Errors
     /// What can go wrong.
     pub async fn discard(&self, saved: &Begun) -> Result<(), StoreError> {
-        match self.kind() {
-            Kind::Folders => folder::discard(self, saved).await,
+        match (self.kind(), self.remote(&saved.path)?) {
+            (Kind::Folders, _) => folder::discard(self, saved).await,
+            (Kind::S3(_) | Kind::Gcs(_), Some(remote)) => multipart::discard(self, remote, saved).await,
+            (Kind::Azure(_), _) => Ok(()),
             _ => Err(self.cannot_write(&saved.path)),
         }
-    }
-
-    pub(super) fn cannot_write(&self, path: &str) -> StoreError {
-        StoreError::Impossible { name: self.name(path), what: "writing" }
     }
 }
 
@@ -74,23 +84,36 @@ impl Upload {
     /// # Errors
     /// What can go wrong.
     pub async fn part(&self, number: u32, offset: u64, bytes: Bytes) -> Result<Sent, StoreError> {
-        match &self.draft {
-            Some(draft) => folder::part(self, draft, number, offset, bytes).await,
-            None => Err(self.store.cannot_write(&self.begun.path)),
+        let (store, begun) = (&self.store, &self.begun);
+        match (&self.draft, store.kind(), store.remote(&begun.path)?) {
+            (Some(draft), ..) => folder::part(store, begun, draft, number, offset, bytes).await,
+            (None, Kind::Azure(_), Some(remote)) => blocks::part(store, remote, begun, number, bytes).await,
+            (None, _, Some(remote)) => multipart::part(store, remote, begun, number, bytes).await,
+            (None, _, None) => Err(store.cannot_write(&begun.path)),
         }
     }
 
-    /// Makes an object of all its parts, given in any order: from now on it can be seen. It may be called again when its answer was
-    /// lost.
+    /// Makes an object of all its parts, given in any order: from now on it can be seen. Their numbers must be those from 1 on
+    /// without a gap. It may be called again when its answer was lost, also in another process that
+    /// [resumed](Store::resume) it before.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if a condition of [`Writing`] does not hold, and what else can go wrong.
+    /// [`StoreError::Refused`] if a condition of [`Writing`] does not hold, and what else can go wrong. What was sent stays then,
+    /// until it is thrown away.
     pub async fn complete(&self, parts: &[Part]) -> Result<Stored, StoreError> {
+        let (store, begun) = (&self.store, &self.begun);
         let mut parts = parts.to_vec();
         parts.sort_unstable_by_key(|part| part.number);
-        match &self.draft {
-            Some(draft) => folder::complete(self, draft, parts).await,
-            None => Err(self.store.cannot_write(&self.begun.path)),
+        if parts.is_empty() || !(1..).zip(&parts).all(|(number, part): (u32, _)| part.number == number) {
+            let why = "the parts are not numbered from 1 on without a gap".to_owned();
+            let (name, what) = (store.name(&begun.path), "completing its upload".to_owned());
+            return Err(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false });
+        }
+        match (&self.draft, store.kind(), store.remote(&begun.path)?) {
+            (Some(draft), ..) => folder::complete(store, begun, draft, parts).await,
+            (None, Kind::Azure(_), Some(remote)) => blocks::complete(store, remote, begun, &parts).await,
+            (None, _, Some(remote)) => multipart::complete(store, remote, begun, &parts).await,
+            (None, _, None) => Err(store.cannot_write(&begun.path)),
         }
     }
 
@@ -100,9 +123,5 @@ impl Upload {
     /// What can go wrong.
     pub async fn abort(&self) -> Result<(), StoreError> {
         self.store.discard(&self.begun).await
-    }
-
-    pub(super) fn store(&self) -> &Store {
-        &self.store
     }
 }

@@ -2,9 +2,13 @@
 
 use bytes::Bytes;
 
-use super::{Stored, Writing, folder};
+use super::remote::Remote;
+use super::{Stored, Writing, blocks, folder, multipart};
 use crate::url::Kind;
 use crate::{Store, StoreError};
+
+/// How much is read at once of an object that may be the one that was just written.
+const LOOK: u64 = 4 << 20;
 
 impl Store {
     /// Writes an object in one request, also an empty one. What is temporary is tried again; nobody sees a half of it.
@@ -12,9 +16,42 @@ impl Store {
     /// # Errors
     /// [`StoreError::Refused`] if a condition of [`Writing`] does not hold, and what else can go wrong.
     pub async fn put(&self, path: &str, bytes: Bytes, options: &Writing) -> Result<Stored, StoreError> {
-        match self.kind() {
-            Kind::Folders => folder::put(self, path, bytes, options).await,
+        match (self.kind(), self.remote(path)?) {
+            (Kind::Folders, _) => folder::put(self, path, bytes, options).await,
+            (Kind::S3(_) | Kind::Gcs(_), Some(remote)) => {
+                multipart::put(self, remote, path, bytes, options).await
+            }
+            (Kind::Azure(_), Some(remote)) => blocks::put(self, remote, path, bytes, options).await,
             _ => Err(self.cannot_write(path)),
         }
     }
+
+    /// How requests of our own reach it.
+    pub(super) fn remote(&self, path: &str) -> Result<Option<&Remote>, StoreError> {
+        self.made().as_ref().map(Option::as_ref).map_err(|why| StoreError::Failed {
+            name: self.name(path),
+            what: "reading the options of its store".to_owned(),
+            attempts: 1,
+            why: why.clone(),
+            is_temporary: false,
+        })
+    }
+
+    pub(super) fn cannot_write(&self, path: &str) -> StoreError {
+        StoreError::Impossible { name: self.name(path), what: "writing" }
+    }
+}
+
+/// Whether an object has this content, and its tag then: an earlier attempt has written it whose answer was lost, and which is now
+/// what the condition of the next one fails at.
+pub(super) async fn holds(store: &Store, path: &str, size: u64, crc32c: u32) -> Option<Option<String>> {
+    let found = store.stat(path).await.ok().filter(|found| found.size() == size)?;
+    let (mut position, mut crc) = (0, 0);
+    while position < size {
+        let mut buffer = vec![0; usize::try_from(LOOK.min(size - position)).ok()?];
+        found.read(position, &mut buffer).await.ok()?;
+        crc = crc32c::crc32c_append(crc, &buffer);
+        position += buffer.len() as u64;
+    }
+    (crc == crc32c).then(|| found.state().etag.clone())
 }

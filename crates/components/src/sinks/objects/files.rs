@@ -13,9 +13,9 @@ use bytes::Bytes;
 use thalweg_engine::{Fate, FileTransform, Journal, Trouble};
 use thalweg_record::{Arena, Content, File, Outcome, ReadRanges, Share};
 use thalweg_store::{Part, StoreError, Stored, Upload, Verified};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
-use super::parts::{Body, Noted, send};
+use super::parts::{Body, Former, Noted, send};
 use super::{OnExists, Target};
 use crate::shared::content::unreadable;
 use crate::shared::file_template::FileTemplate;
@@ -109,7 +109,11 @@ impl FileTransform for Files {
             true => self.whole(&target, &path, from, size).await,
             false => {
                 let identity = file.origin().identity();
-                self.in_parts(&target, &path, from, size, part_size, identity).await
+                let journal = self.journal.clone().filter(|_| identity.is_some());
+                let noted = Noted::new(journal, &target.store.name(&path));
+                let (target, path, memory) = (&target, &*path, &self.memory);
+                let identity = identity.unwrap_or_default();
+                Job { target, path, from, size, part_size, identity, noted, memory }.run().await
             }
         };
         match stored {
@@ -203,23 +207,26 @@ impl Files {
             }
         }
     }
+}
 
-    async fn in_parts(
-        &self,
-        target: &Target,
-        path: &str,
-        from: From,
-        size: u64,
-        part_size: u64,
-        identity: Option<String>,
-    ) -> Result<Stored, Trouble> {
-        let journal = self.journal.clone().filter(|_| identity.is_some());
-        let noted = Noted::new(journal, &target.store.name(path));
-        let identity = identity.unwrap_or_default();
-        let (upload, mut parts) = self.begun(target, path, &noted, &identity, part_size).await?;
-        parts.iter().for_each(|part| target.note(part, true));
-        let sent = self.send(target, &upload, &noted, from, size, part_size, &mut parts).await;
-        let completed = match sent {
+/// A file that goes in parts.
+struct Job<'a> {
+    target: &'a Target,
+    path: &'a str,
+    from: From,
+    size: u64,
+    part_size: u64,
+    /// What tells the state of the file from others.
+    identity: String,
+    noted: Noted,
+    memory: &'a Share,
+}
+
+impl Job<'_> {
+    async fn run(self) -> Result<Stored, Trouble> {
+        let (upload, mut parts) = self.begun().await?;
+        parts.iter().for_each(|part| self.target.note(part, true));
+        let completed = match self.send(&upload, &mut parts).await {
             Ok(()) => {
                 parts.sort_by_key(|part| part.number);
                 upload.complete(&parts).await.map_err(|error| unwritten(&error))
@@ -228,63 +235,50 @@ impl Files {
         };
         match completed {
             Ok(stored) => {
-                noted.forget()?;
+                self.noted.forget()?;
                 Ok(stored)
             }
             // It is tried again, and goes on with what is there; by a later run, if this one ends.
-            Err(trouble @ Trouble::Failed(_)) if noted.is_kept() => Err(trouble),
+            Err(trouble @ Trouble::Failed(_)) if self.noted.is_kept() => Err(trouble),
             Err(trouble) => {
                 // Whatever comes of it: the first trouble is the one to tell.
                 let _ = upload.abort().await;
-                noted.forget()?;
+                self.noted.forget()?;
                 Err(trouble)
             }
         }
     }
 
     /// The upload of a former run, or a new one, and the parts that are there.
-    async fn begun(
-        &self,
-        target: &Target,
-        path: &str,
-        noted: &Noted,
-        identity: &str,
-        part_size: u64,
-    ) -> Result<(Upload, Vec<Part>), Trouble> {
-        let (known, stale) = noted.found(identity, part_size)?;
-        if let Some((begun, parts)) = known {
-            if let Some(upload) = target.store.resume(&begun).await.map_err(|error| unwritten(&error))? {
-                return Ok((upload, parts));
+    async fn begun(&self) -> Result<(Upload, Vec<Part>), Trouble> {
+        let store = &self.target.store;
+        match self.noted.found(&self.identity, self.part_size)? {
+            Former::Nothing => {}
+            Former::Same(begun, parts) => {
+                if let Some(upload) = store.resume(&begun).await.map_err(|error| unwritten(&error))? {
+                    return Ok((upload, parts));
+                }
+                self.noted.forget()?;
             }
-            noted.forget()?;
+            Former::Other(begun) => {
+                store.discard(&begun).await.map_err(|error| unwritten(&error))?;
+                self.noted.forget()?;
+            }
         }
-        if let Some(stale) = stale {
-            target.store.discard(&stale).await.map_err(|error| unwritten(&error))?;
-            noted.forget()?;
-        }
-        let upload = target.store.begin(path, &target.writing).await.map_err(|error| unwritten(&error))?;
-        noted.begin(upload.begun(), identity, part_size)?;
+        let upload = store.begin(self.path, &self.target.writing).await;
+        let upload = upload.map_err(|error| unwritten(&error))?;
+        self.noted.begin(upload.begun(), &self.identity, self.part_size)?;
         Ok((upload, Vec::new()))
     }
 
-    #[allow(clippy::too_many_arguments)]
-    async fn send(
-        &self,
-        target: &Target,
-        upload: &Upload,
-        noted: &Noted,
-        from: From,
-        size: u64,
-        part_size: u64,
-        parts: &mut Vec<Part>,
-    ) -> Result<(), Trouble> {
-        let upload = Arc::new(upload.clone());
+    /// Sends the parts that are not there, several at the same time.
+    async fn send(&self, upload: &Upload, parts: &mut Vec<Part>) -> Result<(), Trouble> {
         let mut sending: JoinSet<Result<Part, Trouble>> = JoinSet::new();
         let (mut number, mut offset) = (0, 0);
-        while offset < size {
+        while offset < self.size {
             number += 1;
             let at = offset;
-            let length = part_size.min(size - at);
+            let length = self.part_size.min(self.size - at);
             offset += length;
             if parts.iter().any(|part| part.number == number && part.size == length) {
                 continue;
@@ -294,31 +288,31 @@ impl Files {
             let arena = loop {
                 tokio::select! {
                     biased;
-                    Some(sent) = sending.join_next() => take(sent, noted, parts)?,
+                    Some(sent) = sending.join_next() => self.take(sent, parts)?,
                     arena = self.memory.arena(length) => break arena,
                 }
             };
-            let (target, upload, from) = (target.clone(), upload.clone(), from.clone());
+            let (target, upload, from) = (self.target.clone(), upload.clone(), self.from.clone());
             sending.spawn(async move {
                 let body = from.read(at, arena).await?;
                 send(&target, &upload, number, at, body).await.map_err(|error| unwritten(&error))
             });
         }
         while let Some(sent) = sending.join_next().await {
-            take(sent, noted, parts)?;
+            self.take(sent, parts)?;
         }
         Ok(())
     }
-}
 
-/// Notes a part that was sent.
-fn take(
-    sent: Result<Result<Part, Trouble>, tokio::task::JoinError>,
-    noted: &Noted,
-    parts: &mut Vec<Part>,
-) -> Result<(), Trouble> {
-    let part = sent.map_err(|error| Trouble::rejected(error.to_string()))??;
-    noted.part(&part)?;
-    parts.push(part);
-    Ok(())
+    /// Notes a part that was sent.
+    fn take(
+        &self,
+        sent: Result<Result<Part, Trouble>, JoinError>,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), Trouble> {
+        let part = sent.map_err(|error| Trouble::rejected(error.to_string()))??;
+        self.noted.part(&part)?;
+        parts.push(part);
+        Ok(())
+    }
 }

@@ -5,6 +5,7 @@
 //! with the batch after them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Context, Error, Rejects, Sink, Written};
-use thalweg_record::{Batch, Budget};
+use thalweg_record::{Arena, Batch, Budget};
 use thalweg_store::{Begun, Part, StoreError, Upload};
 use tokio::task::JoinSet;
 
@@ -23,8 +24,11 @@ use crate::shared::delimited::Delimited;
 use crate::shared::stored::failure;
 use crate::transforms::encode::EncodeConfig;
 
-/// How many parts may be under way at once where nothing is said; the limit of their store may be lower.
-const AT_ONCE: usize = 16;
+/// How many parts may be under way at once where nothing is said: as many as half of the memory holds, and of these so many. The
+/// limit of their store may be lower.
+const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=32;
+/// A part gets so many bytes longer than it should be: it ends where a batch ends.
+const SLACK: usize = 2 << 20;
 
 /// Writes messages into objects.
 pub(super) struct Messages {
@@ -59,7 +63,7 @@ struct Object {
     number: u64,
     upload: Option<Upload>,
     /// What was gathered for the next part.
-    gathered: Vec<u8>,
+    gathered: Option<Gathered>,
     /// Bytes of the parts that were sent off.
     offset: u64,
     next: u32,
@@ -71,6 +75,25 @@ struct Object {
     batches: VecDeque<u32>,
     is_new: bool,
     since: Instant,
+}
+
+/// A part in the making.
+struct Gathered {
+    arena: Arena,
+    filled: usize,
+}
+
+impl Write for Gathered {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut free = self.arena.get_mut(self.filled..).unwrap_or_default();
+        let written = free.write(bytes)?;
+        self.filled += written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A part that could not be sent.
@@ -87,7 +110,7 @@ impl Object {
         Self {
             number,
             upload: None,
-            gathered: Vec::new(),
+            gathered: None,
             offset: 0,
             next: 1,
             sending: JoinSet::new(),
@@ -97,6 +120,10 @@ impl Object {
             is_new: true,
             since: Instant::now(),
         }
+    }
+
+    fn gathered(&self) -> usize {
+        self.gathered.as_ref().map_or(0, |gathered| gathered.filled)
     }
 
     /// How many parts there are from the first on without a gap.
@@ -112,16 +139,19 @@ impl Messages {
             (size, rotate.every.map_or(Duration::MAX, |every| every.duration()))
         });
         Self {
-            target,
             encode: config.encode.clone(),
             delimited: Delimited::new(&config.delimiter),
             budget: context.memory.budget().clone(),
             rotate,
-            at_once: config.writers.unwrap_or(AT_ONCE),
+            at_once: config.writers.unwrap_or_else(|| {
+                let part = usize::try_from(target.part_size(None, 1)).unwrap_or(usize::MAX / 2) + SLACK;
+                (context.memory.budget().limit() / 2 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end())
+            }),
             resumes: context.resumes,
             object: Object::new(1),
             gone: None,
             secured: 0,
+            target,
         }
     }
 
@@ -142,20 +172,47 @@ impl Messages {
 
     /// Sends off what was gathered, as a part.
     async fn cut(&mut self) -> Result<(), Error> {
-        if self.object.gathered.is_empty() {
+        if self.object.gathered() == 0 {
             return Ok(());
         }
         self.begin().await?;
-        while self.object.sending.len() >= self.at_once.max(1) {
+        while self.object.sending.len() >= self.at_once {
             self.reap().await?;
         }
-        let gathered = std::mem::take(&mut self.object.gathered);
+        let Some(body) = self.gathered() else { return Ok(()) };
         let (number, offset) = (self.object.next, self.object.offset);
         self.object.next += 1;
-        self.object.offset += gathered.len() as u64;
-        // The copy of the messages is all that holds them from here on.
-        let body = self.budget.claim(gathered.capacity()).freeze(gathered);
+        self.object.offset += body.len() as u64;
         self.dispatch(Unsent { number, offset, body });
+        Ok(())
+    }
+
+    /// Takes what was gathered.
+    fn gathered(&mut self) -> Option<Buffer> {
+        let Gathered { arena, filled } = self.object.gathered.take()?;
+        Some(arena.freeze().slice_with_length(0, filled))
+    }
+
+    /// Sees to it that there is room for so many more bytes, in a part that should have `size` bytes.
+    async fn make_room(&mut self, more: usize, size: usize) -> Result<(), Error> {
+        let smallest = usize::try_from(self.target.store.limits().smallest_part).unwrap_or(usize::MAX);
+        let fits = |gathered: &Gathered| gathered.filled + more <= gathered.arena.len();
+        if self.object.gathered() >= size
+            || self.object.gathered() >= smallest && !self.object.gathered.as_ref().is_some_and(fits)
+        {
+            self.cut().await?;
+        }
+        if !self.object.gathered.as_ref().is_some_and(fits) {
+            let former = self.object.gathered.take();
+            let filled = former.as_ref().map_or(0, |former| former.filled);
+            let arena = self.budget.claim_arena((size + SLACK).max(filled + more));
+            let mut gathered = Gathered { arena, filled: 0 };
+            if let Some(former) = former {
+                let kept = former.arena.get(..filled).unwrap_or_default();
+                gathered.write_all(kept).map_err(|error| Error::permanent(error.to_string()))?;
+            }
+            self.object.gathered = Some(gathered);
+        }
         Ok(())
     }
 
@@ -222,7 +279,10 @@ impl Messages {
         self.catch_up()?;
         let path = self.path(self.object.number);
         if self.object.upload.is_none() {
-            let body = self.budget.claim(self.object.gathered.len()).freeze(self.object.gathered.clone());
+            let body = match &self.object.gathered {
+                Some(gathered) => Buffer::from(gathered.arena.get(..gathered.filled).unwrap_or_default()),
+                None => Buffer::from_vec(Vec::<u8>::new()),
+            };
             let stored =
                 self.target.store.put(&path, Bytes::from_owner(Body(body)), &self.target.writing).await;
             stored.map_err(|error| failure(&error))?;
@@ -286,28 +346,26 @@ impl Sink for Messages {
         }
         // All that can fail comes before the batch is taken: it comes again then.
         self.catch_up()?;
-        let size = self.target.part_size(None, self.object.next);
-        let is_full = self
-            .rotate
-            .is_some_and(|(size, _)| self.object.offset + self.object.gathered.len() as u64 >= size);
-        if is_full || self.is_old() {
+        let so_far = self.object.offset + self.object.gathered() as u64;
+        if self.is_old() || self.rotate.is_some_and(|(size, _)| !self.object.is_new && so_far >= size) {
             self.complete().await?;
-        } else if self.object.gathered.len() as u64 >= size {
-            self.cut().await?;
         }
+        let header = match self.object.is_new {
+            true => self.encode.header(&batch.fields().schema()),
+            false => None,
+        };
+        let delimiters = (batch.rows() + 1) * self.delimited.delimiter().len();
+        let more = batch.payload_bytes() + delimiters + header.as_ref().map_or(0, |header| header.len());
+        let size = usize::try_from(self.target.part_size(None, self.object.next)).unwrap_or(usize::MAX / 2);
+        self.make_room(more, size).await?;
         if std::mem::take(&mut self.object.is_new) {
             self.object.since = Instant::now();
-            if let Some(header) = self.encode.header(&batch.fields().schema()) {
-                let written = self.delimited.message(&header, &mut self.object.gathered);
-                written.map_err(|error| Error::permanent(error.to_string()))?;
-            }
         }
-        let gathered = &mut self.object.gathered;
-        if gathered.capacity() == 0 {
-            gathered.reserve(usize::try_from(size).unwrap_or(0) + batch.payload_bytes());
-        }
-        let written =
-            self.delimited.write(batch.payload(), gathered).and_then(|()| self.delimited.flush(gathered));
+        let Some(gathered) = &mut self.object.gathered else { return Ok(Written::Safe) };
+        let written = header
+            .map_or(Ok(()), |header| self.delimited.message(&header, gathered))
+            .and_then(|()| self.delimited.write(batch.payload(), gathered))
+            .and_then(|()| self.delimited.flush(gathered));
         written.map_err(|error| Error::permanent(error.to_string()))?;
         self.object.batches.push_back(self.object.next);
         Ok(Written::Kept)
@@ -336,8 +394,8 @@ impl Sink for Messages {
             }
             return Ok(());
         }
-        // One that nothing came for is there nevertheless, where it is one.
-        match self.object.is_new && self.rotate.is_some() {
+        // One that nothing came for is there nevertheless, where it is to be one and no former run wrote it.
+        match self.object.is_new && (self.rotate.is_some() || self.object.number > 1) {
             true => Ok(()),
             false => self.complete().await,
         }

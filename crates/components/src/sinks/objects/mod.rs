@@ -62,7 +62,7 @@ pub struct ObjectsSink {
     pub delimiter: String,
     /// When to begin a new object of messages. By default there is one.
     pub rotate: Option<Rotate>,
-    /// How many bytes a part has. By default an eighth of the memory, at most 16 MiB, and at least what the store takes. It grows
+    /// How many bytes a part has. By default a sixteenth of the memory, at most 16 MiB, and at least what the store takes. It grows
     /// where an object would have too many parts.
     pub part_size: Option<ByteSize>,
     /// How many parts or objects to send at the same time. By default as many as do good.
@@ -154,7 +154,7 @@ impl ObjectsSink {
     fn wanted(&self, budget: &Budget) -> u64 {
         match self.part_size {
             Some(size) => size.bytes(),
-            None => (budget.limit() as u64 / 8).clamp(1 << 20, 16 << 20),
+            None => (budget.limit() as u64 / 16).clamp(1 << 20, 16 << 20),
         }
     }
 }
@@ -270,7 +270,7 @@ impl BuildFileTransform for ObjectsSink {
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let target = self.target(context)?;
         Ok(Box::new(files::Files {
-            name: (!(!target.path.is_empty() && !target.path.ends_with('/'))).then(|| self.name.clone()),
+            name: (target.path.is_empty() || target.path.ends_with('/')).then(|| self.name.clone()),
             on_exists: self.on_exists,
             memory: context.memory.clone(),
             journal: context.journal.clone(),

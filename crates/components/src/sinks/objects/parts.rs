@@ -56,6 +56,15 @@ struct Beginning {
     part_size: u64,
 }
 
+/// What a former run left of an object.
+pub(super) enum Former {
+    Nothing,
+    /// An upload of the same, and the parts that are done.
+    Same(Begun, Vec<Part>),
+    /// An upload of something else: it is to be thrown away.
+    Other(Begun),
+}
+
 /// Which parts of an object a store has, noted in the journal.
 #[derive(Clone)]
 pub(super) struct Noted {
@@ -69,14 +78,9 @@ impl Noted {
         Self { journal, prefix: format!("{name}\n").into() }
     }
 
-    /// What a former run noted: the upload, if it was of the same state of the file and in parts of the same size, with the
-    /// parts that are done; and what else is to be thrown away.
-    pub(super) fn found(
-        &self,
-        identity: &str,
-        size: u64,
-    ) -> Result<(Option<(Begun, Vec<Part>)>, Option<Begun>), Error> {
-        let Some(journal) = &self.journal else { return Ok((None, None)) };
+    /// What a former run noted, where this one has a file of that identity in parts of that size.
+    pub(super) fn found(&self, identity: &str, size: u64) -> Result<Former, Error> {
+        let Some(journal) = &self.journal else { return Ok(Former::Nothing) };
         let entries = journal.entries(&self.prefix)?;
         let mut parts = Vec::new();
         let mut beginning = None;
@@ -90,10 +94,10 @@ impl Noted {
         }
         Ok(match beginning {
             Some(known) if known.identity == identity && known.part_size == size => {
-                (Some((known.begun, parts)), None)
+                Former::Same(known.begun, parts)
             }
-            Some(known) => (None, Some(known.begun)),
-            None => (None, None),
+            Some(known) => Former::Other(known.begun),
+            None => Former::Nothing,
         })
     }
 

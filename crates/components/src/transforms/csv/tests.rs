@@ -1,4 +1,5 @@
 use super::*;
+use crate::shared::ahead::testing::sliced;
 use proptest::prelude::*;
 use serde_json::json;
 use thalweg_engine::testing::{Unpacked, file_of, options, try_options, unpack};
@@ -117,5 +118,22 @@ proptest! {
         let whole = read(1 << 20);
         prop_assert_eq!(&read(sizes.0), &whole);
         prop_assert_eq!(&read(sizes.1), &whole);
+    }
+
+    #[test]
+    fn any_file_that_is_fetched_in_slices_gives_the_same_rows_as_in_one_piece(
+        text in "(a,b\n)?([a-c1]{0,3}|\"[a-c1,\n\r]{0,6}\"|[,\n]|\r\n|\"){0,60}",
+        limit in prop_oneof![5..30usize, Just(10_000)],
+        (slice, at_once) in (1..40usize, 1..5usize),
+    ) {
+        let yaml = format!("{{ types: {{ b: int }}, max_message_bytes: {limit}B }}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let read = |mut file| {
+            let read = runtime.block_on(unpack::<Csv>(&yaml, &mut file, 1 << 20));
+            let problem = read.problem.clone().map(|problem| problem.reason);
+            (read.payloads(), read.positions(), read.rows(), read.errors(), problem)
+        };
+        let whole = read(file_of("a.csv", text.as_bytes()));
+        prop_assert_eq!(&read(sliced("a.csv", text.as_bytes(), slice, at_once)), &whole);
     }
 }

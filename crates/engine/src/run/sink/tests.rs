@@ -202,3 +202,46 @@ async fn requests_are_under_way_up_to_the_limit_and_what_was_refused_is_sent_aga
     assert_eq!((*delivered.lock(), under_way.now, under_way.most), (30, 0, 3));
     assert_eq!(under_way.sent, 30 + under_way.sent / 7);
 }
+
+/// Keeps what it is given, two batches at a time.
+#[derive(Default)]
+struct Hoarding {
+    kept: usize,
+    secured: usize,
+}
+
+#[async_trait]
+impl Sink for Hoarding {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+        self.kept += 1;
+        if self.kept == 2 {
+            self.secured += std::mem::take(&mut self.kept);
+        }
+        Ok(Written::Kept)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn secured(&mut self) -> usize {
+        std::mem::take(&mut self.secured)
+    }
+}
+
+#[tokio::test]
+async fn what_a_sink_keeps_is_acknowledged_when_it_says_so_and_in_the_end() {
+    let mut writer = writer(Hoarding::default());
+    let acknowledged: Arc<Mutex<Vec<usize>>> = Arc::default();
+    for number in 1..=3 {
+        let seen = acknowledged.clone();
+        let mut batch = testing::batch(["one"]);
+        *batch.ack_mut() = Ack::new("test".into(), move |_| seen.lock().push(number));
+        writer.take(0, batch.into()).await.unwrap();
+        writer.flush().await.unwrap();
+        let expected: &[usize] = if number < 2 { &[] } else { &[1, 2] };
+        assert_eq!(*acknowledged.lock(), expected);
+    }
+    writer.finish().await.unwrap();
+    assert_eq!(*acknowledged.lock(), [1, 2, 3]);
+}

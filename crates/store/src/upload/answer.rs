@@ -1,0 +1,153 @@
+//! What a store of objects answers, and what that means.
+
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, header};
+use serde::Deserialize;
+
+use crate::StoreError;
+use crate::attempt::Trouble;
+
+/// An answer.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: String,
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// What is looked for in answers: those of Amazon, Google and Microsoft call these things the same.
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(super) struct Said {
+    pub(super) upload_id: Option<String>,
+    #[serde(rename = "ETag")]
+    pub(super) etag: Option<String>,
+    pub(super) code: Option<String>,
+    pub(super) message: Option<String>,
+    pub(super) uncommitted_blocks: Blocks,
+    pub(super) committed_blocks: Blocks,
+}
+
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(super) struct Blocks {
+    pub(super) block: Vec<Block>,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Block {
+    pub(super) name: String,
+}
+
+impl Answer {
+    /// What its body says; nothing where that is no XML.
+    pub(super) fn said(&self) -> Said {
+        quick_xml::de::from_str(self.body.trim_start_matches('\u{feff}')).unwrap_or_default()
+    }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    pub(super) fn etag(&self) -> Option<String> {
+        self.header(header::ETAG.as_str()).map(str::to_owned)
+    }
+
+    /// Itself if the store did what it was asked to.
+    pub(super) fn done(self, name: &str, what: &str) -> Result<Self, Trouble> {
+        if self.status.is_success() { Ok(self) } else { Err(self.trouble(name, what)) }
+    }
+
+    /// Whether the store says that it cannot do what a header asks for.
+    pub(super) fn is_not_understood(&self) -> bool {
+        let says = |codes: &[&str]| self.said().code.is_some_and(|code| codes.contains(&code.as_str()));
+        self.status == StatusCode::NOT_IMPLEMENTED
+            || self.status == StatusCode::BAD_REQUEST
+                && says(&["InvalidArgument", "InvalidRequest", "NotImplemented", "UnsupportedHeader"])
+    }
+
+    /// What it means that the store did not do it.
+    pub(super) fn trouble(&self, name: &str, what: &str) -> Trouble {
+        let said = self.said();
+        let code = said.code.as_deref().or_else(|| self.header("x-ms-error-code")).unwrap_or_default();
+        let mut why = format!("the store replied {}", self.status);
+        for more in [code, said.message.as_deref().and_then(|text| text.lines().next()).unwrap_or_default()] {
+            if !more.is_empty() {
+                why += &format!(": {more}");
+            }
+        }
+        let status = self.status.as_u16();
+        let is_overloaded = matches!(status, 429 | 503) || code == "SlowDown";
+        let is_passing = is_overloaded
+            || matches!(status, 408 | 425 | 500 | 502 | 504)
+            // What came was not what was sent, or another request for the same object was quicker.
+            || matches!(
+                code,
+                "BadDigest" | "XAmzContentChecksumMismatch" | "IncompleteBody" | "InternalError" | "RequestTimeout"
+                    | "OperationAborted" | "ConditionalRequestConflict" | "Crc64Mismatch"
+            );
+        if is_passing {
+            return Trouble::Temporary { why, asked: self.retry_after, overloaded: is_overloaded };
+        }
+        let name = name.to_owned();
+        Trouble::Fatal(match status {
+            401 | 403 => StoreError::Denied { name, what: "written", why },
+            412 => StoreError::Refused {
+                name,
+                why: "there is one already, or another than there was".to_owned(),
+            },
+            409 if code == "BlobAlreadyExists" => {
+                StoreError::Refused { name, why: "there is one already".to_owned() }
+            }
+            _ => StoreError::Failed { name, what: what.to_owned(), attempts: 1, why, is_temporary: false },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Answer {
+        let status = StatusCode::from_u16(status).unwrap();
+        Answer { status, headers: HeaderMap::new(), body: body.to_owned(), retry_after: None }
+    }
+
+    #[test]
+    fn what_matters_is_found_in_answers_whatever_is_around_it() {
+        let begun = answer(
+            200,
+            "<?xml version=\"1.0\"?><R xmlns=\"x\"><Bucket>b</Bucket><UploadId>a/+&amp;</UploadId></R>",
+        );
+        assert_eq!(begun.said().upload_id.as_deref(), Some("a/+&"));
+        let complete = answer(200, "  <R><ETag>&quot;abc-2&quot;</ETag></R>");
+        assert_eq!(complete.said().etag.as_deref(), Some("\"abc-2\""));
+        let blocks = answer(
+            200,
+            "\u{feff}<BlockList><CommittedBlocks /><UncommittedBlocks><Block><Name>YQ==</Name><Size>1</Size></Block>\
+             <Block><Name>Yg==</Name><Size>1</Size></Block></UncommittedBlocks></BlockList>",
+        );
+        assert_eq!(blocks.said().uncommitted_blocks.block.len(), 2);
+        assert_eq!(answer(200, "not XML").said(), Said::default());
+    }
+
+    #[test]
+    fn errors_are_told_apart() {
+        let trouble = |status, code: &str| {
+            answer(status, &format!("<Error><Code>{code}</Code><Message>m</Message></Error>"))
+                .trouble("n", "w")
+        };
+        for (status, code) in [(503, "SlowDown"), (429, ""), (200, "SlowDown")] {
+            assert!(matches!(trouble(status, code), Trouble::Temporary { overloaded: true, .. }));
+        }
+        for (status, code) in [(500, "InternalError"), (400, "BadDigest"), (409, "OperationAborted")] {
+            assert!(matches!(trouble(status, code), Trouble::Temporary { overloaded: false, .. }));
+        }
+        assert!(matches!(trouble(412, "x"), Trouble::Fatal(StoreError::Refused { .. })));
+        assert!(matches!(trouble(403, "x"), Trouble::Fatal(StoreError::Denied { what: "written", .. })));
+        let Trouble::Fatal(error) = trouble(404, "NoSuchBucket") else { panic!() };
+        assert_eq!(error.to_string(), "`n`: w failed: the store replied 404 Not Found: NoSuchBucket: m");
+    }
+}

@@ -1,0 +1,188 @@
+//! Uploads in parts as Microsoft has them: blocks that belong to a blob and are not seen, and then a list of those that are to
+//! be it.
+//!
+//! The store does not know uploads. So which blocks are of one is in their names: they begin with an id that we make. All names
+//! at one blob must have the same length. Blocks that are in no list go by themselves after a week, or when another list is
+//! written; nothing else can remove them without touching what is seen.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest};
+use http::{Method, StatusCode};
+use opendal::raw::percent_encode_path;
+
+use super::answer::Answer;
+use super::put::holds;
+use super::remote::Remote;
+use super::request::{Asking, ask};
+use super::{Begun, Part, Sent, Stored, Verified, Writing};
+use crate::attempt::Trouble;
+use crate::{Store, StoreError};
+
+/// How many hexadecimal digits an id has: with the number of the part, a name has sixteen bytes, as most others make them.
+const ID_DIGITS: usize = 10;
+
+/// The header with the checksum that this store knows.
+const CHECKSUM: &str = "x-ms-content-crc64";
+
+/// The CRC-32C of bytes, and the checksum that this store knows, as headers have it; both in one pass over the memory.
+fn sums(bytes: &[u8]) -> (u32, String) {
+    let (mut crc32c, mut crc64) = (0, Digest::new(CrcAlgorithm::Crc64Nvme));
+    for piece in bytes.chunks(64 << 10) {
+        crc32c = crc32c::crc32c_append(crc32c, piece);
+        crc64.update(piece);
+    }
+    (crc32c, BASE64_STANDARD.encode(crc64.finalize().to_le_bytes()))
+}
+
+/// Whether the store says that it has found this checksum. That it found another is as if it had broken off.
+fn is_confirmed(answer: &Answer, sum: &str) -> Result<bool, Trouble> {
+    match answer.header(CHECKSUM) {
+        Some(theirs) if theirs != sum => {
+            Err(Trouble::cut("what the store got is not what was sent".to_owned()))
+        }
+        theirs => Ok(theirs.is_some()),
+    }
+}
+
+pub(super) fn begin(path: &str, writing: &Writing) -> Begun {
+    let id = format!("{:0ID_DIGITS$x}", fastrand::u64(..1 << (4 * ID_DIGITS)));
+    Begun { path: path.to_owned(), id, writing: writing.clone(), has_checksums: false }
+}
+
+fn name(begun: &Begun, number: u32) -> String {
+    BASE64_STANDARD.encode(format!("{}{number:06}", begun.id))
+}
+
+/// Whether the store has blocks of an upload.
+pub(super) async fn is_known(store: &Store, remote: &Remote, begun: &Begun) -> Result<bool, StoreError> {
+    let what = "looking for its blocks";
+    let asked = store.asking(&begun.path, what, |_| async move {
+        let asking = Asking::new(Method::GET, &begun.path, "comp=blocklist&blocklisttype=uncommitted");
+        let answer = ask(store, remote, &asking).await?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(false);
+        }
+        let said = answer.done(&store.name(&begun.path), what)?.said();
+        Ok(said.uncommitted_blocks.block.iter().any(|block| {
+            BASE64_STANDARD.decode(&block.name).is_ok_and(|name| name.starts_with(begun.id.as_bytes()))
+        }))
+    });
+    Ok(asked.await?.0)
+}
+
+pub(super) async fn part(
+    store: &Store,
+    remote: &Remote,
+    begun: &Begun,
+    number: u32,
+    bytes: Bytes,
+) -> Result<Sent, StoreError> {
+    let (crc32c, sum) = sums(&bytes);
+    let (size, tag, bytes, sum) = (bytes.len() as u64, &name(begun, number), &bytes, sum.as_str());
+    let what = &format!("sending part {number} of {size} bytes");
+    let sending = store.asking(&begun.path, what, |_| async move {
+        let query = format!("comp=block&blockid={}", percent_encode_path(tag));
+        let asking = Asking::new(Method::PUT, &begun.path, query).body(bytes.clone());
+        let answer = ask(store, remote, &asking.header(CHECKSUM, sum)).await?;
+        is_confirmed(&answer.done(&store.name(&begun.path), what)?, sum)
+    });
+    let (is_verified, was_overloaded) = sending.await?;
+    Ok(Sent { part: Part { number, size, tag: tag.clone(), crc32c, is_verified }, was_overloaded })
+}
+
+/// Makes an object of parts, which are in their order.
+pub(super) async fn complete(
+    store: &Store,
+    remote: &Remote,
+    begun: &Begun,
+    parts: &[Part],
+) -> Result<Stored, StoreError> {
+    let (what, path) = ("completing its upload", begun.path.as_str());
+    let mut list = String::from("<BlockList>");
+    for part in parts {
+        // Those that are in a list already are found as well, so that it may be asked for again.
+        list += &format!("<Latest>{}</Latest>", quick_xml::escape::escape(part.tag.as_str()));
+    }
+    list += "</BlockList>";
+    let list = &list;
+    let completing = store.asking(path, what, |_| async move {
+        let asking = Asking::new(Method::PUT, path, "comp=blocklist").on(&begun.writing);
+        let asking = with_type(asking, &begun.writing).header("content-type", "application/xml");
+        let answer = ask(store, remote, &asking.body(list.clone())).await?;
+        let may_be_done = matches!(answer.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED);
+        if may_be_done && is_ours(store, remote, path, parts).await {
+            return Ok(store.stat(path).await.ok().and_then(|found| found.state().etag.clone()));
+        }
+        answer.done(&store.name(path), what).map(|answer| answer.etag())
+    });
+    let (etag, was_overloaded) = completing.await?;
+    let size = parts.iter().map(|part| part.size).sum();
+    Ok(Stored { etag, size, verified: Verified::by(parts), was_overloaded })
+}
+
+/// Whether the object is made of these parts: the answer of an earlier attempt was lost then.
+async fn is_ours(store: &Store, remote: &Remote, path: &str, parts: &[Part]) -> bool {
+    let asking = Asking::new(Method::GET, path, "comp=blocklist&blocklisttype=committed");
+    let Ok(answer) = ask(store, remote, &asking).await else { return false };
+    let names = answer.said().committed_blocks.block;
+    answer.status.is_success()
+        && !parts.is_empty()
+        && names.iter().map(|block| &block.name).eq(parts.iter().map(|part| &part.tag))
+}
+
+/// An object in one request.
+pub(super) async fn put(
+    store: &Store,
+    remote: &Remote,
+    path: &str,
+    bytes: Bytes,
+    writing: &Writing,
+) -> Result<Stored, StoreError> {
+    let (size, name, bytes) = (bytes.len() as u64, &store.name(path), &bytes);
+    let (what, (crc32c, sum)) = (&format!("writing {size} bytes"), &sums(bytes));
+    let putting = store.asking(path, what, |is_again| async move {
+        let asking = Asking::new(Method::PUT, path, "").body(bytes.clone()).on(writing);
+        let asking = with_type(asking, writing).header("x-ms-blob-type", "BlockBlob").header(CHECKSUM, sum);
+        let answer = ask(store, remote, &asking).await?;
+        if is_again
+            && matches!(answer.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED)
+            && let Some(etag) = holds(store, path, size, *crc32c).await
+        {
+            return Ok((etag, false));
+        }
+        let answer = answer.done(name, what)?;
+        Ok((answer.etag(), is_confirmed(&answer, sum)?))
+    });
+    let ((etag, is_verified), was_overloaded) = putting.await?;
+    let verified = if is_verified { Verified::Whole } else { Verified::No };
+    Ok(Stored { etag, size, verified, was_overloaded })
+}
+
+fn with_type<'a>(asking: Asking<'a>, writing: &Writing) -> Asking<'a> {
+    match &writing.content_type {
+        Some(content_type) => asking.header("x-ms-blob-content-type", content_type),
+        None => asking,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_of_blocks_have_one_length() {
+        let begun = begin("x", &Writing::default());
+        let names = [1, 2, 10, 50_000].map(|number| name(&begun, number));
+        assert!(names.iter().all(|name| name.len() == 24), "{names:?}");
+    }
+
+    #[test]
+    fn both_checksums_are_those_of_their_standards() {
+        let little_endian = BASE64_STANDARD.encode(0xAE8B_1486_0A79_9888_u64.to_le_bytes());
+        assert_eq!(sums(b"123456789"), (0xE306_9283, little_endian));
+        let long = vec![7; 200_000];
+        assert_eq!(sums(&long).0, crc32c::crc32c(&long));
+    }
+}

@@ -1,0 +1,180 @@
+//! A request of our own, and sending it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use opendal::Buffer;
+
+use super::answer::Answer;
+use super::remote::{Remote, Signing};
+use super::{OnExisting, Writing};
+use crate::attempt::{Trouble, patient};
+use crate::transport::{client, retry_after};
+use crate::{Store, StoreError};
+
+/// How much of a body is given to the connection at once. When it has gone, the other side is still listening.
+const PIECE: usize = 256 << 10;
+/// How fast a store at least takes what it got to its disks.
+const SLOWEST_STORING: u64 = 8 << 20;
+
+/// A request to be.
+pub(super) struct Asking<'a> {
+    pub(super) method: Method,
+    pub(super) path: &'a str,
+    /// What stands behind the `?`, escaped.
+    pub(super) query: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn new(method: Method, path: &'a str, query: impl Into<String>) -> Self {
+        Self { method, path, query: query.into(), headers: HeaderMap::new(), body: Bytes::new() }
+    }
+
+    pub(super) fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// A header, unless it cannot be one.
+    pub(super) fn header(mut self, name: &'static str, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+
+    pub(super) fn headers(mut self, more: &HeaderMap) -> Self {
+        self.headers.extend(more.clone());
+        self
+    }
+
+    /// The condition under which something is written, for Amazon and Microsoft.
+    pub(super) fn on(self, writing: &Writing) -> Self {
+        match &writing.on_existing {
+            OnExisting::Replace => self,
+            OnExisting::Keep => self.header("if-none-match", "*"),
+            OnExisting::ReplaceIf(tag) => self.header("if-match", tag),
+        }
+    }
+}
+
+/// A piece of a body, which notes when it is not needed any more: when it was sent, that is.
+struct Piece {
+    bytes: Bytes,
+    sent: Arc<AtomicU64>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn in_pieces(body: &Bytes, sent: &Arc<AtomicU64>) -> Buffer {
+    let cuts = (0..body.len()).step_by(PIECE);
+    let pieces = cuts.map(|from| body.slice(from..body.len().min(from + PIECE)));
+    pieces.map(|bytes| Bytes::from_owner(Piece { bytes, sent: sent.clone() })).collect::<Vec<_>>().into()
+}
+
+/// Asks once.
+pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> Result<Answer, Trouble> {
+    let name = store.name(asking.path);
+    let failed = |why: String| {
+        let what = "making a request".to_owned();
+        Trouble::Fatal(StoreError::Failed { name: name.clone(), what, attempts: 1, why, is_temporary: false })
+    };
+    let sent = Arc::new(AtomicU64::new(0));
+    let mut request = Request::new(in_pieces(&asking.body, &sent));
+    *request.method_mut() = asking.method.clone();
+    let url = remote.url(asking.path, &asking.query);
+    *request.uri_mut() = url.parse().map_err(|error: http::uri::InvalidUri| failed(error.to_string()))?;
+    request.headers_mut().extend(remote.always.clone());
+    request.headers_mut().extend(asking.headers.clone());
+    if asking.method != Method::GET {
+        request.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(asking.body.len()));
+    }
+    let (mut head, body) = request.into_parts();
+    let signed = match &remote.signing {
+        Signing::None => Ok(()),
+        Signing::Amazon(signer) => signer.sign(&mut head, None).await,
+        Signing::Google(signer) => signer.sign(&mut head, None).await,
+        Signing::Microsoft(signer) => signer.sign(&mut head, None).await,
+    };
+    if let Err(error) = signed {
+        let why = format!("no credentials could be had: {error}");
+        return Err(if error.is_retryable() {
+            Trouble::cut(why)
+        } else {
+            Trouble::Fatal(StoreError::Denied { name, what: "written", why })
+        });
+    }
+    // The client says it by itself, in the form that its version of HTTP has for it.
+    head.headers.remove(header::HOST);
+    store.counts().written.fetch_add(asking.body.len() as u64, Ordering::Relaxed);
+    let silence = store.retries().silence;
+    let storing = Duration::from_secs(asking.body.len() as u64 / SLOWEST_STORING);
+    let mut sending = Box::pin(client_send(Request::from_parts(head, body)));
+    loop {
+        let before = sent.load(Ordering::Relaxed);
+        match patient(silence + storing, &mut sending).await {
+            Some(answered) => return answered,
+            None if sent.load(Ordering::Relaxed) > before => {}
+            None => return Err(Trouble::silent(silence + storing)),
+        }
+    }
+}
+
+async fn client_send(request: Request<Buffer>) -> Result<Answer, Trouble> {
+    let answer = client().send(request).await.map_err(|error| {
+        let mut why = error.message().to_owned();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            why += &format!(": {cause}");
+            source = cause.source();
+        }
+        // No answer: the network may be better later.
+        Trouble::cut(why)
+    })?;
+    let (head, body) = answer.into_parts();
+    Ok(Answer {
+        status: head.status,
+        retry_after: retry_after(&head.headers),
+        headers: head.headers,
+        body: String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+    })
+}
+
+impl Store {
+    /// Asks again and again while what goes wrong is temporary, and says whether the store had too much to do meanwhile. Each
+    /// attempt is told whether one before it came to nothing: the store may have done then what was asked without saying so.
+    pub(super) async fn asking<T, F: Future<Output = Result<T, Trouble>>>(
+        &self,
+        path: &str,
+        what: &str,
+        mut attempt: impl FnMut(bool) -> F,
+    ) -> Result<(T, bool), StoreError> {
+        let (mut failed, mut was_overloaded) = (0, false);
+        loop {
+            self.counts().request(failed > 0);
+            let trouble = match attempt(failed > 0).await {
+                Ok(done) => return Ok((done, was_overloaded)),
+                Err(trouble) => trouble,
+            };
+            was_overloaded |= matches!(trouble, Trouble::Temporary { overloaded: true, .. });
+            failed += 1;
+            let pause = self.pause(&self.name(path), what, trouble, failed)?;
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
