@@ -66,7 +66,8 @@ async fn files_keep_their_place_whatever_size_their_parts_have() {
         apply(&sink, &mut file_of("small.txt", b"small")).await.unwrap();
         apply(&sink, &mut file_of("empty", b"")).await.unwrap();
         apply(&sink, &mut sliced("large", &content, 1000, 3)).await.unwrap();
-        let origin = Origin { below: Some("a/b/deep".into()), ..Origin::new("in".into(), "deep".into(), 2) };
+        let mut origin = Origin::new("in".into(), "deep".into(), 2);
+        origin.below = Some("a/b/deep".into());
         apply(&sink, &mut File::new(origin, Content::from(b"ok".to_vec()))).await.unwrap();
         let (found, hidden) = below(folder.path());
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
@@ -96,7 +97,8 @@ async fn what_is_there_is_replaced_or_left_alone_as_is_said() {
 async fn no_name_leads_out_of_the_place() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["../x", "/x", "a/../../x", "x/"] {
-        let origin = Origin { below: Some(name.into()), ..Origin::new("in".into(), "x".into(), 1) };
+        let mut origin = Origin::new("in".into(), "x".into(), 1);
+        origin.below = Some(name.into());
         let mut file = File::new(origin, Content::from(vec![1]));
         let sink = sink(folder.path(), "/in/', name: '{folder}{name}'");
         let _ = apply(&sink, &mut file).await;
