@@ -10,7 +10,7 @@ use super::places::Places;
 use super::rows::{Encode, Parse};
 
 /// What the source is called.
-pub const SOURCE: &str = "origin";
+const SOURCE: &str = "origin";
 /// What the pipeline is called.
 const PIPELINE: &str = "copy";
 /// What the sink is called.

@@ -7,12 +7,15 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
-use thalweg_engine::Keeping;
+use thalweg_components::sinks::objects::discard_unfinished;
+use thalweg_engine::{Journal, Keeping, Store};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Arguments;
+use super::configuration::SINK;
 use super::places::Places;
 use crate::exit::Failure;
 use crate::load::state_folder;
@@ -73,25 +76,40 @@ impl Kept {
         Ok(Self { keeping: Keeping { folder, positions: true }, goes_on, job: Some(job) })
     }
 
-    /// Throws away what a former copy left.
+    /// Throws away what a former copy left, here and in the store that it wrote to.
     ///
     /// # Errors
     /// If it cannot be removed.
-    pub fn forget(&mut self) -> Result<(), Failure> {
-        self.goes_on = false;
-        remove(&self.keeping.folder)
+    pub fn forget(&mut self, places: &Places) -> Result<(), Failure> {
+        if std::mem::take(&mut self.goes_on) {
+            let store = self.discard(places)?;
+            store.forget_progress()?;
+        }
+        Ok(())
     }
 
     /// The copy came to its end; `is_clean` if nothing was left over.
     ///
     /// # Errors
-    /// If the folder cannot be removed.
-    pub fn end(&self, is_clean: bool) -> Result<(), Failure> {
-        match &self.job {
-            Some(job) if is_clean => remove(job),
-            Some(job) => Ok(fs::write(job.join(ENDED), "")?),
-            None => Ok(()),
+    /// If what was kept cannot be removed.
+    pub fn end(&self, places: &Places, is_clean: bool) -> Result<(), Failure> {
+        let Some(job) = &self.job else { return Ok(()) };
+        // A former copy may have begun what is not there to be copied any more.
+        self.discard(places)?;
+        match is_clean {
+            true => remove(job),
+            false => Ok(fs::write(job.join(ENDED), "")?),
         }
+    }
+
+    /// Removes from the store that is written to what is not complete there, and gives the one in which that was noted.
+    fn discard(&self, places: &Places) -> Result<Arc<Store>, Failure> {
+        let store = Arc::new(Store::open(&self.keeping.folder)?);
+        let journal = Journal::new(store.clone(), SINK);
+        let saved = store.sink_state(SINK)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(discard_unfinished(&places.to, &journal, saved.as_ref()))?;
+        Ok(store)
     }
 }
 

@@ -156,7 +156,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     }
     let mut kept = Kept::new(arguments, &places)?;
     if arguments.state.restart {
-        kept.forget()?;
+        kept.forget(&places)?;
     }
     if kept.goes_on {
         arguments.tell("resuming", "this goes on with a copy that was cut off; `--restart` begins anew");
@@ -169,7 +169,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         listen: None,
     };
     let outcome = drive(&graph, kept.keeping.clone(), manner, None)?;
-    arguments.end(&outcome, &kept)
+    arguments.end(&outcome, &kept, &places)
 }
 
 impl Arguments {
@@ -183,13 +183,13 @@ impl Arguments {
     }
 
     /// Says what became of it.
-    fn end(&self, outcome: &Outcome, kept: &Kept) -> Result<Exit, Failure> {
+    fn end(&self, outcome: &Outcome, kept: &Kept, places: &Places) -> Result<Exit, Failure> {
         let summary = &outcome.summary;
         let is_rows = self.rows.parse.is_some();
         let figures = Figures::of(summary, is_rows);
         let came_to_its_end = summary.failure.is_none() && !summary.stopped;
         if came_to_its_end {
-            kept.end(figures.is_whole())?;
+            kept.end(places, figures.is_whole())?;
         }
         if self.json {
             print::err(&format!("{}\n", figures.json(outcome)));
