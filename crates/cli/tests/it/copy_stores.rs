@@ -194,7 +194,8 @@ fn an_object_that_changes_while_it_is_read_is_an_error_and_nothing_is_written() 
     // What the server has not written itself has no tag.
     town.run_well(&["large.bin", &*town.url("large.bin")]);
     town.proxy.set([Rule::new(Fault::ChangeEtag("\"other\"".to_owned())).method("GET").times(Times::Nth(2))]);
-    let said = town.run(&[&[&*town.url("large.bin"), "out/"], &PARTS[..], &["--mode", "sequential"]].concat());
+    let said =
+        town.run(&[&[&*town.url("large.bin"), "out/"], &PARTS[..], &["--mode", "sequential"]].concat());
     assert_eq!(said.code, Some(1), "{}", said.err);
     let left = fs::read_dir(town.house.path().join("out")).map_or(0, Iterator::count);
     assert_eq!(left, 0, "{}", said.err);
@@ -279,11 +280,9 @@ fn rows_that_are_cut_off_go_on_and_are_the_same() {
     (0..1_500_000).for_each(|number| text += &format!("{{\"n\":{number},\"name\":\"name of {number}\"}}\n"));
     town.house.write("rows.jsonl", text.as_bytes());
     let to = town.url("rows.csv");
-    let arguments = [
-        &["rows.jsonl", &*to, "--parse", "jsonl", "--encode", "csv", "--set", "n=n * 2"],
-        &PARTS[..],
-    ]
-    .concat();
+    let arguments =
+        [&["rows.jsonl", &*to, "--parse", "jsonl", "--encode", "csv", "--set", "n=n * 2"], &PARTS[..]]
+            .concat();
     town.run_well(&arguments);
     let whole = town.stored("rows.csv").unwrap();
     fs::remove_file(town.amazon.folder().join("bucket/rows.csv")).unwrap();
@@ -295,4 +294,52 @@ fn rows_that_are_cut_off_go_on_and_are_the_same() {
     assert!(town.sent_parts().is_disjoint(&BTreeSet::from([1, 2])), "{:?}", town.sent_parts());
     assert!(town.stored("rows.csv").unwrap() == whole);
     assert_eq!(town.unfinished(), 0);
+}
+
+#[test]
+fn what_goes_wrong_at_microsofts_does_no_harm_and_only_missing_blocks_are_sent_again() {
+    let town = Town::new();
+    let azure = Azure::start().unwrap();
+    azure.create_container("container").unwrap();
+    let proxy = Proxy::start(azure.address()).unwrap();
+    let bytes = content(28 * MIB);
+    town.house.write("large.bin", &bytes);
+    let block = |fault: Fault| Rule::new(fault).method("PUT").path("comp=block&");
+    let lost = || Fault::StatusAfter { code: 500, retry_after: None, body: String::new() };
+    proxy.set([
+        block(Fault::CutRequest { after: MIB as u64 }).times(Times::Nth(1)),
+        block(status(503, Some(1))).times(Times::Nth(3)),
+        block(lost()).times(Times::Nth(5)),
+        Rule::new(lost()).method("PUT").path("comp=blocklist").times(Times::First(1)),
+    ]);
+    let to = azure.url_through(&proxy, "container", "one");
+    said_of(town.copy(&[&["large.bin", &*to], &PARTS[..]].concat()).envs(azure.env()));
+    proxy.set([Rule::new(Fault::CutBody { after: MIB as u64 }).method("GET").times(Times::First(2))]);
+    said_of(town.copy(&[&*to, "back"]).envs(azure.env()));
+    assert!(fs::read(town.house.path().join("back")).unwrap() == bytes);
+
+    proxy.set([block(Fault::Hang).times(Times::Nth(4))]);
+    proxy.clear();
+    let stored = || {
+        let seen = proxy.seen();
+        let blocks = seen.iter().filter(|seen| seen.path_and_query.contains("comp=block&"));
+        blocks.filter(|seen| seen.upstream_status == Some(201)).count()
+    };
+    let to = azure.url_through(&proxy, "container", "two");
+    let arguments = [&["large.bin", &*to], &PARTS[..]].concat();
+    let mut command = town.copy(&arguments);
+    let mut child = command.envs(azure.env()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while stored() < 5 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        sleep(Duration::from_millis(10));
+    }
+    sleep(Duration::from_millis(500));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    proxy.set([]);
+    proxy.clear();
+    said_of(town.copy(&arguments).envs(azure.env()));
+    assert_eq!(stored(), 1);
+    said_of(town.copy(&[&*to, "back"]).envs(azure.env()));
+    assert!(fs::read(town.house.path().join("back")).unwrap() == bytes);
 }

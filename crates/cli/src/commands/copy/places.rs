@@ -25,8 +25,7 @@ impl Places {
     /// # Errors
     /// What is wrong with it.
     pub fn new(from: &str, to: &str, rows: &Rows) -> Result<Self, Failure> {
-        let is_many =
-            ObjectsSource::new(from, Vec::new(), Vec::new()).is_many().map_err(Failure::Usage)?;
+        let is_many = ObjectsSource::new(from, Vec::new(), Vec::new()).is_many().map_err(Failure::Usage)?;
         if is_local(from) && !from.ends_with('/') && Path::new(local(from)).is_dir() {
             return Err(Failure::Usage(format!(
                 "`{from}` is a folder; to copy all that is below it, write it with a slash at the end: `{from}/`"

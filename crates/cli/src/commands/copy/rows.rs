@@ -131,7 +131,9 @@ impl Rows {
             }
         }
         if self.parse == Some(Parse::Lines) && !self.types.is_empty() {
-            return usage("`--type` is about columns, but lines have none; parse `csv` or `jsonl`".to_owned());
+            return usage(
+                "`--type` is about columns, but lines have none; parse `csv` or `jsonl`".to_owned(),
+            );
         }
         match (self.encode == Some(Encode::Text), self.template.is_some()) {
             (true, false) => usage(

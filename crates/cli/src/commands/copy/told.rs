@@ -33,7 +33,8 @@ pub struct Figures {
 impl Figures {
     /// From what a run counted.
     pub fn of(summary: &Summary, is_rows: bool) -> Self {
-        let of_role = |role: &'static str| summary.components.iter().filter(move |counts| counts.role == role);
+        let of_role =
+            |role: &'static str| summary.components.iter().filter(move |counts| counts.role == role);
         let sum = |role, of: fn(&ComponentCounts) -> u64| of_role(role).map(of).sum::<u64>();
         let detail = |role: &'static str, name: &str| {
             of_role(role).filter_map(|counts| counts.details.get(name).copied()).sum::<u64>()
@@ -107,7 +108,10 @@ impl Figures {
         }
         if outcome.retried.count > 0 {
             let times = counted(outcome.retried.count, "time");
-            line(&[format!("tried again {times}, the last: {}", outcome.retried.last.as_deref().unwrap_or_default())]);
+            line(&[format!(
+                "tried again {times}, the last: {}",
+                outcome.retried.last.as_deref().unwrap_or_default()
+            )]);
         }
         if self.failed > 0 {
             let failed = format!("{} could not be copied", counted(self.failed, self.item()));
