@@ -177,8 +177,10 @@ async fn what_was_begun_and_not_saved_is_thrown_away_by_the_next_run_or_without_
         let context = Context { resumes: true, journal: Some(journal.clone()), ..context() };
         let mut sink = SinkConfig::build(&config, &context).unwrap();
         sink.open(None).await.unwrap();
+        // No part is smaller than a mebibyte.
+        let text = "x".repeat(1 << 20);
         for _ in 0..4 {
-            sink.write(&batch(&["a message"]), &mut Rejects::default()).await.unwrap();
+            sink.write(&batch([&text]), &mut Rejects::default()).await.unwrap();
         }
         config.url
     };
