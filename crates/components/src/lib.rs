@@ -3,6 +3,7 @@
 //! A component depends on the engine's traits, on what flows, and on libraries; never on another component.
 //! What several need is in `shared`.
 
+pub mod custom;
 pub mod shared;
 pub mod sinks;
 pub mod sources;
