@@ -19,6 +19,7 @@ use thalweg_store::{Begun, Part, StoreError, Upload};
 use tokio::task::JoinSet;
 
 use super::parts::{Body, send};
+use super::table::{Parquet, Table};
 use super::{ObjectsSink, Target};
 use crate::shared::delimited::Delimited;
 use crate::shared::stored::failure;
@@ -35,6 +36,7 @@ pub(super) struct Messages {
     target: Target,
     encode: EncodeConfig,
     delimited: Delimited,
+    parquet: Option<Parquet>,
     budget: Budget,
     /// When an object has so many bytes, or is so old, the next one is begun.
     rotate: Option<(u64, Duration)>,
@@ -62,6 +64,10 @@ struct Saved {
 struct Object {
     number: u64,
     upload: Option<Upload>,
+    /// The table that it is, if it is one.
+    table: Option<Table>,
+    /// What it gave and was not added yet.
+    undrained: Vec<u8>,
     /// What was gathered for the next part.
     gathered: Option<Gathered>,
     /// Bytes of the parts that were sent off.
@@ -110,6 +116,8 @@ impl Object {
         Self {
             number,
             upload: None,
+            table: None,
+            undrained: Vec::new(),
             gathered: None,
             offset: 0,
             next: 1,
@@ -141,13 +149,15 @@ impl Messages {
         Self {
             encode: config.encode.clone(),
             delimited: Delimited::new(&config.delimiter),
+            parquet: config.parquet.clone(),
             budget: context.memory.budget().clone(),
             rotate,
             at_once: config.writers.unwrap_or_else(|| {
                 let part = usize::try_from(target.part_size(None, 1)).unwrap_or(usize::MAX / 2) + SLACK;
                 (context.memory.budget().limit() / 2 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end())
             }),
-            resumes: context.resumes,
+            // A table that was begun cannot be gone on with.
+            resumes: context.resumes && config.parquet.is_none(),
             object: Object::new(1),
             gone: None,
             secured: 0,
@@ -216,6 +226,31 @@ impl Messages {
         Ok(())
     }
 
+    /// Adds at most so many bytes.
+    async fn append(
+        &mut self,
+        most: usize,
+        write: impl FnOnce(&mut Delimited, &mut Gathered) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let size = self.target.part_size(None, self.object.next);
+        self.make_room(most, usize::try_from(size).unwrap_or(usize::MAX / 2)).await?;
+        let Some(gathered) = &mut self.object.gathered else { return Ok(()) };
+        write(&mut self.delimited, gathered).map_err(|error| Error::permanent(error.to_string()))
+    }
+
+    /// Adds what a table has given: before it is given more, since that cannot be taken back if this fails.
+    async fn drain(&mut self) -> Result<(), Error> {
+        if self.object.undrained.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.object.undrained);
+        let added = self.append(bytes.len(), |_, gathered| gathered.write_all(&bytes)).await;
+        if added.is_err() {
+            self.object.undrained = bytes;
+        }
+        added
+    }
+
     async fn begin(&mut self) -> Result<(), Error> {
         if self.object.upload.is_none() {
             let path = self.path(self.object.number);
@@ -277,6 +312,11 @@ impl Messages {
     /// Makes the object complete, and begins with the next.
     async fn complete(&mut self) -> Result<(), Error> {
         self.catch_up()?;
+        self.drain().await?;
+        if let Some(table) = self.object.table.take() {
+            self.object.undrained = table.finish()?;
+            self.drain().await?;
+        }
         let path = self.path(self.object.number);
         if self.object.upload.is_none() {
             let body = match &self.object.gathered {
@@ -311,9 +351,12 @@ impl Messages {
 impl Sink for Messages {
     async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
         let saved = saved.and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
-        let Some(saved) = saved.filter(|_| self.resumes) else { return Ok(()) };
+        let Some(saved) = saved else { return Ok(()) };
         self.object = Object::new(saved.number);
         let Some(begun) = &saved.begun else { return Ok(()) };
+        if self.parquet.is_some() {
+            return self.target.store.discard(begun).await.map_err(|error| failure(&error));
+        }
         let resumed = self.target.store.resume(begun).await.map_err(|error| failure(&error))?;
         let Some(upload) = resumed else {
             let name = self.target.store.name(&begun.path);
@@ -336,7 +379,7 @@ impl Sink for Messages {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
         if let Some(gone) = &self.gone {
             let name = self.target.store.name(&self.path(gone.number));
             return Err(Error::permanent(format!(
@@ -350,23 +393,34 @@ impl Sink for Messages {
         if self.is_old() || self.rotate.is_some_and(|(size, _)| !self.object.is_new && so_far >= size) {
             self.complete().await?;
         }
-        let header = match self.object.is_new {
-            true => self.encode.header(&batch.fields().schema()),
-            false => None,
-        };
-        let delimiters = (batch.rows() + 1) * self.delimited.delimiter().len();
-        let more = batch.payload_bytes() + delimiters + header.as_ref().map_or(0, |header| header.len());
-        let size = usize::try_from(self.target.part_size(None, self.object.next)).unwrap_or(usize::MAX / 2);
-        self.make_room(more, size).await?;
+        match &self.parquet {
+            Some(options) => {
+                let options = options.clone();
+                self.drain().await?;
+                let table = match &mut self.object.table {
+                    Some(table) => table,
+                    None => self.object.table.insert(Table::new(&options, batch, &self.budget)?),
+                };
+                self.object.undrained = table.write(batch, rejects)?;
+            }
+            None => {
+                let header = match self.object.is_new {
+                    true => self.encode.header(&batch.fields().schema()),
+                    false => None,
+                };
+                let delimiters = (batch.rows() + 1) * self.delimited.delimiter().len();
+                let of_header = header.as_ref().map_or(0, Vec::len);
+                self.append(batch.payload_bytes() + delimiters + of_header, |delimited, gathered| {
+                    header.map_or(Ok(()), |header| delimited.message(&header, gathered))?;
+                    delimited.write(batch.payload(), gathered)?;
+                    delimited.flush(gathered)
+                })
+                .await?;
+            }
+        }
         if std::mem::take(&mut self.object.is_new) {
             self.object.since = Instant::now();
         }
-        let Some(gathered) = &mut self.object.gathered else { return Ok(Written::Safe) };
-        let written = header
-            .map_or(Ok(()), |header| self.delimited.message(&header, gathered))
-            .and_then(|()| self.delimited.write(batch.payload(), gathered))
-            .and_then(|()| self.delimited.flush(gathered));
-        written.map_err(|error| Error::permanent(error.to_string()))?;
         self.object.batches.push_back(self.object.next);
         Ok(Written::Kept)
     }

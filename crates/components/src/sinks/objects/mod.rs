@@ -7,6 +7,7 @@
 mod files;
 mod messages;
 mod parts;
+mod table;
 #[cfg(test)]
 mod tests;
 
@@ -60,6 +61,9 @@ pub struct ObjectsSink {
     /// What is written after each message: by default a line feed.
     #[serde(default = "line_feed")]
     pub delimiter: String,
+    /// Write the fields of messages as tables in the format Parquet, in the place of `encode`. The first messages of an object say which
+    /// columns it has; what does not fit leaves by `errors`.
+    pub parquet: Option<table::Parquet>,
     /// When to begin a new object of messages. By default there is one.
     pub rotate: Option<Rotate>,
     /// How many bytes a part has. By default a sixteenth of the memory, at most 16 MiB, and at least what the store takes. It grows
@@ -219,6 +223,11 @@ sinks:
         let of_encode = TransformConfig::check(&self.encode).into_iter();
         let mut mistakes: Vec<Mistake> =
             of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        if self.parquet.is_some() && self.encode.encoder().is_some() {
+            let mistake =
+                Mistake::new("parquet", "Messages are written as tables or as `encode` says, not both.");
+            mistakes.push(mistake.help("Remove one of them."));
+        }
         mistakes.extend(self.place().err().map(|why| Mistake::new("url", format!("{why}."))));
         if let Some(rotate) = &self.rotate {
             if rotate.size.is_none() && rotate.every.is_none() {
