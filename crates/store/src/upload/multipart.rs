@@ -2,58 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use md5::{Digest, Md5};
 use opendal::raw::percent_encode_path;
 
-use super::answer::Answer;
+use super::crc::{found, is_confirmed, is_google, of_all, text, with_crc};
 use super::put::holds;
 use super::remote::Remote;
 use super::request::{Asking, ask};
 use super::{Begun, OnExisting, Part, Sent, Stored, Verified, Writing};
 use crate::attempt::Trouble;
-use crate::url::Kind;
 use crate::{Store, StoreError};
-
-fn is_google(store: &Store) -> bool {
-    matches!(store.kind(), Kind::Gcs(_))
-}
-
-/// A CRC-32C as headers have it.
-fn text(crc: u32) -> String {
-    BASE64_STANDARD.encode(crc.to_be_bytes())
-}
-
-fn with_checksum<'a>(store: &Store, asking: Asking<'a>, crc: u32) -> Asking<'a> {
-    if is_google(store) {
-        asking.header("x-goog-hash", &format!("crc32c={}", text(crc)))
-    } else {
-        asking.header("x-amz-checksum-crc32c", &text(crc))
-    }
-}
-
-/// The CRC-32C that the store has found.
-fn found<'a>(store: &Store, answer: &'a Answer) -> Option<&'a str> {
-    if !is_google(store) {
-        return answer.header("x-amz-checksum-crc32c");
-    }
-    let all = answer.headers.get_all("x-goog-hash").into_iter().filter_map(|value| value.to_str().ok());
-    let mut each = all.flat_map(|values| values.split(','));
-    each.find_map(|value| value.trim().strip_prefix("crc32c="))
-}
-
-/// Whether the store says that it has found this checksum. That it found another is as if it had broken off.
-fn is_confirmed(store: &Store, answer: &Answer, crc: u32) -> Result<bool, Trouble> {
-    match found(store, answer) {
-        Some(theirs) if theirs != text(crc) => {
-            Err(Trouble::cut("what the store got is not what was sent".to_owned()))
-        }
-        theirs => Ok(theirs.is_some()),
-    }
-}
 
 fn with_type<'a>(asking: Asking<'a>, writing: &Writing) -> Asking<'a> {
     match &writing.content_type {
@@ -147,7 +107,7 @@ pub(super) async fn part(
             let query = format!("partNumber={number}&{}", at(begun));
             let mut asking = Asking::new(Method::PUT, &begun.path, query).body(bytes.clone());
             if has_checksum.load(Ordering::Relaxed) {
-                asking = with_checksum(store, asking, crc32c);
+                asking = with_crc(store, asking, crc32c);
             }
             let answer = ask(store, remote, &asking).await?;
             if has_checksum.load(Ordering::Relaxed) && answer.is_not_understood() {
@@ -214,13 +174,6 @@ pub(super) async fn complete(
     Ok(Stored { etag: etag.filter(|_| !is_google(store)), size, verified, was_overloaded })
 }
 
-/// The CRC-32C of the whole.
-fn of_all(parts: &[Part]) -> u32 {
-    parts.iter().fold(0, |crc, part| {
-        crc32c::crc32c_combine(crc, part.crc32c, usize::try_from(part.size).unwrap_or(usize::MAX))
-    })
-}
-
 fn list(parts: &[Part], has_checksums: bool) -> String {
     let mut list = String::from("<CompleteMultipartUpload>");
     for part in parts {
@@ -280,7 +233,7 @@ pub(super) async fn put(
                 asking = asking.header("x-goog-if-generation-match", &generation);
             }
             if has_checksum.load(Ordering::Relaxed) {
-                asking = with_checksum(store, asking, crc32c);
+                asking = with_crc(store, asking, crc32c);
             }
             let answer = ask(store, remote, &asking).await?;
             if has_checksum.load(Ordering::Relaxed) && answer.is_not_understood() {
