@@ -132,7 +132,7 @@ pub(super) async fn complete(
     parts: &[Part],
 ) -> Result<Stored, StoreError> {
     let (what, path) = ("completing its upload", begun.path.as_str());
-    let size: u64 = parts.iter().map(|part| part.size).sum();
+    let size = size_of(parts);
     let list = &list(parts, begun.has_checksums);
     let trouble = |why| {
         let (name, what) = (store.name(path), what.to_owned());
@@ -144,7 +144,7 @@ pub(super) async fn complete(
         if !is_google(store) {
             asking = asking.on(&begun.writing).header("x-amz-mp-object-size", &size.to_string());
         }
-        let answer = ask(store, remote, &asking.body(list.clone())).await?;
+        let answer = ask(store, remote, &asking.body(list.clone()).storing(size)).await?;
         let said = answer.said();
         // An error may come behind a head that says that all is well.
         if answer.status.is_success() && said.code.is_none() {
@@ -158,20 +158,37 @@ pub(super) async fn complete(
             answer.status,
             StatusCode::NOT_FOUND | StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT
         );
-        if may_be_done && is_google(store) {
-            let there = ask(store, remote, &Asking::new(Method::HEAD, path, "")).await?;
-            if there.status.is_success() && found(store, &there) == Some(text(of_all(parts)).as_str()) {
-                return Ok((None, true));
-            }
-        } else if may_be_done && let Some(tag) = ours(store, path, size, parts).await {
-            return Ok((Some(tag), false));
+        if may_be_done && let Some(done) = ours(store, remote, path, parts).await {
+            return Ok(done);
         }
         Err(answer.trouble(&store.name(path), what))
     });
-    let ((etag, is_whole), was_overloaded) = completing.await?;
+    let (done, was_overloaded) = completing.await?;
+    Ok(stored(store, parts, done, was_overloaded))
+}
+
+/// An object of parts; `done` is its tag, and whether the store has confirmed the whole.
+fn stored(store: &Store, parts: &[Part], done: (Option<String>, bool), was_overloaded: bool) -> Stored {
+    let (etag, is_whole) = done;
     let verified = if is_whole { Verified::Whole } else { Verified::by(parts) };
     // What Google says here is another tag than the one by which the object is found.
-    Ok(Stored { etag: etag.filter(|_| !is_google(store)), size, verified, was_overloaded })
+    let etag = etag.filter(|_| !is_google(store));
+    Stored { etag, size: size_of(parts), verified, was_overloaded }
+}
+
+fn size_of(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| part.size).sum()
+}
+
+/// The object, if it is the one of these parts.
+pub(super) async fn completed(
+    store: &Store,
+    remote: &Remote,
+    begun: &Begun,
+    parts: &[Part],
+) -> Option<Stored> {
+    let done = ours(store, remote, &begun.path, parts).await?;
+    Some(stored(store, parts, done, false))
 }
 
 fn list(parts: &[Part], has_checksums: bool) -> String {
@@ -187,9 +204,15 @@ fn list(parts: &[Part], has_checksums: bool) -> String {
     list + "</CompleteMultipartUpload>"
 }
 
-/// The tag of the object if it is the one of these parts: the answer of an earlier attempt was lost then.
-async fn ours(store: &Store, path: &str, size: u64, parts: &[Part]) -> Option<String> {
-    let found = store.stat(path).await.ok().filter(|found| found.size() == size)?;
+/// The tag of the object if it is the one of these parts, and whether the store has confirmed the whole: the answer of an earlier
+/// attempt was lost then.
+async fn ours(store: &Store, remote: &Remote, path: &str, parts: &[Part]) -> Option<(Option<String>, bool)> {
+    if is_google(store) {
+        let there = ask(store, remote, &Asking::new(Method::HEAD, path, "")).await.ok()?;
+        let is_ours = there.status.is_success() && found(store, &there) == Some(text(of_all(parts)).as_str());
+        return is_ours.then_some((None, true));
+    }
+    let found = store.stat(path).await.ok().filter(|found| found.size() == size_of(parts))?;
     let tag = found.state().etag.clone().unwrap_or_default();
     let plain = tag.trim_matches('"');
     let is_ours = match tag_of(parts) {
@@ -197,7 +220,7 @@ async fn ours(store: &Store, path: &str, size: u64, parts: &[Part]) -> Option<St
         // What is encrypted has tags that mean nothing, but they end with how many parts there were.
         None => plain.ends_with(&format!("-{}", parts.len())),
     };
-    is_ours.then_some(tag)
+    is_ours.then_some((Some(tag), false))
 }
 
 /// The tag of an object of parts: the MD5 of the MD5s of the parts, which are their tags.

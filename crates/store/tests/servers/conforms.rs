@@ -114,9 +114,14 @@ async fn resuming(place: &Place, expected: &Expected) {
     let resuming = tokio::spawn(async move { store.resume(&saved).await });
     let upload = resuming.await.unwrap().unwrap().unwrap();
     let third = send(&upload, 3, &content).await;
-    upload.complete(&[first, second, third]).await.unwrap();
+    let parts = [third, second, first];
+    assert!(place.store.completed(&begun, &parts).await.unwrap().is_none());
+    let stored = upload.complete(&parts).await.unwrap();
+    assert_eq!(place.store.completed(&begun, &parts).await.unwrap(), Some(stored));
     assert_eq!(read(&place.store.stat(&path).await.unwrap()).await, content);
     assert!(place.store.resume(&begun).await.unwrap().is_none());
+    place.store.put(&path, content.slice(1..), &Writing::default()).await.unwrap();
+    assert!(place.store.completed(&begun, &parts).await.unwrap().is_none());
 
     let upload = place.store.begin(&place.key("discarded"), &Writing::default()).await.unwrap();
     send(&upload, 1, &content).await;

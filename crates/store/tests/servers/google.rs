@@ -2,6 +2,7 @@
 //! and so is what it answers here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -9,7 +10,8 @@ use thalweg_store::{OnExisting, Part, Retries, Store, StoreError, Verified, Writ
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A server that answers what it is told to, one after the other, and remembers the heads of what it was asked.
+/// A server that answers what it is told to, one after the other, and remembers the heads of what it was asked. To
+/// what is to be answered by nothing it keeps silent.
 struct Scripted {
     url: String,
     heads: Arc<Mutex<Vec<String>>>,
@@ -23,11 +25,15 @@ impl Scripted {
         let answers: Vec<_> = answers.iter().map(|answer| (*answer).to_owned()).collect();
         let noted = heads.clone();
         tokio::spawn(async move {
+            let mut silent = Vec::new();
             for answer in answers {
                 let (mut client, _) = listener.accept().await.unwrap();
                 let head = asked(&mut client).await;
                 noted.lock().push(head);
                 client.write_all(answer.as_bytes()).await.unwrap();
+                if answer.is_empty() {
+                    silent.push(client);
+                }
             }
         });
         Self { url: format!("gs://bucket/?endpoint={endpoint}&skip_signature=true"), heads }
@@ -125,4 +131,19 @@ async fn a_condition_is_about_generations_and_impossible_for_parts() {
     assert!(server.heads.lock()[0].contains("x-goog-if-generation-match: 0"));
     let error = store.begin("a", &keep).await.unwrap_err();
     assert!(error.to_string().contains("a condition on an upload in parts is not possible"), "{error}");
+}
+
+#[tokio::test]
+async fn silence_is_a_reason_to_ask_again() {
+    let server = Scripted::start(&["", &answer("200 OK", HELLO, "")]).await;
+    let retries = Retries {
+        attempts: 2,
+        first: Duration::from_millis(1),
+        silence: Duration::from_millis(300),
+        ..Retries::default()
+    };
+    let (store, _) = Store::with_retries(&server.url, retries).unwrap();
+    let stored = store.put("a", Bytes::from_static(b"hello"), &Writing::default()).await.unwrap();
+    assert_eq!((stored.verified, store.counts().retries()), (Verified::Whole, 1));
+    assert_eq!(store.counts().written(), 10);
 }
