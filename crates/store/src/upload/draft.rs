@@ -181,3 +181,26 @@ fn place_if_free(from: &Path, to: &Path) -> io::Result<()> {
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_drafts_are_taken_for_them() {
+        let path = path_of(Path::new("/a/b.c"), "0123456789abcdef").unwrap();
+        assert_eq!(path, Path::new("/a/.b.c.0123456789abcdef.part"));
+        assert!(is_draft(".b.c.0123456789abcdef.part"));
+        for other in
+            ["b.0123456789abcdef.part", ".b.0123456789abcde.part", ".b.0123456789abcdeF.part", ".b.part", ""]
+        {
+            assert!(!is_draft(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_letters() {
+        let name = path_of(&Path::new("/").join("ä".repeat(127)), "0123456789abcdef").unwrap();
+        assert!(name.file_name().unwrap().len() <= LONGEST_NAME);
+    }
+}

@@ -89,7 +89,7 @@ pub(super) async fn discard(store: &Store, remote: &Remote, begun: &Begun) -> Re
         }
         answer.done(&store.name(&begun.path), what).map(drop)
     });
-    Ok(asked.await?.0)
+    asked.await.map(|_| ())
 }
 
 pub(super) async fn part(

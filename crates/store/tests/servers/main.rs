@@ -1,5 +1,7 @@
 //! Writing, against servers of others: versitygw for Amazon's protocol, azurite for Microsoft's; and folders.
 
+#![allow(clippy::unwrap_used)]
+
 mod conforms;
 mod faults;
 mod google;
