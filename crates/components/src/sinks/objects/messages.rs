@@ -13,12 +13,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thalweg_engine::{Context, Error, Rejects, Sink, Written};
+use thalweg_engine::{Context, Error, Journal, Rejects, Sink, Written};
 use thalweg_record::{Arena, Batch, Budget};
 use thalweg_store::{Begun, Part, StoreError, Upload};
 use tokio::task::JoinSet;
 
-use super::parts::{Body, send};
+use super::parts::{Body, Noted, send, unfinished as noted_as_begun};
 use super::table::{Parquet, Table};
 use super::{ObjectsSink, Target};
 use crate::shared::delimited::Delimited;
@@ -43,6 +43,8 @@ pub(super) struct Messages {
     at_once: usize,
     /// Whether a later run may go on.
     resumes: bool,
+    /// Where it is noted what was begun, since the state is saved later.
+    journal: Option<Journal>,
     object: Object,
     /// What a former run had begun and the store does not know any more.
     gone: Option<Saved>,
@@ -58,6 +60,11 @@ struct Saved {
     begun: Option<Begun>,
     /// The parts that the store has, from the first on without a gap.
     parts: Vec<Part>,
+}
+
+/// The upload that was under way when a run saved this.
+pub(super) fn unfinished(saved: &Value) -> Option<Begun> {
+    serde_json::from_value::<Saved>(saved.clone()).ok()?.begun
 }
 
 /// The object that is being written.
@@ -158,6 +165,7 @@ impl Messages {
             }),
             // A table that was begun cannot be gone on with.
             resumes: context.resumes && config.parquet.is_none(),
+            journal: context.journal.clone().filter(|_| context.resumes),
             object: Object::new(1),
             gone: None,
             secured: 0,
@@ -255,7 +263,26 @@ impl Messages {
         if self.object.upload.is_none() {
             let path = self.path(self.object.number);
             let begun = self.target.store.begin(&path, &self.target.writing).await;
-            self.object.upload = Some(begun.map_err(|error| failure(&error))?);
+            let upload = begun.map_err(|error| failure(&error))?;
+            self.noted(self.object.number).begin(upload.begun(), "", 0)?;
+            self.object.upload = Some(upload);
+        }
+        Ok(())
+    }
+
+    /// Where it is noted that an object was begun.
+    fn noted(&self, number: u64) -> Noted {
+        Noted::new(self.journal.clone(), &self.target.store.name(&self.path(number)))
+    }
+
+    /// Throws away what a former run began after it saved its state for the last time.
+    async fn discard_unsaved(&self, saved: Option<&Begun>) -> Result<(), Error> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        for begun in noted_as_begun(journal)? {
+            if Some(&begun) != saved {
+                self.target.store.discard(&begun).await.map_err(|error| failure(&error))?;
+                Noted::new(self.journal.clone(), &self.target.store.name(&begun.path)).forget()?;
+            }
         }
         Ok(())
     }
@@ -334,6 +361,7 @@ impl Messages {
             if let Some(upload) = &self.object.upload {
                 let parts: Vec<Part> = self.object.done.values().cloned().collect();
                 upload.complete(&parts).await.map_err(|error| failure(&error))?;
+                self.noted(self.object.number).forget()?;
             }
         }
         self.secured += self.object.batches.len();
@@ -351,12 +379,11 @@ impl Messages {
 impl Sink for Messages {
     async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
         let saved = saved.and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
+        let begun = saved.as_ref().and_then(|saved| saved.begun.clone()).filter(|_| self.resumes);
+        self.discard_unsaved(begun.as_ref()).await?;
         let Some(saved) = saved else { return Ok(()) };
         self.object = Object::new(saved.number);
-        let Some(begun) = &saved.begun else { return Ok(()) };
-        if self.parquet.is_some() {
-            return self.target.store.discard(begun).await.map_err(|error| failure(&error));
-        }
+        let Some(begun) = &begun else { return Ok(()) };
         let resumed = self.target.store.resume(begun).await.map_err(|error| failure(&error))?;
         let Some(upload) = resumed else {
             let name = self.target.store.name(&begun.path);
