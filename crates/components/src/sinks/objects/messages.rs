@@ -276,7 +276,7 @@ impl Messages {
     }
 
     /// Throws away what a former run began after it saved its state for the last time.
-    async fn discard_unsaved(&self, saved: Option<&Begun>) -> Result<(), Error> {
+    async fn discard_unsaved(&mut self, saved: Option<&Begun>) -> Result<(), Error> {
         let Some(journal) = &self.journal else { return Ok(()) };
         for begun in noted_as_begun(journal)? {
             if Some(&begun) != saved {
