@@ -96,6 +96,7 @@ pub fn registry() -> Registry {
         .transform::<transforms::template::Template>()
         .transform::<transforms::trim::Trim>()
         .transform::<transforms::trim_to_bounds::TrimToBounds>()
+        .file_transform::<transforms::upload::Upload>()
         .file_transform::<transforms::write::Write>()
 }
 

@@ -80,6 +80,8 @@ pub struct ObjectsSink {
     common: Arc<OnceLock<Target>>,
 }
 
+pub use files::URL;
+
 /// What to do where there is an object already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -128,6 +130,16 @@ impl ObjectsSink {
             return Err(format!("`{}` cannot be written to", store.name(&path)));
         }
         Ok((store, path))
+    }
+
+    /// The options that were given and say nothing about files.
+    pub fn about_messages(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("encode", self.encode.encoder().is_some()),
+            ("rotate", self.rotate.is_some()),
+            ("parquet", self.parquet.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 
     fn is_folder(&self) -> bool {
