@@ -38,7 +38,7 @@ pub struct ObjectsSource {
     /// Patterns of which it must match none.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// How many bytes to ask for at once. By default a sixteenth of the memory, at most 8 MiB.
+    /// How many bytes to ask for at once. By default a thirty-second of the memory, at most 8 MiB.
     pub slice: Option<ByteSize>,
     /// How many slices to ask for at the same time. By default as many as do good.
     #[schemars(range(min = 1))]

@@ -25,11 +25,11 @@ use crate::shared::delimited::Delimited;
 use crate::shared::stored::failure;
 use crate::transforms::encode::EncodeConfig;
 
-/// How many parts may be under way at once where nothing is said: as many as half of the memory holds, and of these so many. The
+/// How many parts may be under way at once where nothing is said: as many as three eighths of the memory hold, and of these so many. The
 /// limit of their store may be lower.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=32;
 /// A part gets so many bytes longer than it should be: it ends where a batch ends.
-const SLACK: usize = 2 << 20;
+const SLACK: usize = 1 << 20;
 
 /// Writes messages into objects.
 pub(super) struct Messages {
@@ -161,7 +161,7 @@ impl Messages {
             rotate,
             at_once: config.writers.unwrap_or_else(|| {
                 let part = usize::try_from(target.part_size(None, 1)).unwrap_or(usize::MAX / 2) + SLACK;
-                (context.memory.budget().limit() / 2 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end())
+                (context.memory.budget().limit() * 3 / 8 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end())
             }),
             // A table that was begun cannot be gone on with.
             resumes: context.resumes && config.parquet.is_none(),
