@@ -74,25 +74,30 @@ impl Intake {
         self.share.budget().claim(bytes)
     }
 
-    /// Begins with a file: what is sent from here on is out of it.
-    pub(crate) fn begin(&mut self, file: &File, meta: Meta) {
+    /// Begins with a file: what is sent from here on is out of it. When all of that is settled, how far the file was read is
+    /// forgotten: after its source has noted that it is done with it, since acknowledgements answer in the order in which
+    /// they were taken on.
+    pub(crate) fn begin(&mut self, file: &mut File, meta: Meta) {
         self.ack = file.ack().split();
         self.meta = Arc::new(meta);
         let identity = file.origin().identity().filter(|_| self.positions.is_some());
         self.lane = identity.map(|identity| format!("{} {identity}", file.origin().source).into());
-    }
-
-    /// All of the file was sent. When all of it is settled, how far it was read is forgotten: after its source has noted that it
-    /// is done with it, since acknowledgements answer in the order in which they were taken on.
-    pub(crate) fn end(&mut self, file: &mut File) {
-        std::mem::replace(&mut self.place, Ack::unobserved()).settle(Outcome::Filtered);
-        if let (Some(positions), Some(lane)) = (self.positions.clone(), self.lane.take()) {
-            file.ack_mut().merge(Ack::new(self.metrics.name.clone(), move |settlement| {
+        if let (Some(positions), Some(lane)) = (self.positions.clone(), self.lane.clone()) {
+            // Each message owes it as well: the file is settled while its last messages are still on their way.
+            let forgotten = Ack::new(self.metrics.name.clone(), move |settlement| {
                 if settlement.outcome.is_safe() {
                     positions.forget(&lane);
                 }
-            }));
+            });
+            file.ack_mut().merge(forgotten.split());
+            self.ack.merge(forgotten);
         }
+    }
+
+    /// All of the file was sent.
+    pub(crate) fn end(&mut self) {
+        self.lane = None;
+        std::mem::replace(&mut self.place, Ack::unobserved()).settle(Outcome::Filtered);
         // What is left of it is the file as such, whose messages have their own parts.
         std::mem::replace(&mut self.ack, Ack::unobserved()).settle(Outcome::Filtered);
     }
@@ -216,12 +221,12 @@ mod tests {
         intake.positions = Some(positions.clone());
         let meta = |intake: &Intake| Meta { source: "in".into(), path: None, time_us: intake.meta.time_us };
         let begun = meta(&intake);
-        intake.begin(&file, begun);
+        intake.begin(&mut file, begun);
         assert!(intake.keeps_places() && intake.saved().is_none());
         intake.send(reading(Some(10))).await.unwrap();
         intake.reject_each(reading(None), vec!["why".to_owned()]).await.unwrap();
         intake.send(reading(Some(20))).await.unwrap();
-        intake.end(&mut file);
+        intake.end();
         let [lane] = &positions.lanes()[..] else { panic!() };
         let (first, second, rejected) = (taken(&main).await, taken(&main).await, taken(&errors).await);
         second.settle(Outcome::Delivered);
@@ -234,5 +239,29 @@ mod tests {
         assert_eq!(source.saved("l"), Some(1.into()));
         assert_eq!(positions.saved(lane), None);
         assert_eq!(positions.take_changes(), [(lane.clone(), None)]);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_was_read_is_gone_on_with_while_its_last_messages_are_on_their_way() {
+        let (failures, _failed) = tokio::sync::mpsc::unbounded_channel();
+        let positions = Positions::new("main.lines".into(), BTreeMap::new(), failures);
+        let origin = Origin::new("in".into(), "a".into(), 3).at("s3://b/a");
+        let mut file = File::new(origin, Content::from(vec![1, 2, 3]));
+        let (mut intake, main, _errors) = loose_intake(&Budget::new(1 << 20), 1 << 10, &file);
+        intake.ack.settle(Outcome::Filtered);
+        intake.ack = Ack::unobserved();
+        intake.positions = Some(positions.clone());
+        let meta = Meta { source: "in".into(), path: None, time_us: intake.meta.time_us };
+        intake.begin(&mut file, meta);
+        intake.send(reading(Some(10))).await.unwrap();
+        intake.send(reading(Some(20))).await.unwrap();
+        intake.end();
+        let (first, second) = (taken(&main).await, taken(&main).await);
+        first.settle(Outcome::Delivered);
+        file.settle(Outcome::Filtered);
+        let [lane] = &positions.lanes()[..] else { panic!() };
+        assert_eq!(positions.saved(lane), Some(10.into()));
+        second.settle(Outcome::Delivered);
+        assert_eq!(positions.saved(lane), None);
     }
 }

@@ -369,6 +369,19 @@ mod tests {
     }
 
     #[test]
+    fn progress_is_forgotten_and_letters_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        store.save(&[("in".into(), "a".into(), Some(json!(1)))], &[("out".into(), json!(2))]).unwrap();
+        store.note("out", "begun", Some(&json!(3))).unwrap();
+        store.add_letters(&[letter(b"text")], &LetterBounds::default()).unwrap();
+        store.forget_progress().unwrap();
+        assert!(store.positions("in").unwrap().is_empty() && store.sink_state("out").unwrap().is_none());
+        assert!(store.journal("out", "").unwrap().is_empty());
+        assert_eq!(store.letters().count(), 1);
+    }
+
+    #[test]
     fn letters_keep_bytes_that_are_not_text() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use crate::common::{House, Said, said};
 
 /// A command that keeps what it keeps in the house.
-fn copy(house: &House, arguments: &[&str]) -> Command {
+pub fn copy(house: &House, arguments: &[&str]) -> Command {
     let mut command = house.command(&[&["copy"], arguments].concat());
     command.env("XDG_STATE_HOME", house.path().join("kept"));
     command
@@ -19,14 +18,14 @@ fn run(house: &House, arguments: &[&str]) -> Said {
     said(copy(house, arguments).output().unwrap())
 }
 
-fn run_well(house: &House, arguments: &[&str]) -> Said {
+pub fn run_well(house: &House, arguments: &[&str]) -> Said {
     let said = run(house, arguments);
     assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.err);
     said
 }
 
 /// All files below a folder, by their names below it.
-fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
     while let Some(next) = open.pop() {
@@ -44,12 +43,12 @@ fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// What copies that were cut off left in the state folder.
-fn jobs(house: &House) -> usize {
+pub fn jobs(house: &House) -> usize {
     fs::read_dir(house.path().join("kept/thalweg/copies")).map_or(0, Iterator::count)
 }
 
 /// Bytes that do not repeat.
-fn content(length: usize) -> Vec<u8> {
+pub fn content(length: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut bytes = Vec::with_capacity(length + 8);
     while bytes.len() < length {
@@ -276,74 +275,4 @@ fn programs_read_the_summary_as_json() {
     assert_eq!(last["copy"]["files_copied"], 4);
     assert_eq!(last["copy"]["not_copied"], 0);
     assert!(last["copy"]["written_bytes"].as_u64().unwrap() > 3_000_000, "{last}");
-}
-
-/// Starts it, ends it by force once `is_far` says so, and says whether it was still at work.
-fn kill(mut command: Command, is_far: impl Fn() -> bool) -> bool {
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    loop {
-        if child.try_wait().unwrap().is_some() {
-            return false;
-        }
-        if is_far() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// The bytes of what is half written.
-fn drafted(folder: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
-}
-
-#[test]
-fn a_copy_that_is_killed_goes_on_and_what_it_writes_is_not_seen_before_it_is_whole() {
-    let house = House::with(&[]);
-    let bytes = content(96 << 20);
-    house.write("large.bin", &bytes);
-    let out = house.path().join("out");
-    let arguments = ["large.bin", "out/", "--part-size", "1MiB", "--mode", "sequential"];
-    assert!(kill(copy(&house, &arguments), || drafted(&out) > 8 << 20));
-    assert!(!out.join("large.bin").exists());
-    assert_eq!(jobs(&house), 1);
-    let said = run_well(&house, &arguments);
-    assert!(said.err.contains("goes on with a copy that was cut off"), "{}", said.err);
-    assert!(said.err.contains("kept from a former copy"), "{}", said.err);
-    assert!(fs::read(out.join("large.bin")).unwrap() == bytes);
-    assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
-}
-
-#[test]
-fn rows_are_the_same_after_a_kill() {
-    let house = House::with(&[]);
-    let mut text = "n,name\n".to_owned();
-    (0..1_500_000).for_each(|number| text += &format!("{number},name of {number}\n"));
-    house.write("rows.csv", text.as_bytes());
-    let options = ["--parse", "csv", "--encode", "json", "--part-size", "1MiB", "--memory", "16MiB"];
-    run_well(&house, &[&["rows.csv", "whole.jsonl"], &options[..]].concat());
-    let arguments = [&["rows.csv", "out/rows.jsonl"], &options[..]].concat();
-    let out = house.path().join("out");
-    assert!(kill(copy(&house, &arguments), || drafted(&out) > 8 << 20));
-    assert!(!out.join("rows.jsonl").exists());
-    let said = run_well(&house, &arguments);
-    assert!(said.err.contains("goes on with a copy that was cut off"), "{}", said.err);
-    assert!(house.read("out/rows.jsonl") == house.read("whole.jsonl"));
-    assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
-}
-
-#[test]
-fn a_copy_can_begin_anew_and_leaves_nothing_of_the_former_one() {
-    let house = House::with(&[]);
-    house.write("large.bin", &content(96 << 20));
-    let out = house.path().join("out");
-    let arguments = ["large.bin", "out/", "--part-size", "1MiB", "--mode", "sequential"];
-    assert!(kill(copy(&house, &arguments), || drafted(&out) > 4 << 20));
-    let said = run_well(&house, &[&arguments[..], &["--restart"]].concat());
-    assert!(!said.err.contains("former copy") && !said.err.contains("goes on"), "{}", said.err);
-    assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
 }

@@ -8,6 +8,7 @@ mod as_gollum;
 mod bad_input;
 mod common;
 mod copy;
+mod copy_going_on;
 mod copy_stores;
 mod delivery;
 mod errors;

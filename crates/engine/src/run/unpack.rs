@@ -54,11 +54,11 @@ impl Unpacker {
             path: Some(path.to_string_lossy().into()),
             time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
         };
-        self.out.begin(&file, meta);
+        self.out.begin(&mut file, meta);
         let start = Instant::now();
         let read = self.unpack.unpack(&mut file, &mut self.out).await;
         self.out.metrics.add_busy(start);
-        self.out.end(&mut file);
+        self.out.end();
         match read {
             Ok(()) => {
                 file.settle(Outcome::Filtered);

@@ -204,8 +204,8 @@ impl Arguments {
             Some(_) if self.json => Err(Failure::Told),
             Some(failure) => Err(Failure::Failed(failure.clone())),
             None if summary.stopped => Err(Failure::Failed(match kept.keeping.positions {
-                true => "not everything is copied yet; the same command goes on".to_owned(),
-                false => "not everything is copied yet".to_owned(),
+                true => "it was told to stop, so not all may be copied; the same command goes on".to_owned(),
+                false => "it was told to stop, so not all may be copied".to_owned(),
             })),
             None if !figures.is_whole() && (self.strict || !is_rows) => Ok(Exit::Errors),
             None => Ok(Exit::Done),

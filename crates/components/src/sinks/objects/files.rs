@@ -284,9 +284,25 @@ impl Job<'_> {
         Ok((upload, Vec::new()))
     }
 
-    /// Sends the parts that are not there, several at the same time.
+    /// Sends the parts that are not there. When this returns, none is on its way any more: one that came after the upload was
+    /// thrown away would stay in the store.
     async fn send(&self, upload: &Upload, parts: &mut Vec<Part>) -> Result<(), Trouble> {
-        let mut sending: JoinSet<Result<Part, Trouble>> = JoinSet::new();
+        let mut sending = JoinSet::new();
+        let sent = self.send_missing(upload, parts, &mut sending).await;
+        while let Some(ended) = sending.join_next().await {
+            // The first trouble is the one to tell.
+            let _ = self.take(ended, parts);
+        }
+        sent
+    }
+
+    /// Sends the parts that are not there, several at the same time.
+    async fn send_missing(
+        &self,
+        upload: &Upload,
+        parts: &mut Vec<Part>,
+        sending: &mut JoinSet<Result<Part, Trouble>>,
+    ) -> Result<(), Trouble> {
         let (mut number, mut offset) = (0, 0);
         while offset < self.size {
             number += 1;

@@ -165,3 +165,28 @@ proptest! {
         prop_assert!(!rotates || found.iter().enumerate().all(|(n, (name, _))| *name == numbered(n)));
     }
 }
+
+#[tokio::test]
+async fn what_was_begun_and_not_saved_is_thrown_away_by_the_next_run_or_without_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let store = Arc::new(thalweg_engine::Store::open(state.path()).unwrap());
+    let journal = Journal::new(store, "out");
+    let begin = async || {
+        let config = sink(folder.path(), "/all.log', part_size: 8B");
+        let context = Context { resumes: true, journal: Some(journal.clone()), ..context() };
+        let mut sink = SinkConfig::build(&config, &context).unwrap();
+        sink.open(None).await.unwrap();
+        for _ in 0..4 {
+            sink.write(&batch(&["a message"]), &mut Rejects::default()).await.unwrap();
+        }
+        config.url
+    };
+    begin().await;
+    assert_eq!(below(folder.path()), (vec![], 1));
+    let url = begin().await;
+    assert_eq!(below(folder.path()), (vec![], 1));
+    discard_unfinished(&url, &journal, None).await.unwrap();
+    assert_eq!(below(folder.path()), (vec![], 0));
+    assert!(journal.entries("").unwrap().is_empty());
+}

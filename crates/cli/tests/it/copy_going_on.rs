@@ -1,0 +1,113 @@
+//! `thalweg copy` that is cut off, and goes on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common::{House, said};
+use crate::copy::{content, copy, jobs, run_well, tree};
+
+/// Starts it, ends it by force once `is_far` says so, and says whether it was still at work.
+fn kill(mut command: Command, is_far: impl Fn() -> bool) -> bool {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    loop {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        if is_far() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The bytes of what is half written.
+fn drafted(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
+}
+
+#[test]
+fn a_copy_that_is_killed_goes_on_and_what_it_writes_is_not_seen_before_it_is_whole() {
+    let house = House::with(&[]);
+    let bytes = content(96 << 20);
+    house.write("large.bin", &bytes);
+    let out = house.path().join("out");
+    let arguments = ["large.bin", "out/", "--part-size", "1MiB", "--mode", "sequential"];
+    assert!(kill(copy(&house, &arguments), || drafted(&out) > 8 << 20));
+    assert!(!out.join("large.bin").exists());
+    assert_eq!(jobs(&house), 1);
+    let said = run_well(&house, &arguments);
+    assert!(said.err.contains("goes on with a copy that was cut off"), "{}", said.err);
+    assert!(said.err.contains("kept from a former copy"), "{}", said.err);
+    assert!(fs::read(out.join("large.bin")).unwrap() == bytes);
+    assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
+}
+
+#[test]
+fn rows_are_the_same_after_a_kill() {
+    let house = House::with(&[]);
+    let mut text = "n,name\n".to_owned();
+    (0..1_500_000).for_each(|number| text += &format!("{number},name of {number}\n"));
+    house.write("rows.csv", text.as_bytes());
+    let options = ["--parse", "csv", "--encode", "json", "--part-size", "1MiB", "--memory", "16MiB"];
+    run_well(&house, &[&["rows.csv", "whole.jsonl"], &options[..]].concat());
+    let arguments = [&["rows.csv", "out/rows.jsonl"], &options[..]].concat();
+    let out = house.path().join("out");
+    assert!(kill(copy(&house, &arguments), || drafted(&out) > 8 << 20));
+    assert!(!out.join("rows.jsonl").exists());
+    let said = run_well(&house, &arguments);
+    assert!(said.err.contains("goes on with a copy that was cut off"), "{}", said.err);
+    assert!(house.read("out/rows.jsonl") == house.read("whole.jsonl"));
+    assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
+}
+
+#[test]
+fn a_copy_can_begin_anew_and_leaves_nothing_of_the_former_one() {
+    let house = House::with(&[]);
+    house.write("large.bin", &content(96 << 20));
+    let out = house.path().join("out");
+    let arguments = ["large.bin", "out/", "--part-size", "1MiB", "--mode", "sequential"];
+    assert!(kill(copy(&house, &arguments), || drafted(&out) > 4 << 20));
+    let said = run_well(&house, &[&arguments[..], &["--restart"]].concat());
+    assert!(!said.err.contains("former copy") && !said.err.contains("goes on"), "{}", said.err);
+    assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
+}
+
+#[test]
+fn what_a_former_copy_began_of_a_file_that_is_gone_is_removed() {
+    let house = House::with(&[]);
+    fs::create_dir(house.path().join("tree")).unwrap();
+    house.write("tree/large.bin", &content(96 << 20));
+    let out = house.path().join("out");
+    let arguments = ["tree/", "out/", "--part-size", "1MiB", "--mode", "sequential"];
+    assert!(kill(copy(&house, &arguments), || drafted(&out) > 4 << 20));
+    fs::remove_file(house.path().join("tree/large.bin")).unwrap();
+    house.write("tree/small", b"small");
+    run_well(&house, &arguments);
+    assert_eq!(tree(&out), BTreeMap::from([("small".to_owned(), b"small".to_vec())]));
+}
+
+#[test]
+fn a_copy_that_is_told_to_stop_says_that_it_may_not_be_whole() {
+    let house = House::with(&[]);
+    fs::create_dir(house.path().join("tree")).unwrap();
+    (0..40).for_each(|number| house.write(&format!("tree/{number}"), &content(8 << 20)));
+    let out = house.path().join("out");
+    let arguments = ["tree/", "out/", "--part-size", "1MiB", "--mode", "sequential"];
+    let child = copy(&house, &arguments).stderr(Stdio::piped()).spawn().unwrap();
+    while drafted(&out) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let stopped = said(child.wait_with_output().unwrap());
+    assert_eq!(stopped.code, Some(3), "{}", stopped.err);
+    assert!(stopped.err.contains("the same command goes on"), "{}", stopped.err);
+    run_well(&house, &arguments);
+    assert!(tree(&house.path().join("tree")) == tree(&out));
+}
