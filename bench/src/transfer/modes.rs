@@ -3,17 +3,22 @@
 //! The modes of the seed are settings here. Those are given as much memory as they want, as the seed's programs were;
 //! `auto` sets nothing and has a small budget.
 
+use std::cell::Cell;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::place::{LATENCY, Place, SOURCE};
+use super::place::{LATENCY, Place, SOURCE, target as target_of};
 use super::rows::{Rows, TYPES};
 use super::{MEMORY, megabytes, target};
 use crate::contest::{Contender, Contest};
 use crate::measure::Run;
-use crate::report::finding;
 
+/// The key of what is written; a local file of that name has the same.
 const TARGET: &str = "rows.jsonl";
+
+/// How many connections the bare client uploads by: as many as the seed's parallel modes had.
+const UPLOADING: usize = 10;
 
 /// `auto` may take so many times the time of the fastest other mode.
 const MOST_TIMES: f64 = 1.1;
@@ -55,7 +60,17 @@ struct Row {
     name: &'static str,
     slice: &'static str,
     seed: Option<u32>,
-    configuration: PathBuf,
+    work: Work,
+    /// What the server took of the cores, in the last round.
+    server: Cell<Duration>,
+}
+
+/// What is run for a line.
+enum Work {
+    /// thalweg with a configuration.
+    Job(PathBuf),
+    /// The bare client, which uploads what is to come of the job.
+    Upload,
 }
 
 /// Prints both tables.
@@ -70,8 +85,8 @@ pub fn run(contest: &Contest, rows: &Rows, place: &Place) -> Result<(), String> 
         };
         println!("  An object of CSV to one of JSON, {way}");
         println!(
-            "    {:<26}{:>8}{:>10}{:>10}{:>11}{:>9}{:>9}",
-            "", "slices", "wall s", "CPU s", "peak MiB", "MB/s in", "the seed"
+            "    {:<26}{:>8}{:>10}{:>10}{:>10}{:>10}{:>9}{:>9}",
+            "", "slices", "wall s", "CPU s", "server s", "peak MiB", "MB/s in", "the seed"
         );
         table(contest, rows, place, is_slow)?;
     }
@@ -82,28 +97,43 @@ pub fn run(contest: &Contest, rows: &Rows, place: &Place) -> Result<(), String> 
 
 fn table(contest: &Contest, rows: &Rows, place: &Place, is_slow: bool) -> Result<(), String> {
     let mut lines = Vec::new();
+    let mut add = |name, slice, seed, text: String| {
+        let configuration = contest.path(&format!("{} {is_slow}.yaml", lines.len()));
+        fs::write(&configuration, text).map_err(|error| error.to_string())?;
+        lines.push(Row { name, slice, seed, work: Work::Job(configuration), server: Cell::default() });
+        Ok::<_, String>(())
+    };
     for slice in SLICES {
         for mode in &MODES {
-            let configuration = contest.path(&format!("{} {slice} {is_slow}.yaml", mode.name));
-            fs::write(&configuration, mode.configuration(place, slice, is_slow))
-                .map_err(|error| error.to_string())?;
-            lines.push(Row { name: mode.name, slice, seed: Some(mode.seed), configuration });
+            add(mode.name, slice, Some(mode.seed), mode.configuration(place, slice, is_slow))?;
         }
     }
-    let configuration = contest.path(&format!("auto {is_slow}.yaml"));
-    fs::write(&configuration, text(place, is_slow, MEMORY, "", "", "")).map_err(|error| error.to_string())?;
-    lines.push(Row { name: "auto", slice: "its own", seed: None, configuration });
+    add("auto", "its own", None, text(place, is_slow, MEMORY, "", "", ""))?;
+    let (name, server) = ("bare client, upload alone", Cell::default());
+    lines.push(Row { name, slice: "", seed: None, work: Work::Upload, server });
 
     let output = place.path(TARGET);
     let contenders: Vec<Contender> = lines
         .iter()
         .map(|line| {
             let command = || {
-                let mut command = contest.thalweg_with(&line.configuration);
-                command.arg("--strict").envs(place.server.env());
-                command
+                place.spent();
+                match &line.work {
+                    Work::Job(configuration) => {
+                        let mut command = contest.thalweg_with(configuration);
+                        command.arg("--strict").envs(place.server.env());
+                        command
+                    }
+                    Work::Upload => {
+                        let json = contest.path(TARGET).display().to_string();
+                        place.bare(is_slow, "put", &json, &target_of(TARGET), UPLOADING)
+                    }
+                }
             };
-            Contender::new(line.name, command).writing(&output).checked(|output| rows.json.compare(output))
+            Contender::new(line.name, command).writing(&output).checked(|output| {
+                line.server.set(place.spent());
+                rows.json.compare(output)
+            })
         })
         .collect();
     let runs = contest.compare(&contenders)?;
@@ -116,20 +146,21 @@ fn table(contest: &Contest, rows: &Rows, place: &Place, is_slow: bool) -> Result
 
 fn print(line: &Row, bytes: u64, run: &Run) {
     println!(
-        "    {:<26}{:>8}{:>10.2}{:>10.2}{:>11}{:>9.0}{:>9}",
+        "    {:<26}{:>8}{:>10.2}{:>10.2}{:>10.2}{:>10}{:>9.0}{:>9}",
         line.name,
         line.slice,
         run.wall.as_secs_f64(),
         run.cpu.as_secs_f64(),
+        line.server.get().as_secs_f64(),
         run.peak_rss >> 20,
         megabytes(bytes, run),
         line.seed.map_or_else(String::new, |seconds| format!("[{seconds} s]")),
     );
 }
 
-/// Says how the last, `auto`, did beside the best of the others.
+/// Says how `auto`, which comes after the other modes, did beside the best of them.
 fn judge(lines: &[Row], runs: &[Run]) {
-    let Some((auto, others)) = runs.split_last() else { return };
+    let Some((others, [auto, ..])) = runs.split_at_checked(MODES.len() * SLICES.len()) else { return };
     let Some((best, run)) = lines.iter().zip(others).min_by_key(|(_, run)| run.wall) else { return };
     let times = auto.wall.as_secs_f64() / run.wall.as_secs_f64();
     target(
@@ -147,7 +178,7 @@ fn judge(lines: &[Row], runs: &[Run]) {
             MOST_RESIDENT >> 20
         ),
     );
-    finding(String::new());
+    println!();
 }
 
 impl Mode {

@@ -1,5 +1,6 @@
 //! The server, with the object in it, and a slow way there.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -23,6 +24,9 @@ pub struct Place {
     /// The server itself.
     pub server: S3,
     slow: Proxy,
+    program: PathBuf,
+    /// What the server had taken of the cores when it was last asked.
+    taken: Cell<Duration>,
 }
 
 impl Place {
@@ -35,8 +39,9 @@ impl Place {
         server.create_bucket(BUCKET).map_err(|error| error.to_string())?;
         let slow = Proxy::start(server.address()).map_err(|error| error.to_string())?;
         slow.set([Rule::new(Fault::Delay(LATENCY))]);
-        let place = Self { server, slow };
-        let mut upload = place.bare("put", &rows.path.display().to_string(), &target(SOURCE), 4)?;
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let place = Self { server, slow, program, taken: Cell::default() };
+        let mut upload = place.bare(false, "put", &rows.path.display().to_string(), &target(SOURCE), 4);
         crate::measure::run(&mut upload)?;
         rows.input.compare(&place.path(SOURCE))?;
         Ok(place)
@@ -62,14 +67,23 @@ impl Place {
     }
 
     /// The bare client, which copies from one place to the other by so many connections.
-    ///
-    /// # Errors
-    /// If this program does not find itself.
-    pub fn bare(&self, what: &str, from: &str, to: &str, connections: usize) -> Result<Command, String> {
-        let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-        command.args([bare::COMMAND, what, &self.server.address().to_string(), from, to]);
+    pub fn bare(&self, is_slow: bool, what: &str, from: &str, to: &str, connections: usize) -> Command {
+        let address = if is_slow { self.slow.address() } else { self.server.address() };
+        let mut command = Command::new(&self.program);
+        command.args([bare::COMMAND, what, &address.to_string(), from, to]);
         command.arg(connections.to_string()).envs(self.server.env());
-        Ok(command)
+        command
+    }
+
+    /// What the server took of the cores since this was last asked; nothing where the system does not say it.
+    pub fn spent(&self) -> Duration {
+        // In hundredths of a second, after the name of the program, which may have spaces.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.server.process_id()));
+        let stat = stat.unwrap_or_default();
+        let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        let now = Duration::from_millis(ticks * 10);
+        now.saturating_sub(self.taken.replace(now))
     }
 
     /// The URL of an object for somebody without keys, for an hour.
@@ -87,15 +101,12 @@ impl Place {
         Ok(head.uri.to_string())
     }
 
-    /// What the server says that it is.
+    /// Which version the server has: it does not say so itself, but who installed it has noted it.
     pub fn version(&self) -> String {
-        let unknown = || "versitygw of an unknown version".to_owned();
-        let Ok(program) = Tools::find().versitygw() else { return unknown() };
-        let Ok(output) = Command::new(program).arg("--version").output() else { return unknown() };
-        let text = String::from_utf8_lossy(&output.stdout);
-        text.lines()
-            .find_map(|line| line.split_once("ersion"))
-            .map_or_else(unknown, |(_, version)| format!("versitygw {}", version.trim_matches([':', ' '])))
+        let program = Tools::find().versitygw().unwrap_or_default();
+        let noted = program.ancestors().nth(2).map(|folder| folder.join("versitygw.version"));
+        let version = noted.and_then(|noted| std::fs::read_to_string(noted).ok());
+        format!("versitygw {}", version.as_deref().unwrap_or("of an unknown version").trim())
     }
 }
 
