@@ -101,6 +101,12 @@ impl Document {
         Document { name: self.name.clone(), text: self.text.clone(), directory: self.directory.clone(), root }
     }
 
+    /// A document that nobody wrote as YAML, for example one that a command line asks for: the places of its nodes are in
+    /// the text.
+    pub fn made(name: &str, text: &str, root: Node) -> Document {
+        Document { name: name.to_owned(), text: text.into(), directory: PathBuf::new(), root }
+    }
+
     /// The uppermost node: of a configuration, a mapping.
     pub fn root(&self) -> &Node {
         &self.root

@@ -24,7 +24,8 @@ impl fmt::Debug for Journal {
 }
 
 impl Journal {
-    pub(crate) fn new(store: Arc<Store>, component: &str) -> Self {
+    /// The journal of a component, in the store of a state folder.
+    pub fn new(store: Arc<Store>, component: &str) -> Self {
         Self { store, component: component.into() }
     }
 

@@ -211,6 +211,20 @@ impl Store {
         batch.commit().map_err(unwritable)
     }
 
+    /// Forgets how far everything got: all positions, states of sinks and journals. Dead letters stay.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn forget_progress(&self) -> Result<(), Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        for keyspace in [&self.positions, &self.sinks, &self.journals] {
+            for entry in keyspace.iter() {
+                batch.remove(keyspace, entry.key().map_err(unreadable)?);
+            }
+        }
+        batch.commit().map_err(unwritable)
+    }
+
     /// Adds dead letters, and brings them to the disk. Where there are then too many, the oldest go: says how many.
     ///
     /// # Errors

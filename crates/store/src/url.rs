@@ -1,7 +1,8 @@
 //! What a URL says of a store, and of a path in it.
 
 use std::collections::BTreeMap;
-use std::path::{Component, PathBuf};
+use std::io;
+use std::path::{Component, Path, PathBuf};
 
 use opendal::{HttpTransporter, OperationContext, Operator, services};
 
@@ -98,7 +99,7 @@ fn file(rest: &str, is_url: bool) -> Result<Place, String> {
     };
     let mut path = std::path::absolute(&given).map_err(|error| error.to_string())?;
     if path.components().any(|part| part == Component::ParentDir) {
-        path = path.canonicalize().map_err(|error| error.to_string())?;
+        path = resolved(&path).map_err(|error| error.to_string())?;
     }
     let mut path = path.to_str().ok_or("the path is not UTF-8")?.trim_matches('/').to_owned();
     if rest.ends_with('/') && !path.is_empty() {
@@ -106,6 +107,16 @@ fn file(rest: &str, is_url: bool) -> Result<Place, String> {
     }
     let operator = Operator::new(services::Fs::default().root("/")).map_err(|error| error.to_string())?;
     Ok(Place { operator, kind: Kind::Folders, key: "file:///".to_owned(), name: "/".to_owned(), path })
+}
+
+/// A path without `..`: what is there is looked at, since it may be a link; what is not there is as it is written.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    match (path.canonicalize(), path.parent(), path.file_name()) {
+        (Err(error), Some(above), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(resolved(above)?.join(name))
+        }
+        (resolved, ..) => resolved,
+    }
 }
 
 fn store<B>(holder: &str, scheme: &str, rest: &str, kind: fn(Settings) -> Kind) -> Result<Place, String>
@@ -195,6 +206,18 @@ mod tests {
     #[test]
     fn what_may_be_secret_is_left_out() {
         assert_eq!(without_secrets("https://u:p@h/p@q?r=s"), "https://h/p@q?…");
+    }
+
+    #[test]
+    fn what_is_not_there_yet_can_be_beside_the_folder_one_is_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().canonicalize().unwrap();
+        let path =
+            parse(&format!("{}/x/../new/file", here.join("..").join(here.file_name().unwrap()).display()));
+        assert!(path.is_err());
+        let path = parse(&format!("{}/../new-of-{}/file", here.display(), std::process::id())).unwrap().path;
+        let above = here.parent().unwrap().display().to_string();
+        assert_eq!(format!("/{path}"), format!("{above}/new-of-{}/file", std::process::id()));
     }
 
     #[test]

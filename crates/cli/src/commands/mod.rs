@@ -4,6 +4,7 @@ mod check;
 mod completions;
 mod components;
 mod convert;
+mod copy;
 mod errors;
 mod new;
 mod run;
@@ -51,6 +52,7 @@ pub struct CommandLine {
 enum Command {
     Run(run::Arguments),
     Serve(serve::Arguments),
+    Copy(Box<copy::Arguments>),
     Check(check::Arguments),
     Convert(convert::Arguments),
     New(new::Arguments),
@@ -67,6 +69,7 @@ impl CommandLine {
         match &self.command {
             Command::Run(arguments) => arguments.json,
             Command::Serve(arguments) => arguments.json,
+            Command::Copy(arguments) => arguments.json,
             _ => false,
         }
     }
@@ -77,6 +80,7 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, Failure> {
     match line.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Copy(arguments) => copy::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::New(arguments) => new::run(&arguments),

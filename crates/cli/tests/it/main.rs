@@ -7,6 +7,8 @@
 mod as_gollum;
 mod bad_input;
 mod common;
+mod copy;
+mod copy_stores;
 mod delivery;
 mod errors;
 mod examples;

@@ -118,6 +118,96 @@ enum What {
     },
 }
 
+impl What {
+    /// Whether it asks for what is there below its folder.
+    fn finds(&self, below: &Path) -> bool {
+        match self {
+            Self::Below { pattern: Some(pattern), .. } => pattern.finds(below, false),
+            _ => true,
+        }
+    }
+}
+
+/// What there is to read, found out without reading it.
+impl ObjectsSource {
+    /// A source that reads what these options say, and else is as it is by itself.
+    pub fn new(url: &str, include: Vec<String>, exclude: Vec<String>) -> Self {
+        let url = Paths::One(url.to_owned());
+        Self { url, include, exclude, slice: None, readers: None, queue: None }
+    }
+
+    /// Whether what it reads may be several objects.
+    ///
+    /// # Errors
+    /// What is wrong with a URL.
+    pub fn is_many(&self) -> Result<bool, String> {
+        let mut count = 0;
+        for url in self.url.all() {
+            count += if matches!(Place::new(url)?.wanted, What::One(_)) { 1 } else { 2 };
+        }
+        Ok(count > 1)
+    }
+
+    /// Shows what a first run would send, each with its name below the folder that is read, until `each` has seen enough
+    /// and says `false`.
+    ///
+    /// # Errors
+    /// If a store does not tell, or there is no such object.
+    pub async fn look(&self, each: &mut (dyn FnMut(&str, &Object) -> bool + Send)) -> Result<(), Error> {
+        let names = Wanted::new(&self.include, &self.exclude)?;
+        for url in self.url.all() {
+            let place = Place::new(url).map_err(Error::permanent)?;
+            match &place.wanted {
+                What::One(path) => {
+                    let object = place.state(path).await?;
+                    if !each(path.rsplit('/').next().unwrap_or(path), &object) {
+                        return Ok(());
+                    }
+                }
+                What::Below { prefix, folder, .. } => {
+                    let mut listing = place.store.list(prefix);
+                    while let Some(object) = listing.next().await.map_err(|error| failure(&error))? {
+                        let below = object.path().get(folder.len()..).unwrap_or_default();
+                        let is_wanted =
+                            names.allows(Path::new(below)) && place.wanted.finds(Path::new(below));
+                        if is_wanted && !each(below, &object) {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an object would be read if it were there.
+    ///
+    /// # Errors
+    /// What is wrong with a URL.
+    pub fn reads(&self, url: &str) -> Result<bool, String> {
+        let names = Wanted::new(&self.include, &self.exclude).map_err(|error| error.full())?;
+        let (store, path) = Store::from_url(url).map_err(|error| error.to_string())?;
+        for url in self.url.all() {
+            let place = Place::new(url)?;
+            if place.store.origin("").key() != store.origin("").key() {
+                continue;
+            }
+            let is_read = match &place.wanted {
+                What::One(one) => *one == path,
+                What::Below { prefix, folder, .. } => {
+                    let below = path.strip_prefix(folder.as_str()).map(Path::new);
+                    path.starts_with(prefix.as_str())
+                        && below.is_some_and(|below| names.allows(below) && place.wanted.finds(below))
+                }
+            };
+            if is_read {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 impl Place {
     fn new(url: &str) -> Result<Self, String> {
         let (store, path) = Store::from_url(url).map_err(|error| error.to_string())?;
@@ -140,6 +230,23 @@ impl Place {
             None => What::One(path),
         };
         Ok(Self { store, wanted, lane })
+    }
+
+    /// The state of one object.
+    async fn state(&self, path: &str) -> Result<Object, Error> {
+        match self.store.stat(path).await {
+            Ok(object) => Ok(object),
+            Err(StoreError::Absent { name }) => {
+                let hint = match self.store.can_list() {
+                    true => format!(
+                        ". If it is to be all that is below that name, write it with a slash at the end: `{name}/`"
+                    ),
+                    false => String::new(),
+                };
+                Err(Error::permanent(format!("there is no `{name}`{hint}")))
+            }
+            Err(error) => Err(failure(&error)),
+        }
     }
 }
 
@@ -217,19 +324,7 @@ const GROUP_BYTES: u64 = 1 << 20;
 impl Objects {
     async fn one(&self, place: &Place, path: &str, out: &mut Outlet) -> Result<(), Error> {
         let position: Position = saved(place, out);
-        let object = match place.store.stat(path).await {
-            Ok(object) => object,
-            Err(StoreError::Absent { name }) => {
-                let hint = match place.store.can_list() {
-                    true => format!(
-                        ". If it is to be all that is below that name, write it with a slash at the end: `{name}/`"
-                    ),
-                    false => String::new(),
-                };
-                return Err(Error::permanent(format!("there is no `{name}`{hint}")));
-            }
-            Err(error) => return Err(failure(&error)),
-        };
+        let object = place.state(path).await?;
         if position.known.covers(&object) {
             return Ok(());
         }
@@ -243,7 +338,7 @@ impl Objects {
     }
 
     async fn below(&self, place: &Place, out: &mut Outlet) -> Result<(), Error> {
-        let What::Below { prefix, folder, pattern } = &place.wanted else { return Ok(()) };
+        let What::Below { prefix, folder, .. } = &place.wanted else { return Ok(()) };
         let mut position: Position = saved(place, out);
         let in_order = place.store.lists_in_order();
         let mut listing: Listing =
@@ -257,8 +352,7 @@ impl Objects {
             found += 1;
             let below = object.path().get(folder.len()..).unwrap_or_default().to_owned();
             let below_path = Path::new(&below);
-            let is_wanted = self.names.allows(below_path)
-                && pattern.as_ref().is_none_or(|pattern| pattern.finds(below_path, false));
+            let is_wanted = self.names.allows(below_path) && place.wanted.finds(below_path);
             position.after = Some(object.path().to_owned());
             if !is_wanted || position.known.covers(&object) {
                 continue;

@@ -7,24 +7,27 @@
 mod files;
 mod messages;
 mod parts;
+mod table;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    BuildFileTransform, BuildTransform, Context, Cost, Details, Error, FileSink, FileTransform, Mistake,
-    Sink, SinkConfig, TransformConfig,
+    BuildFileTransform, BuildTransform, Context, Cost, Details, Error, FileSink, FileTransform, Journal,
+    Mistake, Sink, SinkConfig, TransformConfig,
 };
 use thalweg_record::Budget;
 use thalweg_runtime::ConcurrencyLimit;
 use thalweg_store::{OnExisting, Part, Store, Writing, part_size};
 
 use crate::shared::file_template::{FileTemplate, Variable};
+use crate::shared::stored::failure;
 use crate::transforms::encode::EncodeConfig;
 
 /// Writes objects to stores: each file as one, messages one after the other.
@@ -60,6 +63,9 @@ pub struct ObjectsSink {
     /// What is written after each message: by default a line feed.
     #[serde(default = "line_feed")]
     pub delimiter: String,
+    /// Write the fields of messages as tables in the format Parquet, in the place of `encode`. The first messages of an object say which
+    /// columns it has; what does not fit leaves by `errors`.
+    pub parquet: Option<table::Parquet>,
     /// When to begin a new object of messages. By default there is one.
     pub rotate: Option<Rotate>,
     /// How many bytes a part has. By default a sixteenth of the memory, at most 16 MiB, and at least what the store takes. It grows
@@ -71,8 +77,10 @@ pub struct ObjectsSink {
     /// What all copies have in common.
     #[serde(skip)]
     #[schemars(skip)]
-    counts: Arc<Counts>,
+    common: Arc<OnceLock<Target>>,
 }
+
+pub use files::URL;
 
 /// What to do where there is an object already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
@@ -124,16 +132,37 @@ impl ObjectsSink {
         Ok((store, path))
     }
 
+    /// The options that were given and say nothing about files.
+    pub fn about_messages(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("encode", self.encode.encoder().is_some()),
+            ("rotate", self.rotate.is_some()),
+            ("parquet", self.parquet.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+
     fn is_folder(&self) -> bool {
         self.place().is_ok_and(|(_, path)| path.is_empty() || path.ends_with('/'))
     }
 
+    /// What all copies write to: its limit and its counters are those of all together.
     fn target(&self, context: &Context) -> Result<Target, Error> {
+        let target = match self.common.get() {
+            Some(target) => target,
+            None => {
+                let target = self.new_target(context.memory.budget())?;
+                self.common.get_or_init(|| target)
+            }
+        };
+        show(&context.details, &target.store, &target.counts);
+        Ok(target.clone())
+    }
+
+    fn new_target(&self, budget: &Budget) -> Result<Target, Error> {
         let (store, path) = self.place().map_err(Error::permanent)?;
-        let counts = self.counts.clone();
-        show(&context.details, &store, &counts);
         Ok(Target {
-            wanted: self.wanted(context.memory.budget()),
+            wanted: self.wanted(budget),
             limit: match self.writers {
                 Some(writers) => ConcurrencyLimit::fixed(writers),
                 None => ConcurrencyLimit::adaptive(2..=32),
@@ -147,7 +176,7 @@ impl ObjectsSink {
             },
             store,
             path,
-            counts,
+            counts: Arc::default(),
         })
     }
 
@@ -157,6 +186,21 @@ impl ObjectsSink {
             None => (budget.limit() as u64 / 16).clamp(1 << 20, 16 << 20),
         }
     }
+}
+
+/// Removes from a store what runs that were cut off had begun there and not made complete: what the journal of a sink
+/// says, and what the sink saved. Nobody can go on with that afterwards.
+///
+/// # Errors
+/// If the store does not remove it.
+pub async fn discard_unfinished(url: &str, journal: &Journal, saved: Option<&Value>) -> Result<(), Error> {
+    let (store, _) = Store::from_url(url).map_err(|error| Error::permanent(error.to_string()))?;
+    let mut unfinished = parts::unfinished(journal)?;
+    unfinished.extend(saved.and_then(messages::unfinished));
+    for begun in unfinished {
+        store.discard(&begun).await.map_err(|error| failure(&error))?;
+    }
+    journal.forget("")
 }
 
 fn show(details: &Details, store: &Store, counts: &Arc<Counts>) {
@@ -175,7 +219,7 @@ fn show(details: &Details, store: &Store, counts: &Arc<Counts>) {
 }
 
 /// Where a sink writes, and how.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Target {
     pub(super) store: Store,
     /// The path of the object, or what the paths of all begin with.
@@ -219,6 +263,11 @@ sinks:
         let of_encode = TransformConfig::check(&self.encode).into_iter();
         let mut mistakes: Vec<Mistake> =
             of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        if self.parquet.is_some() && self.encode.encoder().is_some() {
+            let mistake =
+                Mistake::new("parquet", "Messages are written as tables or as `encode` says, not both.");
+            mistakes.push(mistake.help("Remove one of them."));
+        }
         mistakes.extend(self.place().err().map(|why| Mistake::new("url", format!("{why}."))));
         if let Some(rotate) = &self.rotate {
             if rotate.size.is_none() && rotate.every.is_none() {

@@ -56,6 +56,16 @@ struct Beginning {
     part_size: u64,
 }
 
+/// The name, below that of an object, under which it is noted that it was begun.
+const BEGUN: &str = "begun";
+
+/// All uploads that are noted as begun.
+pub(super) fn unfinished(journal: &Journal) -> Result<Vec<Begun>, Error> {
+    let entries = journal.entries("")?;
+    let begun = entries.into_iter().filter(|(name, _)| name.rsplit('\n').next() == Some(BEGUN));
+    Ok(begun.filter_map(|(_, value)| Some(serde_json::from_value::<Beginning>(value).ok()?.begun)).collect())
+}
+
 /// What a former run left of an object.
 pub(super) enum Former {
     Nothing,
@@ -86,7 +96,7 @@ impl Noted {
         let mut beginning = None;
         for (name, value) in entries {
             let name = name.get(self.prefix.len()..).unwrap_or_default().to_owned();
-            if name == "begun" {
+            if name == BEGUN {
                 beginning = serde_json::from_value::<Beginning>(value).ok();
             } else {
                 parts.extend(serde_json::from_value::<Part>(value).ok());
@@ -103,7 +113,7 @@ impl Noted {
 
     pub(super) fn begin(&self, begun: &Begun, identity: &str, part_size: u64) -> Result<(), Error> {
         let beginning = Beginning { begun: begun.clone(), identity: identity.to_owned(), part_size };
-        self.note("begun", serde_json::to_value(beginning))
+        self.note(BEGUN, serde_json::to_value(beginning))
     }
 
     pub(super) fn part(&self, part: &Part) -> Result<(), Error> {

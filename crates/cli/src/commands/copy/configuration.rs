@@ -1,0 +1,207 @@
+//! What the command line asks for, as a configuration.
+//!
+//! Each node has its place in the command line, so a mistake in a condition is shown there.
+
+use thalweg_config::{Document, Key, Node, Span, Value};
+
+use super::Arguments;
+use super::pace::Pace;
+use super::places::Places;
+use super::rows::{Encode, Parse};
+
+/// What the source is called.
+const SOURCE: &str = "origin";
+/// What the pipeline is called.
+const PIPELINE: &str = "copy";
+/// What the sink is called.
+pub const SINK: &str = "target";
+
+/// The command line, as it is shown where something is wrong with it.
+struct Line {
+    text: String,
+}
+
+impl Line {
+    fn word(&mut self, word: &str) -> Span {
+        let quote = if word.is_empty() || word.contains(char::is_whitespace) { "'" } else { "" };
+        self.text.push(' ');
+        self.text.push_str(quote);
+        let start = self.text.len();
+        self.text.push_str(word);
+        let end = self.text.len();
+        self.text.push_str(quote);
+        Span::new(start, end)
+    }
+
+    fn option(&mut self, name: &str, value: &str) -> Node {
+        self.word(name);
+        let span = self.word(value);
+        text(value, span)
+    }
+
+    /// `NAME=VALUE`.
+    fn pair(&mut self, option: &str, (name, value): &(String, String)) -> (Key, Node) {
+        self.word(option);
+        let whole = self.word(&format!("{name}={value}"));
+        let middle = whole.start + name.len();
+        let key = Key { name: name.clone(), span: Span::new(whole.start, middle) };
+        (key, text(value, Span::new(middle + 1, whole.end)))
+    }
+
+    fn list(&mut self, option: &str, names: &[String]) -> Node {
+        self.word(option);
+        let span = self.word(&names.join(","));
+        Node::new(span, Value::Sequence(names.iter().map(|name| text(name, span)).collect()))
+    }
+}
+
+fn text(value: &str, span: Span) -> Node {
+    Node::new(span, Value::String(value.to_owned()))
+}
+
+/// A mapping that is being made.
+struct Mapping {
+    span: Span,
+    entries: Vec<(Key, Node)>,
+}
+
+impl Mapping {
+    fn new(span: Span) -> Self {
+        Self { span, entries: Vec::new() }
+    }
+
+    fn put(&mut self, name: &str, node: Node) {
+        self.entries.push((Key { name: name.to_owned(), span: node.span }, node));
+    }
+
+    fn number(&mut self, name: &str, number: Option<usize>) {
+        if let Some(number) = number {
+            self.put(name, Node::plain(self.span, &number.to_string()));
+        }
+    }
+
+    fn done(self) -> Node {
+        Node::new(self.span, Value::Mapping(self.entries))
+    }
+
+    /// As the only one below a name.
+    fn called(self, name: &str) -> Node {
+        let mut outer = Self::new(self.span);
+        outer.put(name, self.done());
+        outer.done()
+    }
+}
+
+/// The configuration of a copy.
+pub fn of(arguments: &Arguments, places: &Places, pace: Pace) -> Document {
+    let mut line = Line { text: "thalweg".to_owned() };
+    let command = line.word("copy");
+    let mut from = Mapping::new(command);
+    let span = line.word(&arguments.from);
+    from.put("url", text(&places.from, span));
+    let mut to = Mapping::new(command);
+    let span = line.word(&arguments.to);
+    to.put("url", text(&places.to, span));
+    for (name, patterns) in [("include", &arguments.include), ("exclude", &arguments.exclude)] {
+        let patterns: Vec<Node> =
+            patterns.iter().map(|pattern| line.option(&format!("--{name}"), pattern)).collect();
+        if let Some(first) = patterns.first() {
+            from.put(name, Node::new(first.span, Value::Sequence(patterns)));
+        }
+    }
+    let transforms = transforms(arguments, &mut line, command, &mut to);
+    if let Some(existing) = arguments.existing {
+        to.put("on_exists", line.option("--existing", existing.name()));
+    }
+    if let Some(kind) = &arguments.content_type {
+        to.put("content_type", line.option("--content-type", kind));
+    }
+    if let Some(slice) = &arguments.pace.slice {
+        from.put("slice", line.option("--slice", slice));
+    }
+    if let Some(size) = &arguments.pace.part_size {
+        to.put("part_size", line.option("--part-size", size));
+    }
+    from.number("readers", pace.readers);
+    from.number("queue", pace.queue);
+    to.number("writers", pace.writers);
+
+    let mut pipeline = Mapping::new(command);
+    pipeline.put("from", text(SOURCE, command));
+    if arguments.rows.unordered {
+        pipeline.put("ordered", Node::plain(command, "false"));
+    }
+    pipeline.number("concurrency", pace.concurrency);
+    if !transforms.is_empty() {
+        pipeline.put("transforms", Node::new(command, Value::Sequence(transforms)));
+    }
+    pipeline.put("to", text(SINK, command));
+
+    let mut root = Mapping::new(command);
+    let mut section = |name: &str, inner: &str, node: Node| {
+        let mut section = Mapping::new(command);
+        section.put(inner, node);
+        root.put(name, section.done());
+    };
+    section("sources", SOURCE, from.called("objects"));
+    section("pipelines", PIPELINE, pipeline.done());
+    section("sinks", SINK, to.called("objects"));
+    Document::made("the command line", &line.text, root.done())
+}
+
+/// What is done to rows; the sink gets how they are written.
+fn transforms(arguments: &Arguments, line: &mut Line, command: Span, to: &mut Mapping) -> Vec<Node> {
+    let rows = &arguments.rows;
+    let mut transforms = Vec::new();
+    let Some(parse) = rows.parse else { return transforms };
+    let mut parsed = Mapping::new(command);
+    if !rows.columns.is_empty() {
+        parsed.put("columns", line.list("--columns", &rows.columns));
+    }
+    let delimiter = rows.delimiter.as_ref().map(|delimiter| line.option("--delimiter", delimiter));
+    if let Some(delimiter) = &delimiter {
+        parsed.put("delimiter", delimiter.clone());
+    }
+    if !rows.types.is_empty() {
+        let entries = rows.types.iter().map(|pair| line.pair("--type", pair)).collect();
+        parsed.put("types", Node::new(command, Value::Mapping(entries)));
+    }
+    match parse {
+        Parse::Csv => transforms.push(parsed.called("csv")),
+        Parse::Lines => transforms.push(Mapping::new(command).called("lines")),
+        Parse::Jsonl => {
+            transforms.push(Mapping::new(command).called("lines"));
+            transforms.push(parsed.called("parse_json"));
+        }
+    }
+    let component = |name: &str, options: Node| {
+        let mut component = Mapping::new(options.span);
+        component.put(name, options);
+        component.done()
+    };
+    if let Some(condition) = &rows.condition {
+        transforms.push(component("filter", line.option("--where", condition)));
+    }
+    if !rows.set.is_empty() {
+        let entries = rows.set.iter().map(|pair| line.pair("--set", pair)).collect();
+        transforms.push(component("set", Node::new(command, Value::Mapping(entries))));
+    }
+    if !rows.keep.is_empty() {
+        transforms.push(component("keep", line.list("--keep", &rows.keep)));
+    }
+    let mut encode = Mapping::new(command);
+    let encoded = rows.written();
+    encode.put("format", text(encoded.name(), command));
+    match (encoded, &rows.template, delimiter) {
+        (Encode::Text, Some(template), _) => encode.put("template", line.option("--template", template)),
+        // What is not said to be written in another way is written as it was read.
+        (Encode::Csv, _, Some(delimiter)) if rows.encode.is_none() => encode.put("delimiter", delimiter),
+        _ => {}
+    }
+    match encode.entries.len() {
+        _ if encoded == Encode::Raw => {}
+        1 => to.put("encode", text(encoded.name(), command)),
+        _ => to.put("encode", encode.done()),
+    }
+    transforms
+}

@@ -1,0 +1,63 @@
+//! What would be copied.
+
+use serde_json::json;
+use thalweg_components::sources::objects::ObjectsSource;
+use thalweg_engine::{Graph, Plan};
+use thalweg_store::Store;
+
+use super::Arguments;
+use super::places::Places;
+use crate::exit::Failure;
+use crate::format::{bytes, counted, excerpt};
+use crate::paint::Paint;
+use crate::print;
+
+/// Lets a source look for what there is. `each` gets the name below what is read, the name for people, and the size; it says whether
+/// it wants to see more.
+pub fn look(
+    source: &ObjectsSource,
+    each: &mut (dyn FnMut(&str, &str, u64) -> bool + Send),
+) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(source.look(&mut |below, object| each(below, &object.name(), object.size())))?;
+    Ok(())
+}
+
+/// Says what would be copied: each object with its size and where it would go, and all together.
+pub fn show(
+    arguments: &Arguments,
+    places: &Places,
+    source: &ObjectsSource,
+    graph: &Graph,
+    cores: usize,
+) -> Result<(), Failure> {
+    let (store, path) = Store::from_url(&places.to).map_err(|error| Failure::Usage(error.to_string()))?;
+    let is_folder = path.is_empty() || path.ends_with('/');
+    let target = |below: &str| store.name(&if is_folder { format!("{path}{below}") } else { path.clone() });
+    // On one line, with nothing in it that a terminal would obey.
+    let shown = |name: &str| excerpt(name, usize::MAX);
+    let (mut count, mut total) = (0_u64, 0_u64);
+    let mut written = Ok(());
+    look(source, &mut |below, name, size| {
+        count += 1;
+        total = total.saturating_add(size);
+        let to = target(below);
+        let line = match arguments.json {
+            true => json!({ "event": "object", "from": name, "to": to, "bytes": size }).to_string(),
+            false => format!("{:>10}  {} → {}", bytes(size), shown(name), shown(&to)),
+        };
+        written = print::out(&format!("{line}\n"));
+        written.is_ok()
+    })?;
+    written?;
+    if arguments.json {
+        print::out(&format!("{}\n", json!({ "event": "total", "objects": count, "bytes": total })))?;
+        return Ok(());
+    }
+    print::out(&format!("{:>10}  {}, and nothing is written\n", bytes(total), counted(count, "object")))?;
+    if arguments.rows.parse.is_some() {
+        let heading = Paint::stdout().bold("How it would run");
+        print::out(&format!("\n{heading}\n{}", Plan::new(graph, cores)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! From where to where.
+
+use std::fs;
+use std::path::Path;
+
+use thalweg_components::sources::objects::ObjectsSource;
+use thalweg_store::Store;
+
+use super::rows::Rows;
+use crate::exit::Failure;
+
+/// From where to where, as the source and the sink take it.
+pub struct Places {
+    /// What is read.
+    pub from: String,
+    /// What is written: an object, or, with a slash at its end, what files are written below.
+    pub to: String,
+    /// Whether there may be several objects to read.
+    pub is_many: bool,
+}
+
+impl Places {
+    /// What the command line means.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(from: &str, to: &str, rows: &Rows) -> Result<Self, Failure> {
+        let is_many = ObjectsSource::new(from, Vec::new(), Vec::new()).is_many().map_err(Failure::Usage)?;
+        if is_local(from) && !from.ends_with('/') && Path::new(local(from)).is_dir() {
+            return Err(Failure::Usage(format!(
+                "`{from}` is a folder; to copy all that is below it, write it with a slash at the end: `{from}/`"
+            )));
+        }
+        Store::from_url(to).map_err(|error| Failure::Usage(error.to_string()))?;
+        let (mut place, query) = parts(to);
+        if is_local(to) && !place.ends_with('/') && Path::new(local(to)).is_dir() {
+            place.push('/');
+        }
+        let is_folder = place.ends_with('/') || is_whole_store(&place);
+        let is_rows = rows.parse.is_some();
+        match (is_many, is_rows, is_folder) {
+            (true, false, false) => {
+                return Err(Failure::Usage(format!(
+                    "several objects cannot become one: for a folder that each gets its name in, write TO with a slash at the \
+                     end: `{place}/`. With `--parse`, the rows of all become one object"
+                )));
+            }
+            (true, true, true) => {
+                return Err(Failure::Usage(format!(
+                    "the rows of several objects become one object, but `{place}` is a folder; give TO a name, for example \
+                     `{}`",
+                    joined(&place, &rows.name_for("all"))
+                )));
+            }
+            (false, true, true) => place = joined(&place, &rows.name_for(&escaped(name_of(from), &place))),
+            _ => {}
+        }
+        Ok(Self { from: from.to_owned(), to: format!("{place}{query}"), is_many })
+    }
+
+    /// Refuses to copy something onto itself. `below` is the name of an object below what is read.
+    ///
+    /// # Errors
+    /// If its copy would be read.
+    pub fn refuse_itself(&self, source: &ObjectsSource, below: &str) -> Result<(), Failure> {
+        let (place, query) = parts(&self.to);
+        let target = match place.ends_with('/') || is_whole_store(&place) {
+            true => joined(&place, &escaped(below, &place)),
+            false => place,
+        };
+        let is_same_file = !self.is_many
+            && is_local(&self.from)
+            && is_local(&target)
+            && fs::canonicalize(local(&self.from))
+                .ok()
+                .zip(fs::canonicalize(local(&target)).ok())
+                .is_some_and(|(from, to)| from == to);
+        let is_read = source.reads(&format!("{target}{query}")).map_err(Failure::Usage)?;
+        match (is_same_file || is_read, self.is_many) {
+            (false, _) => Ok(()),
+            (true, false) => Err(Failure::Usage(format!("FROM and TO are the same object: `{target}`"))),
+            (true, true) => Err(Failure::Usage(format!(
+                "what is written would be read again: `{target}` is among what FROM means; write it to another place"
+            ))),
+        }
+    }
+}
+
+/// The place, and the query behind it.
+fn parts(url: &str) -> (String, String) {
+    match url.find('?').filter(|_| !is_local(url)) {
+        Some(at) => (url[..at].to_owned(), url[at..].to_owned()),
+        None => (url.to_owned(), String::new()),
+    }
+}
+
+fn is_local(url: &str) -> bool {
+    !url.contains("://") || url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file://"))
+}
+
+fn local(url: &str) -> &str {
+    if url.contains("://") { url.get(7..).unwrap_or_default() } else { url }
+}
+
+/// `s3://bucket`, without a path.
+fn is_whole_store(place: &str) -> bool {
+    place.split_once("://").is_some_and(|(_, rest)| !rest.contains('/'))
+}
+
+fn joined(folder: &str, name: &str) -> String {
+    format!("{}/{name}", folder.strip_suffix('/').unwrap_or(folder))
+}
+
+/// The last part of a URL's path, as it is called without escapes in it.
+fn name_of(url: &str) -> &str {
+    let end = url.find('?').filter(|_| !is_local(url)).unwrap_or(url.len());
+    let path = &url[..end];
+    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("rows")
+}
+
+/// A name, as it stands in this place: paths of this machine have no escapes.
+fn escaped(name: &str, place: &str) -> String {
+    match place.contains("://") {
+        true => name.replace('%', "%25").replace('?', "%3F").replace('#', "%23"),
+        false => name.to_owned(),
+    }
+}

@@ -1,0 +1,349 @@
+//! `thalweg copy`, as a user runs it, between folders.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common::{House, Said, said};
+
+/// A command that keeps what it keeps in the house.
+fn copy(house: &House, arguments: &[&str]) -> Command {
+    let mut command = house.command(&[&["copy"], arguments].concat());
+    command.env("XDG_STATE_HOME", house.path().join("kept"));
+    command
+}
+
+fn run(house: &House, arguments: &[&str]) -> Said {
+    said(copy(house, arguments).output().unwrap())
+}
+
+fn run_well(house: &House, arguments: &[&str]) -> Said {
+    let said = run(house, arguments);
+    assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.err);
+    said
+}
+
+/// All files below a folder, by their names below it.
+fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(next).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, fs::read(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+/// What copies that were cut off left in the state folder.
+fn jobs(house: &House) -> usize {
+    fs::read_dir(house.path().join("kept/thalweg/copies")).map_or(0, Iterator::count)
+}
+
+/// Bytes that do not repeat.
+fn content(length: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        bytes.extend_from_slice(&(state >> 13).to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+fn with_tree() -> House {
+    let house = House::with(&[]);
+    fs::create_dir_all(house.path().join("tree/deep/deeper")).unwrap();
+    house.write("tree/a.txt", b"first");
+    house.write("tree/empty", b"");
+    house.write("tree/deep/Grüße 日本 %41.txt", "ünïcode".as_bytes());
+    house.write("tree/deep/deeper/large.bin", &content(3_000_000));
+    house
+}
+
+#[test]
+fn a_tree_is_copied_as_it_is_and_nothing_is_left_behind() {
+    let house = with_tree();
+    let said = run_well(&house, &["tree/", "copy/"]);
+    assert_eq!(tree(&house.path().join("tree")), tree(&house.path().join("copy")));
+    assert!(said.err.contains("4 files copied"), "{}", said.err);
+    assert_eq!(jobs(&house), 0);
+}
+
+#[test]
+fn one_file_goes_to_a_name_or_into_a_folder() {
+    let house = House::with(&[("a ü.txt", "text")]);
+    run_well(&house, &["a ü.txt", "b.txt"]);
+    assert_eq!(house.read("b.txt"), "text");
+    run_well(&house, &["a ü.txt", "new/folder/"]);
+    assert_eq!(house.read("new/folder/a ü.txt"), "text");
+    fs::create_dir(house.path().join("there")).unwrap();
+    run_well(&house, &["a ü.txt", "there"]);
+    assert_eq!(house.read("there/a ü.txt"), "text");
+}
+
+#[test]
+fn patterns_choose_what_is_copied() {
+    let house = with_tree();
+    run_well(&house, &["tree/**/*.txt", "one/"]);
+    let names = |folder: &str| tree(&house.path().join(folder)).into_keys().collect::<Vec<_>>();
+    assert_eq!(names("one"), ["a.txt", "deep/Grüße 日本 %41.txt"]);
+    run_well(&house, &["tree/", "two/", "--include", "*.txt", "--include", "*.bin", "--exclude", "a*"]);
+    assert_eq!(names("two"), ["deep/Grüße 日本 %41.txt", "deep/deeper/large.bin"]);
+}
+
+#[test]
+fn what_is_there_is_replaced_left_alone_or_refused() {
+    let house = House::with(&[("a", "new text"), ("b", "old")]);
+    let said = run_well(&house, &["a", "b", "--existing", "skip"]);
+    assert_eq!(house.read("b"), "old");
+    assert!(said.err.contains("0 files copied") && said.err.contains("1 file left alone"), "{}", said.err);
+    let said = run(&house, &["a", "b", "--existing", "error"]);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.err.contains("1 file could not be copied"), "{}", said.err);
+    assert_eq!(house.read("b"), "old");
+    run_well(&house, &["a", "b", "--existing", "update"]);
+    assert_eq!(house.read("b"), "new text");
+    house.write("b", b"old");
+    run_well(&house, &["a", "b"]);
+    assert_eq!(house.read("b"), "new text");
+}
+
+#[test]
+fn what_could_not_be_copied_is_shown_and_tried_again_by_the_next_copy() {
+    let house = House::with(&[("a", "new"), ("b", "old")]);
+    let arguments = ["a", "b", "--existing", "error"];
+    let first = run(&house, &arguments);
+    let command = first.err.split('`').find(|part| part.starts_with("thalweg errors")).unwrap().to_owned();
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    let shown = house.run_well(&words);
+    assert!(shown.out.contains("already"), "{}", shown.out);
+    fs::remove_file(house.path().join("b")).unwrap();
+    run_well(&house, &arguments);
+    assert_eq!((house.read("b").as_str(), jobs(&house)), ("new", 0));
+}
+
+const PEOPLE: &str = "name,age,city\nAda,36,London\nBob,17,Paris\n\"Eve, Dr.\",50,Köln\n";
+
+#[test]
+fn rows_are_changed_on_their_way() {
+    let house = House::with(&[("people.csv", PEOPLE)]);
+    let options = ["--parse", "csv", "--encode", "jsonl", "--type", "age=int", "--where", "age >= 18"];
+    let more = ["--set", "next=age + 1", "--set", "name=upper(name)", "--keep", "name,next"];
+    let said = run_well(&house, &[&["people.csv", "out/"], &options[..], &more[..]].concat());
+    assert_eq!(
+        house.lines("out/people.jsonl"),
+        [r#"{"name":"ADA","next":37}"#, r#"{"name":"EVE, DR.","next":51}"#]
+    );
+    assert!(said.err.contains("2 rows copied") && said.err.contains("of 1 object"), "{}", said.err);
+    assert_eq!(jobs(&house), 0);
+}
+
+#[test]
+fn the_rows_of_several_objects_become_one_object_with_one_header() {
+    let house = House::with(&[("a.csv", PEOPLE), ("b.csv", "name,age,city\nZoe,80,Rom\n")]);
+    run_well(&house, &["*.csv", "all.txt", "--parse", "csv"]);
+    let mut lines = house.lines("all.txt");
+    assert_eq!(lines.remove(0), "name,age,city");
+    lines.sort();
+    assert_eq!(lines, ["\"Eve, Dr.\",50,Köln", "Ada,36,London", "Bob,17,Paris", "Zoe,80,Rom"]);
+}
+
+#[test]
+fn other_forms_of_rows_are_read_and_written() {
+    let house = House::with(&[("a.jsonl", "{\"a\":1,\"b\":\"x\"}\n{\"a\":2}\n"), ("b.log", "one\ntwo\n")]);
+    house.write("c.csv", b"1;x\n2;y\n");
+    run_well(&house, &["a.jsonl", "a.csv", "--parse", "jsonl", "--encode", "csv", "--keep", "a"]);
+    assert_eq!(house.read("a.csv"), "a\n1\n2\n");
+    run_well(&house, &["b.log", "b2.log", "--parse", "lines", "--where", "payload <> 'one'"]);
+    assert_eq!(house.read("b2.log"), "two\n");
+    let csv = ["--parse", "csv", "--delimiter", ";", "--columns", "n,l"];
+    run_well(&house, &[&["c.csv", "c2.csv"], &csv[..]].concat());
+    assert_eq!(house.read("c2.csv"), "n;l\n1;x\n2;y\n");
+    let text = ["--encode", "text", "--template", "{l}={n}"];
+    run_well(&house, &[&["c.csv", "c.txt"], &csv[..], &text[..]].concat());
+    assert_eq!(house.read("c.txt"), "x=1\ny=2\n");
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_told_and_the_others_are_copied() {
+    let house = House::with(&[("people.csv", "name,age\nAda,36\nBob,old\n")]);
+    let arguments = ["people.csv", "all.jsonl", "--parse", "csv", "--encode", "json", "--type", "age=int"];
+    let said = run_well(&house, &arguments);
+    assert_eq!(house.read("all.jsonl"), "{\"name\":\"Ada\",\"age\":36}\n");
+    assert!(said.err.contains("1 row could not be copied: `thalweg errors list --state"), "{}", said.err);
+    let said = run(&house, &[&arguments[..], &["--strict"]].concat());
+    assert_eq!(said.code, Some(1), "{}", said.err);
+}
+
+#[test]
+fn nothing_to_copy_is_said() {
+    let house = House::with(&[]);
+    fs::create_dir(house.path().join("empty")).unwrap();
+    for arguments in [&["empty/", "copy/"][..], &["none", "copy"], &["empty/", "all.csv", "--parse", "csv"]] {
+        let said = run(&house, arguments);
+        assert_eq!(said.code, Some(3), "{arguments:?}: {said:?}");
+        assert!(said.err.contains("nothing to copy") || said.err.contains("there is no"), "{}", said.err);
+    }
+    assert!(!house.path().join("all.csv").exists() && !house.path().join("copy").exists());
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_done() {
+    let house = with_tree();
+    house.write("people.csv", PEOPLE.as_bytes());
+    let csv = ["people.csv", "all.jsonl", "--parse", "csv"];
+    let with = |more: &[&'static str]| [&csv[..], more].concat();
+    for (arguments, wanted) in [
+        (vec!["ftp://x/y", "z"], "`ftp` is not among"),
+        (vec!["people.csv", "ftp://x/y"], "`ftp` is not among"),
+        (vec!["people.csv", "https://example.invalid/x"], "cannot be written to"),
+        (vec!["people.csv", "./people.csv"], "the same object"),
+        (vec!["people.csv", "."], "the same object"),
+        (vec!["tree/", "tree/copy/"], "read again"),
+        (vec!["tree/", "tree/all.txt", "--parse", "lines"], "read again"),
+        (vec!["tree", "copy/"], "with a slash at the end: `tree/`"),
+        (vec!["tree/", "copy"], "with a slash at the end: `copy/`"),
+        (vec!["tree/", "copy/", "--parse", "lines"], "give TO a name"),
+        (vec!["people.csv", "x", "--encode", "json"], "--parse"),
+        (vec!["people.csv", "x", "--mode", "sequential", "--readers", "2"], "contradicts"),
+        (vec!["people.csv", "x", "--part-size", "much"], "much"),
+        (vec!["people.csv", "x", "--restart", "--no-resume"], "cannot be used with"),
+        (with(&["--encode", "parquet"]), "parquet"),
+        (with(&["--where", "age >= >= 1"]), "--where 'age >= >= 1'"),
+        (with(&["--type", "age=number"]), "--type age=number"),
+    ] {
+        let said = run(&house, &arguments);
+        assert_eq!(said.code, Some(2), "{arguments:?}: {said:?}");
+        assert!(said.err.contains(wanted), "{arguments:?}: {}", said.err);
+    }
+    assert!(!house.path().join("kept").exists() && !house.path().join("all.jsonl").exists());
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_copied_and_writes_nothing() {
+    let house = with_tree();
+    let said = run_well(&house, &["tree/", "copy/", "--dry-run"]);
+    assert!(said.out.contains("/tree/deep/Grüße 日本 %41.txt → /"), "{}", said.out);
+    assert!(said.out.contains("/copy/deep/Grüße 日本 %41.txt\n"), "{}", said.out);
+    assert!(said.out.contains("2.86 MiB  4 objects, and nothing is written"), "{}", said.out);
+    let said = run_well(&house, &["tree/a.txt", "b.txt", "--parse", "lines", "--where", "true", "--dry-run"]);
+    assert!(said.out.contains("copy.filter"), "{}", said.out);
+    assert!(!house.path().join("copy").exists() && !house.path().join("b.txt").exists());
+}
+
+#[test]
+fn the_printed_configuration_does_the_same() {
+    let house = House::with(&[("people.csv", PEOPLE)]);
+    let arguments =
+        ["people.csv", "out/", "--parse", "csv", "--encode", "json", "--where", "city <> 'a: $x'"];
+    let printed =
+        run_well(&house, &[&arguments[..], &["--mode", "sequential", "--print-config"]].concat()).out;
+    assert!(!house.path().join("out").exists());
+    house.write("copy.yaml", printed.as_bytes());
+    house.run_well(&["run", "copy.yaml"]);
+    let by_run = house.read("out/people.jsonl");
+    run_well(&house, &arguments);
+    assert_eq!(by_run, house.read("out/people.jsonl"));
+    assert_eq!(by_run.lines().count(), 3);
+}
+
+#[test]
+fn every_mode_copies_the_same() {
+    let house = with_tree();
+    for mode in ["sequential", "parallel", "parallel=3", "channel", "auto"] {
+        let to = format!("{mode}/");
+        run_well(&house, &["tree/", &to, "--mode", mode, "--part-size", "64KiB", "--memory", "4MiB"]);
+        assert_eq!(tree(&house.path().join("tree")), tree(&house.path().join(mode)), "{mode}");
+    }
+}
+
+#[test]
+fn programs_read_the_summary_as_json() {
+    let house = with_tree();
+    let said = run_well(&house, &["tree/", "copy/", "--json"]);
+    let last: serde_json::Value = serde_json::from_str(said.err.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "summary");
+    assert_eq!(last["copy"]["files_copied"], 4);
+    assert_eq!(last["copy"]["not_copied"], 0);
+    assert!(last["copy"]["written_bytes"].as_u64().unwrap() > 3_000_000, "{last}");
+}
+
+/// Starts it, ends it by force once `is_far` says so, and says whether it was still at work.
+fn kill(mut command: Command, is_far: impl Fn() -> bool) -> bool {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    loop {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        if is_far() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The bytes of what is half written.
+fn drafted(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
+}
+
+#[test]
+fn a_copy_that_is_killed_goes_on_and_what_it_writes_is_not_seen_before_it_is_whole() {
+    let house = House::with(&[]);
+    let bytes = content(96 << 20);
+    house.write("large.bin", &bytes);
+    let out = house.path().join("out");
+    let arguments = ["large.bin", "out/", "--part-size", "1MiB", "--mode", "sequential"];
+    assert!(kill(copy(&house, &arguments), || drafted(&out) > 8 << 20));
+    assert!(!out.join("large.bin").exists());
+    assert_eq!(jobs(&house), 1);
+    let said = run_well(&house, &arguments);
+    assert!(said.err.contains("goes on with a copy that was cut off"), "{}", said.err);
+    assert!(said.err.contains("kept from a former copy"), "{}", said.err);
+    assert!(fs::read(out.join("large.bin")).unwrap() == bytes);
+    assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
+}
+
+#[test]
+fn rows_are_the_same_after_a_kill() {
+    let house = House::with(&[]);
+    let mut text = "n,name\n".to_owned();
+    (0..1_500_000).for_each(|number| text += &format!("{number},name of {number}\n"));
+    house.write("rows.csv", text.as_bytes());
+    let options = ["--parse", "csv", "--encode", "json", "--part-size", "1MiB", "--memory", "16MiB"];
+    run_well(&house, &[&["rows.csv", "whole.jsonl"], &options[..]].concat());
+    let arguments = [&["rows.csv", "out/rows.jsonl"], &options[..]].concat();
+    let out = house.path().join("out");
+    assert!(kill(copy(&house, &arguments), || drafted(&out) > 8 << 20));
+    assert!(!out.join("rows.jsonl").exists());
+    let said = run_well(&house, &arguments);
+    assert!(said.err.contains("goes on with a copy that was cut off"), "{}", said.err);
+    assert!(house.read("out/rows.jsonl") == house.read("whole.jsonl"));
+    assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
+}
+
+#[test]
+fn a_copy_can_begin_anew_and_leaves_nothing_of_the_former_one() {
+    let house = House::with(&[]);
+    house.write("large.bin", &content(96 << 20));
+    let out = house.path().join("out");
+    let arguments = ["large.bin", "out/", "--part-size", "1MiB", "--mode", "sequential"];
+    assert!(kill(copy(&house, &arguments), || drafted(&out) > 4 << 20));
+    let said = run_well(&house, &[&arguments[..], &["--restart"]].concat());
+    assert!(!said.err.contains("former copy") && !said.err.contains("goes on"), "{}", said.err);
+    assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
+}

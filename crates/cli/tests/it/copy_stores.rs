@@ -1,0 +1,296 @@
+//! `thalweg copy` between real servers, with a proxy before them that does what networks do.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use thalweg_testbed::{Azure, Fault, Proxy, Rule, S3, Times};
+
+use crate::common::{House, Said, said};
+
+const MIB: usize = 1 << 20;
+/// Parts of this size are the smallest that Amazon's protocol takes.
+const PARTS: [&str; 4] = ["--part-size", "5MiB", "--memory", "64MiB"];
+
+/// A house, and servers for what it copies.
+struct Town {
+    house: House,
+    amazon: S3,
+    proxy: Proxy,
+}
+
+impl Town {
+    fn new() -> Self {
+        let amazon = S3::start().unwrap();
+        amazon.create_bucket("bucket").unwrap();
+        let proxy = Proxy::start(amazon.address()).unwrap();
+        Self { house: House::with(&[]), amazon, proxy }
+    }
+
+    /// An object, by way of the proxy.
+    fn url(&self, key: &str) -> String {
+        self.amazon.url_through(&self.proxy, "bucket", key)
+    }
+
+    fn copy(&self, arguments: &[&str]) -> Command {
+        let mut command = self.house.command(&[&["copy"], arguments].concat());
+        command.envs(self.amazon.env()).env("XDG_STATE_HOME", self.house.path().join("kept"));
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Said {
+        said(self.copy(arguments).output().unwrap())
+    }
+
+    fn run_well(&self, arguments: &[&str]) -> Said {
+        let said = self.run(arguments);
+        assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.err);
+        said
+    }
+
+    /// What the bucket holds under a key, if it does.
+    fn stored(&self, key: &str) -> Option<Vec<u8>> {
+        fs::read(self.amazon.folder().join("bucket").join(key)).ok()
+    }
+
+    fn put(&self, key: &str, content: &[u8]) {
+        let path = self.amazon.folder().join("bucket").join(key);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// How many parts of uploads that are not complete the server holds.
+    fn unfinished(&self) -> usize {
+        files_of_uploads(&self.amazon.folder(), false)
+    }
+
+    /// The numbers of the parts that came whole since the proxy was told to forget.
+    fn sent_parts(&self) -> BTreeSet<u32> {
+        let seen = self.proxy.seen();
+        let stored = seen.iter().filter(|seen| seen.method == "PUT" && seen.upstream_status == Some(200));
+        stored.filter_map(|seen| number_in(&seen.path_and_query)).collect()
+    }
+
+    /// Starts a copy whose fourth part gets no answer, and ends it by force when what it has done is noted.
+    fn cut_off(&self, arguments: &[&str]) {
+        self.proxy.set([Rule::new(Fault::Hang).method("PUT").path("partNumber=4&")]);
+        let mut child = self.copy(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let is_there = |number| self.sent_parts().contains(&number);
+        let is_asked = || self.proxy.seen().iter().any(|seen| number_in(&seen.path_and_query) == Some(4));
+        while !((1..=3).all(is_there) && is_asked()) {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            sleep(Duration::from_millis(10));
+        }
+        // The state is saved twice a second.
+        sleep(Duration::from_millis(1500));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        self.proxy.set([]);
+        self.proxy.clear();
+    }
+}
+
+fn number_in(query: &str) -> Option<u32> {
+    query.split(['?', '&']).find_map(|pair| pair.strip_prefix("partNumber=")?.parse().ok())
+}
+
+fn files_of_uploads(folder: &Path, is_inside: bool) -> usize {
+    let mut count = 0;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_inside = is_inside || entry.file_name().to_string_lossy().starts_with(".sgwtmp");
+        match entry.path().is_dir() {
+            true => count += files_of_uploads(&entry.path(), is_inside),
+            false => count += usize::from(is_inside),
+        }
+    }
+    count
+}
+
+fn content(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at % 251) as u8 ^ (at / 65_536) as u8).collect()
+}
+
+fn status(code: u16, retry_after: Option<u64>) -> Fault {
+    Fault::Status { code, retry_after, body: String::new() }
+}
+
+#[test]
+fn trees_go_to_stores_between_them_and_back() {
+    let town = Town::new();
+    let azure = Azure::start().unwrap();
+    azure.create_container("container").unwrap();
+    let bytes = content(12 * MIB);
+    fs::create_dir_all(town.house.path().join("tree/Grüße 日本")).unwrap();
+    town.house.write("tree/large.bin", &bytes);
+    town.house.write("tree/Grüße 日本/50% +.txt", b"text");
+    town.house.write("tree/empty", b"");
+    let amazon = town.url("a folder/");
+    let said = town.run_well(&[&["tree/", &amazon], &PARTS[..]].concat());
+    assert!(said.err.contains("3 files copied") && said.err.contains("12.0 MiB verified"), "{}", said.err);
+    let microsoft = azure.url("container", "there/");
+    let between = said_of(town.copy(&[&*amazon, &microsoft]).envs(azure.env()));
+    assert!(between.err.contains("3 files copied"), "{}", between.err);
+    let back = said_of(town.copy(&[&*microsoft, "back/"]).envs(azure.env()));
+    assert!(back.err.contains("3 files copied"), "{}", back.err);
+    assert!(fs::read(town.house.path().join("back/large.bin")).unwrap() == bytes);
+    assert_eq!(town.house.read("back/Grüße 日本/50% +.txt"), "text");
+    assert_eq!(town.house.read("back/empty"), "");
+    assert_eq!(town.unfinished(), 0);
+}
+
+fn said_of(command: &mut Command) -> Said {
+    let said = said(command.output().unwrap());
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    said
+}
+
+#[test]
+fn rows_go_from_store_to_store() {
+    let town = Town::new();
+    town.put("in/a.csv", b"name,age\nAda,36\nBob,17\n");
+    town.put("in/b.csv", b"name,age\nEve,50\n");
+    let options = ["--parse", "csv", "--encode", "json", "--type", "age=int", "--where", "age > 18"];
+    town.run_well(&[&[&*town.url("in/*.csv"), &*town.url("all.jsonl")], &options[..]].concat());
+    let all = String::from_utf8(town.stored("all.jsonl").unwrap()).unwrap();
+    assert_eq!(all, "{\"name\":\"Ada\",\"age\":36}\n{\"name\":\"Eve\",\"age\":50}\n");
+    town.run_well(&[&[&*town.url("in/a.csv"), &*town.url("one/")], &options[..]].concat());
+    assert!(town.stored("one/a.jsonl").is_some());
+}
+
+#[test]
+fn what_goes_wrong_while_it_is_read_does_no_harm() {
+    let town = Town::new();
+    let bytes = content(12 * MIB);
+    town.put("large.bin", &bytes);
+    let from = town.url("large.bin");
+    for (number, fault) in [
+        Fault::CutBody { after: MIB as u64 + 7 },
+        status(503, Some(1)),
+        status(500, None),
+        Fault::Slow { bytes_per_second: 20 << 20 },
+        Fault::WrongLength { by: -1000 },
+        Fault::WrongLength { by: 1000 },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        town.proxy.set([Rule::new(fault.clone()).method("GET").times(Times::First(2))]);
+        let to = format!("copy-{number}");
+        let said = town.run(&[&[&*from, &*to], &PARTS[..]].concat());
+        assert_eq!(said.code, Some(0), "{fault:?}: {}", said.err);
+        assert!(fs::read(town.house.path().join(&to)).unwrap() == bytes, "{fault:?}");
+    }
+}
+
+#[test]
+fn an_object_that_changes_while_it_is_read_is_an_error_and_nothing_is_written() {
+    let town = Town::new();
+    town.put("large.bin", &content(12 * MIB));
+    town.proxy.set([Rule::new(Fault::ChangeEtag("\"other\"".to_owned())).method("GET").times(Times::Nth(2))]);
+    let said =
+        town.run(&[&[&*town.url("large.bin"), "out/"], &PARTS[..], &["--mode", "sequential"]].concat());
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    let left = fs::read_dir(town.house.path().join("out")).map_or(0, Iterator::count);
+    assert_eq!(left, 0, "{}", said.err);
+    let command = said.err.split('`').find(|part| part.starts_with("thalweg errors")).unwrap().to_owned();
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    let shown = town.house.run_well(&words).out;
+    assert!(shown.contains("changed"), "{shown}");
+}
+
+#[test]
+fn what_goes_wrong_while_it_is_written_does_no_harm() {
+    let town = Town::new();
+    let bytes = content(12 * MIB);
+    town.house.write("large.bin", &bytes);
+    let lost = || Fault::StatusAfter { code: 500, retry_after: None, body: String::new() };
+    let part = |fault: Fault| Rule::new(fault).method("PUT").path("partNumber=").times(Times::First(2));
+    for (number, rule) in [
+        part(Fault::CutRequest { after: MIB as u64 }),
+        part(status(503, Some(1))),
+        part(lost()),
+        part(Fault::Slow { bytes_per_second: 20 << 20 }),
+        Rule::new(lost()).method("POST").path("uploadId=").times(Times::First(1)),
+        Rule::new(status(503, None)).path("uploads").times(Times::First(1)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        town.proxy.set([rule.clone()]);
+        let key = format!("copy-{number}");
+        let said = town.run(&[&["large.bin", &*town.url(&key)], &PARTS[..]].concat());
+        assert_eq!(said.code, Some(0), "{rule:?}: {}", said.err);
+        assert!(town.stored(&key) == Some(bytes.clone()), "{rule:?}");
+        assert_eq!(town.unfinished(), 0, "{rule:?}");
+    }
+}
+
+#[test]
+fn a_part_that_is_refused_leaves_nothing_behind() {
+    let town = Town::new();
+    town.house.write("large.bin", &content(12 * MIB));
+    town.proxy.set([Rule::new(status(403, None)).method("PUT").path("partNumber=2")]);
+    let said = town.run(&[&["large.bin", &*town.url("refused")], &PARTS[..]].concat());
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    assert!(said.err.contains("1 file could not be copied"), "{}", said.err);
+    assert_eq!((town.stored("refused"), town.unfinished()), (None, 0));
+}
+
+#[test]
+fn a_copy_that_goes_on_sends_only_the_parts_that_are_missing() {
+    let town = Town::new();
+    let bytes = content(28 * MIB);
+    town.house.write("large.bin", &bytes);
+    let to = town.url("large.bin");
+    let arguments = [&["large.bin", &*to], &PARTS[..], &["--mode", "sequential"]].concat();
+    town.cut_off(&arguments);
+    assert!(town.stored("large.bin").is_none() && town.unfinished() > 0);
+    let said = town.run_well(&arguments);
+    assert_eq!(town.sent_parts(), BTreeSet::from([4, 5, 6]));
+    assert!(said.err.contains("15.0 MiB kept from a former copy"), "{}", said.err);
+    assert!(town.stored("large.bin") == Some(bytes));
+    assert_eq!(town.unfinished(), 0);
+}
+
+#[test]
+fn a_copy_that_begins_anew_removes_what_the_former_one_left_in_the_store() {
+    let town = Town::new();
+    let bytes = content(28 * MIB);
+    town.house.write("large.bin", &bytes);
+    let to = town.url("large.bin");
+    let arguments = [&["large.bin", &*to], &PARTS[..], &["--mode", "sequential"]].concat();
+    town.cut_off(&arguments);
+    town.run_well(&[&arguments[..], &["--restart"]].concat());
+    assert_eq!(town.sent_parts(), (1..=6).collect());
+    assert!(town.stored("large.bin") == Some(bytes));
+    assert_eq!(town.unfinished(), 0);
+}
+
+#[test]
+fn rows_that_are_cut_off_go_on_and_are_the_same() {
+    let town = Town::new();
+    let mut text = String::new();
+    (0..700_000).for_each(|number| text += &format!("{{\"n\":{number},\"name\":\"name of {number}\"}}\n"));
+    town.house.write("rows.jsonl", text.as_bytes());
+    let to = town.url("rows.csv");
+    let arguments = [
+        &["rows.jsonl", &*to, "--parse", "jsonl", "--encode", "csv", "--set", "n=n * 2"],
+        &PARTS[..],
+        &["--mode", "sequential"],
+    ]
+    .concat();
+    town.run_well(&arguments);
+    let whole = town.stored("rows.csv").unwrap();
+    fs::remove_file(town.amazon.folder().join("bucket/rows.csv")).unwrap();
+    town.proxy.clear();
+    town.cut_off(&arguments);
+    assert!(town.stored("rows.csv").is_none());
+    let said = town.run_well(&arguments);
+    assert!(said.err.contains("goes on with a copy that was cut off"), "{}", said.err);
+    assert!(town.sent_parts().is_disjoint(&BTreeSet::from([1, 2])), "{:?}", town.sent_parts());
+    assert!(town.stored("rows.csv").unwrap() == whole);
+    assert_eq!(town.unfinished(), 0);
+}
