@@ -25,12 +25,16 @@ pub struct Contender<'a> {
     pub name: &'a str,
     command: Box<dyn Fn() -> Command + 'a>,
     output: Option<PathBuf>,
+    check: Option<Check<'a>>,
 }
+
+/// Says what is wrong with what a run has written.
+type Check<'a> = Box<dyn Fn(&Path) -> Result<(), String> + 'a>;
 
 impl<'a> Contender<'a> {
     /// A program that this starts anew for each round.
     pub fn new(name: &'a str, command: impl Fn() -> Command + 'a) -> Self {
-        Self { name, command: Box::new(command), output: None }
+        Self { name, command: Box::new(command), output: None, check: None }
     }
 
     /// Names the file or folder that it writes. Before each start it is removed: one contender truncates what it finds and gets
@@ -38,6 +42,11 @@ impl<'a> Contender<'a> {
     /// compared is how the system finds fresh memory.
     pub fn writing(self, output: &Path) -> Self {
         Self { output: Some(output.to_owned()), ..self }
+    }
+
+    /// Looks at what it has written after each of its runs, outside of the time that is taken.
+    pub fn checked(self, check: impl Fn(&Path) -> Result<(), String> + 'a) -> Self {
+        Self { check: Some(Box::new(check)), ..self }
     }
 
     /// A line for the shell.
@@ -136,6 +145,9 @@ impl Contest {
                     removed.map_err(|error| error.to_string())?;
                 }
                 let measured = run(&mut (contender.command)())?;
+                if let (Some(check), Some(output)) = (&contender.check, &contender.output) {
+                    check(output).map_err(|why| format!("what {} wrote is wrong: {why}", contender.name))?;
+                }
                 if round > 0 {
                     runs.push(measured);
                 }

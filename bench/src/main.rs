@@ -2,7 +2,7 @@
 //! prints the ratios. Figures of one machine at one time say little; ratios say more, and medians of runs in turn
 //! say most.
 //!
-//! `thalweg-bench [speed|gollum|files|memory|evaluations|sparse [TABLE...]] [--quick]`; `make bench` builds what it needs.
+//! `thalweg-bench [speed|gollum|files|memory|evaluations|transfer|sparse [TABLE...]] [--quick]`; `make bench` builds what it needs.
 
 mod contest;
 mod evaluations;
@@ -16,6 +16,7 @@ mod memory;
 mod report;
 mod sparse;
 mod speed;
+mod transfer;
 
 use contest::Contest;
 
@@ -38,6 +39,8 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
             return Ok(());
         }
         [command, what] if command == evaluations::HOLD => return evaluations::hold(what),
+        [command, rest @ ..] if command == transfer::BARE => return transfer::bare(rest),
+        [command, file] if command == transfer::COUNT => return transfer::count(file),
         _ => {}
     }
     let quick = arguments.iter().any(|argument| argument == "--quick");
@@ -64,6 +67,13 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
             memory::run(&contest)?;
         }
         contest.clean()?;
+    }
+    if wanted("transfer") {
+        let mut contest = Contest::new(quick)?;
+        contest.rounds = contest.rounds.min(3);
+        let result = transfer::run(&contest);
+        contest.clean()?;
+        result?;
     }
     if wanted("evaluations") {
         evaluations::run(quick)?;

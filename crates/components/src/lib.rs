@@ -3,6 +3,7 @@
 //! A component depends on the engine's traits, on what flows, and on libraries; never on another component.
 //! What several need is in `shared`.
 
+pub mod custom;
 pub mod shared;
 pub mod sinks;
 pub mod sources;
@@ -95,6 +96,7 @@ pub fn registry() -> Registry {
         .transform::<transforms::template::Template>()
         .transform::<transforms::trim::Trim>()
         .transform::<transforms::trim_to_bounds::TrimToBounds>()
+        .file_transform::<transforms::upload::Upload>()
         .file_transform::<transforms::write::Write>()
 }
 

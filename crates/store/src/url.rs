@@ -212,7 +212,8 @@ mod tests {
     fn what_is_not_there_yet_can_be_beside_the_folder_one_is_in() {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().canonicalize().unwrap();
-        let path = parse(&format!("{}/x/../new/file", here.join("..").join(here.file_name().unwrap()).display()));
+        let path =
+            parse(&format!("{}/x/../new/file", here.join("..").join(here.file_name().unwrap()).display()));
         assert!(path.is_err());
         let path = parse(&format!("{}/../new-of-{}/file", here.display(), std::process::id())).unwrap().path;
         let above = here.parent().unwrap().display().to_string();

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thalweg_components::shared::mime;
+use thalweg_components::sinks::objects::URL;
 use thalweg_dialects::capyfile::Step;
 use thalweg_dialects::capyfile::response::{Details, Processed, Rejected, message};
 use thalweg_engine::{FileEvent, FileWatcher};
@@ -73,7 +74,9 @@ impl Watch {
                 "" => origin.id().to_owned(),
                 extension => format!("{}.{extension}", origin.id()),
             };
-            return Ok(Processed::new(name, original, mime.to_owned(), file.size()));
+            let mut processed = Processed::new(name, original, mime.to_owned(), file.size());
+            processed.url = file.note(URL).unwrap_or_default().to_owned();
+            return Ok(processed);
         };
         let code = problem.code.unwrap_or("FILE_IS_UNREADABLE");
         let sizes = self.steps.iter().find(|(name, _)| *name == problem.component);

@@ -20,8 +20,9 @@ use super::taker::Taker;
 
 /// The free bytes before a slice. What is left over is seldom more: a row.
 const FRONT: usize = 16 << 10;
-/// How many slices are asked for at the same time where nothing is said; the limit of their source may be lower.
-const AT_ONCE: usize = 64;
+/// How many slices are asked for at the same time where nothing is said; the limit of their source may be lower. Together they are
+/// a quarter of the memory: what is made of them needs the rest.
+const AT_ONCE: usize = 8;
 /// The bounds of what a slice has where nothing is said.
 const SLICE: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
 
@@ -63,7 +64,8 @@ impl Ahead {
     /// Reads from a position to the end. `budget` is the memory of the whole process, in bytes.
     pub fn new(ranges: Arc<dyn ReadRanges>, from: u64, budget: usize) -> Self {
         let pace = ranges.pace();
-        let slice = pace.slice.unwrap_or_else(|| (budget / 16).clamp(*SLICE.start(), *SLICE.end()));
+        let slice =
+            pace.slice.unwrap_or_else(|| (budget / (4 * AT_ONCE)).clamp(*SLICE.start(), *SLICE.end()));
         Self {
             slice: slice.max(1),
             at_once: pace.at_once.unwrap_or(AT_ONCE).max(1),

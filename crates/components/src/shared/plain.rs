@@ -30,6 +30,9 @@ enum From {
     Packed(Box<Decoder<Opened>>),
     /// What is fetched in parts, many of them at the same time.
     Ahead(Box<Ahead>),
+    /// The same, while it is not known whether it is compressed.
+    Untold(Box<Ahead>, Opened),
+    Nothing,
 }
 
 impl Plain {
@@ -40,11 +43,18 @@ impl Plain {
     /// A rejection that says why it cannot be read.
     pub fn open(file: &File, compression: Compression, from: u64, budget: usize) -> Result<Self, Trouble> {
         let mut opened = open(file)?;
+        if let (Content::Ranges(ranges), Compression::Auto, 0) = (file.content(), compression, from)
+            && ranges.pace().slice.is_none_or(|slice| slice >= TELLING)
+        {
+            // Its first slice tells, so that it is not asked for twice.
+            let ahead = Ahead::new(ranges.clone(), 0, budget);
+            return Ok(Self::reading(From::Untold(Box::new(ahead), opened)));
+        }
         let head = match compression {
             Compression::Auto => opened.head(TELLING).map_err(|error| unreadable(&error))?,
             _ => Vec::new(),
         };
-        let from = match (compression.of(&head).flatten(), file.content()) {
+        Ok(Self::reading(match (compression.of(&head).flatten(), file.content()) {
             (Some(format), _) => {
                 let mut decoder = Decoder::new(format, opened);
                 let passed = io::copy(&mut decoder.by_ref().take(from), &mut io::sink());
@@ -58,20 +68,17 @@ impl Plain {
                 opened.seek(SeekFrom::Start(from)).map_err(|error| unreadable(&error))?;
                 From::Plain(opened)
             }
-        };
-        Ok(Self { from, carry: Vec::new(), failure: None, is_end: false })
+        }))
+    }
+
+    fn reading(from: From) -> Self {
+        Self { from, carry: Vec::new(), failure: None, is_end: false }
     }
 
     /// The bytes that were not used, and more after them. Waits until the budget has room.
     pub async fn more(&mut self, arenas: &mut Arenas, out: &impl Taker) -> Buffer {
-        if let From::Ahead(ahead) = &mut self.from {
-            let more = ahead.more(&self.carry, out).await;
-            self.carry.clear();
-            self.is_end = ahead.is_end();
-            return more.unwrap_or_else(|error| {
-                self.failure = Some(error);
-                Buffer::from_vec(Vec::<u8>::new())
-            });
+        if let Some(buffer) = self.slice(out).await {
+            return buffer;
         }
         let mut arena = arenas.take(self.carry.len(), out).await;
         let mut filled = self.carry.len();
@@ -96,12 +103,42 @@ impl Plain {
         arenas.freeze(arena, filled)
     }
 
+    /// The next slice, where it comes in slices.
+    async fn slice(&mut self, out: &impl Taker) -> Option<Buffer> {
+        let (From::Ahead(ahead) | From::Untold(ahead, _)) = &mut self.from else { return None };
+        let more = ahead.more(&self.carry, out).await;
+        self.carry.clear();
+        self.is_end = ahead.is_end();
+        let buffer = more.unwrap_or_else(|error| {
+            self.failure = Some(error);
+            Buffer::from_vec(Vec::<u8>::new())
+        });
+        if !matches!(self.from, From::Untold(..)) {
+            return Some(buffer);
+        }
+        let From::Untold(ahead, opened) = std::mem::replace(&mut self.from, From::Nothing) else {
+            return None;
+        };
+        match Compression::Auto.of(buffer.get(..TELLING).unwrap_or(&buffer)).flatten() {
+            None => {
+                self.from = From::Ahead(ahead);
+                Some(buffer)
+            }
+            // What comes in slices is of no use then: what they unpack to may be of any size.
+            Some(format) => {
+                self.is_end = false;
+                self.from = From::Packed(Box::new(Decoder::new(format, opened)));
+                None
+            }
+        }
+    }
+
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match &mut self.from {
             From::Plain(opened) => opened.read(into),
             From::Packed(decoder) => decoder.read(into),
             // Its slices are taken as they are.
-            From::Ahead(_) => Ok(0),
+            From::Ahead(_) | From::Untold(..) | From::Nothing => Ok(0),
         }
     }
 

@@ -38,7 +38,7 @@ pub struct ObjectsSource {
     /// Patterns of which it must match none.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// How many bytes to ask for at once. By default a sixteenth of the memory, at most 8 MiB.
+    /// How many bytes to ask for at once. By default a thirty-second of the memory, at most 8 MiB.
     pub slice: Option<ByteSize>,
     /// How many slices to ask for at the same time. By default as many as do good.
     #[schemars(range(min = 1))]
@@ -168,7 +168,8 @@ impl ObjectsSource {
                     let mut listing = place.store.list(prefix);
                     while let Some(object) = listing.next().await.map_err(|error| failure(&error))? {
                         let below = object.path().get(folder.len()..).unwrap_or_default();
-                        let is_wanted = names.allows(Path::new(below)) && place.wanted.finds(Path::new(below));
+                        let is_wanted =
+                            names.allows(Path::new(below)) && place.wanted.finds(Path::new(below));
                         if is_wanted && !each(below, &object) {
                             return Ok(());
                         }

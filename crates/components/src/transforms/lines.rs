@@ -137,6 +137,16 @@ mod tests {
         assert!(read.problem.unwrap().reason.contains("does not begin as gzip data does"));
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_fetched_in_slices_may_be_compressed() {
+        let text: String = (0..5_000).map(|n| format!("line {n}\n")).collect();
+        let packed = gzip(text.as_bytes());
+        for slice in [1, 4, 100, 1 << 20] {
+            let read = unpack::<Lines>("{}", &mut sliced("a.log.gz", &packed, slice, 3), 1 << 10).await;
+            assert_eq!(read.payloads().len(), 5_000, "{slice}");
+        }
+    }
+
     #[tokio::test]
     async fn of_a_damaged_file_what_can_be_read_goes_on_and_the_file_is_rejected() {
         let text: String = (0..50_000).map(|n| format!("line {n}\n")).collect();

@@ -53,6 +53,7 @@ pub mod strip_metadata;
 pub mod template;
 pub mod trim;
 pub mod trim_to_bounds;
+pub mod upload;
 pub mod write;
 
 use thalweg_record::PAYLOAD;

@@ -103,13 +103,7 @@ fn kind(keys: Keys, node: &Node, report: &mut Report) -> Option<(&'static Operat
         report.unknown(span, format!("There is no operation `{name}`."), name, names(), &otherwise);
         return None;
     };
-    match kind.refused {
-        Some(why) => {
-            report.mistake(span, format!("`{name}` cannot be done here.")).help(why);
-            None
-        }
-        None => Some((kind, span)),
-    }
+    Some((kind, span))
 }
 
 const TARGETS: [(&str, Target); 3] =

@@ -102,8 +102,6 @@ pub struct OperationKind {
     pub becomes: &'static str,
     /// Its parameters.
     pub parameters: &'static [ParameterRule],
-    /// Why there is nothing that it could become yet, and what to do.
-    pub refused: Option<&'static str>,
 }
 
 const fn rule(name: &'static str, takes: Takes, need: Need, becomes: &'static str) -> ParameterRule {
@@ -116,7 +114,7 @@ const fn kind(
     becomes: &'static str,
     parameters: &'static [ParameterRule],
 ) -> OperationKind {
-    OperationKind { operation, name, becomes, parameters, refused: None }
+    OperationKind { operation, name, becomes, parameters }
 }
 
 use Need::{Assumed, Optional, Required};
@@ -251,22 +249,24 @@ pub const KINDS: &[OperationKind] = &[
         &[rule("removeOriginalFile", Flag, Assumed("false"), "`original`")],
     ),
     kind(Operation::InputForget, "input_forget", "transform `forget`", &[]),
-    OperationKind {
-        operation: Operation::S3Upload,
-        name: "s3_upload",
-        becomes: "",
-        parameters: &[
-            rule("accessKeyId", Text, Required, ""),
-            rule("secretAccessKey", Text, Required, ""),
-            rule("sessionToken", Text, Optional, ""),
-            rule("endpoint", Text, Required, ""),
-            rule("region", Text, Required, ""),
-            rule("bucket", Text, Required, ""),
+    kind(
+        Operation::S3Upload,
+        "s3_upload",
+        "transform `upload`, with 21 random characters and the extension of the detected type for a name",
+        &[
+            rule("accessKeyId", Text, Required, "`url`"),
+            rule("secretAccessKey", Text, Required, "`url`"),
+            rule("sessionToken", Text, Optional, "`url`"),
+            rule(
+                "endpoint",
+                Text,
+                Required,
+                "`url`; the bucket stands before the host where capyfile's `{bucket}` does and at Amazon's own, else after it",
+            ),
+            rule("region", Text, Required, "`url`"),
+            rule("bucket", Text, Required, "`url`"),
         ],
-        refused: Some(
-            "Not yet: there is no sink for object stores. Write to a folder, and copy it from there.",
-        ),
-    },
+    ),
 ];
 
 /// The keys of an operation beside its name and its parameters, with what becomes of them.

@@ -31,10 +31,10 @@ pub(super) fn transform(operation: &Operation<'_>, values: &mut Values<'_>) -> O
         tables::Operation::FilesystemInputWrite => write(operation, values, &mut options),
         tables::Operation::FilesystemInputRemove => remove(operation, values, &mut options),
         tables::Operation::InputForget => Some("forget"),
+        tables::Operation::S3Upload => upload(operation, values, &mut options),
         tables::Operation::FilesystemInputRead
         | tables::Operation::HttpMultipartFormInputRead
-        | tables::Operation::HttpOctetStreamInputRead
-        | tables::Operation::S3Upload => None,
+        | tables::Operation::HttpOctetStreamInputRead => None,
     };
     idle_cleanup(operation, values);
     let component = component?;
@@ -277,6 +277,45 @@ fn write(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made)
     };
     options.text("name", name, span).text("on_exists", "replace", operation.span);
     Some("write")
+}
+
+fn upload(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) -> Option<&'static str> {
+    let mut text = |name| values.some_text(operation, name).map(|text| text.value);
+    let (key, secret, endpoint) = (text("accessKeyId"), text("secretAccessKey"), text("endpoint"));
+    let (region, bucket) = (text("region"), text("bucket"));
+    let token = values.text(operation, "sessionToken").map(|token| token.value);
+    let (key, secret, endpoint, region, bucket) = (key?, secret?, endpoint?, region?, bucket?);
+    let before_host =
+        endpoint.contains("{bucket}.") || endpoint.trim_end_matches('/').ends_with("amazonaws.com");
+    let endpoint = endpoint.replace("{bucket}.", "").replace("{bucket}", "").replace("{region}", &region);
+    let endpoint = match endpoint.contains("://") {
+        true => endpoint,
+        false => format!("https://{endpoint}"),
+    };
+    let mut url = format!("s3://{bucket}/?region={}&endpoint={}", escaped(&region), escaped(&endpoint));
+    url += &format!("&access_key_id={}&secret_access_key={}", escaped(&key), escaped(&secret));
+    if let Some(token) = token.filter(|token| !token.is_empty()) {
+        url += &format!("&session_token={}", escaped(&token));
+    }
+    if before_host {
+        url += "&enable_virtual_host_style=true";
+    }
+    options.text("url", url, operation.span).text("name", "{id}{mime_suffix}", operation.span);
+    Some("upload")
+}
+
+/// A value as it stands in the query of a URL.
+fn escaped(value: &str) -> String {
+    let mut escaped = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' | b':' => {
+                escaped.push(char::from(byte));
+            }
+            _ => escaped += &format!("%{byte:02X}"),
+        }
+    }
+    escaped
 }
 
 fn remove(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) -> Option<&'static str> {

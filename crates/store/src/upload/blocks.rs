@@ -112,8 +112,8 @@ pub(super) async fn complete(
         let asking = with_type(asking, &begun.writing).header("content-type", "application/xml");
         let answer = ask(store, remote, &asking.body(list.clone())).await?;
         let may_be_done = matches!(answer.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED);
-        if may_be_done && is_ours(store, remote, path, parts).await {
-            return Ok(store.stat(path).await.ok().and_then(|found| found.state().etag.clone()));
+        if may_be_done && let Some(done) = completed(store, remote, begun, parts).await {
+            return Ok(done.etag);
         }
         answer.done(&store.name(path), what).map(|answer| answer.etag())
     });
@@ -122,14 +122,20 @@ pub(super) async fn complete(
     Ok(Stored { etag, size, verified: Verified::by(parts), was_overloaded })
 }
 
-/// Whether the object is made of these parts: the answer of an earlier attempt was lost then.
-async fn is_ours(store: &Store, remote: &Remote, path: &str, parts: &[Part]) -> bool {
-    let asking = Asking::new(Method::GET, path, "comp=blocklist&blocklisttype=committed");
-    let Ok(answer) = ask(store, remote, &asking).await else { return false };
+/// The object, if it is made of these parts: the answer of an earlier attempt was lost then.
+pub(super) async fn completed(
+    store: &Store,
+    remote: &Remote,
+    begun: &Begun,
+    parts: &[Part],
+) -> Option<Stored> {
+    let asking = Asking::new(Method::GET, &begun.path, "comp=blocklist&blocklisttype=committed");
+    let answer = ask(store, remote, &asking).await.ok().filter(|answer| answer.status.is_success())?;
     let names = answer.said().committed_blocks.block;
-    answer.status.is_success()
-        && !parts.is_empty()
-        && names.iter().map(|block| &block.name).eq(parts.iter().map(|part| &part.tag))
+    let is_ours = names.iter().map(|block| &block.name).eq(parts.iter().map(|part| &part.tag));
+    let size = parts.iter().map(|part| part.size).sum();
+    let verified = Verified::by(parts);
+    is_ours.then(|| Stored { etag: answer.etag(), size, verified, was_overloaded: false })
 }
 
 /// An object in one request.

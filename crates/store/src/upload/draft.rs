@@ -81,8 +81,11 @@ impl Draft {
             let why = format!("the draft has {found} bytes, and its parts have {size}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
-        if self.is_resumed {
-            self.check(parts)?;
+        if self.is_resumed
+            && let Some(part) = first_other(&self.file, parts)?
+        {
+            let why = format!("the draft does not hold what was written as part {part}: begin anew");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         self.file.sync_all()?;
         match on_existing {
@@ -91,28 +94,38 @@ impl Draft {
         }
         sync_folder(&self.target)
     }
+}
 
-    /// Reads all parts again.
-    fn check(&self, parts: &[Part]) -> io::Result<()> {
-        let mut buffer = vec![0; 1 << 20];
-        let mut position = 0;
-        for part in parts {
-            let (end, mut crc) = (position + part.size, 0);
-            while position < end {
-                let most = usize::try_from(end - position).unwrap_or(usize::MAX).min(buffer.len());
-                let into = buffer.get_mut(..most).unwrap_or_default();
-                self.file.read_exact_at(into, position)?;
-                crc = crc32c::crc32c_append(crc, into);
-                position += most as u64;
-            }
-            if crc != part.crc32c {
-                let why =
-                    format!("the draft does not hold what was written as part {}: begin anew", part.number);
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-            }
+/// Whether a file is made of these parts.
+pub(crate) fn is_of(target: &Path, parts: &[Part]) -> io::Result<bool> {
+    match File::open(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        opened => {
+            let file = opened?;
+            let size = parts.iter().map(|part| part.size).sum::<u64>();
+            Ok(file.metadata()?.len() == size && first_other(&file, parts)?.is_none())
         }
-        Ok(())
     }
+}
+
+/// Reads all parts again: the number of the first that a file does not hold.
+fn first_other(file: &File, parts: &[Part]) -> io::Result<Option<u32>> {
+    let mut buffer = vec![0; 1 << 20];
+    let mut position = 0;
+    for part in parts {
+        let (end, mut crc) = (position + part.size, 0);
+        while position < end {
+            let most = usize::try_from(end - position).unwrap_or(usize::MAX).min(buffer.len());
+            let into = buffer.get_mut(..most).unwrap_or_default();
+            file.read_exact_at(into, position)?;
+            crc = crc32c::crc32c_append(crc, into);
+            position += most as u64;
+        }
+        if crc != part.crc32c {
+            return Ok(Some(part.number));
+        }
+    }
+    Ok(None)
 }
 
 /// Removes a draft. That there is none is no error.
@@ -166,5 +179,28 @@ fn place_if_free(from: &Path, to: &Path) -> io::Result<()> {
             std::fs::remove_file(from)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_drafts_are_taken_for_them() {
+        let path = path_of(Path::new("/a/b.c"), "0123456789abcdef").unwrap();
+        assert_eq!(path, Path::new("/a/.b.c.0123456789abcdef.part"));
+        assert!(is_draft(".b.c.0123456789abcdef.part"));
+        for other in
+            ["b.0123456789abcdef.part", ".b.0123456789abcde.part", ".b.0123456789abcdeF.part", ".b.part", ""]
+        {
+            assert!(!is_draft(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_letters() {
+        let name = path_of(&Path::new("/").join("ä".repeat(127)), "0123456789abcdef").unwrap();
+        assert!(name.file_name().unwrap().len() <= LONGEST_NAME);
     }
 }

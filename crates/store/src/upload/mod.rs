@@ -13,6 +13,7 @@
 
 mod answer;
 mod blocks;
+mod crc;
 mod draft;
 mod folder;
 mod multipart;

@@ -2,58 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use md5::{Digest, Md5};
 use opendal::raw::percent_encode_path;
 
-use super::answer::Answer;
+use super::crc::{found, is_confirmed, is_google, of_all, text, with_crc};
 use super::put::holds;
 use super::remote::Remote;
 use super::request::{Asking, ask};
 use super::{Begun, OnExisting, Part, Sent, Stored, Verified, Writing};
 use crate::attempt::Trouble;
-use crate::url::Kind;
 use crate::{Store, StoreError};
-
-fn is_google(store: &Store) -> bool {
-    matches!(store.kind(), Kind::Gcs(_))
-}
-
-/// A CRC-32C as headers have it.
-fn text(crc: u32) -> String {
-    BASE64_STANDARD.encode(crc.to_be_bytes())
-}
-
-fn with_checksum<'a>(store: &Store, asking: Asking<'a>, crc: u32) -> Asking<'a> {
-    if is_google(store) {
-        asking.header("x-goog-hash", &format!("crc32c={}", text(crc)))
-    } else {
-        asking.header("x-amz-checksum-crc32c", &text(crc))
-    }
-}
-
-/// The CRC-32C that the store has found.
-fn found<'a>(store: &Store, answer: &'a Answer) -> Option<&'a str> {
-    if !is_google(store) {
-        return answer.header("x-amz-checksum-crc32c");
-    }
-    let all = answer.headers.get_all("x-goog-hash").into_iter().filter_map(|value| value.to_str().ok());
-    let mut each = all.flat_map(|values| values.split(','));
-    each.find_map(|value| value.trim().strip_prefix("crc32c="))
-}
-
-/// Whether the store says that it has found this checksum. That it found another is as if it had broken off.
-fn is_confirmed(store: &Store, answer: &Answer, crc: u32) -> Result<bool, Trouble> {
-    match found(store, answer) {
-        Some(theirs) if theirs != text(crc) => {
-            Err(Trouble::cut("what the store got is not what was sent".to_owned()))
-        }
-        theirs => Ok(theirs.is_some()),
-    }
-}
 
 fn with_type<'a>(asking: Asking<'a>, writing: &Writing) -> Asking<'a> {
     match &writing.content_type {
@@ -129,7 +89,7 @@ pub(super) async fn discard(store: &Store, remote: &Remote, begun: &Begun) -> Re
         }
         answer.done(&store.name(&begun.path), what).map(drop)
     });
-    Ok(asked.await?.0)
+    asked.await.map(|_| ())
 }
 
 pub(super) async fn part(
@@ -147,7 +107,7 @@ pub(super) async fn part(
             let query = format!("partNumber={number}&{}", at(begun));
             let mut asking = Asking::new(Method::PUT, &begun.path, query).body(bytes.clone());
             if has_checksum.load(Ordering::Relaxed) {
-                asking = with_checksum(store, asking, crc32c);
+                asking = with_crc(store, asking, crc32c);
             }
             let answer = ask(store, remote, &asking).await?;
             if has_checksum.load(Ordering::Relaxed) && answer.is_not_understood() {
@@ -172,7 +132,7 @@ pub(super) async fn complete(
     parts: &[Part],
 ) -> Result<Stored, StoreError> {
     let (what, path) = ("completing its upload", begun.path.as_str());
-    let size: u64 = parts.iter().map(|part| part.size).sum();
+    let size = size_of(parts);
     let list = &list(parts, begun.has_checksums);
     let trouble = |why| {
         let (name, what) = (store.name(path), what.to_owned());
@@ -184,7 +144,7 @@ pub(super) async fn complete(
         if !is_google(store) {
             asking = asking.on(&begun.writing).header("x-amz-mp-object-size", &size.to_string());
         }
-        let answer = ask(store, remote, &asking.body(list.clone())).await?;
+        let answer = ask(store, remote, &asking.body(list.clone()).storing(size)).await?;
         let said = answer.said();
         // An error may come behind a head that says that all is well.
         if answer.status.is_success() && said.code.is_none() {
@@ -198,27 +158,37 @@ pub(super) async fn complete(
             answer.status,
             StatusCode::NOT_FOUND | StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT
         );
-        if may_be_done && is_google(store) {
-            let there = ask(store, remote, &Asking::new(Method::HEAD, path, "")).await?;
-            if there.status.is_success() && found(store, &there) == Some(text(of_all(parts)).as_str()) {
-                return Ok((None, true));
-            }
-        } else if may_be_done && let Some(tag) = ours(store, path, size, parts).await {
-            return Ok((Some(tag), false));
+        if may_be_done && let Some(done) = ours(store, remote, path, parts).await {
+            return Ok(done);
         }
         Err(answer.trouble(&store.name(path), what))
     });
-    let ((etag, is_whole), was_overloaded) = completing.await?;
-    let verified = if is_whole { Verified::Whole } else { Verified::by(parts) };
-    // What Google says here is another tag than the one by which the object is found.
-    Ok(Stored { etag: etag.filter(|_| !is_google(store)), size, verified, was_overloaded })
+    let (done, was_overloaded) = completing.await?;
+    Ok(stored(store, parts, done, was_overloaded))
 }
 
-/// The CRC-32C of the whole.
-fn of_all(parts: &[Part]) -> u32 {
-    parts.iter().fold(0, |crc, part| {
-        crc32c::crc32c_combine(crc, part.crc32c, usize::try_from(part.size).unwrap_or(usize::MAX))
-    })
+/// An object of parts; `done` is its tag, and whether the store has confirmed the whole.
+fn stored(store: &Store, parts: &[Part], done: (Option<String>, bool), was_overloaded: bool) -> Stored {
+    let (etag, is_whole) = done;
+    let verified = if is_whole { Verified::Whole } else { Verified::by(parts) };
+    // What Google says here is another tag than the one by which the object is found.
+    let etag = etag.filter(|_| !is_google(store));
+    Stored { etag, size: size_of(parts), verified, was_overloaded }
+}
+
+fn size_of(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| part.size).sum()
+}
+
+/// The object, if it is the one of these parts.
+pub(super) async fn completed(
+    store: &Store,
+    remote: &Remote,
+    begun: &Begun,
+    parts: &[Part],
+) -> Option<Stored> {
+    let done = ours(store, remote, &begun.path, parts).await?;
+    Some(stored(store, parts, done, false))
 }
 
 fn list(parts: &[Part], has_checksums: bool) -> String {
@@ -234,9 +204,15 @@ fn list(parts: &[Part], has_checksums: bool) -> String {
     list + "</CompleteMultipartUpload>"
 }
 
-/// The tag of the object if it is the one of these parts: the answer of an earlier attempt was lost then.
-async fn ours(store: &Store, path: &str, size: u64, parts: &[Part]) -> Option<String> {
-    let found = store.stat(path).await.ok().filter(|found| found.size() == size)?;
+/// The tag of the object if it is the one of these parts, and whether the store has confirmed the whole: the answer of an earlier
+/// attempt was lost then.
+async fn ours(store: &Store, remote: &Remote, path: &str, parts: &[Part]) -> Option<(Option<String>, bool)> {
+    if is_google(store) {
+        let there = ask(store, remote, &Asking::new(Method::HEAD, path, "")).await.ok()?;
+        let is_ours = there.status.is_success() && found(store, &there) == Some(text(of_all(parts)).as_str());
+        return is_ours.then_some((None, true));
+    }
+    let found = store.stat(path).await.ok().filter(|found| found.size() == size_of(parts))?;
     let tag = found.state().etag.clone().unwrap_or_default();
     let plain = tag.trim_matches('"');
     let is_ours = match tag_of(parts) {
@@ -244,7 +220,7 @@ async fn ours(store: &Store, path: &str, size: u64, parts: &[Part]) -> Option<St
         // What is encrypted has tags that mean nothing, but they end with how many parts there were.
         None => plain.ends_with(&format!("-{}", parts.len())),
     };
-    is_ours.then_some(tag)
+    is_ours.then_some((Some(tag), false))
 }
 
 /// The tag of an object of parts: the MD5 of the MD5s of the parts, which are their tags.
@@ -280,7 +256,7 @@ pub(super) async fn put(
                 asking = asking.header("x-goog-if-generation-match", &generation);
             }
             if has_checksum.load(Ordering::Relaxed) {
-                asking = with_checksum(store, asking, crc32c);
+                asking = with_crc(store, asking, crc32c);
             }
             let answer = ask(store, remote, &asking).await?;
             if has_checksum.load(Ordering::Relaxed) && answer.is_not_understood() {

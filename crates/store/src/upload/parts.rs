@@ -57,6 +57,23 @@ impl Store {
         Ok(is_known.then(|| Upload { store: self.clone(), begun: saved.clone(), draft }))
     }
 
+    /// The object, if an upload that the store does not [know](Self::resume) any more was completed to it: a former run was stopped
+    /// before it could note that. None if it was not, or if that cannot be found out; it is to be written anew then.
+    ///
+    /// # Errors
+    /// What can go wrong.
+    pub async fn completed(&self, saved: &Begun, parts: &[Part]) -> Result<Option<Stored>, StoreError> {
+        let Some(parts) = in_order(parts) else { return Ok(None) };
+        Ok(match (self.kind(), self.remote(&saved.path)?) {
+            (Kind::Folders, _) => folder::completed(self, saved, parts).await?,
+            (Kind::S3(_) | Kind::Gcs(_), Some(remote)) => {
+                multipart::completed(self, remote, saved, &parts).await
+            }
+            (Kind::Azure(_), Some(remote)) => blocks::completed(self, remote, saved, &parts).await,
+            _ => return Err(self.cannot_write(&saved.path)),
+        })
+    }
+
     /// Throws an upload away that was begun, by this process or a former one. That it is gone is no error. Microsoft's stores
     /// cannot do this: they remove by themselves, after a week, what never became part of an object.
     ///
@@ -94,21 +111,19 @@ impl Upload {
     }
 
     /// Makes an object of all its parts, given in any order: from now on it can be seen. Their numbers must be those from 1 on
-    /// without a gap. It may be called again when its answer was lost, also in another process that
-    /// [resumed](Store::resume) it before.
+    /// without a gap. It may be called again when its answer was lost; another process
+    /// finds out by [`Store::completed`].
     ///
     /// # Errors
     /// [`StoreError::Refused`] if a condition of [`Writing`] does not hold, and what else can go wrong. What was sent stays then,
     /// until it is thrown away.
     pub async fn complete(&self, parts: &[Part]) -> Result<Stored, StoreError> {
         let (store, begun) = (&self.store, &self.begun);
-        let mut parts = parts.to_vec();
-        parts.sort_unstable_by_key(|part| part.number);
-        if parts.is_empty() || !(1..).zip(&parts).all(|(number, part): (u32, _)| part.number == number) {
+        let Some(parts) = in_order(parts) else {
             let why = "the parts are not numbered from 1 on without a gap".to_owned();
             let (name, what) = (store.name(&begun.path), "completing its upload".to_owned());
             return Err(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false });
-        }
+        };
         match (&self.draft, store.kind(), store.remote(&begun.path)?) {
             (Some(draft), ..) => folder::complete(store, begun, draft, parts).await,
             (None, Kind::Azure(_), Some(remote)) => blocks::complete(store, remote, begun, &parts).await,
@@ -124,4 +139,12 @@ impl Upload {
     pub async fn abort(&self) -> Result<(), StoreError> {
         self.store.discard(&self.begun).await
     }
+}
+
+/// Parts in their order; none if one is missing or there are none.
+fn in_order(parts: &[Part]) -> Option<Vec<Part>> {
+    let mut parts = parts.to_vec();
+    parts.sort_unstable_by_key(|part| part.number);
+    let is_whole = (1..).zip(&parts).all(|(number, part): (u32, _)| part.number == number);
+    (is_whole && !parts.is_empty()).then_some(parts)
 }

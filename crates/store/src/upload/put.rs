@@ -11,6 +11,11 @@ use crate::{Store, StoreError};
 const LOOK: u64 = 4 << 20;
 
 impl Store {
+    /// The address of an object for others: not of one in a folder, which has none.
+    pub fn address(&self, path: &str) -> Option<String> {
+        self.remote(path).ok().flatten().map(|remote| remote.url(path, ""))
+    }
+
     /// Writes an object in one request, also an empty one. What is temporary is tried again; nobody sees a half of it.
     ///
     /// # Errors

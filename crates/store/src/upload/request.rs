@@ -17,8 +17,9 @@ use crate::{Store, StoreError};
 
 /// How much of a body is given to the connection at once. When it has gone, the other side is still listening.
 const PIECE: usize = 256 << 10;
-/// How fast a store at least takes what it got to its disks.
+/// How fast a store at least takes what it got to its disks, and how long that may take at most.
 const SLOWEST_STORING: u64 = 8 << 20;
+const LONGEST_STORING: Duration = Duration::from_secs(600);
 
 /// A request to be.
 pub(super) struct Asking<'a> {
@@ -28,15 +29,24 @@ pub(super) struct Asking<'a> {
     pub(super) query: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    /// How many bytes the store has to take to its disks before it answers.
+    storing: u64,
 }
 
 impl<'a> Asking<'a> {
     pub(super) fn new(method: Method, path: &'a str, query: impl Into<String>) -> Self {
-        Self { method, path, query: query.into(), headers: HeaderMap::new(), body: Bytes::new() }
+        Self { method, path, query: query.into(), headers: HeaderMap::new(), body: Bytes::new(), storing: 0 }
     }
 
     pub(super) fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
+        self.storing = self.storing.max(self.body.len() as u64);
+        self
+    }
+
+    /// The store has so many bytes to move before it answers.
+    pub(super) fn storing(mut self, bytes: u64) -> Self {
+        self.storing = bytes;
         self
     }
 
@@ -123,7 +133,7 @@ pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> 
     head.headers.remove(header::HOST);
     store.counts().written.fetch_add(asking.body.len() as u64, Ordering::Relaxed);
     let silence = store.retries().silence;
-    let storing = Duration::from_secs(asking.body.len() as u64 / SLOWEST_STORING);
+    let storing = Duration::from_secs(asking.storing / SLOWEST_STORING).min(LONGEST_STORING);
     let mut sending = Box::pin(client_send(Request::from_parts(head, body)));
     loop {
         let before = sent.load(Ordering::Relaxed);

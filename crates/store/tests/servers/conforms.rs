@@ -47,7 +47,9 @@ async fn conforms(place: &Place, expected: &Expected) {
 async fn puts(place: &Place, expected: &Expected) {
     for (key, length) in [("put/empty", 0), ("put/small", 5), ("put/large", 9 * MIB + 1)] {
         let (path, bytes) = (place.key(key), content(length));
-        let stored = place.store.put(&path, bytes.clone(), &writing("text/x-test")).await.unwrap();
+        let (store, to, content) = (place.store.clone(), path.clone(), bytes.clone());
+        let putting = tokio::spawn(async move { store.put(&to, content, &writing("text/x-test")).await });
+        let stored = putting.await.unwrap().unwrap();
         assert_eq!((stored.size, stored.verified), (length as u64, expected.whole), "{key}");
         let found = place.store.stat(&path).await.unwrap();
         assert_eq!(read(&found).await, bytes, "{key}");
@@ -80,14 +82,17 @@ async fn strange_keys(place: &Place) {
 
 async fn parts(place: &Place, expected: &Expected) {
     let (path, content) = (place.key("parts/a b+c%ä"), content(12 * MIB));
-    let upload = place.store.begin(&path, &writing("application/x-test")).await.unwrap();
+    let (store, to) = (place.store.clone(), path.clone());
+    let beginning = tokio::spawn(async move { store.begin(&to, &writing("application/x-test")).await });
+    let upload = beginning.await.unwrap().unwrap();
     let (third, second, first) =
         tokio::join!(send(&upload, 3, &content), send(&upload, 2, &content), send(&upload, 1, &content));
     assert_eq!(third.size, 2 * MIB as u64);
     assert!(matches!(place.store.stat(&path).await, Err(StoreError::Absent { .. })));
     let gap = upload.complete(&[first.clone(), third.clone()]).await.unwrap_err();
     assert!(gap.to_string().contains("without a gap"), "{gap}");
-    let stored = upload.complete(&[third, first, second]).await.unwrap();
+    let completing = tokio::spawn(async move { upload.complete(&[third, first, second]).await });
+    let stored = completing.await.unwrap().unwrap();
     assert_eq!((stored.size, stored.verified), (12 * MIB as u64, expected.parts));
     let found = place.store.stat(&path).await.unwrap();
     assert_eq!(stored.etag, found.state().etag);
@@ -105,11 +110,18 @@ async fn resuming(place: &Place, expected: &Expected) {
     let saved = serde_json::to_string(&(upload.begun(), [&first, &second])).unwrap();
     drop(upload);
     let (begun, [first, second]): (Begun, [_; 2]) = serde_json::from_str(&saved).unwrap();
-    let upload = place.store.resume(&begun).await.unwrap().unwrap();
+    let (store, saved) = (place.store.clone(), begun.clone());
+    let resuming = tokio::spawn(async move { store.resume(&saved).await });
+    let upload = resuming.await.unwrap().unwrap().unwrap();
     let third = send(&upload, 3, &content).await;
-    upload.complete(&[first, second, third]).await.unwrap();
+    let parts = [third, second, first];
+    assert!(place.store.completed(&begun, &parts).await.unwrap().is_none());
+    let stored = upload.complete(&parts).await.unwrap();
+    assert_eq!(place.store.completed(&begun, &parts).await.unwrap(), Some(stored));
     assert_eq!(read(&place.store.stat(&path).await.unwrap()).await, content);
     assert!(place.store.resume(&begun).await.unwrap().is_none());
+    place.store.put(&path, content.slice(1..), &Writing::default()).await.unwrap();
+    assert!(place.store.completed(&begun, &parts).await.unwrap().is_none());
 
     let upload = place.store.begin(&place.key("discarded"), &Writing::default()).await.unwrap();
     send(&upload, 1, &content).await;

@@ -1,7 +1,10 @@
-//! Writing, against servers of others: versitygw for Amazon's protocol, azurite for Microsoft's, and folders.
+//! Writing, against servers of others: versitygw for Amazon's protocol, azurite for Microsoft's; and folders.
+
+#![allow(clippy::unwrap_used)]
 
 mod conforms;
 mod faults;
+mod google;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,10 +80,13 @@ async fn read(object: &Object) -> Vec<u8> {
     into
 }
 
+/// Sends a part, as a task of its own: what is under way may go from thread to thread.
 async fn send(upload: &Upload, number: u32, content: &Bytes) -> Part {
     let offset = (number as usize - 1) * PART;
     let bytes = content.slice(offset..content.len().min(offset + PART));
-    upload.part(number, offset as u64, bytes).await.unwrap().part
+    let upload = upload.clone();
+    let sending = tokio::spawn(async move { upload.part(number, offset as u64, bytes).await });
+    sending.await.unwrap().unwrap().part
 }
 
 async fn content_type(place: &Place, path: &str) -> Option<String> {

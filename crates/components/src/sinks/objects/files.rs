@@ -11,7 +11,7 @@ use arrow_buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 use thalweg_engine::{Fate, FileTransform, Journal, Trouble};
-use thalweg_record::{Arena, Content, File, Outcome, ReadRanges, Share};
+use thalweg_record::{Arena, Content, File, ReadRanges, Share};
 use thalweg_store::{Part, StoreError, Stored, Upload, Verified};
 use tokio::task::{JoinError, JoinSet};
 
@@ -98,7 +98,8 @@ impl FileTransform for Files {
         }
         if self.on_exists != OnExists::Replace && self.is_left_alone(file, &path, size).await? {
             self.target.counts.skipped.fetch_add(1, Relaxed);
-            return Ok(Fate::Ends(Outcome::Delivered));
+            self.tell(file, &path);
+            return Ok(Fate::GoesOn);
         }
         let mut target = self.target.clone();
         if target.writing.content_type.is_none() {
@@ -117,7 +118,10 @@ impl FileTransform for Files {
             }
         };
         match stored {
-            Ok(stored) if stored.size == size => Ok(Fate::GoesOn),
+            Ok(stored) if stored.size == size => {
+                self.tell(file, &path);
+                Ok(Fate::GoesOn)
+            }
             Ok(stored) => {
                 let reason = format!("the store has {} bytes of the {size} that were sent", stored.size);
                 Err(Trouble::coded(UNWRITABLE, reason))
@@ -126,13 +130,16 @@ impl FileTransform for Files {
                 if problem.code == Some(REFUSED) && self.on_exists == OnExists::Skip =>
             {
                 self.target.counts.skipped.fetch_add(1, Relaxed);
-                Ok(Fate::Ends(Outcome::Delivered))
+                self.tell(file, &path);
+                Ok(Fate::GoesOn)
             }
             Err(trouble) => Err(trouble),
         }
     }
 }
 
+/// The note of a file that says where it was written to.
+pub const URL: &str = "url";
 /// The code of files that cannot be written.
 const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
 /// The code of files whose object is there.
@@ -160,6 +167,12 @@ impl Files {
             return Err(Trouble::coded(UNWRITABLE, reason));
         }
         Ok(format!("{}{name}", self.target.path))
+    }
+
+    /// Notes where the file is now.
+    fn tell(&self, file: &mut File, path: &str) {
+        let address = self.target.store.address(path);
+        file.set_note(URL, address.unwrap_or_else(|| self.target.store.name(path)));
     }
 
     /// Whether what is there already is to stay.

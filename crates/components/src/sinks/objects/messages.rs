@@ -19,22 +19,24 @@ use thalweg_store::{Begun, Part, StoreError, Upload};
 use tokio::task::JoinSet;
 
 use super::parts::{Body, Noted, send, unfinished as noted_as_begun};
+use super::table::{Parquet, Table};
 use super::{ObjectsSink, Target};
 use crate::shared::delimited::Delimited;
 use crate::shared::stored::failure;
 use crate::transforms::encode::EncodeConfig;
 
-/// How many parts may be under way at once where nothing is said: as many as half of the memory holds, and of these so many. The
+/// How many parts may be under way at once where nothing is said: as many as three eighths of the memory hold, and of these so many. The
 /// limit of their store may be lower.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=32;
 /// A part gets so many bytes longer than it should be: it ends where a batch ends.
-const SLACK: usize = 2 << 20;
+const SLACK: usize = 1 << 20;
 
 /// Writes messages into objects.
 pub(super) struct Messages {
     target: Target,
     encode: EncodeConfig,
     delimited: Delimited,
+    parquet: Option<Parquet>,
     budget: Budget,
     /// When an object has so many bytes, or is so old, the next one is begun.
     rotate: Option<(u64, Duration)>,
@@ -69,6 +71,10 @@ pub(super) fn unfinished(saved: &Value) -> Option<Begun> {
 struct Object {
     number: u64,
     upload: Option<Upload>,
+    /// The table that it is, if it is one.
+    table: Option<Table>,
+    /// What it gave and was not added yet.
+    undrained: Vec<u8>,
     /// What was gathered for the next part.
     gathered: Option<Gathered>,
     /// Bytes of the parts that were sent off.
@@ -117,6 +123,8 @@ impl Object {
         Self {
             number,
             upload: None,
+            table: None,
+            undrained: Vec::new(),
             gathered: None,
             offset: 0,
             next: 1,
@@ -148,13 +156,15 @@ impl Messages {
         Self {
             encode: config.encode.clone(),
             delimited: Delimited::new(&config.delimiter),
+            parquet: config.parquet.clone(),
             budget: context.memory.budget().clone(),
             rotate,
             at_once: config.writers.unwrap_or_else(|| {
                 let part = usize::try_from(target.part_size(None, 1)).unwrap_or(usize::MAX / 2) + SLACK;
-                (context.memory.budget().limit() / 2 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end())
+                (context.memory.budget().limit() * 3 / 8 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end())
             }),
-            resumes: context.resumes,
+            // A table that was begun cannot be gone on with.
+            resumes: context.resumes && config.parquet.is_none(),
             journal: context.journal.clone().filter(|_| context.resumes),
             object: Object::new(1),
             gone: None,
@@ -224,6 +234,31 @@ impl Messages {
         Ok(())
     }
 
+    /// Adds at most so many bytes.
+    async fn append(
+        &mut self,
+        most: usize,
+        write: impl FnOnce(&mut Delimited, &mut Gathered) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let size = self.target.part_size(None, self.object.next);
+        self.make_room(most, usize::try_from(size).unwrap_or(usize::MAX / 2)).await?;
+        let Some(gathered) = &mut self.object.gathered else { return Ok(()) };
+        write(&mut self.delimited, gathered).map_err(|error| Error::permanent(error.to_string()))
+    }
+
+    /// Adds what a table has given: before it is given more, since that cannot be taken back if this fails.
+    async fn drain(&mut self) -> Result<(), Error> {
+        if self.object.undrained.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.object.undrained);
+        let added = self.append(bytes.len(), |_, gathered| gathered.write_all(&bytes)).await;
+        if added.is_err() {
+            self.object.undrained = bytes;
+        }
+        added
+    }
+
     async fn begin(&mut self) -> Result<(), Error> {
         if self.object.upload.is_none() {
             let path = self.path(self.object.number);
@@ -241,7 +276,7 @@ impl Messages {
     }
 
     /// Throws away what a former run began after it saved its state for the last time.
-    async fn discard_unsaved(&self, saved: Option<&Begun>) -> Result<(), Error> {
+    async fn discard_unsaved(&mut self, saved: Option<&Begun>) -> Result<(), Error> {
         let Some(journal) = &self.journal else { return Ok(()) };
         for begun in noted_as_begun(journal)? {
             if Some(&begun) != saved {
@@ -304,6 +339,11 @@ impl Messages {
     /// Makes the object complete, and begins with the next.
     async fn complete(&mut self) -> Result<(), Error> {
         self.catch_up()?;
+        self.drain().await?;
+        if let Some(table) = self.object.table.take() {
+            self.object.undrained = table.finish()?;
+            self.drain().await?;
+        }
         let path = self.path(self.object.number);
         if self.object.upload.is_none() {
             let body = match &self.object.gathered {
@@ -339,10 +379,11 @@ impl Messages {
 impl Sink for Messages {
     async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
         let saved = saved.and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
-        self.discard_unsaved(saved.as_ref().and_then(|saved| saved.begun.as_ref())).await?;
-        let Some(saved) = saved.filter(|_| self.resumes) else { return Ok(()) };
+        let begun = saved.as_ref().and_then(|saved| saved.begun.clone()).filter(|_| self.resumes);
+        self.discard_unsaved(begun.as_ref()).await?;
+        let Some(saved) = saved else { return Ok(()) };
         self.object = Object::new(saved.number);
-        let Some(begun) = &saved.begun else { return Ok(()) };
+        let Some(begun) = &begun else { return Ok(()) };
         let resumed = self.target.store.resume(begun).await.map_err(|error| failure(&error))?;
         let Some(upload) = resumed else {
             let name = self.target.store.name(&begun.path);
@@ -365,7 +406,7 @@ impl Sink for Messages {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
         if let Some(gone) = &self.gone {
             let name = self.target.store.name(&self.path(gone.number));
             return Err(Error::permanent(format!(
@@ -379,23 +420,34 @@ impl Sink for Messages {
         if self.is_old() || self.rotate.is_some_and(|(size, _)| !self.object.is_new && so_far >= size) {
             self.complete().await?;
         }
-        let header = match self.object.is_new {
-            true => self.encode.header(&batch.fields().schema()),
-            false => None,
-        };
-        let delimiters = (batch.rows() + 1) * self.delimited.delimiter().len();
-        let more = batch.payload_bytes() + delimiters + header.as_ref().map_or(0, |header| header.len());
-        let size = usize::try_from(self.target.part_size(None, self.object.next)).unwrap_or(usize::MAX / 2);
-        self.make_room(more, size).await?;
+        match &self.parquet {
+            Some(options) => {
+                let options = options.clone();
+                self.drain().await?;
+                let table = match &mut self.object.table {
+                    Some(table) => table,
+                    None => self.object.table.insert(Table::new(&options, batch, &self.budget)?),
+                };
+                self.object.undrained = table.write(batch, rejects)?;
+            }
+            None => {
+                let header = match self.object.is_new {
+                    true => self.encode.header(&batch.fields().schema()),
+                    false => None,
+                };
+                let delimiters = (batch.rows() + 1) * self.delimited.delimiter().len();
+                let of_header = header.as_ref().map_or(0, Vec::len);
+                self.append(batch.payload_bytes() + delimiters + of_header, |delimited, gathered| {
+                    header.map_or(Ok(()), |header| delimited.message(&header, gathered))?;
+                    delimited.write(batch.payload(), gathered)?;
+                    delimited.flush(gathered)
+                })
+                .await?;
+            }
+        }
         if std::mem::take(&mut self.object.is_new) {
             self.object.since = Instant::now();
         }
-        let Some(gathered) = &mut self.object.gathered else { return Ok(Written::Safe) };
-        let written = header
-            .map_or(Ok(()), |header| self.delimited.message(&header, gathered))
-            .and_then(|()| self.delimited.write(batch.payload(), gathered))
-            .and_then(|()| self.delimited.flush(gathered));
-        written.map_err(|error| Error::permanent(error.to_string()))?;
         self.object.batches.push_back(self.object.next);
         Ok(Written::Kept)
     }

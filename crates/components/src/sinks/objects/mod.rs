@@ -7,11 +7,12 @@
 mod files;
 mod messages;
 mod parts;
+mod table;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -19,8 +20,7 @@ use serde_json::Value;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
     BuildFileTransform, BuildTransform, Context, Cost, Details, Error, FileSink, FileTransform, Journal,
-    Mistake,
-    Sink, SinkConfig, TransformConfig,
+    Mistake, Sink, SinkConfig, TransformConfig,
 };
 use thalweg_record::Budget;
 use thalweg_runtime::ConcurrencyLimit;
@@ -63,6 +63,9 @@ pub struct ObjectsSink {
     /// What is written after each message: by default a line feed.
     #[serde(default = "line_feed")]
     pub delimiter: String,
+    /// Write the fields of messages as tables in the format Parquet, in the place of `encode`. The first messages of an object say which
+    /// columns it has; what does not fit leaves by `errors`.
+    pub parquet: Option<table::Parquet>,
     /// When to begin a new object of messages. By default there is one.
     pub rotate: Option<Rotate>,
     /// How many bytes a part has. By default a sixteenth of the memory, at most 16 MiB, and at least what the store takes. It grows
@@ -76,6 +79,8 @@ pub struct ObjectsSink {
     #[schemars(skip)]
     common: Arc<OnceLock<Target>>,
 }
+
+pub use files::URL;
 
 /// What to do where there is an object already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
@@ -125,6 +130,16 @@ impl ObjectsSink {
             return Err(format!("`{}` cannot be written to", store.name(&path)));
         }
         Ok((store, path))
+    }
+
+    /// The options that were given and say nothing about files.
+    pub fn about_messages(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("encode", self.encode.encoder().is_some()),
+            ("rotate", self.rotate.is_some()),
+            ("parquet", self.parquet.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 
     fn is_folder(&self) -> bool {
@@ -248,6 +263,11 @@ sinks:
         let of_encode = TransformConfig::check(&self.encode).into_iter();
         let mut mistakes: Vec<Mistake> =
             of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        if self.parquet.is_some() && self.encode.encoder().is_some() {
+            let mistake =
+                Mistake::new("parquet", "Messages are written as tables or as `encode` says, not both.");
+            mistakes.push(mistake.help("Remove one of them."));
+        }
         mistakes.extend(self.place().err().map(|why| Mistake::new("url", format!("{why}."))));
         if let Some(rotate) = &self.rotate {
             if rotate.size.is_none() && rotate.every.is_none() {

@@ -141,6 +141,48 @@ processors:
 }
 
 #[test]
+fn an_upload_is_told_where_and_by_whom() {
+    let text = |endpoint: &str| {
+        format!(
+            r#"
+name: archive
+processors:
+  - name: photos
+    operations:
+      - name: filesystem_input_read
+        params: {{ target: {{ sourceType: value, source: "/in/*" }} }}
+      - name: s3_upload
+        params:
+          accessKeyId: {{ sourceType: value, source: AKIA }}
+          secretAccessKey: {{ sourceType: value, source: "a+b/c=d" }}
+          endpoint: {{ sourceType: value, source: "{endpoint}" }}
+          region: {{ sourceType: value, source: eu-west-1 }}
+          bucket: {{ sourceType: value, source: photos }}
+"#
+        )
+    };
+    let url = |endpoint: &str| {
+        let converted = converted(&text(endpoint));
+        converted
+            .lines()
+            .find_map(|line| line.split_once("url: "))
+            .map(|(_, url)| url.trim_matches('"').to_owned())
+            .unwrap()
+    };
+    let by = "&access_key_id=AKIA&secret_access_key=a%2Bb/c%3Dd";
+    let there = |endpoint: &str| format!("s3://photos/?region=eu-west-1&endpoint={endpoint}{by}");
+    assert_eq!(
+        url("s3.amazonaws.com"),
+        there("https://s3.amazonaws.com") + "&enable_virtual_host_style=true"
+    );
+    assert_eq!(
+        url("https://{bucket}.s3.{region}.example.org"),
+        there("https://s3.eu-west-1.example.org") + "&enable_virtual_host_style=true"
+    );
+    assert_eq!(url("http://localhost:9000"), there("http://localhost:9000"));
+}
+
+#[test]
 fn one_processor_of_several_and_what_the_others_lack_does_not_matter() {
     let text = r#"
 name: 2024

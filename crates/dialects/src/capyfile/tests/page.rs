@@ -20,15 +20,8 @@ fn generated() -> String {
     }
     out.push_str("\n### Operations\n");
     for kind in KINDS {
-        match kind.refused {
-            Some(why) => {
-                let _ = writeln!(out, "\n**`{}`**: *refused:* {why}", kind.name);
-            }
-            None => {
-                let _ = writeln!(out, "\n**`{}`** → {}", kind.name, kind.becomes);
-            }
-        }
-        if kind.refused.is_some() || kind.parameters.is_empty() {
+        let _ = writeln!(out, "\n**`{}`** → {}", kind.name, kind.becomes);
+        if kind.parameters.is_empty() {
             continue;
         }
         out.push_str("\n| parameter | what becomes of it |\n| --- | --- |\n");

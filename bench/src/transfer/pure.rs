@@ -1,0 +1,89 @@
+//! The transformation without a server: from a file, to nowhere and to a file.
+
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::Read;
+
+use super::rows::{Rows, TYPES};
+use super::{MEMORY, megabytes, print, target};
+use crate::contest::{Contender, Contest};
+
+/// The argument with which this program counts line feeds.
+pub const COMMAND: &str = "count";
+
+/// Of the table, in millions of bytes in a second, on two cores or more.
+const LEAST: f64 = 300.0;
+
+/// Prints the table.
+///
+/// # Errors
+/// If a program fails, or what it wrote is wrong.
+pub fn run(contest: &Contest, rows: &Rows) -> Result<(), String> {
+    let (to_nowhere, to_file) = (contest.path("nowhere.yaml"), contest.path("file.yaml"));
+    let (output, copy) = (contest.path("rows.jsonl"), contest.path("copy.csv"));
+    let configuration = |encode: &str, sink: &str| {
+        let input = rows.path.display();
+        format!(
+            r#"memory: {MEMORY}
+sources:
+  table: {{ objects: {{ url: "{input}" }} }}
+pipelines:
+  main: {{ from: table, transforms: [csv: {{ types: {TYPES} }}{encode}], to: rows }}
+sinks:
+  rows: {sink}
+"#
+        )
+    };
+    let sink = format!("{{ file: {{ path: \"{}\", encode: json, fsync: never }} }}", output.display());
+    fs::write(&to_nowhere, configuration(", encode: json", "discard")).map_err(|error| error.to_string())?;
+    fs::write(&to_file, configuration("", &sink)).map_err(|error| error.to_string())?;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let contenders = [
+        Contender::new("to nowhere", || contest.thalweg_with(&to_nowhere)),
+        Contender::new("to a file", || contest.thalweg_with(&to_file))
+            .writing(&output)
+            .checked(|output| rows.json.compare(output)),
+        Contender::new("its line feeds, one core", || {
+            let mut command = std::process::Command::new(&program);
+            command.arg(COMMAND).arg(&rows.path);
+            command
+        }),
+        Contender::shell(
+            "cat, file to file",
+            format!("cat '{}' > '{}'", rows.path.display(), copy.display()),
+        )
+        .writing(&copy),
+    ];
+    let runs = contest.compare(&contenders)?;
+    println!(
+        "  A file of CSV to JSON with a budget of {MEMORY}, beside what only reads it and what copies it"
+    );
+    for (contender, run) in contenders.iter().zip(&runs) {
+        print(contender.name, rows.input.bytes, run);
+    }
+    for (contender, run) in contenders.iter().zip(&runs).take(2) {
+        let rate = megabytes(rows.input.bytes, run);
+        target(rate >= LEAST, format!("{}: {rate:.0} MB/s of input; to reach: {LEAST}", contender.name));
+    }
+    println!();
+    // The other file is uploaded later.
+    fs::remove_file(&copy).map_err(|error| error.to_string())
+}
+
+/// Reads a file and counts its line feeds, and does nothing else: no reader of lines can be faster on one core.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn count(path: &str) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{path}: {error}");
+    let mut file = File::open(path).map_err(failed)?;
+    let (mut buffer, mut lines) = (vec![0; 256 << 10], 0);
+    loop {
+        match file.read(&mut buffer).map_err(failed)? {
+            0 => break,
+            many => lines += memchr::memchr_iter(b'\n', &buffer[..many]).count(),
+        }
+    }
+    black_box(lines);
+    Ok(())
+}

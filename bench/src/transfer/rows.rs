@@ -1,0 +1,126 @@
+//! The object that is copied, and what is to come of it.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3;
+
+/// The columns that are numbers, for the transform that reads them.
+pub const TYPES: &str = "{ as_number: int, requests: int, request_bytes: int, response_bytes: int }";
+
+const HEADER: &[u8] = b"tenant_id,as_number,requests,request_bytes,response_bytes\n";
+
+/// So many customers come again and again.
+const TENANTS: usize = 10_000;
+
+/// What a file has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Print {
+    /// How long it is.
+    pub bytes: u64,
+    /// How many lines it has.
+    pub lines: u64,
+    checksum: u64,
+}
+
+/// The table, as the seed had it: the requests of each customer from each network.
+pub struct Rows {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The table itself.
+    pub input: Print,
+    /// The same rows as lines of JSON.
+    pub json: Print,
+}
+
+impl Rows {
+    /// Writes the table, the same each time, until it has so many bytes.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn make(path: &Path, bytes: u64) -> std::io::Result<Self> {
+        let mut random = fastrand::Rng::with_seed(7);
+        let tenants: Vec<String> = (0..TENANTS).map(|_| identifier(random.u128(..))).collect();
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let (mut input, mut json) = (Counting::default(), Counting::default());
+        let (mut row, mut object) = (HEADER.to_vec(), Vec::new());
+        loop {
+            out.write_all(&row)?;
+            input.add(&row);
+            json.add(&object);
+            if input.bytes >= bytes {
+                break;
+            }
+            row.clear();
+            object.clear();
+            let tenant = &tenants[random.usize(..TENANTS)];
+            let (network, requests) = (random.u32(1..400_000), random.u32(1..1_000_000));
+            let (sent, received) = (random.u64(..1 << 34), random.u64(..1 << 40));
+            writeln!(row, "{tenant},{network},{requests},{sent},{received}")?;
+            writeln!(
+                object,
+                r#"{{"tenant_id":"{tenant}","as_number":{network},"requests":{requests},"request_bytes":{sent},"response_bytes":{received}}}"#
+            )?;
+        }
+        out.flush()?;
+        Ok(Self { path: path.to_owned(), input: input.print(), json: json.print() })
+    }
+}
+
+impl Print {
+    /// Compares a file with this.
+    ///
+    /// # Errors
+    /// If it differs, with in what; or if it cannot be read.
+    pub fn compare(&self, path: &Path) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut file = File::open(path).map_err(failed)?;
+        let (mut found, mut buffer) = (Counting::default(), vec![0; 1 << 20]);
+        loop {
+            match file.read(&mut buffer).map_err(failed)? {
+                0 => break,
+                many => found.add(&buffer[..many]),
+            }
+        }
+        let found = found.print();
+        if found == *self {
+            return Ok(());
+        }
+        let is_other = if (found.bytes, found.lines) == (self.bytes, self.lines) {
+            "; as many, but others or in another order"
+        } else {
+            ""
+        };
+        Err(format!(
+            "{} lines and {} bytes instead of {} and {}{is_other}",
+            found.lines, found.bytes, self.lines, self.bytes
+        ))
+    }
+}
+
+#[derive(Default)]
+struct Counting {
+    bytes: u64,
+    lines: u64,
+    checksum: Xxh3,
+}
+
+impl Counting {
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.lines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        self.checksum.update(bytes);
+    }
+
+    fn print(&self) -> Print {
+        Print { bytes: self.bytes, lines: self.lines, checksum: self.checksum.digest() }
+    }
+}
+
+/// The text of a UUID of version 4.
+fn identifier(random: u128) -> String {
+    let bits = random & !(0xf << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let digits = format!("{bits:032x}");
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+}
