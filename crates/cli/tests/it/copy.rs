@@ -276,3 +276,17 @@ fn programs_read_the_summary_as_json() {
     assert_eq!(last["copy"]["not_copied"], 0);
     assert!(last["copy"]["written_bytes"].as_u64().unwrap() > 3_000_000, "{last}");
 }
+
+#[test]
+fn rows_become_a_table() {
+    let house = House::with(&[("people.csv", "name,age\nAda,36\nGrace,85\n")]);
+    let said =
+        run_well(&house, &["people.csv", "./", "--parse", "csv", "--type", "age=int", "--encode", "parquet"]);
+    assert!(said.err.contains("2 rows copied"), "{}", said.err);
+    let table = fs::read(house.path().join("people.parquet")).unwrap();
+    assert!(table.starts_with(b"PAR1") && table.ends_with(b"PAR1"));
+    let said = self::run(&house, &["people.csv", "x.parquet", "--parse", "lines", "--encode", "parquet"]);
+    assert_eq!(said.code, Some(3));
+    assert!(said.err.contains("have no fields to make columns of"), "{}", said.err);
+    assert!(!house.path().join("x.parquet").exists());
+}

@@ -5,6 +5,8 @@ use crate::{content, quick};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use thalweg_sparse::{Origin, RemoteError, RemoteFile, RemoteOptions};
+use thalweg_store::{Store, Writing};
+use thalweg_testbed::{Azure, S3};
 
 async fn open(url: &str) -> RemoteFile {
     RemoteFile::open(Origin::from_url(url).unwrap(), quick()).await.unwrap()
@@ -139,4 +141,36 @@ async fn a_real_s3_server() {
     assert!(matches!(denied, RemoteError::Denied { .. }), "{denied}");
     started.kill().unwrap();
     started.wait().unwrap();
+}
+
+/// The servers of others, which know who asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_real_stores_are_read_in_ranges() {
+    let bytes = content(3_000_000);
+    let amazon = S3::start().unwrap();
+    amazon.create_bucket("bucket").unwrap();
+    let by = format!("access_key_id={}&secret_access_key={}", amazon.access_key(), amazon.secret_key());
+    let microsoft = Azure::start().unwrap();
+    microsoft.create_container("container").unwrap();
+    let urls = [
+        format!("{}&{by}", amazon.url("bucket", "a/b c.bin")),
+        format!("{}&account_key={}", microsoft.url("container", "a/b c.bin"), microsoft.key()),
+    ];
+    for url in urls {
+        let (store, path) = Store::from_url(&url).unwrap();
+        store.put(&path, bytes.clone().into(), &Writing::default()).await.unwrap();
+        let file = open(&url).await;
+        assert_eq!(file.length(), 3_000_000);
+        assert_eq!(file.read(1_000_000, 70_000).await.unwrap(), bytes[1_000_000..1_070_000]);
+        assert_eq!(file.read(2_999_000, 1_000).await.unwrap(), bytes[2_999_000..]);
+        assert!(file.statistics().fetched < 200_000, "{url}");
+        store.put(&path, vec![0; 3_000_000].into(), &Writing::default()).await.unwrap();
+        let changed = file.read(2_000_000, 10).await.unwrap_err();
+        assert!(matches!(changed, RemoteError::Changed { .. }), "{changed}");
+        let wrong = url
+            .replace("&secret_access_key=", "&secret_access_key=x")
+            .replace("account_key=", "account_key=AAAA");
+        let denied = RemoteFile::open(Origin::from_url(&wrong).unwrap(), quick()).await.unwrap_err();
+        assert!(matches!(denied, RemoteError::Denied { .. }), "{denied}");
+    }
 }

@@ -200,6 +200,7 @@ fn transforms(arguments: &Arguments, line: &mut Line, command: Span, to: &mut Ma
     }
     match encode.entries.len() {
         _ if encoded == Encode::Raw => {}
+        _ if encoded == Encode::Parquet => to.put("parquet", Mapping::new(command).done()),
         1 => to.put("encode", text(encoded.name(), command)),
         _ => to.put("encode", encode.done()),
     }

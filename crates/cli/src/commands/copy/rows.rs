@@ -27,6 +27,8 @@ pub enum Encode {
     Logfmt,
     /// A text made from `--template`.
     Text,
+    /// A table in the format Parquet; its columns are those of the first rows.
+    Parquet,
     /// As they were read.
     Raw,
 }
@@ -39,6 +41,7 @@ impl Encode {
             Self::Csv => "csv",
             Self::Logfmt => "logfmt",
             Self::Text => "text",
+            Self::Parquet => "parquet",
             Self::Raw => "raw",
         }
     }
@@ -50,6 +53,7 @@ impl Encode {
             Self::Csv => "csv",
             Self::Logfmt => "log",
             Self::Text => "txt",
+            Self::Parquet => "parquet",
             Self::Raw => "",
         }
     }
