@@ -17,8 +17,10 @@ help:
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
 	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory"
-	@echo "             (half an hour); with gollum and capyfile too, where GOLLUM and CAPYFILE are the paths of their"
-	@echo "             programs, and with vips where it is installed"
+	@echo "             and copies of objects (an hour); with gollum and capyfile too, where GOLLUM and CAPYFILE are the"
+	@echo "             paths of their programs, and with vips, rclone, aws and curl where they are installed. With"
+	@echo "             BENCH=transfer only the copies, or another name of a table; with BENCH='transfer --quick' a small"
+	@echo "             one, to see that it works. With TMPDIR=/dev/shm the disk has no part in it"
 	@echo "make fmt     format the code"
 	@echo "make lint    what 'make test' checks before it tests"
 

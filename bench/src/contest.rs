@@ -13,8 +13,10 @@ pub struct Contest {
     benthos: Option<PathBuf>,
     cases: PathBuf,
     scratch: PathBuf,
-    /// How often each contender runs, after a round to warm up.
+    /// How often each contender runs, after a round to warm up if there is to be one.
     pub rounds: usize,
+    /// Whether there is. What takes long and reads what was just written needs none.
+    pub warms_up: bool,
     /// The bytes of an input.
     pub size: u64,
 }
@@ -75,7 +77,7 @@ impl Contest {
         let scratch = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
         std::fs::create_dir_all(&scratch).map_err(|error| error.to_string())?;
         let (rounds, size) = if quick { (1, GIB / 16) } else { (5, GIB) };
-        Ok(Self { thalweg, benthos, cases, scratch, rounds, size })
+        Ok(Self { thalweg, benthos, cases, scratch, rounds, warms_up: true, size })
     }
 
     /// Removes what the runs have left.
@@ -130,10 +132,10 @@ impl Contest {
     /// Runs the contenders in turn, so that all see the machine in the same moods, after a round to warm up.
     ///
     /// # Errors
-    /// If one of them fails.
+    /// If one of them fails, or what it wrote is wrong.
     pub fn compare(&self, contenders: &[Contender]) -> Result<Vec<Run>, String> {
         let mut runs: Vec<Vec<Run>> = contenders.iter().map(|_| Vec::new()).collect();
-        for round in 0..=self.rounds {
+        for round in usize::from(!self.warms_up)..=self.rounds {
             for (contender, runs) in contenders.iter().zip(&mut runs) {
                 if let Some(output) = contender.output.as_ref().filter(|output| output.exists()) {
                     let is_folder = output.is_dir();

@@ -70,7 +70,7 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
     }
     if wanted("transfer") {
         let mut contest = Contest::new(quick)?;
-        contest.rounds = contest.rounds.min(3);
+        (contest.rounds, contest.warms_up) = (contest.rounds.min(3), false);
         let result = transfer::run(&contest);
         contest.clean()?;
         result?;

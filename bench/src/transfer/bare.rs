@@ -144,8 +144,8 @@ fn in_parts(
     };
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..connections).map(|_| scope.spawn(one)).collect();
-        let ended = all.into_iter().map(|thread| thread.join());
-        ended.map(|ended| ended.unwrap_or_else(|_| Err(io::Error::other("a panic")))).collect()
+        let mut ended = all.into_iter().map(|thread| thread.join());
+        ended.try_for_each(|ended| ended.unwrap_or_else(|_| Err(io::Error::other("a panic"))))
     })
 }
 

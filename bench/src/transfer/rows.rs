@@ -124,3 +124,39 @@ fn identifier(random: u128) -> String {
     let digits = format!("{bits:032x}");
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_are_the_same_each_time_and_their_json_says_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        let (rows, again) = (Rows::make(&one, 10_000).unwrap(), Rows::make(&other, 10_000).unwrap());
+        assert_eq!((rows.input, rows.json), (again.input, again.json));
+        assert_eq!(rows.input.lines, rows.json.lines + 1);
+        rows.input.compare(&other).unwrap();
+        let text = std::fs::read_to_string(&one).unwrap();
+        let row: Vec<&str> = text.lines().nth(1).unwrap().split(',').collect();
+        assert_eq!(row.iter().map(|value| value.len()).next(), Some(36));
+        assert_eq!(row.len(), 5);
+    }
+
+    #[test]
+    fn rows_in_another_order_or_fewer_of_them_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        let rows = Rows::make(&path, 10_000).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+        lines.swap(1, 2);
+        std::fs::write(&path, lines.concat()).unwrap();
+        let why = rows.input.compare(&path).unwrap_err();
+        assert!(why.contains("in another order"), "{why}");
+        lines.pop();
+        std::fs::write(&path, lines.concat()).unwrap();
+        let why = rows.input.compare(&path).unwrap_err();
+        assert!(why.contains("lines and") && !why.contains("order"), "{why}");
+    }
+}
