@@ -217,7 +217,7 @@ fn what_is_wrong_is_said_before_anything_is_done() {
         (vec!["people.csv", "x", "--mode", "sequential", "--readers", "2"], "contradicts"),
         (vec!["people.csv", "x", "--part-size", "much"], "much"),
         (vec!["people.csv", "x", "--restart", "--no-resume"], "cannot be used with"),
-        (with(&["--encode", "parquet"]), "parquet"),
+        (with(&["--encode", "orc"]), "orc"),
         (with(&["--where", "age >= >= 1"]), "--where 'age >= >= 1'"),
         (with(&["--type", "age=number"]), "--type age=number"),
     ] {

@@ -4,7 +4,7 @@
 //! what was left of those before it put in front: a row that an edge has cut is whole there. For that, each slice has some
 //! free bytes before it, so that nothing but the rest of a row is copied. (Slices that are cut into rows each by itself were
 //! rejected: whether a line feed ends a row of comma-separated values depends on all the quotes before it. Finding the rows
-//! is a small part of reading them, and all else is done on all cores.)
+//! is a small part of reading them.)
 
 use std::collections::VecDeque;
 use std::io;

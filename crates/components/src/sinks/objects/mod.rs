@@ -68,7 +68,7 @@ pub struct ObjectsSink {
     pub parquet: Option<table::Parquet>,
     /// When to begin a new object of messages. By default there is one.
     pub rotate: Option<Rotate>,
-    /// How many bytes a part has. By default a sixteenth of the memory, at most 16 MiB, and at least what the store takes. It grows
+    /// How many bytes a part has. By default a thirty-second of the memory, at most 8 MiB, and at least what the store takes. It grows
     /// where an object would have too many parts.
     pub part_size: Option<ByteSize>,
     /// How many parts or objects to send at the same time. By default as many as do good.
@@ -165,7 +165,7 @@ impl ObjectsSink {
             wanted: self.wanted(budget),
             limit: match self.writers {
                 Some(writers) => ConcurrencyLimit::fixed(writers),
-                None => ConcurrencyLimit::adaptive(2..=32),
+                None => ConcurrencyLimit::adaptive(4..=32),
             },
             writing: Writing {
                 content_type: self.content_type.clone(),
@@ -183,7 +183,7 @@ impl ObjectsSink {
     fn wanted(&self, budget: &Budget) -> u64 {
         match self.part_size {
             Some(size) => size.bytes(),
-            None => (budget.limit() as u64 / 16).clamp(1 << 20, 16 << 20),
+            None => (budget.limit() as u64 / 32).clamp(1 << 20, 8 << 20),
         }
     }
 }
