@@ -131,6 +131,11 @@ impl Store {
         Origin { operator: self.inner.operator.clone(), path: path.to_owned(), name: self.name(path), key }
     }
 
+    /// Whether it is the folders of this machine.
+    pub fn is_here(&self) -> bool {
+        matches!(self.inner.kind, Kind::Folders)
+    }
+
     /// Whether what is below a prefix can be listed.
     pub fn can_list(&self) -> bool {
         !matches!(self.inner.kind, Kind::Http)

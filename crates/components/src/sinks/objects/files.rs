@@ -140,6 +140,8 @@ impl FileTransform for Files {
 
 /// The note of a file that says where it was written to.
 pub const URL: &str = "url";
+/// How many parts of a file may be on their way beside those that may be sent at once: those that are being read.
+const AHEAD: usize = 4;
 /// The code of files that cannot be written.
 const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
 /// The code of files whose object is there.
@@ -315,10 +317,12 @@ impl Job<'_> {
             let length =
                 usize::try_from(length).map_err(|_| Trouble::coded(UNWRITABLE, "its parts are too large"))?;
             let arena = loop {
+                // More would only wait for one another, in memory that others need.
+                let may_begin = sending.len() < AHEAD + self.target.limit.current();
                 tokio::select! {
                     biased;
                     Some(sent) = sending.join_next() => self.take(sent, parts)?,
-                    arena = self.memory.arena(length) => break arena,
+                    arena = self.memory.arena(length), if may_begin => break arena,
                 }
             };
             let (target, upload, from) = (self.target.clone(), upload.clone(), self.from.clone());

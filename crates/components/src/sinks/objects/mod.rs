@@ -162,7 +162,7 @@ impl ObjectsSink {
     fn new_target(&self, budget: &Budget) -> Result<Target, Error> {
         let (store, path) = self.place().map_err(Error::permanent)?;
         Ok(Target {
-            wanted: self.wanted(budget),
+            wanted: self.wanted(budget, &store),
             limit: match self.writers {
                 Some(writers) => ConcurrencyLimit::fixed(writers),
                 None => ConcurrencyLimit::adaptive(4..=32),
@@ -180,11 +180,10 @@ impl ObjectsSink {
         })
     }
 
-    fn wanted(&self, budget: &Budget) -> u64 {
-        match self.part_size {
-            Some(size) => size.bytes(),
-            None => (budget.limit() as u64 / 32).clamp(1 << 20, 8 << 20),
-        }
+    fn wanted(&self, budget: &Budget, store: &Store) -> u64 {
+        // A part of a draft costs no request.
+        let most = if store.is_here() { 4 << 20 } else { 8 << 20 };
+        self.part_size.map_or((budget.limit() as u64 / 32).clamp(1 << 20, most), ByteSize::bytes)
     }
 }
 
