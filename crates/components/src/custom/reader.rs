@@ -19,6 +19,9 @@ pub trait Reader: Sized + Send + 'static {
     /// Its key in configurations.
     const NAME: &'static str;
 
+    /// Whether files that are compressed (gzip, zstd) are recognised by their first bytes, and unpacked before.
+    const UNPACKS: bool = false;
+
     /// What can be said of it in a configuration. `serde_json::Value` takes anything, `()` nothing.
     type Options: DeserializeOwned + JsonSchema + Send + Sync + 'static;
 
@@ -86,7 +89,8 @@ struct Unpacking<R> {
 #[async_trait]
 impl<R: Reader> Unpack for Unpacking<R> {
     async fn unpack(&mut self, file: &mut File, out: &mut Intake) -> Result<(), Trouble> {
-        let mut plain = Plain::open(file, Compression::Auto, 0, self.memory)?;
+        let compression = if R::UNPACKS { Compression::Auto } else { Compression::None };
+        let mut plain = Plain::open(file, compression, 0, self.memory)?;
         self.reader.begin();
         loop {
             let buffer = plain.more(&mut self.arenas, out).await;

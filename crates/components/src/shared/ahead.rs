@@ -209,7 +209,18 @@ pub(crate) mod testing {
 
     /// A file whose bytes come in slices of so many bytes, so many at once.
     pub(crate) fn sliced(name: &str, bytes: &[u8], slice: usize, at_once: usize) -> File {
-        let pace = Pace { slice: Some(slice), at_once: Some(at_once), window: Some(at_once + 1) };
+        bounded(name, bytes, slice, at_once, None)
+    }
+
+    /// The same, of which so many slices may be held.
+    pub(crate) fn bounded(
+        name: &str,
+        bytes: &[u8],
+        slice: usize,
+        at_once: usize,
+        window: Option<usize>,
+    ) -> File {
+        let pace = Pace { slice: Some(slice), at_once: Some(at_once), window };
         let slow = Slow { bytes: bytes.to_vec(), pace, asked: AtomicU64::new(0) };
         let origin = Origin::new("in".into(), name.into(), bytes.len() as u64);
         File::new(origin, Content::Ranges(Arc::new(slow)))
@@ -218,7 +229,7 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::sliced;
+    use super::testing::bounded;
     use super::*;
     use proptest::prelude::*;
     use thalweg_engine::testing::intake;
@@ -230,13 +241,14 @@ mod tests {
             (slices, slice) in (0..60usize, prop_oneof![1..50usize, 300..900usize]),
             (more, at_once) in (0..50usize, 1..6usize),
             from in 0..100u64,
+            window in prop::option::of(0..3usize),
             left in prop::collection::vec(0..40_000usize, 1..6),
             memory in prop_oneof![Just(1 << 10), Just(1 << 20)],
         ) {
             let length = slices * slice + more;
             let bytes: Vec<u8> = (0..length).map(|at| (at * 31 % 251) as u8).collect();
             let from = from.min(length as u64);
-            let file = sliced("x", &bytes, slice, at_once);
+            let file = bounded("x", &bytes, slice, at_once, window.map(|more| at_once + more));
             let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             let budget = Budget::new(memory);
@@ -262,7 +274,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_part_that_cannot_be_had_is_told_and_memory_is_given_back() {
-        let file = sliced("x", &[7; 100], 10, 4);
+        let file = bounded("x", &[7; 100], 10, 4, Some(5));
         let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
         let budget = Budget::new(1 << 20);
         let (out, _main, _errors) = intake(&budget, 1 << 10, &file);

@@ -4,7 +4,7 @@ use crate::server::{Fault, Server};
 use crate::{content, open, quick};
 use proptest::prelude::*;
 use std::time::Duration;
-use thalweg_sparse::{Pool, RemoteOptions, Span};
+use thalweg_sparse::{Pool, RemoteOptions, Retries, Span};
 
 const LENGTH: u64 = 700_000;
 
@@ -48,6 +48,8 @@ proptest! {
             longest,
             widest_gap,
             read_ahead,
+            // More than there are faults: all may come to one range.
+            retries: Retries { attempts: 50, ..quick().retries },
             ..quick()
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -223,6 +223,7 @@ fn reply(stream: &mut TcpStream, state: &State, hit: &Hit, fault: Fault) -> std:
     }
     let body = match range {
         Some((first, last)) => {
+            let last = last.min(total - 1);
             extra += &format!("Content-Range: bytes {first}-{last}/{total}\r\n");
             &bytes[first as usize..=last as usize]
         }

@@ -175,8 +175,8 @@ mod tests {
             let expected = [
                 json!({"name": "a", "age": 1}),
                 json!({"name": "b", "age": 2}),
-                json!({"name": null, "age": 3}),
-                json!({"name": null, "age": 4}),
+                json!({"age": 3}),
+                json!({"age": 4}),
             ];
             assert_eq!(read, expected);
         }
