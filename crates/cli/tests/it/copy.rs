@@ -91,6 +91,21 @@ fn one_file_goes_to_a_name_or_into_a_folder() {
 }
 
 #[test]
+fn the_checksum_of_one_object_is_told_however_many_parts_it_had() {
+    let house = House::with(&[("a", "123456789")]);
+    // The value that CRC-32C is known by.
+    assert!(run_well(&house, &["a", "b"]).err.contains("crc32c e3069283"));
+    house.write("large", &content(5_000_000));
+    let told = |arguments: &[&str]| {
+        let said = run_well(&house, arguments).err;
+        said.split("crc32c ").nth(1).unwrap().get(..8).unwrap().to_owned()
+    };
+    let whole = told(&["large", "one", "--part-size", "8MiB"]);
+    assert_eq!(told(&["large", "several", "--part-size", "1MiB"]), whole);
+    assert_eq!(told(&["large", "lines", "--parse", "lines", "--encode", "raw", "--memory", "1MiB"]).len(), 8);
+}
+
+#[test]
 fn patterns_choose_what_is_copied() {
     let house = with_tree();
     run_well(&house, &["tree/**/*.txt", "one/"]);

@@ -26,6 +26,7 @@ mod sizes;
 
 use serde::{Deserialize, Serialize};
 
+pub use crc::crc32c_of;
 pub(crate) use draft::is_draft;
 pub use parts::Upload;
 pub(crate) use remote::Remote;

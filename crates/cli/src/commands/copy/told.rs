@@ -22,6 +22,8 @@ pub struct Figures {
     retries: u64,
     /// Bytes whose checksum the store confirmed.
     verified_bytes: u64,
+    /// The CRC-32C of what was written, if that is one object.
+    crc32c: Option<u64>,
     /// Bytes that were there from a former copy.
     kept_bytes: u64,
     /// Files that were left alone.
@@ -51,6 +53,7 @@ impl Figures {
             requests: both("requests"),
             retries: both("retries"),
             verified_bytes: detail("sink", "verified_bytes"),
+            crc32c: Some(detail("sink", "crc32c")).filter(|crc32c| *crc32c > 0),
             kept_bytes: detail("sink", "kept_bytes"),
             skipped,
             failed: summary::errors(summary),
@@ -88,6 +91,7 @@ impl Figures {
         if self.verified_bytes > 0 {
             read.push(format!("{} verified by the store", bytes(self.verified_bytes)));
         }
+        read.extend(self.crc32c.map(|crc32c| format!("crc32c {crc32c:08x}")));
         line(&read);
         let mut asked = vec![counted(self.requests, "request")];
         if self.retries > 0 {
@@ -131,6 +135,7 @@ impl Figures {
             "requests": self.requests,
             "retries": self.retries,
             "verified_bytes": self.verified_bytes,
+            "crc32c": self.crc32c.map(|crc32c| format!("{crc32c:08x}")),
             "kept_bytes": self.kept_bytes,
             "skipped_files": self.skipped,
             "not_copied": self.failed,

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use thalweg_engine::{Fate, FileTransform, Journal, Trouble};
 use thalweg_record::{Arena, Content, File, ReadRanges, Share};
-use thalweg_store::{Part, StoreError, Stored, Upload, Verified};
+use thalweg_store::{Part, StoreError, Stored, Upload, Verified, crc32c_of};
 use tokio::task::{JoinError, JoinSet};
 
 use super::parts::{Body, Former, Noted, send};
@@ -203,6 +203,7 @@ impl Files {
         let length = usize::try_from(size).map_err(|_| Trouble::coded(UNWRITABLE, "it is too large"))?;
         let arena = self.memory.arena(length).await;
         let body = from.read(0, arena).await?;
+        let crc32c = crc32c::crc32c(&body);
         let permit = target.limit.acquire(size).await;
         match target.store.put(path, Bytes::from_owner(Body(body)), &target.writing).await {
             Ok(stored) => {
@@ -211,6 +212,7 @@ impl Files {
                 } else {
                     permit.succeeded();
                 }
+                target.wrote(crc32c);
                 if stored.verified != Verified::No {
                     target.counts.verified.fetch_add(size, Relaxed);
                 }
@@ -250,6 +252,7 @@ impl Job<'_> {
         };
         match completed {
             Ok(stored) => {
+                self.target.wrote(crc32c_of(&parts));
                 self.noted.forget()?;
                 Ok(stored)
             }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Context, Error, Journal, Rejects, Sink, Written};
 use thalweg_record::{Arena, Batch, Budget};
-use thalweg_store::{Begun, Part, StoreError, Upload};
+use thalweg_store::{Begun, Part, StoreError, Upload, crc32c_of};
 use tokio::task::JoinSet;
 
 use super::parts::{Body, Noted, send, unfinished as noted_as_begun};
@@ -40,7 +40,8 @@ pub(super) struct Messages {
     budget: Budget,
     /// When an object has so many bytes, or is so old, the next one is begun.
     rotate: Option<(u64, Duration)>,
-    at_once: usize,
+    /// How many parts may be under way at once, if that is said.
+    writers: Option<usize>,
     /// Whether a later run may go on.
     resumes: bool,
     /// Where it is noted what was begun, since the state is saved later.
@@ -159,10 +160,7 @@ impl Messages {
             parquet: config.parquet.clone(),
             budget: context.memory.budget().clone(),
             rotate,
-            at_once: config.writers.unwrap_or_else(|| {
-                let part = usize::try_from(target.part_size(None, 1)).unwrap_or(usize::MAX / 2) + SLACK;
-                (context.memory.budget().limit() * 3 / 8 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end())
-            }),
+            writers: config.writers,
             // A table that was begun cannot be gone on with.
             resumes: context.resumes && config.parquet.is_none(),
             journal: context.journal.clone().filter(|_| context.resumes),
@@ -194,7 +192,9 @@ impl Messages {
             return Ok(());
         }
         self.begin().await?;
-        while self.object.sending.len() >= self.at_once {
+        let part = self.object.gathered.as_ref().map_or(1, |gathered| gathered.arena.len());
+        let fitting = (self.budget.limit() * 3 / 8 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end());
+        while self.object.sending.len() >= self.writers.unwrap_or(fitting).max(1) {
             self.reap().await?;
         }
         let Some(body) = self.gathered() else { return Ok(()) };
@@ -350,9 +350,11 @@ impl Messages {
                 Some(gathered) => Buffer::from(gathered.arena.get(..gathered.filled).unwrap_or_default()),
                 None => Buffer::from_vec(Vec::<u8>::new()),
             };
+            let crc32c = crc32c::crc32c(&body);
             let stored =
                 self.target.store.put(&path, Bytes::from_owner(Body(body)), &self.target.writing).await;
             stored.map_err(|error| failure(&error))?;
+            self.target.wrote(crc32c);
         } else {
             self.cut().await?;
             while !self.object.sending.is_empty() {
@@ -361,6 +363,7 @@ impl Messages {
             if let Some(upload) = &self.object.upload {
                 let parts: Vec<Part> = self.object.done.values().cloned().collect();
                 upload.complete(&parts).await.map_err(|error| failure(&error))?;
+                self.target.wrote(crc32c_of(&parts));
                 self.noted(self.object.number).forget()?;
             }
         }

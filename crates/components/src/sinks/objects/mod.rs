@@ -118,6 +118,9 @@ fn line_feed() -> String {
 /// What is counted, over all copies.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
+    /// Objects that are complete, and the CRC-32C of the last.
+    pub(super) written: AtomicU64,
+    pub(super) checksum: AtomicU64,
     pub(super) verified: AtomicU64,
     pub(super) kept: AtomicU64,
     pub(super) skipped: AtomicU64,
@@ -205,6 +208,12 @@ pub async fn discard_unfinished(url: &str, journal: &Journal, saved: Option<&Val
 fn show(details: &Details, store: &Store, counts: &Arc<Counts>) {
     let shown = store.clone();
     details.show("requests", move || shown.counts().requests());
+    let shown = counts.clone();
+    // Of several objects, each has one of its own.
+    details.show("crc32c", move || match shown.written.load(Relaxed) {
+        1 => shown.checksum.load(Relaxed),
+        _ => 0,
+    });
     let shown = store.clone();
     details.show("retries", move || shown.counts().retries());
     let shown = store.clone();
@@ -234,6 +243,12 @@ impl Target {
     /// How many bytes the part of a number has.
     pub(super) fn part_size(&self, total: Option<u64>, number: u32) -> u64 {
         part_size(self.wanted, total, number, &self.store.limits())
+    }
+
+    /// An object is complete, and has this CRC-32C.
+    pub(super) fn wrote(&self, crc32c: u32) {
+        self.counts.checksum.store(crc32c.into(), Relaxed);
+        self.counts.written.fetch_add(1, Relaxed);
     }
 
     /// A part is there: by this run, or by a former one.
