@@ -3,7 +3,7 @@
 use crate::content;
 use crate::raw::Raw;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 use thalweg_testbed::{Fault, Proxy, Rule, Seen, Times, WebFiles};
 
@@ -63,12 +63,15 @@ fn without_a_rule_all_passes_as_it_is() {
 }
 
 #[test]
-fn a_delay_comes_before_the_answer() {
-    let delay = Duration::from_millis(50);
-    let bed = wrong(Fault::Delay(delay));
-    let begun = Instant::now();
+fn a_delay_holds_back_what_it_is_for_and_nothing_else() {
+    let bed = wrong(Fault::Delay(Duration::from_millis(20)));
     bed.serves(&mut bed.client());
-    assert!(begun.elapsed() >= delay);
+    bed.proxy.set([Rule::new(Fault::Delay(Duration::from_secs(3600))).path("slow")]);
+    let mut held = bed.client();
+    held.send("GET /a?slow HTTP/1.1\r\nHost: somewhere\r\n\r\n");
+    bed.serves(&mut bed.client());
+    let asked = |seen: &Seen| seen.path_and_query == "/a?slow" && seen.upstream_status.is_some();
+    assert!(!bed.proxy.seen().iter().any(asked));
 }
 
 #[test]
