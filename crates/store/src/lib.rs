@@ -47,6 +47,4 @@ pub use origin::Origin;
 pub use patience::Retries;
 pub use store::{Counts, Store};
 pub use transport::Seen;
-pub use upload::{
-    Begun, Limits, OnExisting, Part, Sent, Stored, Upload, Verified, Writing, crc32c_of, part_size,
-};
+pub use upload::{Begun, Limits, OnExisting, Part, Sent, Stored, Upload, Verified, Writing, part_size};

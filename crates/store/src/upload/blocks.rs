@@ -118,8 +118,7 @@ pub(super) async fn complete(
         answer.done(&store.name(path), what).map(|answer| answer.etag())
     });
     let (etag, was_overloaded) = completing.await?;
-    let size = parts.iter().map(|part| part.size).sum();
-    Ok(Stored { etag, size, verified: Verified::by(parts), was_overloaded })
+    Ok(Stored { etag, was_overloaded, ..Stored::of(parts) })
 }
 
 /// The object, if it is made of these parts: the answer of an earlier attempt was lost then.
@@ -133,9 +132,7 @@ pub(super) async fn completed(
     let answer = ask(store, remote, &asking).await.ok().filter(|answer| answer.status.is_success())?;
     let names = answer.said().committed_blocks.block;
     let is_ours = names.iter().map(|block| &block.name).eq(parts.iter().map(|part| &part.tag));
-    let size = parts.iter().map(|part| part.size).sum();
-    let verified = Verified::by(parts);
-    is_ours.then(|| Stored { etag: answer.etag(), size, verified, was_overloaded: false })
+    is_ours.then(|| Stored { etag: answer.etag(), ..Stored::of(parts) })
 }
 
 /// An object in one request.
@@ -163,7 +160,7 @@ pub(super) async fn put(
     });
     let ((etag, is_verified), was_overloaded) = putting.await?;
     let verified = if is_verified { Verified::Whole } else { Verified::No };
-    Ok(Stored { etag, size, verified, was_overloaded })
+    Ok(Stored { etag, size, crc32c: *crc32c, verified, was_overloaded })
 }
 
 fn with_type<'a>(asking: Asking<'a>, writing: &Writing) -> Asking<'a> {

@@ -48,7 +48,7 @@ pub(super) fn is_confirmed(store: &Store, answer: &Answer, crc: u32) -> Result<b
 }
 
 /// The CRC-32C of an object of these parts, in their order.
-pub fn crc32c_of(parts: &[Part]) -> u32 {
+pub(super) fn of_all(parts: &[Part]) -> u32 {
     parts.iter().fold(0, |crc, part| {
         crc32c::crc32c_combine(crc, part.crc32c, usize::try_from(part.size).unwrap_or(usize::MAX))
     })

@@ -66,11 +66,11 @@ pub(super) async fn complete(
     draft: &Draft,
     parts: Vec<Part>,
 ) -> Result<Stored, StoreError> {
-    let size = parts.iter().map(|part| part.size).sum();
+    let stored = Stored { verified: Verified::No, ..Stored::of(&parts) };
     let (draft, on_existing) = (draft.clone(), begun.writing.on_existing.clone());
     working(store, &begun.path, "putting it in its place", move || draft.complete(&parts, &on_existing))
         .await?;
-    Ok(Stored { etag: None, size, verified: Verified::No, was_overloaded: false })
+    Ok(stored)
 }
 
 pub(super) async fn completed(
@@ -79,10 +79,9 @@ pub(super) async fn completed(
     parts: Vec<Part>,
 ) -> Result<Option<Stored>, StoreError> {
     let target = target(store, &begun.path)?;
-    let size = parts.iter().map(|part| part.size).sum();
+    let stored = Stored { verified: Verified::No, ..Stored::of(&parts) };
     let is_there =
         working(store, &begun.path, "looking whether it is complete", move || draft::is_of(&target, &parts));
-    let stored = Stored { etag: None, size, verified: Verified::No, was_overloaded: false };
     Ok(is_there.await?.then_some(stored))
 }
 

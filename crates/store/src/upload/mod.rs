@@ -26,7 +26,6 @@ mod sizes;
 
 use serde::{Deserialize, Serialize};
 
-pub use crc::crc32c_of;
 pub(crate) use draft::is_draft;
 pub use parts::Upload;
 pub(crate) use remote::Remote;
@@ -100,10 +99,25 @@ pub struct Stored {
     pub etag: Option<String>,
     /// How many bytes it has.
     pub size: u64,
+    /// The CRC-32C of its bytes, as they were sent.
+    pub crc32c: u32,
     /// Whether the store has confirmed what it got.
     pub verified: Verified,
     /// Whether the store had too much to do meanwhile: who writes much at once should then write less.
     pub was_overloaded: bool,
+}
+
+impl Stored {
+    /// One of these parts, in their order.
+    fn of(parts: &[Part]) -> Self {
+        Self {
+            etag: None,
+            size: parts.iter().map(|part| part.size).sum(),
+            crc32c: crc::of_all(parts),
+            verified: Verified::by(parts),
+            was_overloaded: false,
+        }
+    }
 }
 
 /// Whether a store has confirmed a checksum of ours.

@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use md5::{Digest, Md5};
 use opendal::raw::percent_encode_path;
 
-use super::crc::{crc32c_of, found, is_confirmed, is_google, text, with_crc};
+use super::crc::{found, is_confirmed, is_google, of_all, text, with_crc};
 use super::put::holds;
 use super::remote::Remote;
 use super::request::{Asking, ask};
@@ -149,7 +149,7 @@ pub(super) async fn complete(
         // An error may come behind a head that says that all is well.
         if answer.status.is_success() && said.code.is_none() {
             let whole = found(store, &answer).filter(|_| is_google(store));
-            return match whole.map(|whole| whole == text(crc32c_of(parts))) {
+            return match whole.map(|whole| whole == text(of_all(parts))) {
                 Some(false) => Err(trouble("what the store has is not what was sent".to_owned())),
                 whole => Ok((said.etag.or_else(|| answer.etag()), whole.is_some())),
             };
@@ -170,10 +170,10 @@ pub(super) async fn complete(
 /// An object of parts; `done` is its tag, and whether the store has confirmed the whole.
 fn stored(store: &Store, parts: &[Part], done: (Option<String>, bool), was_overloaded: bool) -> Stored {
     let (etag, is_whole) = done;
-    let verified = if is_whole { Verified::Whole } else { Verified::by(parts) };
+    let stored = Stored::of(parts);
+    let verified = if is_whole { Verified::Whole } else { stored.verified };
     // What Google says here is another tag than the one by which the object is found.
-    let etag = etag.filter(|_| !is_google(store));
-    Stored { etag, size: size_of(parts), verified, was_overloaded }
+    Stored { etag: etag.filter(|_| !is_google(store)), verified, was_overloaded, ..stored }
 }
 
 fn size_of(parts: &[Part]) -> u64 {
@@ -209,8 +209,7 @@ fn list(parts: &[Part], has_checksums: bool) -> String {
 async fn ours(store: &Store, remote: &Remote, path: &str, parts: &[Part]) -> Option<(Option<String>, bool)> {
     if is_google(store) {
         let there = ask(store, remote, &Asking::new(Method::HEAD, path, "")).await.ok()?;
-        let is_ours =
-            there.status.is_success() && found(store, &there) == Some(text(crc32c_of(parts)).as_str());
+        let is_ours = there.status.is_success() && found(store, &there) == Some(text(of_all(parts)).as_str());
         return is_ours.then_some((None, true));
     }
     let found = store.stat(path).await.ok().filter(|found| found.size() == size_of(parts))?;
@@ -276,7 +275,7 @@ pub(super) async fn put(
     });
     let ((etag, is_verified), was_overloaded) = putting.await?;
     let verified = if is_verified { Verified::Whole } else { Verified::No };
-    Ok(Stored { etag: etag.filter(|_| !is_google(store)), size, verified, was_overloaded })
+    Ok(Stored { etag: etag.filter(|_| !is_google(store)), size, crc32c, verified, was_overloaded })
 }
 
 /// Which generation of an object is to be replaced: Google compares these, and not tags.

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use thalweg_engine::{Fate, FileTransform, Journal, Trouble};
 use thalweg_record::{Arena, Content, File, ReadRanges, Share};
-use thalweg_store::{Part, StoreError, Stored, Upload, Verified, crc32c_of};
+use thalweg_store::{Part, StoreError, Stored, Upload, Verified};
 use tokio::task::{JoinError, JoinSet};
 
 use super::parts::{Body, Former, Noted, send};
@@ -203,7 +203,6 @@ impl Files {
         let length = usize::try_from(size).map_err(|_| Trouble::coded(UNWRITABLE, "it is too large"))?;
         let arena = self.memory.arena(length).await;
         let body = from.read(0, arena).await?;
-        let crc32c = crc32c::crc32c(&body);
         let permit = target.limit.acquire(size).await;
         match target.store.put(path, Bytes::from_owner(Body(body)), &target.writing).await {
             Ok(stored) => {
@@ -212,7 +211,7 @@ impl Files {
                 } else {
                     permit.succeeded();
                 }
-                target.wrote(crc32c);
+                target.wrote(stored.crc32c);
                 if stored.verified != Verified::No {
                     target.counts.verified.fetch_add(size, Relaxed);
                 }
@@ -252,7 +251,7 @@ impl Job<'_> {
         };
         match completed {
             Ok(stored) => {
-                self.target.wrote(crc32c_of(&parts));
+                self.target.wrote(stored.crc32c);
                 self.noted.forget()?;
                 Ok(stored)
             }

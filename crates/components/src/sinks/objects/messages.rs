@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Context, Error, Journal, Rejects, Sink, Written};
 use thalweg_record::{Arena, Batch, Budget};
-use thalweg_store::{Begun, Part, StoreError, Upload, crc32c_of};
+use thalweg_store::{Begun, Part, StoreError, Upload};
 use tokio::task::JoinSet;
 
 use super::parts::{Body, Noted, send, unfinished as noted_as_begun};
@@ -350,11 +350,9 @@ impl Messages {
                 Some(gathered) => Buffer::from(gathered.arena.get(..gathered.filled).unwrap_or_default()),
                 None => Buffer::from_vec(Vec::<u8>::new()),
             };
-            let crc32c = crc32c::crc32c(&body);
             let stored =
                 self.target.store.put(&path, Bytes::from_owner(Body(body)), &self.target.writing).await;
-            stored.map_err(|error| failure(&error))?;
-            self.target.wrote(crc32c);
+            self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
         } else {
             self.cut().await?;
             while !self.object.sending.is_empty() {
@@ -362,8 +360,8 @@ impl Messages {
             }
             if let Some(upload) = &self.object.upload {
                 let parts: Vec<Part> = self.object.done.values().cloned().collect();
-                upload.complete(&parts).await.map_err(|error| failure(&error))?;
-                self.target.wrote(crc32c_of(&parts));
+                let stored = upload.complete(&parts).await;
+                self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
                 self.noted(self.object.number).forget()?;
             }
         }
