@@ -7,12 +7,17 @@ target := $(or $(CARGO_TARGET_DIR),target)
 # The servers of the tests, where the tests look for them.
 export THALWEG_TOOLS := $(abspath $(or $(THALWEG_TOOLS),$(target)/tools))
 install := crates/testbed/install.sh
+# The environment in which the Python package is built and tested. The interpreter is named to all builds, or else each
+# would compile the bindings anew for the one it finds.
+python := $(abspath $(target))/python
+export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build tools test miri lint fmt bench clean
+.PHONY: help demo build tools test wheel python miri lint fmt bench clean
 
 help:
 	@echo "make demo    run the examples on real input, and show what came out"
 	@echo "make test    check the format, lint, and run all tests"
+	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
 	@echo "make tools   install the servers that tests and benchmarks need (Go and Node's npm; 'make test' does so itself)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
@@ -42,22 +47,42 @@ test:
 	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
 	[ $$built -eq 0 ] && [ $$installed -eq 0 ]
 	$(CARGO) test --release --locked --workspace
+	@$(MAKE) --no-print-directory python
 	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
 	$(CARGO) test --release --locked -p thalweg-runtime --features loom --lib loom
+
+# What the Python package is built and tested with, installed anew when the list changes.
+$(python)/installed: python/requirements.txt
+	@python3 -m venv $(python)
+	@$(python)/bin/pip install --quiet --disable-pip-version-check -r python/requirements.txt
+	@touch $@
+
+wheel: $(python)/installed
+	@rm -rf $(target)/wheels
+	$(python)/bin/maturin build --release --locked --quiet -m python/Cargo.toml -i $(PYO3_PYTHON) --out $(target)/wheels
+	@$(python)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(target)/wheels/*.whl
+
+# The tests run in a folder of their own, so that they import what was installed.
+python: wheel
+	$(python)/bin/ruff format --check python
+	$(python)/bin/ruff check python
+	cd python && $(python)/bin/mypy thalweg tests
+	cd python/tests && $(python)/bin/python -m mypy.stubtest thalweg
+	cd python/tests && $(python)/bin/python -m pytest -c ../pyproject.toml --rootdir .. .
 
 # Timers need a clock, and the property tests a folder for their failures: both are outside of Miri's isolation.
 # Backtraces of panics that are meant take most of the time under Miri.
 miri:
 	RUST_BACKTRACE=0 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p thalweg-runtime --lib evaluation
 
-lint:
+lint: $(python)/installed
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
 
 fmt:
 	$(CARGO) fmt --all
 
-bench: build tools
+bench: build tools wheel
 	@$(install) s5cmd || echo "s5cmd cannot be installed here: its rows are left out"
 	$(CARGO) build --release --locked --workspace
 	@if command -v go >/dev/null; then \

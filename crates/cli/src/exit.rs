@@ -1,12 +1,15 @@
 //! How a command ends: its exit code, and what it says if it could not do what it was asked.
 
-use std::process::ExitCode;
-
 use serde_json::json;
 use thalweg_config::Diagnostics;
 
 use crate::paint::Paint;
 use crate::print;
+
+/// The exit code where the command line or the configuration is wrong.
+pub const WRONG: u8 = 2;
+/// The exit code where it was tried and failed.
+const FAILED: u8 = 3;
 
 /// The exit code of a command that came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,17 +72,15 @@ pub fn tell(failure: &Failure, json: bool) {
 }
 
 /// Says what has to be said, in JSON if that was asked for, and gives the exit code.
-pub fn report(result: Result<Exit, Failure>, json: bool) -> ExitCode {
-    const WRONG: u8 = 2;
-    const FAILED: u8 = 3;
+pub fn report(result: Result<Exit, Failure>, json: bool) -> u8 {
     let failure = match result {
-        Ok(exit) => return ExitCode::from(exit as u8),
+        Ok(exit) => return exit as u8,
         Err(failure) => failure,
     };
     tell(&failure, json);
-    ExitCode::from(match failure {
+    match failure {
         Failure::Mistakes(_) | Failure::Usage(_) => WRONG,
         Failure::Failed(_) | Failure::Told => FAILED,
         Failure::NobodyReads => 0,
-    })
+    }
 }

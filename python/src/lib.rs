@@ -1,0 +1,24 @@
+//! thalweg as a Python module, `thalweg._thalweg`. What a user imports is the package `thalweg` around it.
+//!
+//! A part of the package is one module here, which adds its classes and functions to the one module of Python. What waits or computes lets
+//! go of the interpreter lock meanwhile ([`Python::detach`]).
+
+mod buffer;
+mod errors;
+mod program;
+mod runtime;
+
+use pyo3::prelude::*;
+
+/// The compiled part of the package `thalweg`.
+#[pymodule]
+mod _thalweg {
+    #[pymodule_export]
+    use crate::errors::Error;
+    #[pymodule_export]
+    use crate::program::main;
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "this is its name in Python")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,0 +1,10 @@
+"""The exceptions of the package."""
+
+from thalweg._thalweg import Error
+
+
+class ConfigurationError(Error, ValueError):
+    """Something is wrong in a configuration or in options; the text says where, and what would be right."""
+
+
+__all__ = ["ConfigurationError", "Error"]
