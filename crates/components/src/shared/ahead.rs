@@ -20,9 +20,12 @@ use super::taker::Taker;
 
 /// The free bytes before a slice. What is left over is seldom more: a row.
 const FRONT: usize = 16 << 10;
-/// How many slices are asked for at the same time where nothing is said; the limit of their source may be lower. Together they are
-/// a quarter of the memory: what is made of them needs the rest.
-const AT_ONCE: usize = 8;
+/// What all slices on their way take of the memory where nothing is said: what is made of them needs the rest.
+const SHARE: usize = 4;
+/// How many slices are asked for at the same time where nothing is said; the limit of their source may be lower. With little
+/// memory there are few large ones rather than many small ones: each costs a server about a millisecond of its core,
+/// which was a tenth of all in a copy by slices of 2 MiB.
+const AT_ONCE: std::ops::RangeInclusive<usize> = 4..=8;
 /// The bounds of what a slice has where nothing is said.
 const SLICE: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
 
@@ -64,11 +67,15 @@ impl Ahead {
     /// Reads from a position to the end. `budget` is the memory of the whole process, in bytes.
     pub fn new(ranges: Arc<dyn ReadRanges>, from: u64, budget: usize) -> Self {
         let pace = ranges.pace();
-        let slice =
-            pace.slice.unwrap_or_else(|| (budget / (4 * AT_ONCE)).clamp(*SLICE.start(), *SLICE.end()));
+        let share = budget / SHARE;
+        let slice = pace
+            .slice
+            .unwrap_or_else(|| (share / AT_ONCE.start()).clamp(*SLICE.start(), *SLICE.end()))
+            .max(1);
+        let at_once = || (share / slice).clamp(*AT_ONCE.start(), *AT_ONCE.end());
         Self {
-            slice: slice.max(1),
-            at_once: pace.at_once.unwrap_or(AT_ONCE).max(1),
+            slice,
+            at_once: pace.at_once.unwrap_or_else(at_once).max(1),
             window: pace.window.map(|window| Arc::new(Semaphore::new(window.max(1)))),
             next: from,
             length: ranges.length(),

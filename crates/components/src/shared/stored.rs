@@ -28,7 +28,7 @@ impl Reads {
     pub fn new(readers: Option<usize>, pace: Pace, budget: &thalweg_record::Budget) -> Self {
         let limit = match readers {
             Some(readers) => ConcurrencyLimit::fixed(readers),
-            None => ConcurrencyLimit::adaptive(4..=64),
+            None => ConcurrencyLimit::adaptive(8..=64),
         };
         let pool = Pool::with_account(budget.limit() / 4, BudgetAccount::new(budget));
         Self { limit, pace, pool, runtime: Handle::current() }

@@ -105,7 +105,10 @@ impl FileTransform for Files {
         if target.writing.content_type.is_none() {
             target.writing.content_type = file.mime().map(|mime| mime.to_string());
         }
-        let part_size = target.part_size(Some(size), 1);
+        let part_size = match &from {
+            From::Ranges(_) => target.fetched_part_size(size),
+            From::Local(_) | From::Memory(_) => target.part_size(Some(size), 1),
+        };
         let stored = match size <= part_size || limits.most_parts < 2 {
             true => self.whole(&target, &path, from, size).await,
             false => {

@@ -11,6 +11,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -107,6 +108,10 @@ pub struct Rotate {
     pub every: Option<TimeSpan>,
 }
 
+/// How many requests may be on their way at once: never fewer than half of what clients of S3 begin with, since to find out that
+/// more do good takes turns of a distant store.
+const REQUESTS: RangeInclusive<usize> = 8..=32;
+
 fn its_name_and_folder() -> FileTemplate {
     FileTemplate::of([Variable::Folder, Variable::Name])
 }
@@ -166,9 +171,13 @@ impl ObjectsSink {
         let (store, path) = self.place().map_err(Error::permanent)?;
         Ok(Target {
             wanted: self.wanted(budget, &store),
+            fetched: match self.part_size {
+                Some(size) => size.bytes(),
+                None => (budget.limit() as u64 / 4).clamp(1 << 20, 16 << 20),
+            },
             limit: match self.writers {
                 Some(writers) => ConcurrencyLimit::fixed(writers),
-                None => ConcurrencyLimit::adaptive(4..=32),
+                None => ConcurrencyLimit::adaptive(REQUESTS),
             },
             writing: Writing {
                 content_type: self.content_type.clone(),
@@ -237,12 +246,22 @@ pub(super) struct Target {
     pub(super) counts: Arc<Counts>,
     /// How many bytes a part should have.
     wanted: u64,
+    /// How many it should have at most where it costs a request to read it, and none to write it.
+    fetched: u64,
 }
 
 impl Target {
     /// How many bytes the part of a number has.
     pub(super) fn part_size(&self, total: Option<u64>, number: u32) -> u64 {
         part_size(self.wanted, total, number, &self.store.limits())
+    }
+
+    /// How many bytes each part of a file has that is fetched from a store. There must be some of them, since the first ones are
+    /// written while others are fetched.
+    pub(super) fn fetched_part_size(&self, total: u64) -> u64 {
+        let fetched = (total / 16).max(self.wanted).min(self.fetched);
+        let wanted = if self.store.is_here() { fetched } else { self.wanted };
+        part_size(wanted, Some(total), 1, &self.store.limits())
     }
 
     /// An object is complete, and has this CRC-32C.
