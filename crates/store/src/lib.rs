@@ -31,6 +31,7 @@ mod attempt;
 mod error;
 mod fingerprint;
 mod list;
+mod local;
 mod origin;
 mod patience;
 mod read;
@@ -38,6 +39,7 @@ mod store;
 mod transport;
 mod upload;
 mod url;
+mod walk;
 
 pub use attempt::{Receiver, Trouble, receive, state};
 pub use error::StoreError;

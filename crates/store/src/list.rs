@@ -1,13 +1,15 @@
 //! What lies below a prefix.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use opendal::{EntryMode, ErrorKind};
 
 use crate::attempt::{Trouble, patient};
-use crate::upload::is_draft;
+use crate::local::working;
 use crate::url::Kind;
+use crate::walk::{Found, Walk};
 use crate::{Fingerprint, Store, StoreError};
 
 /// An object as it was found: where it is, and its state then, which all that is read of it must be of.
@@ -55,6 +57,10 @@ pub struct Listing {
     store: Store,
     prefix: String,
     lister: Option<opendal::Lister>,
+    /// In its place, for the folders of this machine.
+    folders: Option<Walk>,
+    /// Files that were found there and not given yet.
+    found: VecDeque<Found>,
     /// The last that was given: after a failure it goes on behind it, where the store lists in order.
     last: Option<String>,
     failed: u32,
@@ -62,11 +68,10 @@ pub struct Listing {
 
 impl Listing {
     pub(crate) fn new(store: Store, prefix: String) -> Self {
-        Self { store, prefix, lister: None, last: None, failed: 0 }
+        Self { store, prefix, lister: None, folders: None, found: VecDeque::new(), last: None, failed: 0 }
     }
 
-    /// Begins behind a path, where the store lists in order and can do that (those of objects can, folders cannot: they are
-    /// listed from their beginning).
+    /// Begins behind a path, where the store [lists in order](Store::lists_in_order).
     #[must_use]
     pub fn after(mut self, path: Option<String>) -> Self {
         self.last = path;
@@ -78,6 +83,9 @@ impl Listing {
     /// # Errors
     /// What can go wrong; what was listed before stays true.
     pub async fn next(&mut self) -> Result<Option<Object>, StoreError> {
+        if matches!(self.store.kind(), Kind::Folders) {
+            return self.next_here().await;
+        }
         loop {
             match self.step().await {
                 Ok(found) => {
@@ -94,6 +102,24 @@ impl Listing {
                 }
             }
         }
+    }
+
+    async fn next_here(&mut self) -> Result<Option<Object>, StoreError> {
+        /// How many files are looked at by one call of another thread.
+        const AT_ONCE: usize = 256;
+        if self.found.is_empty() {
+            let (walk, prefix, last) = (self.folders.take(), self.prefix.clone(), self.last.clone());
+            let walking = move || {
+                let mut walk = walk.map_or_else(|| Walk::new(&prefix, last.as_deref()), Ok)?;
+                walk.next(AT_ONCE).map(|found| (walk, found))
+            };
+            let (walk, found) = working(&self.store, &self.prefix, "listing it", walking).await?;
+            self.folders = Some(walk);
+            self.found.extend(found);
+        }
+        let Some((path, state)) = self.found.pop_front() else { return Ok(None) };
+        self.last = Some(path.clone());
+        Ok(Some(Object { store: self.store.clone(), path, state }))
     }
 
     async fn step(&mut self) -> Result<Option<Object>, Trouble> {
@@ -136,11 +162,7 @@ impl Listing {
             if metadata.mode() == EntryMode::DIR || path.ends_with('/') {
                 continue;
             }
-            let is_folder = matches!(self.store.kind(), Kind::Folders);
-            if is_folder && is_draft(path.rsplit('/').next().unwrap_or_default()) {
-                continue;
-            }
-            if metadata.mode() == EntryMode::Unknown || is_folder {
+            if metadata.mode() == EntryMode::Unknown {
                 metadata = match patient(silence, operator.stat(&path)).await {
                     None => return Err(Trouble::silent(silence)),
                     // It has gone since.
@@ -173,9 +195,9 @@ mod tests {
         let mut listing = store.list(&prefix);
         let mut found = Vec::new();
         while let Some(object) = listing.next().await.unwrap() {
+            assert!(object.state().agrees(store.stat(object.path()).await.unwrap().state()));
             found.push((object.path()[prefix.len()..].to_owned(), object.size()));
         }
-        found.sort();
         assert_eq!(found, [("a/b/z".to_owned(), 3), ("a/y".to_owned(), 2), ("x".to_owned(), 1)]);
     }
 }

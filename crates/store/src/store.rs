@@ -143,8 +143,11 @@ impl Store {
 
     /// Whether listings are in the order of names and can begin behind one.
     pub fn lists_in_order(&self) -> bool {
-        let capability = self.inner.operator.info().capability();
-        !matches!(self.inner.kind, Kind::Folders | Kind::Http) && capability.list_with_start_after
+        match self.inner.kind {
+            Kind::Folders => true,
+            Kind::Http => false,
+            _ => self.inner.operator.info().capability().list_with_start_after,
+        }
     }
 
     /// What is below a prefix, at any depth.

@@ -1,5 +1,7 @@
 //! Objects in stores.
 
+mod known;
+
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,6 +14,7 @@ use thalweg_engine::{Context, Error, Flow, Mark, Mistake, Outlet, Source, Source
 use thalweg_record::{Content, File, Origin as Found, Pace, Problem, Times};
 use thalweg_store::{Counts, Listing, Object, Store, StoreError};
 
+use self::known::Known;
 use crate::shared::pattern::{self, Root, Wanted};
 use crate::shared::stored::{Reads, StoredObject, failure};
 use crate::sources::file::Paths;
@@ -21,7 +24,8 @@ use crate::sources::file::Paths;
 /// A large object is read in slices, many at the same time, each of which is asked for when the memory for it is there; an object
 /// that changes meanwhile is told, by its tag or its length and time. A listing of millions takes no more memory than one of
 /// ten. With `--state`, a run that was cut off goes on where it was, and one after a run that came to its end
-/// sends what is new since (by the times that the store gives; folders of this machine are listed anew each time).
+/// sends what is new since, by the times that the store gives, with ten minutes for clocks that differ; what is in folders of
+/// this machine, where a new file may have an old time, is sent anew each time.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSource {
@@ -38,7 +42,7 @@ pub struct ObjectsSource {
     /// Patterns of which it must match none.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// How many bytes to ask for at once. By default a thirty-second of the memory, at most 8 MiB.
+    /// How many bytes to ask for at once. By default a sixteenth of the memory, at most 8 MiB.
     pub slice: Option<ByteSize>,
     /// How many slices to ask for at the same time. By default as many as do good.
     #[schemars(range(min = 1))]
@@ -218,7 +222,6 @@ impl Place {
                 let plain = path.get(..first).unwrap_or_default();
                 let folder =
                     plain.rfind('/').map_or("", |end| path.get(..=end).unwrap_or_default()).to_owned();
-                // Folders of this machine are listed as a whole.
                 let prefix = if store.lists_in_order() { plain.to_owned() } else { folder.clone() };
                 let below = path.get(folder.len()..).unwrap_or_default();
                 let pattern = Root::new(below).map_err(|error| error.to_string())?;
@@ -250,46 +253,15 @@ impl Place {
     }
 }
 
-/// How far a run got in a listing, and what the one before it saw.
+/// How far a run got in a listing, and what those before it saw.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Position {
     /// The name that was sent last; none between two runs.
     after: Option<String>,
-    /// The newest that the last whole listing had: what is not newer was sent.
-    known: Newest,
-    /// The newest of this listing so far.
-    seen: Newest,
-}
-
-/// The latest time at which one of several objects was changed, and which ones were changed just then.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Newest {
-    time: Option<i64>,
-    names: Vec<String>,
-}
-
-/// So many names of one moment are kept; what else was changed then comes a second time.
-const MOST_NAMES: usize = 1000;
-
-impl Newest {
-    fn note(&mut self, object: &Object) {
-        let Some(time) = object.state().modified else { return };
-        if Some(time) > self.time {
-            *self = Self { time: Some(time), names: Vec::new() };
-        }
-        if Some(time) == self.time && self.names.len() < MOST_NAMES {
-            self.names.push(object.path().to_owned());
-        }
-    }
-
-    fn covers(&self, object: &Object) -> bool {
-        match (object.state().modified, self.time) {
-            (Some(time), Some(newest)) => {
-                time < newest || time == newest && self.names.iter().any(|name| name == object.path())
-            }
-            _ => false,
-        }
-    }
+    /// What the last whole listing had.
+    known: Known,
+    /// What this listing had so far; none before it began.
+    seen: Option<Known>,
 }
 
 struct Objects {
@@ -328,7 +300,7 @@ impl Objects {
         if position.known.covers(&object) {
             return Ok(());
         }
-        let mut known = Newest::default();
+        let mut known = Known::default();
         known.note(&object);
         out.add_expected(object.size());
         let lease = Arc::new(out.reserve(File::WEIGHT).await);
@@ -341,6 +313,7 @@ impl Objects {
         let What::Below { prefix, folder, .. } = &place.wanted else { return Ok(()) };
         let mut position: Position = saved(place, out);
         let in_order = place.store.lists_in_order();
+        position.seen.get_or_insert_with(Known::listing_now);
         let mut listing: Listing =
             place.store.list(prefix).after(position.after.clone().filter(|_| in_order));
         let (mut group, mut bytes) = (Vec::new(), 0);
@@ -354,10 +327,13 @@ impl Objects {
             let below_path = Path::new(&below);
             let is_wanted = self.names.allows(below_path) && place.wanted.finds(below_path);
             position.after = Some(object.path().to_owned());
-            if !is_wanted || position.known.covers(&object) {
+            if !is_wanted {
                 continue;
             }
-            position.seen.note(&object);
+            position.seen.get_or_insert_with(Known::listing_now).note(&object);
+            if position.known.covers(&object) {
+                continue;
+            }
             let is_plain = below_path.components().all(|part| matches!(part, Component::Normal(_)));
             if !is_plain || below.contains("//") {
                 let problem =
@@ -383,9 +359,8 @@ impl Objects {
             tracing::warn!("`{}`: there is nothing below `{}`", out.name(), place.store.name(prefix));
         }
         if !out.is_stopping() && in_order {
-            // What was seen before is not newer than what is seen now, but for clocks that went back.
-            let known =
-                if position.seen.time >= position.known.time { position.seen } else { position.known };
+            // A file of this machine may come with a time that is long past.
+            let known = position.seen.filter(|_| !place.store.is_here()).unwrap_or_default();
             out.mark(Mark {
                 lane: place.lane.clone(),
                 position: serde_json::to_value(Position { known, ..Position::default() })

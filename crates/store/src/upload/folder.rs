@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::draft::{self, Draft};
 use super::{Begun, OnExisting, Part, Sent, Stored, Verified, Writing};
+use crate::local::working;
 use crate::{Store, StoreError};
 
 pub(super) async fn begin(
@@ -110,28 +111,6 @@ fn target(store: &Store, path: &str) -> Result<PathBuf, StoreError> {
         return Err(StoreError::Impossible { name: store.name(path), what: "writing a folder" });
     }
     Ok(Path::new("/").join(path))
-}
-
-/// Does something that waits for the disk.
-async fn working<T: Send + 'static>(
-    store: &Store,
-    path: &str,
-    what: &str,
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, StoreError> {
-    let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    done.map_err(|error| {
-        let (name, why) = (store.name(path), error.to_string());
-        match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                StoreError::Refused { name, why: "there is one already".to_owned() }
-            }
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                StoreError::Denied { name, what: "written", why }
-            }
-            _ => StoreError::Failed { name, what: what.to_owned(), attempts: 1, why, is_temporary: false },
-        }
-    })
 }
 
 #[cfg(test)]

@@ -69,7 +69,8 @@ pub struct ObjectsSink {
     pub parquet: Option<table::Parquet>,
     /// When to begin a new object of messages. By default there is one.
     pub rotate: Option<Rotate>,
-    /// How many bytes a part has. By default a thirty-second of the memory, at most 8 MiB, and at least what the store takes. It grows
+    /// How many bytes a part has. By default a thirty-second of the memory, at most 8 MiB (16 where objects are fetched
+    /// into a folder), and at least what the store takes. It grows
     /// where an object would have too many parts.
     pub part_size: Option<ByteSize>,
     /// How many parts or objects to send at the same time. By default as many as do good.
