@@ -23,14 +23,12 @@ pub fn bytes_with<'py, E>(
 ) -> PyResult<Result<Bound<'py, PyBytes>, E>> {
     let size = ffi::Py_ssize_t::try_from(length)?;
     // SAFETY: the interpreter is attached; what it gives is a new reference, or none with an exception set.
-    let made = unsafe {
-        Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))?
-    };
+    let made =
+        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyBytes_FromStringAndSize(std::ptr::null(), size))? };
     // SAFETY: it is a bytes object, which nobody else has yet. Its bytes are there, if with any values, and `fill` has no use for
     // these: it is to write them.
-    let filled = unsafe {
-        fill(slice::from_raw_parts_mut(ffi::PyBytes_AsString(made.as_ptr()).cast::<u8>(), length))
-    };
+    let filled =
+        unsafe { fill(slice::from_raw_parts_mut(ffi::PyBytes_AsString(made.as_ptr()).cast::<u8>(), length)) };
     // SAFETY: it is a bytes object.
     Ok(filled.map(|()| unsafe { made.cast_into_unchecked() }))
 }

@@ -7,6 +7,7 @@ mod buffer;
 mod errors;
 mod fresh;
 mod program;
+mod remote;
 mod runtime;
 mod sparse;
 mod svfsc;
@@ -20,6 +21,8 @@ mod _thalweg {
     use crate::errors::Error;
     #[pymodule_export]
     use crate::program::main;
+    #[pymodule_export]
+    use crate::remote::RemoteFile;
     #[pymodule_export]
     use crate::sparse::{DiffersError, MissingError, Pool, SparseFile, SparseFileSystem};
     #[pymodule_export]

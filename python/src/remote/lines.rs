@@ -1,7 +1,6 @@
 //! Lines of a file.
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use super::opened::Opened;
 
@@ -33,9 +32,4 @@ pub fn line(py: Python<'_>, file: &Opened, position: u64, most: u64) -> PyResult
         }
         size = (size * 4).min(MOST);
     }
-}
-
-/// As a bytes object.
-pub fn bytes<'py>(py: Python<'py>, line: &[u8]) -> Bound<'py, PyBytes> {
-    PyBytes::new(py, line)
 }

@@ -20,6 +20,8 @@ const PIECE: usize = 1 << 20;
 pub struct Opened {
     url: String,
     options: RemoteOptions,
+    /// How much is read at once.
+    piece: usize,
     /// With the process in which it was opened. Whoever holds this lock lets nobody else at the interpreter meanwhile.
     file: RwLock<Option<(u32, RemoteFile)>>,
 }
@@ -29,7 +31,9 @@ impl Opened {
     /// `ConfigurationError` for what is no URL; `FileNotFoundError`, `PermissionError`, `OSError`.
     pub fn new(py: Python<'_>, url: String, options: RemoteOptions) -> PyResult<Self> {
         let file = open(py, &url, &options)?;
-        Ok(Self { url, options, file: RwLock::new(Some((std::process::id(), file))) })
+        let limit = options.pool.as_ref().map(|pool| pool.statistics().limit);
+        let piece = limit.map_or(usize::MAX, |limit| (limit / SHARE).max(PIECE));
+        Ok(Self { url, options, piece, file: RwLock::new(Some((std::process::id(), file))) })
     }
 
     pub fn url(&self) -> &str {
@@ -59,7 +63,7 @@ impl Opened {
     pub fn look<T>(&self, at: impl FnOnce(&RemoteFile) -> T) -> PyResult<T> {
         match &*self.file.read() {
             Some((_, file)) => Ok(at(file)),
-            None => Err(PyValueError::new_err("the file is closed")),
+            None => Err(closed()),
         }
     }
 
@@ -70,13 +74,10 @@ impl Opened {
     /// As for [`look`](Self::look), and those of opening.
     pub fn file(&self, py: Python<'_>) -> PyResult<RemoteFile> {
         let process = std::process::id();
-        if let Some(file) = self.look(|file| file.clone())
-            .ok()
-            .filter(|_| self.file.read().as_ref().is_some_and(|(of, _)| *of == process))
-        {
+        let opened = self.file.read().as_ref().map(|(of, file)| (*of == process).then(|| file.clone()));
+        if let Some(file) = opened.ok_or_else(closed)? {
             return Ok(file);
         }
-        self.look(drop)?;
         let file = open(py, &self.url, &self.options)?;
         std::mem::forget(self.file.write().replace((process, file.clone())));
         Ok(file)
@@ -119,7 +120,7 @@ impl Opened {
             Err(span) => span,
         };
         let file = self.file(py)?;
-        bytes_with(py, usize::try_from(span.length)?, |bytes| fill(py, &file, position, bytes))?
+        bytes_with(py, usize::try_from(span.length)?, |bytes| self.fill(py, &file, position, bytes))?
     }
 
     /// Fills a buffer, as far as the file goes, and says how far.
@@ -137,7 +138,7 @@ impl Opened {
         {
             self.advance(ahead)?;
         } else {
-            fill(py, &self.file(py)?, position, into)?;
+            self.fill(py, &self.file(py)?, position, into)?;
         }
         Ok(length)
     }
@@ -148,7 +149,7 @@ impl Opened {
     /// As for [`read`](Self::read).
     pub fn read_ranges<'py>(&self, py: Python<'py>, spans: &[Span]) -> PyResult<Bound<'py, PyList>> {
         let read = PyList::empty(py);
-        let most = self.look(piece)? as u64;
+        let most = self.piece as u64;
         let mut rest = spans;
         while !rest.is_empty() {
             let mut sum: u64 = 0;
@@ -172,12 +173,45 @@ impl Opened {
         Ok(read)
     }
 
+    /// Fills all of `into`, without the interpreter lock.
+    fn fill(&self, py: Python<'_>, file: &RemoteFile, position: u64, into: &mut [u8]) -> PyResult<()> {
+        let runtime = runtime()?;
+        let mut position = position;
+        for part in into.chunks_mut(self.piece) {
+            let span = Span::new(position, part.len() as u64);
+            position += span.length;
+            let held = py.detach(|| {
+                let ahead = file.read_held(span.position, part)?;
+                if let Some(ahead) = ahead {
+                    let _within = runtime.enter();
+                    file.advance(ahead);
+                }
+                Some(())
+            });
+            if held.is_some() {
+                continue;
+            }
+            let _pins = ensure(py, file, &[span])?;
+            if py.detach(|| file.held().read(span.position, part)).is_err() {
+                // The file has begun anew meanwhile.
+                let file = file.clone();
+                let read = wait(py, async move { file.read(span.position, span.length as usize).await })?;
+                part.copy_from_slice(&read.map_err(|error| trouble(&error))?);
+            }
+        }
+        Ok(())
+    }
+
     fn advance(&self, ahead: Option<Advance>) -> PyResult<()> {
         let Some(ahead) = ahead else { return Ok(()) };
         let runtime = runtime()?;
         let _within = runtime.enter();
         self.look(|file| file.advance(ahead))
     }
+}
+
+fn closed() -> PyErr {
+    PyValueError::new_err("the file is closed")
 }
 
 fn open(py: Python<'_>, url: &str, options: &RemoteOptions) -> PyResult<RemoteFile> {
@@ -190,11 +224,6 @@ fn within(file: &RemoteFile, position: u64, length: u64) -> Span {
     Span::new(position, length.min(file.length().saturating_sub(position)))
 }
 
-/// How much is read at once.
-fn piece(file: &RemoteFile) -> usize {
-    file.memory().map_or(usize::MAX, |limit| (limit / SHARE).max(PIECE))
-}
-
 /// Sees to it that ranges are held, and stay so as long as the pins are there.
 fn ensure(py: Python<'_>, file: &RemoteFile, spans: &[Span]) -> PyResult<Vec<Pin>> {
     let pins = spans.iter().map(|span| file.held().pin(span.position, span.length)).collect();
@@ -203,33 +232,4 @@ fn ensure(py: Python<'_>, file: &RemoteFile, spans: &[Span]) -> PyResult<Vec<Pin
         wait(py, async move { file.fetch(&spans).await })?.map_err(|error| trouble(&error))?;
     }
     Ok(pins)
-}
-
-/// Fills all of `into`, without the interpreter lock.
-fn fill(py: Python<'_>, file: &RemoteFile, position: u64, into: &mut [u8]) -> PyResult<()> {
-    let runtime = runtime()?;
-    let mut position = position;
-    for part in into.chunks_mut(piece(file)) {
-        let span = Span::new(position, part.len() as u64);
-        position += span.length;
-        let held = py.detach(|| {
-            let ahead = file.read_held(span.position, part)?;
-            if let Some(ahead) = ahead {
-                let _within = runtime.enter();
-                file.advance(ahead);
-            }
-            Some(())
-        });
-        if held.is_some() {
-            continue;
-        }
-        let _pins = ensure(py, file, &[span])?;
-        if py.detach(|| file.held().read(span.position, part)).is_err() {
-            // The file has begun anew meanwhile.
-            let file = file.clone();
-            let read = wait(py, async move { file.read(span.position, span.length as usize).await })?;
-            part.copy_from_slice(&read.map_err(|error| trouble(&error))?);
-        }
-    }
-    Ok(())
 }

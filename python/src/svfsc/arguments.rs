@@ -41,13 +41,9 @@ pub fn seek_reads(given: &Bound<'_, PyAny>) -> PyResult<Vec<Span>> {
     let list = given.cast::<PyList>().map_err(|_| wrong("seek_reads is not a list.".to_owned()))?;
     let mut spans = Vec::with_capacity(list.len());
     for (at, item) in list.iter().enumerate() {
-        let pair =
-            item.cast::<PyTuple>().map_err(|_| wrong(format!("seek_reads[{at}] is not a tuple.")))?;
+        let pair = item.cast::<PyTuple>().map_err(|_| wrong(format!("seek_reads[{at}] is not a tuple.")))?;
         if pair.len() != 2 {
-            return Err(wrong(format!(
-                "seek_reads[{at}] length {} is not a tuple of length 2.",
-                pair.len()
-            )));
+            return Err(wrong(format!("seek_reads[{at}] length {} is not a tuple of length 2.", pair.len())));
         }
         let (position, length) = (pair.get_borrowed_item(0)?, pair.get_borrowed_item(1)?);
         match (wrapped(&position), wrapped(&length)) {

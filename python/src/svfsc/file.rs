@@ -170,7 +170,9 @@ impl File {
     fn erase(&self, file_position: &Bound<'_, PyAny>) -> PyResult<()> {
         let position = unsigned(file_position, 1)?;
         self.held()?.erase(position).map_err(|error| {
-            PyOSError::new_err(format!("cp_SparseVirtualFile_erase(): Can not erase from a SVF. ERROR: {error}"))
+            PyOSError::new_err(format!(
+                "cp_SparseVirtualFile_erase(): Can not erase from a SVF. ERROR: {error}"
+            ))
         })
     }
 

@@ -44,7 +44,7 @@ impl Held {
         let options = Options {
             overlap: if config.compare_for_diff { Overlap::Agree } else { Overlap::KeepFirst },
             wipe: config.overwrite_on_exit,
-            clock: Clock::Exact,
+            clock: Clock::Coarse,
             ..Options::default()
         };
         let file = SparseFile::with_options(id, modified, options);
@@ -95,7 +95,8 @@ impl Held {
         if size > LONG && isize::try_from(size).is_ok() && !self.file.has(position, length) {
             return Err(Unread::Missing(self.missing(position, length)));
         }
-        let read = bytes_with(py, size, |bytes| self.file.read(position, bytes)).map_err(|_| Unread::Memory)?;
+        let read =
+            bytes_with(py, size, |bytes| self.file.read(position, bytes)).map_err(|_| Unread::Memory)?;
         let Ok(bytes) = read else { return Err(Unread::Missing(self.missing(position, length))) };
         // No bytes may be read at the end of a block.
         let at_end = length == 0 && self.file.block_at(position).is_none();
@@ -161,7 +162,8 @@ impl Held {
     #[inline]
     pub fn need(&self, position: u64, length: u64, greedy: u64) -> Vec<Span> {
         let mut missing = self.file.need(position, length, greedy);
-        if length == 0 && missing.is_empty() && self.file.is_empty() {
+        // So it is there, also for nothing, before all that is held.
+        if length == 0 && missing.is_empty() && self.block_before(position).is_none() {
             missing.push(Span::new(position, greedy));
         }
         missing

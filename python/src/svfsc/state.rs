@@ -20,8 +20,10 @@ impl Config {
     ) -> PyResult<Self> {
         let default = Self::default();
         Ok(Self {
-            overwrite_on_exit: overwrite_on_exit.map_or(Ok(default.overwrite_on_exit), PyAnyMethods::is_truthy)?,
-            compare_for_diff: compare_for_diff.map_or(Ok(default.compare_for_diff), PyAnyMethods::is_truthy)?,
+            overwrite_on_exit: overwrite_on_exit
+                .map_or(Ok(default.overwrite_on_exit), PyAnyMethods::is_truthy)?,
+            compare_for_diff: compare_for_diff
+                .map_or(Ok(default.compare_for_diff), PyAnyMethods::is_truthy)?,
         })
     }
 

@@ -261,11 +261,7 @@ impl FileSystem {
     }
 
     /// When a file was last read, in UTC; None if it was not.
-    fn time_read<'py>(
-        &self,
-        py: Python<'py>,
-        id: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn time_read<'py>(&self, py: Python<'py>, id: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let time = self.file(id, "svf_time_read")?.counters().last_read;
         times::naive(py, time)
     }

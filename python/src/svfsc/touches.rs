@@ -43,7 +43,8 @@ impl Touches {
     pub fn settle(&mut self, blocks: &[Span]) -> &[(u64, u64)] {
         let numbered = self.since.iter().zip(self.first..).map(|(position, number)| (*position, number));
         let mut uses: Vec<(u64, u64)> = self.settled.drain(..).chain(numbered).collect();
-        uses.sort_unstable();
+        // Stable, which keeps the order of uses, and is quick where positions ascend already, as they do for who reads in order.
+        uses.sort_by_key(|(position, _)| *position);
         self.first += self.since.len() as u64;
         self.since.clear();
         let mut uses = uses.into_iter().peekable();

@@ -81,7 +81,9 @@ mod tests {
                 }
             }
             assert_eq!(
-                ahead.note(Span::new((step * 7919) % 100 * 1_000_000 + (1 << 40), 1000), || Some((4000, 64_000))),
+                ahead.note(Span::new((step * 7919) % 100 * 1_000_000 + (1 << 40), 1000), || Some((
+                    4000, 64_000
+                ))),
                 None
             );
         }
