@@ -5,8 +5,12 @@
 
 mod buffer;
 mod errors;
+mod fresh;
 mod program;
+mod remote;
 mod runtime;
+mod sparse;
+mod svfsc;
 
 use pyo3::prelude::*;
 
@@ -17,6 +21,12 @@ mod _thalweg {
     use crate::errors::Error;
     #[pymodule_export]
     use crate::program::main;
+    #[pymodule_export]
+    use crate::remote::RemoteFile;
+    #[pymodule_export]
+    use crate::sparse::{DiffersError, MissingError, Pool, SparseFile, SparseFileSystem};
+    #[pymodule_export]
+    use crate::svfsc::{File, FileSystem};
 
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "this is its name in Python")]

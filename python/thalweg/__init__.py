@@ -1,6 +1,15 @@
 """Moves messages and files from any source, through transforms, to any sink."""
 
-from thalweg._errors import ConfigurationError, Error
-from thalweg._thalweg import __version__
+from thalweg._errors import ConfigurationError, DiffersError, Error, MissingError
+from thalweg._thalweg import Pool, SparseFile, SparseFileSystem, __version__
 
-__all__ = ["ConfigurationError", "Error", "__version__"]
+__all__ = [
+    "ConfigurationError",
+    "DiffersError",
+    "Error",
+    "MissingError",
+    "Pool",
+    "SparseFile",
+    "SparseFileSystem",
+    "__version__",
+]

@@ -92,7 +92,8 @@ pub use file::{Options, Overlap, Pin, SparseFile};
 pub use pool::{Account, Pool, PoolStatistics};
 #[cfg(feature = "remote")]
 pub use remote::{
-    Ending, Observer, OnChange, Purpose, RemoteError, RemoteFile, RemoteOptions, RemoteStatistics, Request,
+    Advance, Ending, Observer, OnChange, Purpose, RemoteError, RemoteFile, RemoteOptions, RemoteStatistics,
+    Request,
 };
 pub use span::{Merge, Span};
 pub use system::SparseFileSystem;

@@ -8,7 +8,7 @@ use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
 use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter};
 use opendal_http_transport_reqwest::ReqwestTransport;
 use parking_lot::Mutex;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the head of the last reply said.
@@ -87,21 +87,28 @@ impl HttpTransport for Without {
     }
 }
 
-/// The client that all origins share, with its connections.
+/// The client that all origins share, with its connections. After a `fork` there is a new one: what drives the connections
+/// of the former are threads that are not there any more.
 pub(crate) fn client() -> HttpTransporter {
-    static CLIENT: LazyLock<HttpTransporter> = LazyLock::new(|| {
-        // One that is there already is as good: whoever was first has chosen for the process.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .connect_timeout(Duration::from_secs(20))
-            .user_agent(concat!("thalweg/", env!("CARGO_PKG_VERSION")))
-            .build();
-        match client {
-            Ok(client) => HttpTransporter::new(ReqwestTransport::new(client)),
-            Err(error) => HttpTransporter::new(Without(format!("no client for HTTP could be made: {error}"))),
-        }
-    });
-    CLIENT.clone()
+    static CLIENT: Mutex<Option<(u32, HttpTransporter)>> = Mutex::new(None);
+    let mut made = CLIENT.lock();
+    let process = std::process::id();
+    if let Some((_, client)) = made.as_ref().filter(|(of, _)| *of == process) {
+        return client.clone();
+    }
+    // One that is there already is as good: whoever was first has chosen for the process.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder()
+        .connect_timeout(Duration::from_secs(20))
+        .user_agent(concat!("thalweg/", env!("CARGO_PKG_VERSION")))
+        .build();
+    let client = match client {
+        Ok(client) => HttpTransporter::new(ReqwestTransport::new(client)),
+        Err(error) => HttpTransporter::new(Without(format!("no client for HTTP could be made: {error}"))),
+    };
+    // To end the connections of the process that forked would be up to its threads as well.
+    std::mem::forget(made.replace((process, client.clone())));
+    client
 }
 
 /// The two numbers of `bytes=0-99`.

@@ -31,9 +31,9 @@ struct Reader {
 }
 
 impl Ahead {
-    /// Notes that `span` is read, and says what to fetch in advance, if anything: at least `least` bytes (but for the
-    /// limit), and at most `most`.
-    pub fn note(&mut self, span: Span, least: u64, most: u64) -> Option<Span> {
+    /// Notes that `span` is read, and says what to fetch in advance, if anything. `limits` are asked for when that may be so:
+    /// at least how many bytes (but for the limit), and at most.
+    pub fn note(&mut self, span: Span, limits: impl FnOnce() -> Option<(u64, u64)>) -> Option<Span> {
         self.uses += 1;
         let goes_on = |reader: &&mut Reader| {
             reader.used > 0 && (reader.next..=reader.next.saturating_add(SKIPPED)).contains(&span.position)
@@ -48,14 +48,15 @@ impl Ahead {
         reader.next = span.end();
         reader.until = reader.until.max(span.end());
         reader.steps = reader.steps.saturating_add(1);
-        if reader.steps < 2 {
+        if reader.steps < 2 || reader.window > 0 && reader.until - reader.next > reader.window / 2 {
             return None;
         }
+        let (least, most) = limits()?;
         if reader.window == 0 {
             reader.window = span.length.saturating_mul(2).max(least).min(most);
-        }
-        if reader.until - reader.next > reader.window / 2 {
-            return None;
+            if reader.until - reader.next > reader.window / 2 {
+                return None;
+            }
         }
         let ahead = Span::between(reader.until, reader.next.saturating_add(reader.window));
         reader.until = ahead.end().max(reader.until);
@@ -74,13 +75,15 @@ mod tests {
         let (mut first, mut second) = (0, 0);
         for step in 0..100u64 {
             for (from, sum) in [(0, &mut first), (1 << 30, &mut second)] {
-                if let Some(span) = ahead.note(Span::new(from + step * 1000, 1000), 4000, 64_000) {
+                if let Some(span) = ahead.note(Span::new(from + step * 1000, 1000), || Some((4000, 64_000))) {
                     assert!(span.position >= from + step * 1000 + 1000 && span.length <= 64_000);
                     *sum += span.length;
                 }
             }
             assert_eq!(
-                ahead.note(Span::new((step * 7919) % 100 * 1_000_000 + (1 << 40), 1000), 4000, 64_000),
+                ahead.note(Span::new((step * 7919) % 100 * 1_000_000 + (1 << 40), 1000), || Some((
+                    4000, 64_000
+                ))),
                 None
             );
         }
@@ -90,20 +93,20 @@ mod tests {
     #[test]
     fn the_first_reads_fetch_nothing_in_advance_and_later_steps_grow() {
         let mut ahead = Ahead::default();
-        assert_eq!(ahead.note(Span::new(0, 4), 100, 1000), None);
-        assert_eq!(ahead.note(Span::new(4, 6), 100, 1000), None);
-        assert_eq!(ahead.note(Span::new(10, 10), 100, 1000), Some(Span::new(20, 100)));
-        assert_eq!(ahead.note(Span::new(20, 10), 100, 1000), Some(Span::new(120, 110)));
-        assert_eq!(ahead.note(Span::new(30, 10), 100, 1000), Some(Span::new(230, 210)));
-        assert_eq!(ahead.note(Span::new(40, 10), 100, 1000), Some(Span::new(440, 410)));
-        assert_eq!(ahead.note(Span::new(50, 10), 100, 1000), None);
+        assert_eq!(ahead.note(Span::new(0, 4), || Some((100, 1000))), None);
+        assert_eq!(ahead.note(Span::new(4, 6), || Some((100, 1000))), None);
+        assert_eq!(ahead.note(Span::new(10, 10), || Some((100, 1000))), Some(Span::new(20, 100)));
+        assert_eq!(ahead.note(Span::new(20, 10), || Some((100, 1000))), Some(Span::new(120, 110)));
+        assert_eq!(ahead.note(Span::new(30, 10), || Some((100, 1000))), Some(Span::new(230, 210)));
+        assert_eq!(ahead.note(Span::new(40, 10), || Some((100, 1000))), Some(Span::new(440, 410)));
+        assert_eq!(ahead.note(Span::new(50, 10), || Some((100, 1000))), None);
     }
 
     #[test]
     fn nothing_goes_beyond_the_last_position() {
         let mut ahead = Ahead::default();
-        ahead.note(Span::new(u64::MAX - 40, 10), 100, 1000);
-        ahead.note(Span::new(u64::MAX - 30, 20), 100, 1000);
-        assert_eq!(ahead.note(Span::new(u64::MAX - 10, 10), 100, 1000), None);
+        ahead.note(Span::new(u64::MAX - 40, 10), || Some((100, 1000)));
+        ahead.note(Span::new(u64::MAX - 30, 20), || Some((100, 1000)));
+        assert_eq!(ahead.note(Span::new(u64::MAX - 10, 10), || Some((100, 1000))), None);
     }
 }

@@ -131,6 +131,13 @@ impl fmt::Debug for RemoteFile {
     }
 }
 
+/// What is to be fetched in advance; see [`RemoteFile::read_held`].
+#[derive(Debug)]
+pub struct Advance {
+    span: Span,
+    generation: u64,
+}
+
 /// How often one read begins anew because the file has changed.
 const RESTARTS: u32 = 5;
 
@@ -210,6 +217,21 @@ impl RemoteFile {
     pub async fn read_into(&self, position: u64, into: &mut [u8]) -> Result<(), RemoteError> {
         let span = Span::new(position, into.len() as u64);
         self.reading(&[span], |held| held.read(position, into)).await
+    }
+
+    /// Fills `into` with the bytes from `position` on if all of them are held. It never waits, and needs no runtime: who reads a few
+    /// bytes here and there asks first by this, and [`read_into`](Self::read_into) only when it says that they are not. Whoever reads
+    /// in order so is read ahead for as well, but by the caller, who has a runtime then: see [`advance`](Self::advance).
+    pub fn read_held(&self, position: u64, into: &mut [u8]) -> Option<Option<Advance>> {
+        self.held().read(position, into).ok()?;
+        let ahead = self.note(Span::new(position, into.len() as u64));
+        Some(ahead.map(|span| Advance { span, generation: self.generation() }))
+    }
+
+    /// Begins to fetch in advance what [`read_held`](Self::read_held) found to be read next, and does not wait for it.
+    pub fn advance(&self, advance: Advance) {
+        // Nobody waits for it: if it fails, whoever reads there is told.
+        let _ = self.fetcher.start(&[advance.span], advance.generation, true);
     }
 
     /// Several ranges at once: what is missing of all of them is planned together, and fetched in parallel.
@@ -306,13 +328,15 @@ impl RemoteFile {
     }
 
     fn read_ahead(&self, span: Span, generation: u64) {
-        let Some((least, most)) = self.fetcher.ahead_limits() else { return };
-        let ahead = self.ahead.lock().note(span, least, most);
-        let length = self.length();
-        if let Some(ahead) = ahead.filter(|ahead| ahead.position < length) {
-            let ahead = Span::between(ahead.position, ahead.end().min(length));
-            // Nobody waits for it: if it fails, whoever reads there is told.
-            let _ = self.fetcher.start(&[ahead], generation, true);
+        if let Some(span) = self.note(span) {
+            self.advance(Advance { span, generation });
         }
+    }
+
+    /// What is to be fetched in advance, now that `span` is read.
+    fn note(&self, span: Span) -> Option<Span> {
+        let ahead = self.ahead.lock().note(span, || self.fetcher.ahead_limits())?;
+        let length = self.length();
+        (ahead.position < length).then(|| Span::between(ahead.position, ahead.end().min(length)))
     }
 }

@@ -34,5 +34,5 @@ mod flights;
 mod request;
 
 pub use error::RemoteError;
-pub use file::{Observer, OnChange, RemoteFile, RemoteOptions, RemoteStatistics};
+pub use file::{Advance, Observer, OnChange, RemoteFile, RemoteOptions, RemoteStatistics};
 pub use request::{Ending, Purpose, Request};

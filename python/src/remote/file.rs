@@ -1,0 +1,356 @@
+//! The class `RemoteFile`: a file object, and more.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pyo3::exceptions::{PyStopIteration, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use super::error::trouble;
+use super::opened::Opened;
+use super::options::Given;
+use super::{future, lines};
+use crate::buffer::Buffer;
+use crate::runtime::runtime;
+use crate::sparse::{Pool, spans};
+
+/// A file elsewhere, of which that is fetched what is read: a file object for binary reading.
+#[pyclass(frozen, subclass, weakref, module = "thalweg")]
+pub struct RemoteFile {
+    opened: Opened,
+    given: Given,
+    /// Where the next read begins.
+    position: AtomicU64,
+}
+
+impl RemoteFile {
+    fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    fn go_to(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+
+    fn unsupported(py: Python<'_>, what: &str) -> PyErr {
+        let made = || py.import("io")?.getattr("UnsupportedOperation")?.call1((what,));
+        made().map_or_else(|error| error, PyErr::from_value)
+    }
+}
+
+/// A size as files take it: none, or less than nothing, is all.
+fn most(size: Option<i64>) -> u64 {
+    size.map_or(u64::MAX, |size| u64::try_from(size).unwrap_or(u64::MAX))
+}
+
+#[pymethods]
+impl RemoteFile {
+    #[new]
+    #[pyo3(signature = (
+        url, *, cache = None, cache_limit = None, memory = 67_108_864, pool = None, attempts = 6, silence = 20.0,
+        concurrency = None, on_change = "fail", widest_gap = 262_144, longest = 8_388_608, shortest = 16_384,
+        read_ahead = 16_777_216, whole = 67_108_864
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "in Python they have names")]
+    fn new(
+        py: Python<'_>,
+        url: &Bound<'_, PyAny>,
+        cache: Option<PathBuf>,
+        cache_limit: Option<u64>,
+        memory: Option<usize>,
+        pool: Option<&Bound<'_, Pool>>,
+        attempts: u32,
+        silence: f64,
+        concurrency: Option<usize>,
+        on_change: &str,
+        widest_gap: u64,
+        longest: u64,
+        shortest: u64,
+        read_ahead: u64,
+        whole: u64,
+    ) -> PyResult<Self> {
+        let url: String = py.import("os")?.call_method1("fspath", (url,))?.extract()?;
+        let on_change = on_change.to_owned();
+        let given = Given {
+            cache,
+            cache_limit,
+            memory,
+            attempts,
+            silence,
+            concurrency,
+            on_change,
+            widest_gap,
+            longest,
+            shortest,
+            read_ahead,
+            whole,
+        };
+        let opened = Opened::new(py, url, given.options(py, pool.map(Bound::get))?)?;
+        Ok(Self { opened, given, position: AtomicU64::new(0) })
+    }
+
+    /// What messages call it: the URL without what may be secret in it.
+    #[getter]
+    fn name(&self) -> PyResult<String> {
+        self.opened.look(|file| file.name().to_owned())
+    }
+
+    /// How many bytes it has.
+    #[getter]
+    fn size(&self) -> PyResult<u64> {
+        self.opened.look(thalweg_sparse::RemoteFile::length)
+    }
+
+    /// The entity tag, if the server gives one.
+    #[getter]
+    fn etag(&self) -> PyResult<Option<String>> {
+        self.opened.look(|file| file.fingerprint().etag)
+    }
+
+    /// When it was last changed, in seconds since 1970, if that is known.
+    #[getter]
+    fn modified(&self) -> PyResult<Option<f64>> {
+        self.opened.look(|file| file.fingerprint().modified.map(|modified| modified as f64 / 1e9))
+    }
+
+    #[getter]
+    fn mode(&self) -> &'static str {
+        "rb"
+    }
+
+    /// Whether it is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.opened.is_closed()
+    }
+
+    /// The ranges that are held in memory.
+    fn held<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        spans::list(py, &self.opened.look(|file| file.held().blocks())?)
+    }
+
+    /// What was done so far, by name.
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (done, held, trouble) =
+            self.opened.look(|file| (file.statistics(), file.held().bytes(), file.cache_trouble()))?;
+        let made = PyDict::new(py);
+        for (name, count) in [
+            ("requests", done.requests),
+            ("retries", done.retries),
+            ("fetched", done.fetched),
+            ("fetched_ahead", done.fetched_ahead),
+            ("cached", done.cached),
+            ("restarts", done.restarts),
+            ("held", held),
+        ] {
+            made.set_item(name, count)?;
+        }
+        made.set_item("latency", done.latency.map(|latency| latency.as_secs_f64()))?;
+        made.set_item("bandwidth", done.bandwidth)?;
+        made.set_item("cache_trouble", trouble)?;
+        Ok(made)
+    }
+
+    /// The bytes of a range, as far as the file goes. Where the file is read otherwise stays as it is.
+    fn read_at<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
+        self.opened.read(py, position, length)
+    }
+
+    /// Fills a buffer with the bytes from `position` on, as far as the file goes, and says how far.
+    fn readinto_at(&self, py: Python<'_>, position: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.opened.read_into(py, position, Buffer::writable(buffer)?.bytes_mut())
+    }
+
+    /// The bytes of each of the ranges, which are planned and fetched together.
+    fn read_ranges<'py>(&self, py: Python<'py>, spans: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        self.opened.read_ranges(py, &spans::spans(spans)?)
+    }
+
+    /// Begins to fetch ranges, and does not wait for them.
+    fn prefetch(&self, py: Python<'_>, spans: &Bound<'_, PyAny>) -> PyResult<()> {
+        let clip = |span: thalweg_sparse::Span| self.opened.clipped(span.position, span.length);
+        let wanted = spans::spans(spans)?.into_iter().map(clip).collect::<PyResult<Vec<_>>>()?;
+        let file = self.opened.file(py)?;
+        // If it fails, whoever reads there is told.
+        runtime()?.spawn(async move { file.fetch(&wanted).await });
+        Ok(())
+    }
+
+    /// The same as `read_at`, to be awaited.
+    fn aread<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyAny>> {
+        let span = self.opened.clipped(position, length)?;
+        if self.opened.look(|file| span.length == 0 || file.held().has(span.position, span.length))? {
+            return future::done(py, self.opened.read(py, span.position, span.length)?.into_any());
+        }
+        let file = self.opened.file(py)?;
+        let work = async move { file.read(span.position, span.length as usize).await };
+        future::future(py, work, |py, read| {
+            let read = read.map_err(|error| trouble(&error))?;
+            Ok(PyBytes::new(py, &read).into_any().unbind())
+        })
+    }
+
+    /// The same as `read_ranges`, to be awaited.
+    fn aread_ranges<'py>(&self, py: Python<'py>, spans: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let clip = |span: thalweg_sparse::Span| self.opened.clipped(span.position, span.length);
+        let wanted = spans::spans(spans)?.into_iter().map(clip).collect::<PyResult<Vec<_>>>()?;
+        let file = self.opened.file(py)?;
+        future::future(py, async move { file.read_many(&wanted).await }, |py, read| {
+            let read = read.map_err(|error| trouble(&error))?;
+            Ok(PyList::new(py, read.iter().map(|bytes| PyBytes::new(py, bytes)))?.into_any().unbind())
+        })
+    }
+
+    // As a file object
+
+    #[pyo3(signature = (size = -1, /))]
+    fn read<'py>(&self, py: Python<'py>, size: Option<i64>) -> PyResult<Bound<'py, PyBytes>> {
+        let position = self.position();
+        let read = self.opened.read(py, position, most(size))?;
+        self.go_to(position + read.as_bytes().len() as u64);
+        Ok(read)
+    }
+
+    #[pyo3(signature = (size = -1, /))]
+    fn read1<'py>(&self, py: Python<'py>, size: Option<i64>) -> PyResult<Bound<'py, PyBytes>> {
+        self.read(py, size)
+    }
+
+    fn readall<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.read(py, None)
+    }
+
+    #[pyo3(signature = (buffer, /))]
+    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let position = self.position();
+        let read = self.readinto_at(py, position, buffer)?;
+        self.go_to(position + read as u64);
+        Ok(read)
+    }
+
+    #[pyo3(signature = (buffer, /))]
+    fn readinto1(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.readinto(py, buffer)
+    }
+
+    #[pyo3(signature = (size = -1, /))]
+    fn readline<'py>(&self, py: Python<'py>, size: Option<i64>) -> PyResult<Bound<'py, PyBytes>> {
+        let position = self.position();
+        let line = lines::line(py, &self.opened, position, most(size))?;
+        self.go_to(position + line.len() as u64);
+        Ok(PyBytes::new(py, &line))
+    }
+
+    #[pyo3(signature = (hint = -1, /))]
+    fn readlines<'py>(&self, py: Python<'py>, hint: Option<i64>) -> PyResult<Bound<'py, PyList>> {
+        let most = most(hint.filter(|hint| *hint != 0));
+        let (read, mut sum) = (PyList::empty(py), 0);
+        while sum < most {
+            let line = self.readline(py, None)?;
+            if line.as_bytes().is_empty() {
+                break;
+            }
+            sum += line.as_bytes().len() as u64;
+            read.append(line)?;
+        }
+        Ok(read)
+    }
+
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let line = self.readline(py, None)?;
+        if line.as_bytes().is_empty() { Err(PyStopIteration::new_err(())) } else { Ok(line) }
+    }
+
+    #[pyo3(signature = (offset, whence = 0, /))]
+    fn seek(&self, offset: i64, whence: u8) -> PyResult<u64> {
+        let size = self.size()?;
+        let base = match whence {
+            0 => 0,
+            1 => self.position(),
+            2 => size,
+            _ => return Err(PyValueError::new_err(format!("whence is {whence}: it must be 0, 1 or 2"))),
+        };
+        let position = base
+            .checked_add_signed(offset)
+            .ok_or_else(|| PyValueError::new_err("that would be before the beginning of the file"))?;
+        self.go_to(position);
+        Ok(position)
+    }
+
+    fn tell(&self) -> PyResult<u64> {
+        self.opened.look(|_| self.position())
+    }
+
+    fn readable(&self) -> PyResult<bool> {
+        self.opened.look(|_| true)
+    }
+
+    fn seekable(&self) -> PyResult<bool> {
+        self.opened.look(|_| true)
+    }
+
+    fn writable(&self) -> PyResult<bool> {
+        self.opened.look(|_| false)
+    }
+
+    fn isatty(&self) -> PyResult<bool> {
+        self.opened.look(|_| false)
+    }
+
+    fn flush(&self) -> PyResult<()> {
+        self.opened.look(|_| ())
+    }
+
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        Err(Self::unsupported(py, "fileno"))
+    }
+
+    #[pyo3(signature = (data, /))]
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let _ = data;
+        Err(Self::unsupported(py, "a remote file is only read"))
+    }
+
+    #[pyo3(signature = (size = None, /))]
+    fn truncate(&self, py: Python<'_>, size: Option<i64>) -> PyResult<u64> {
+        let _ = size;
+        Err(Self::unsupported(py, "a remote file is only read"))
+    }
+
+    /// Gives up what is still being fetched, and the memory.
+    fn close(&self, py: Python<'_>) {
+        self.opened.close(py);
+    }
+
+    fn __enter__(slf: PyRef<'_, Self>) -> PyResult<PyRef<'_, Self>> {
+        slf.opened.look(|_| ())?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_raised))]
+    fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, pyo3::types::PyTuple>) {
+        self.opened.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        self.name().map_or_else(|_| "RemoteFile(closed)".to_owned(), |name| format!("RemoteFile('{name}')"))
+    }
+
+    // A pool is a matter of one process: elsewhere the file has the memory that is the default.
+    fn __getnewargs_ex__(&self) -> ((&str,), &Given) {
+        ((self.opened.url(),), &self.given)
+    }
+
+    fn __getstate__(&self) -> u64 {
+        self.position()
+    }
+
+    fn __setstate__(&self, state: u64) {
+        self.go_to(state);
+    }
+}

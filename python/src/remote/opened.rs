@@ -1,0 +1,235 @@
+//! Reading an open file: what is held at once, the rest when it has come.
+
+use parking_lot::RwLock;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use thalweg_sparse::{Advance, Origin, Pin, RemoteFile, RemoteOptions, Span};
+
+use super::error::trouble;
+use crate::errors::configuration_error;
+use crate::fresh::{LONG, bytes_with};
+use crate::runtime::{runtime, wait};
+
+/// What is read at once is held at once: of a limited memory not more than this share.
+const SHARE: usize = 4;
+/// But so many bytes in any case.
+const PIECE: usize = 1 << 20;
+
+/// A file that is open, until it is closed.
+pub struct Opened {
+    url: String,
+    options: RemoteOptions,
+    /// How much is read at once.
+    piece: usize,
+    /// With the process in which it was opened. Whoever holds this lock lets nobody else at the interpreter meanwhile.
+    file: RwLock<Option<(u32, RemoteFile)>>,
+}
+
+impl Opened {
+    /// # Errors
+    /// `ConfigurationError` for what is no URL; `FileNotFoundError`, `PermissionError`, `OSError`.
+    pub fn new(py: Python<'_>, url: String, options: RemoteOptions) -> PyResult<Self> {
+        let file = open(py, &url, &options)?;
+        let limit = options.pool.as_ref().map(|pool| pool.statistics().limit);
+        let piece = limit.map_or(usize::MAX, |limit| (limit / SHARE).max(PIECE));
+        Ok(Self { url, options, piece, file: RwLock::new(Some((std::process::id(), file))) })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.file.read().is_none()
+    }
+
+    /// Gives up what is still being fetched, and the memory.
+    pub fn close(&self, py: Python<'_>) {
+        let closed = self.file.write().take();
+        if closed.as_ref().is_some_and(|(process, _)| *process != std::process::id()) {
+            // Its threads are not here, so nobody would answer.
+            std::mem::forget(closed);
+        } else {
+            py.detach(|| drop(closed));
+        }
+    }
+
+    /// Looks at the file, with the interpreter lock.
+    ///
+    /// # Errors
+    /// `ValueError` if it is closed.
+    #[inline]
+    pub fn look<T>(&self, at: impl FnOnce(&RemoteFile) -> T) -> PyResult<T> {
+        match &*self.file.read() {
+            Some((_, file)) => Ok(at(file)),
+            None => Err(closed()),
+        }
+    }
+
+    /// The file, to fetch something. After a `fork` it is opened again: the requests of the process that forked are
+    /// not this one's.
+    ///
+    /// # Errors
+    /// As for [`look`](Self::look), and those of opening.
+    pub fn file(&self, py: Python<'_>) -> PyResult<RemoteFile> {
+        let process = std::process::id();
+        let opened = self.file.read().as_ref().map(|(of, file)| (*of == process).then(|| file.clone()));
+        if let Some(file) = opened.ok_or_else(closed)? {
+            return Ok(file);
+        }
+        let file = open(py, &self.url, &self.options)?;
+        std::mem::forget(self.file.write().replace((process, file.clone())));
+        Ok(file)
+    }
+
+    /// The part of a range that is in the file.
+    ///
+    /// # Errors
+    /// `ValueError` if it is closed.
+    pub fn clipped(&self, position: u64, length: u64) -> PyResult<Span> {
+        self.look(|file| within(file, position, length))
+    }
+
+    /// The bytes of a range, as far as the file goes.
+    ///
+    /// # Errors
+    /// `ValueError` if it is closed; `OSError` and the like if the bytes cannot be had.
+    #[inline]
+    pub fn read<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let held = self.look(|file| {
+            let span = within(file, position, length);
+            if span.length > LONG as u64 {
+                return Err(span);
+            }
+            let mut ahead = None;
+            let read = bytes_with(py, span.length as usize, |bytes| match bytes.is_empty() {
+                true => Ok(()),
+                false => file.read_held(position, bytes).map(|found| ahead = found).ok_or(span),
+            });
+            Ok((read, ahead))
+        })?;
+        let span = match held {
+            Ok((read, ahead)) => match read? {
+                Ok(bytes) => {
+                    self.advance(ahead)?;
+                    return Ok(bytes);
+                }
+                Err(span) => span,
+            },
+            Err(span) => span,
+        };
+        let file = self.file(py)?;
+        bytes_with(py, usize::try_from(span.length)?, |bytes| self.fill(py, &file, position, bytes))?
+    }
+
+    /// Fills a buffer, as far as the file goes, and says how far.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn read_into(&self, py: Python<'_>, position: u64, into: &mut [u8]) -> PyResult<usize> {
+        let length = self.clipped(position, into.len() as u64)?.length as usize;
+        let into = into.get_mut(..length).unwrap_or_default();
+        if into.is_empty() {
+            return Ok(0);
+        }
+        if length <= LONG
+            && let Some(ahead) = self.look(|file| file.read_held(position, into))?
+        {
+            self.advance(ahead)?;
+        } else {
+            self.fill(py, &self.file(py)?, position, into)?;
+        }
+        Ok(length)
+    }
+
+    /// The bytes of each of the ranges, which are fetched together.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn read_ranges<'py>(&self, py: Python<'py>, spans: &[Span]) -> PyResult<Bound<'py, PyList>> {
+        let read = PyList::empty(py);
+        let most = self.piece as u64;
+        let mut rest = spans;
+        while !rest.is_empty() {
+            let mut sum: u64 = 0;
+            let fits = |span: &&Span| {
+                sum = sum.saturating_add(span.length);
+                sum <= most
+            };
+            let (together, behind) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            rest = behind;
+            let clipped = self.look(|file| {
+                together.iter().map(|span| within(file, span.position, span.length)).collect::<Vec<_>>()
+            })?;
+            let _pins = match together.len() {
+                1 => Vec::new(),
+                _ => ensure(py, &self.file(py)?, &clipped)?,
+            };
+            for span in clipped {
+                read.append(self.read(py, span.position, span.length)?)?;
+            }
+        }
+        Ok(read)
+    }
+
+    /// Fills all of `into`, without the interpreter lock.
+    fn fill(&self, py: Python<'_>, file: &RemoteFile, position: u64, into: &mut [u8]) -> PyResult<()> {
+        let runtime = runtime()?;
+        let mut position = position;
+        for part in into.chunks_mut(self.piece) {
+            let span = Span::new(position, part.len() as u64);
+            position += span.length;
+            let held = py.detach(|| {
+                let ahead = file.read_held(span.position, part)?;
+                if let Some(ahead) = ahead {
+                    let _within = runtime.enter();
+                    file.advance(ahead);
+                }
+                Some(())
+            });
+            if held.is_some() {
+                continue;
+            }
+            let _pins = ensure(py, file, &[span])?;
+            if py.detach(|| file.held().read(span.position, part)).is_err() {
+                // The file has begun anew meanwhile.
+                let file = file.clone();
+                let read = wait(py, async move { file.read(span.position, span.length as usize).await })?;
+                part.copy_from_slice(&read.map_err(|error| trouble(&error))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&self, ahead: Option<Advance>) -> PyResult<()> {
+        let Some(ahead) = ahead else { return Ok(()) };
+        let runtime = runtime()?;
+        let _within = runtime.enter();
+        self.look(|file| file.advance(ahead))
+    }
+}
+
+fn closed() -> PyErr {
+    PyValueError::new_err("the file is closed")
+}
+
+fn open(py: Python<'_>, url: &str, options: &RemoteOptions) -> PyResult<RemoteFile> {
+    let origin = Origin::from_url(url).map_err(|error| configuration_error(py, &error.to_string()))?;
+    let options = options.clone();
+    wait(py, async move { RemoteFile::open(origin, options).await })?.map_err(|error| trouble(&error))
+}
+
+fn within(file: &RemoteFile, position: u64, length: u64) -> Span {
+    Span::new(position, length.min(file.length().saturating_sub(position)))
+}
+
+/// Sees to it that ranges are held, and stay so as long as the pins are there.
+fn ensure(py: Python<'_>, file: &RemoteFile, spans: &[Span]) -> PyResult<Vec<Pin>> {
+    let pins = spans.iter().map(|span| file.held().pin(span.position, span.length)).collect();
+    if spans.iter().any(|span| span.length > 0 && !file.held().has(span.position, span.length)) {
+        let (file, spans) = (file.clone(), spans.to_vec());
+        wait(py, async move { file.fetch(&spans).await })?.map_err(|error| trouble(&error))?;
+    }
+    Ok(pins)
+}

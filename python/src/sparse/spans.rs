@@ -1,0 +1,43 @@
+//! Ranges of files: in Python a tuple of position and length.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+use thalweg_sparse::Span;
+
+/// The range that a tuple of position and length says.
+///
+/// # Errors
+/// `TypeError` if it is none, `OverflowError` if a number is negative or beyond 64 bits.
+pub fn span(given: &Bound<'_, PyAny>) -> PyResult<Span> {
+    let wrong = || PyTypeError::new_err("a range is a tuple of two ints, the position and the length");
+    let pair = given.cast::<PyTuple>().map_err(|_| wrong())?;
+    if pair.len() != 2 {
+        return Err(wrong());
+    }
+    Ok(Span::new(pair.get_borrowed_item(0)?.extract()?, pair.get_borrowed_item(1)?.extract()?))
+}
+
+/// The ranges that an iterable of such tuples says.
+///
+/// # Errors
+/// As for [`span`].
+pub fn spans(given: &Bound<'_, PyAny>) -> PyResult<Vec<Span>> {
+    match given.cast::<PyList>() {
+        Ok(list) => list.iter().map(|item| span(&item)).collect(),
+        Err(_) => given.try_iter()?.map(|item| span(&item?)).collect(),
+    }
+}
+
+/// A range as a tuple.
+pub fn pair(span: &Span) -> (u64, u64) {
+    (span.position, span.length)
+}
+
+/// Ranges as a list of tuples.
+///
+/// # Errors
+/// `MemoryError`.
+pub fn list<'py>(py: Python<'py>, spans: &[Span]) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, spans.iter().map(pair))
+}

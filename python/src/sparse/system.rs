@@ -1,0 +1,117 @@
+//! Many sparse files by their ids.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use super::file::SparseFile;
+use super::options::{Named, options};
+use super::{Pool, trouble};
+
+/// Many sparse files, by their ids. With a pool, all of them are under its limit together.
+#[pyclass(frozen, module = "thalweg", mapping)]
+pub struct SparseFileSystem(thalweg_sparse::SparseFileSystem);
+
+#[pymethods]
+impl SparseFileSystem {
+    #[new]
+    #[pyo3(signature = (*, overlap = "agree", wipe = false, clock = "off", pool = None, touches = false))]
+    fn new(
+        py: Python<'_>,
+        overlap: &str,
+        wipe: bool,
+        clock: &str,
+        pool: Option<&Bound<'_, Pool>>,
+        touches: bool,
+    ) -> PyResult<Self> {
+        let options = options(py, overlap, wipe, clock, pool.map(Bound::get), touches)?;
+        Ok(Self(thalweg_sparse::SparseFileSystem::new(options)))
+    }
+
+    /// Adds an empty file. `ValueError` if there is one of this id.
+    #[pyo3(signature = (id, modified = 0.0))]
+    fn insert(&self, id: &str, modified: f64) -> PyResult<SparseFile> {
+        self.0.insert(id, modified).map(SparseFile).map_err(|error| trouble(&error))
+    }
+
+    /// The file of this id. `KeyError` if there is none.
+    fn get(&self, id: &str) -> PyResult<SparseFile> {
+        self.0.get(id).map(SparseFile).map_err(|error| trouble(&error))
+    }
+
+    fn __getitem__(&self, id: &str) -> PyResult<SparseFile> {
+        self.get(id)
+    }
+
+    /// Takes a file out, which lives on while others hold it. `KeyError` if there is none.
+    fn remove(&self, id: &str) -> PyResult<SparseFile> {
+        self.0.remove(id).map(SparseFile).map_err(|error| trouble(&error))
+    }
+
+    /// Whether there is a file of this id.
+    fn has(&self, id: &str) -> bool {
+        self.0.has(id)
+    }
+
+    fn __contains__(&self, id: &str) -> bool {
+        self.0.has(id)
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The ids of all files, in no order.
+    fn ids(&self) -> Vec<String> {
+        self.0.ids()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(PyList::new(py, self.0.ids())?.try_iter()?.into_any())
+    }
+
+    /// How many bytes all files hold.
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// How many blocks all files hold.
+    fn count_blocks(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.0.count_blocks())
+    }
+
+    /// The memory that all files take, in bytes.
+    fn heap_bytes(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.0.heap_bytes())
+    }
+
+    /// `SparseFile.evict_blocks` for each file by itself; says how many bytes went.
+    fn evict_blocks(&self, py: Python<'_>, bound: u64) -> u64 {
+        py.detach(|| self.0.evict_blocks(bound))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("SparseFileSystem({} files, {} bytes held)", self.0.len(), self.0.bytes())
+    }
+
+    fn __getnewargs_ex__(&self) -> ((), Named) {
+        ((), Named::of(self.0.options()))
+    }
+
+    fn __getstate__(&self) -> HashMap<String, SparseFile> {
+        let files = self.0.ids().into_iter().filter_map(|id| Some((id.clone(), self.0.get(&id).ok()?)));
+        files.map(|(id, file)| (id, SparseFile(file))).collect()
+    }
+
+    fn __setstate__(&self, py: Python<'_>, state: HashMap<String, Py<SparseFile>>) -> PyResult<()> {
+        for (id, file) in state {
+            let from: &Arc<thalweg_sparse::SparseFile> = &file.get().0;
+            let into = self.insert(&id, from.modified())?;
+            let blocks: Bound<'_, PyTuple> = file.get().__getstate__(py)?;
+            into.__setstate__(py, &blocks)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,297 @@
+//! The class `cSVF`.
+
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use thalweg_sparse::Counters;
+
+use super::arguments::{bytes, seek_reads, text, unsigned};
+use super::held::{Config, Held, Unread};
+use super::{state, times};
+use crate::sparse::spans;
+
+/// A sparse virtual file: fragments of a file in memory.
+///
+/// What is done under its lock calls nothing of Python's that could let another thread run, which might wait for it.
+#[pyclass(frozen, subclass, name = "cSVF", module = "svfsc")]
+#[derive(Default)]
+pub struct File(Mutex<Option<Held>>);
+
+impl File {
+    #[inline]
+    fn held(&self) -> PyResult<MappedMutexGuard<'_, Held>> {
+        MutexGuard::try_map(self.0.lock(), Option::as_mut)
+            .map_err(|_| PyRuntimeError::new_err("__init__() was not called"))
+    }
+
+    fn counters(&self) -> PyResult<Counters> {
+        Ok(self.held()?.counters())
+    }
+}
+
+#[pymethods]
+impl File {
+    // Empty, since a pickle makes it so and then gives it its state.
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
+        Self::default()
+    }
+
+    #[pyo3(signature = (id, mod_time = None, overwrite_on_exit = None, compare_for_diff = None))]
+    fn __init__(
+        &self,
+        id: &Bound<'_, PyAny>,
+        mod_time: Option<&Bound<'_, PyAny>>,
+        overwrite_on_exit: Option<&Bound<'_, PyAny>>,
+        compare_for_diff: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let id = text(id, 1)?;
+        let modified = mod_time.map_or(Ok(0.0), PyAnyMethods::extract)?;
+        let config = Config::of(overwrite_on_exit, compare_for_diff)?;
+        *self.0.lock() = Some(Held::new(id, modified, config));
+        Ok(())
+    }
+
+    /// The name of the file.
+    fn id(&self) -> PyResult<String> {
+        Ok(self.held()?.file.id().to_owned())
+    }
+
+    /// When the file was last changed, as it was said.
+    fn file_mod_time(&self) -> PyResult<f64> {
+        Ok(self.held()?.file.modified())
+    }
+
+    /// Whether that is exactly the time given.
+    fn file_mod_time_matches(&self, file_mod_time: f64) -> PyResult<bool> {
+        Ok(self.held()?.file.is_modified_at(file_mod_time))
+    }
+
+    /// How it is kept: `compare_for_diff` and `overwrite_on_exit`.
+    fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let config = self.held()?.config;
+        config.dictionary(py)
+    }
+
+    /// Whether all bytes of a range are held.
+    fn has_data(&self, file_position: &Bound<'_, PyAny>, length: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let (position, length) = (unsigned(file_position, 1)?, unsigned(length, 2)?);
+        Ok(self.held()?.file.has(position, length))
+    }
+
+    /// Writes bytes at a position. `OSError` if others are held there.
+    fn write(&self, file_position: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (position, data) = (unsigned(file_position, 1)?, bytes(data, 2)?);
+        self.held()?.write(position, data).map_err(|error| {
+            PyOSError::new_err(format!(
+                "cp_SparseVirtualFile_write: Can not write to a SVF as the given data is different from what is there. \
+                 ERROR: {error}"
+            ))
+        })
+    }
+
+    /// The bytes of a range. `OSError` if not all of them are held.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        file_position: &Bound<'py, PyAny>,
+        length: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        const WHERE: &str = "private_SparseVirtualFile_svf_read_as_py_bytes()";
+        let (position, length) = (unsigned(file_position, 1)?, unsigned(length, 2)?);
+        let read = self.held()?.read(py, position, length);
+        read.map_err(|error| match error {
+            Unread::Memory => PyRuntimeError::new_err(format!("{WHERE}#455: Could not create bytes object.")),
+            Unread::Missing(error) => {
+                PyOSError::new_err(format!("{WHERE}#462: Can not read from a SVF. ERROR: {error}"))
+            }
+        })
+    }
+
+    /// Many writes in one call, each a tuple of position and data. (`svfsc` has none such.)
+    fn write_many(&self, writes: &Bound<'_, PyList>) -> PyResult<()> {
+        writes.iter().try_for_each(|item| {
+            let pair = item.cast::<PyTuple>()?;
+            self.write(&*pair.get_borrowed_item(0)?, &*pair.get_borrowed_item(1)?)
+        })
+    }
+
+    /// Many reads in one call: the bytes of each tuple of position and length. (`svfsc` has none such.)
+    fn read_many<'py>(
+        &self,
+        py: Python<'py>,
+        seek_reads: &Bound<'py, PyList>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let read = |item: Bound<'py, PyAny>| {
+            let pair = item.cast::<PyTuple>()?;
+            self.read(py, &*pair.get_borrowed_item(0)?, &*pair.get_borrowed_item(1)?)
+        };
+        PyList::new(py, seek_reads.iter().map(read).collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// What is to be fetched so that a range is held: a list of positions and lengths.
+    #[pyo3(signature = (file_position, length, greedy_length = None))]
+    fn need<'py>(
+        &self,
+        py: Python<'py>,
+        file_position: &Bound<'py, PyAny>,
+        length: &Bound<'py, PyAny>,
+        greedy_length: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let (position, length) = (unsigned(file_position, 1)?, unsigned(length, 2)?);
+        let greedy = greedy_length.map_or(Ok(0), |greedy| unsigned(greedy, 3))?;
+        let missing = self.held()?.need(position, length, greedy);
+        spans::list(py, &missing)
+    }
+
+    /// What is to be fetched so that all of the ranges are held.
+    #[pyo3(signature = (seek_reads, greedy_length = None))]
+    fn need_many<'py>(
+        &self,
+        py: Python<'py>,
+        seek_reads: &Bound<'py, PyAny>,
+        greedy_length: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let greedy = greedy_length.map_or(Ok(0), |greedy| unsigned(greedy, 2))?;
+        let wanted = self::seek_reads(seek_reads)?;
+        let missing = self.held()?.need_many(&wanted, greedy);
+        spans::list(py, &missing)
+    }
+
+    /// The blocks, as a tuple of positions and lengths.
+    fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let blocks = self.held()?.file.blocks();
+        PyTuple::new(py, blocks.iter().map(spans::pair))
+    }
+
+    /// Lets go of the block that starts at a position. `OSError` if none does.
+    fn erase(&self, file_position: &Bound<'_, PyAny>) -> PyResult<()> {
+        let position = unsigned(file_position, 1)?;
+        self.held()?.erase(position).map_err(|error| {
+            PyOSError::new_err(format!(
+                "cp_SparseVirtualFile_erase(): Can not erase from a SVF. ERROR: {error}"
+            ))
+        })
+    }
+
+    /// Lets go of everything, and counts from zero.
+    fn clear(&self) -> PyResult<()> {
+        self.held()?.clear();
+        Ok(())
+    }
+
+    /// The number that the next use of a block will have.
+    fn block_touch(&self) -> PyResult<u64> {
+        Ok(self.held()?.next_touch())
+    }
+
+    /// The number of the last use of each block, with the position of the block.
+    fn block_touches<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let touches = self.held()?.touches();
+        state::touches(py, &touches)
+    }
+
+    /// While so many bytes or more are held, lets go of the block that was used least recently, but never of the last.
+    fn lru_punt(&self, cache_size_upper_bound: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let bound = unsigned(cache_size_upper_bound, 1)?;
+        Ok(self.held()?.punt(bound))
+    }
+
+    /// The memory that it takes, in bytes.
+    fn size_of(&self) -> PyResult<usize> {
+        Ok(self.held()?.file.heap_bytes())
+    }
+
+    /// How many bytes are held.
+    fn num_bytes(&self) -> PyResult<u64> {
+        Ok(self.held()?.file.bytes())
+    }
+
+    /// How many blocks are held.
+    fn num_blocks(&self) -> PyResult<u64> {
+        Ok(self.held()?.file.count_blocks())
+    }
+
+    /// The position after the last byte.
+    fn last_file_position(&self) -> PyResult<u64> {
+        Ok(self.held()?.file.end())
+    }
+
+    /// How many reads there were.
+    fn count_read(&self) -> PyResult<u64> {
+        Ok(self.counters()?.reads)
+    }
+
+    /// How many writes there were.
+    fn count_write(&self) -> PyResult<u64> {
+        Ok(self.counters()?.writes)
+    }
+
+    /// How many bytes were read.
+    fn bytes_read(&self) -> PyResult<u64> {
+        Ok(self.counters()?.bytes_read)
+    }
+
+    /// How many bytes were given to writes.
+    fn bytes_write(&self) -> PyResult<u64> {
+        Ok(self.counters()?.bytes_written)
+    }
+
+    /// How many blocks were let go, by whatever way.
+    fn blocks_erased(&self) -> PyResult<u64> {
+        Ok(self.counters()?.blocks_erased)
+    }
+
+    /// How many bytes were let go, by whatever way.
+    fn bytes_erased(&self) -> PyResult<u64> {
+        Ok(self.counters()?.bytes_erased)
+    }
+
+    /// How many blocks were let go by `lru_punt`.
+    fn blocks_punted(&self) -> PyResult<u64> {
+        Ok(self.counters()?.blocks_evicted)
+    }
+
+    /// How many bytes were let go by `lru_punt`.
+    fn bytes_punted(&self) -> PyResult<u64> {
+        Ok(self.counters()?.bytes_evicted)
+    }
+
+    /// When it was last read, in UTC; None if it was not.
+    fn time_read<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let time = self.counters()?.last_read;
+        times::naive(py, time)
+    }
+
+    /// When it was last written, in UTC; None if it was not.
+    fn time_write<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let time = self.counters()?.last_write;
+        times::naive(py, time)
+    }
+
+    fn __getstate__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (id, modified, blocks) = {
+            let held = self.held()?;
+            (held.file.id().to_owned(), held.file.modified(), held.file.blocks())
+        };
+        let mut read = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let bytes = self.held()?.read(py, block.position, block.length);
+            let bytes = bytes.map_err(|_| PyRuntimeError::new_err("it was changed while it was pickled"))?;
+            read.push((block.position, bytes));
+        }
+        state::get(py, &id, modified, read)
+    }
+
+    fn __setstate__(&self, state: &Bound<'_, PyAny>) -> PyResult<()> {
+        let made = state::set(state)?;
+        *self.0.lock() = Some(made);
+        Ok(())
+    }
+
+    fn __reduce_ex__<'py>(slf: &Bound<'py, Self>, protocol: u8) -> PyResult<Bound<'py, PyAny>> {
+        state::reduce(slf, protocol)
+    }
+}

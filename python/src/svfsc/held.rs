@@ -1,0 +1,228 @@
+//! What both classes do with a file, in the way of `svfsc`.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use thalweg_sparse::{Clock, Counters, Error, Options, Overlap, Span, SparseFile};
+
+use super::touches::Touches;
+use crate::fresh::{LONG, bytes_with};
+
+/// How a file is kept, in the words of `svfsc`.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    pub overwrite_on_exit: bool,
+    pub compare_for_diff: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { overwrite_on_exit: false, compare_for_diff: true }
+    }
+}
+
+/// Why a read gave nothing.
+pub enum Unread {
+    /// There is no memory for so many bytes.
+    Memory,
+    /// What `svfsc` says of it.
+    Missing(String),
+}
+
+/// A file with the order in which its blocks were used.
+pub struct Held {
+    pub file: SparseFile,
+    pub config: Config,
+    touches: Touches,
+    punted: (u64, u64),
+}
+
+impl Held {
+    pub fn new(id: &str, modified: f64, config: Config) -> Self {
+        let options = Options {
+            overlap: if config.compare_for_diff { Overlap::Agree } else { Overlap::KeepFirst },
+            wipe: config.overwrite_on_exit,
+            clock: Clock::Coarse,
+            ..Options::default()
+        };
+        let file = SparseFile::with_options(id, modified, options);
+        Self { file, config, touches: Touches::default(), punted: (0, 0) }
+    }
+
+    #[inline]
+    fn note(&mut self, position: u64) {
+        self.touches.note(position);
+        if self.touches.is_long() {
+            self.touches.settle(&self.file.blocks());
+        }
+    }
+
+    /// # Errors
+    /// What `svfsc` says of it, without where.
+    #[inline]
+    pub fn write(&mut self, position: u64, bytes: &[u8]) -> Result<(), String> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.file.write(position, bytes).map_err(|error| match error {
+            Error::Differs { position, held, given } => {
+                let shown = |byte: u8| char::from_u32(u32::from(byte)).filter(char::is_ascii).unwrap_or('\u{fffd}');
+                format!(
+                    "SparseVirtualFile::write(): Difference at position {position} '{}' != '{}' Ordinal {} != {}",
+                    shown(given),
+                    shown(held),
+                    given.cast_signed(),
+                    held.cast_signed()
+                )
+            }
+            other => format!("SparseVirtualFile::write(): {other}"),
+        })?;
+        self.note(position);
+        Ok(())
+    }
+
+    /// The interpreter lock is kept: nothing of this is long but the copying, and `svfsc` keeps it as well.
+    #[inline]
+    pub fn read<'py>(
+        &mut self,
+        py: Python<'py>,
+        position: u64,
+        length: u64,
+    ) -> Result<Bound<'py, PyBytes>, Unread> {
+        let size = usize::try_from(length).map_err(|_| Unread::Memory)?;
+        if size > LONG && isize::try_from(size).is_ok() && !self.file.has(position, length) {
+            return Err(Unread::Missing(self.missing(position, length)));
+        }
+        let read =
+            bytes_with(py, size, |bytes| self.file.read(position, bytes)).map_err(|_| Unread::Memory)?;
+        let Ok(bytes) = read else { return Err(Unread::Missing(self.missing(position, length))) };
+        // No bytes may be read at the end of a block.
+        let at_end = length == 0 && self.file.block_at(position).is_none();
+        self.note(position - u64::from(at_end));
+        Ok(bytes)
+    }
+
+    /// Why a range cannot be read.
+    pub fn missing(&self, position: u64, length: u64) -> String {
+        const WHERE: &str = "SparseVirtualFile::read():";
+        if self.file.is_empty() {
+            return format!("{WHERE} Sparse virtual file is empty.");
+        }
+        let Some(block) = self.block_before(position) else {
+            let first = self.block_after(position);
+            return format!("{WHERE} Requested file position {position} precedes first block at {first}");
+        };
+        let end = position.saturating_add(length);
+        format!(
+            "{WHERE} Requested position {position} length {length} (end {end}) overruns block that starts at {} \
+             has size {} (end {}). Offset into block is {} overrun is {} bytes",
+            block.position,
+            block.length,
+            block.end(),
+            position - block.position,
+            end.saturating_sub(block.end())
+        )
+    }
+
+    /// The last block that starts at a position or before. It is looked for in ever longer ranges, so that near ones are found
+    /// without looking at all that is held.
+    fn block_before(&self, position: u64) -> Option<Span> {
+        if let Some(block) = self.file.block_at(position) {
+            return Some(block);
+        }
+        let mut range: u64 = 1 << 16;
+        loop {
+            let from = position.saturating_sub(range);
+            match self.file.need(from, position - from, 0).last() {
+                Some(gap) if gap.end() == position && gap.position > from => {
+                    return self.file.block_at(gap.position - 1);
+                }
+                Some(gap) if gap.end() == position && from == 0 => return None,
+                Some(gap) if gap.end() == position => range = range.saturating_mul(64),
+                _ => return self.file.block_at(position.checked_sub(1)?),
+            }
+        }
+    }
+
+    /// Where the first block after a position starts, at which there is none.
+    fn block_after(&self, position: u64) -> u64 {
+        let mut range: u64 = 1 << 16;
+        loop {
+            let length = range.min(u64::MAX - position);
+            match self.file.need(position, length, 0).first() {
+                Some(gap) if gap.length < length => return gap.end(),
+                _ if range == u64::MAX => return u64::MAX,
+                _ => range = range.saturating_mul(64),
+            }
+        }
+    }
+
+    #[inline]
+    pub fn need(&self, position: u64, length: u64, greedy: u64) -> Vec<Span> {
+        let mut missing = self.file.need(position, length, greedy);
+        // So it is there, also for nothing, before all that is held.
+        if length == 0 && missing.is_empty() && self.block_before(position).is_none() {
+            missing.push(Span::new(position, greedy));
+        }
+        missing
+    }
+
+    pub fn need_many(&self, spans: &[Span], greedy: u64) -> Vec<Span> {
+        self.file.need_many(spans, greedy)
+    }
+
+    /// # Errors
+    /// What `svfsc` says of it, without where.
+    pub fn erase(&self, position: u64) -> Result<(), String> {
+        self.file.erase_block(position).map(drop).map_err(|_| {
+            format!("SparseVirtualFile::erase(): Non-existent file position {position} at start of block.")
+        })
+    }
+
+    pub fn clear(&mut self) {
+        self.file.clear();
+        self.touches = Touches::default();
+        self.punted = (0, 0);
+    }
+
+    pub fn next_touch(&self) -> u64 {
+        self.touches.next()
+    }
+
+    /// For each block the number of its last use and where it starts, the least recent first.
+    pub fn touches(&mut self) -> Vec<(u64, u64)> {
+        let settled = self.touches.settle(&self.file.blocks());
+        let mut list: Vec<_> = settled.iter().map(|(position, number)| (*number, *position)).collect();
+        list.sort_unstable();
+        list
+    }
+
+    /// While `bound` bytes or more are held, lets go of the block that was used least recently, but never of the last one.
+    pub fn punt(&mut self, bound: u64) -> u64 {
+        let mut held = self.file.bytes();
+        if held < bound {
+            return 0;
+        }
+        let settled = self.touches.settle(&self.file.blocks());
+        let mut blocks: BinaryHeap<_> =
+            settled.iter().map(|(position, number)| Reverse((*number, *position))).collect();
+        let before = held;
+        while held >= bound
+            && blocks.len() > 1
+            && let Some(Reverse((_, position))) = blocks.pop()
+        {
+            held -= self.file.erase_block(position).unwrap_or(0);
+            self.punted.0 += 1;
+        }
+        self.punted.1 += before - held;
+        before - held
+    }
+
+    /// What was done, with what was punted.
+    pub fn counters(&self) -> Counters {
+        let (blocks_evicted, bytes_evicted) = self.punted;
+        Counters { blocks_evicted, bytes_evicted, ..self.file.counters() }
+    }
+}

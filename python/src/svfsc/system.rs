@@ -1,0 +1,290 @@
+//! The class `cSVFS`.
+
+use std::collections::HashMap;
+
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use pyo3::exceptions::{PyIndexError, PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+
+use super::arguments::{bytes, seek_reads, text, unsigned};
+use super::held::{Config, Held, Unread};
+use super::{state, times};
+use crate::sparse::spans;
+
+/// A system of sparse virtual files, by their ids.
+#[pyclass(frozen, subclass, name = "cSVFS", module = "svfsc")]
+pub struct FileSystem {
+    config: Config,
+    files: Mutex<HashMap<String, Held>>,
+}
+
+impl FileSystem {
+    /// The file of an id, which is the first argument of the method of this name.
+    #[inline]
+    fn file(&self, id: &Bound<'_, PyAny>, method: &str) -> PyResult<MappedMutexGuard<'_, Held>> {
+        let id = text(id, 1)?;
+        MutexGuard::try_map(self.files.lock(), |files| files.get_mut(id)).map_err(|_| {
+            let what = match method {
+                "svf_blocks" | "file_mod_time" => format!("No SVF ID {id}"),
+                "svf_time_read" => format!("No Sparse Virtual File ID \"{id}\""),
+                _ => format!("No SVF ID \"{id}\""),
+            };
+            PyIndexError::new_err(format!("cp_SparseVirtualFileSystem_{method}: {what}"))
+        })
+    }
+}
+
+#[pymethods]
+impl FileSystem {
+    #[new]
+    #[pyo3(signature = (overwrite_on_exit = None, compare_for_diff = None))]
+    fn new(
+        overwrite_on_exit: Option<&Bound<'_, PyAny>>,
+        compare_for_diff: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        Ok(Self { config: Config::of(overwrite_on_exit, compare_for_diff)?, files: Mutex::default() })
+    }
+
+    fn __len__(&self) -> usize {
+        self.files.lock().len()
+    }
+
+    /// Adds an empty file. `RuntimeError` if there is one of this id.
+    fn insert(&self, id: &Bound<'_, PyAny>, mod_time: f64) -> PyResult<()> {
+        let id = text(id, 1)?;
+        let mut files = self.files.lock();
+        if files.contains_key(id) {
+            return Err(PyRuntimeError::new_err(format!(
+                "cp_SparseVirtualFileSystem_insert: Can not insert a new Sparse Virtual File ID = \"{id}\". \
+                 ERROR: SparseVirtualFileSystem::insert(): can not insert \"{id}\""
+            )));
+        }
+        files.insert(id.to_owned(), Held::new(id, mod_time, self.config));
+        Ok(())
+    }
+
+    /// Removes a file. `IndexError` if there is none of this id.
+    fn remove(&self, id: &Bound<'_, PyAny>) -> PyResult<()> {
+        let id = text(id, 1)?;
+        let removed = self.files.lock().remove(id);
+        removed.map(drop).ok_or_else(|| {
+            PyIndexError::new_err(format!(
+                "cp_SparseVirtualFileSystem_remove: Can not remove a Sparse Virtual File. \
+                 ERROR: SparseVirtualFileSystem::remove(): id \"{id}\" not found."
+            ))
+        })
+    }
+
+    /// Whether there is a file of this id.
+    fn has(&self, id: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let id = text(id, 1)?;
+        Ok(self.files.lock().contains_key(id))
+    }
+
+    /// All ids, in no order.
+    fn keys(&self) -> Vec<String> {
+        self.files.lock().keys().cloned().collect()
+    }
+
+    /// How its files are kept: `compare_for_diff` and `overwrite_on_exit`.
+    fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.config.dictionary(py)
+    }
+
+    /// The memory that all files take, in bytes.
+    fn total_size_of(&self) -> usize {
+        let files = self.files.lock();
+        size_of::<Self>() + files.values().map(|held| held.file.heap_bytes()).sum::<usize>()
+    }
+
+    /// How many bytes all files hold.
+    fn total_bytes(&self) -> u64 {
+        self.files.lock().values().map(|held| held.file.bytes()).sum()
+    }
+
+    /// How many blocks all files hold.
+    fn total_blocks(&self) -> u64 {
+        self.files.lock().values().map(|held| held.file.count_blocks()).sum()
+    }
+
+    /// `lru_punt` for each file by itself; says how many bytes went.
+    fn lru_punt_all(&self, cache_size_upper_bound: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let bound = unsigned(cache_size_upper_bound, 1)?;
+        Ok(self.files.lock().values_mut().map(|held| held.punt(bound)).sum())
+    }
+
+    /// Whether all bytes of a range are held.
+    fn has_data(
+        &self,
+        id: &Bound<'_, PyAny>,
+        file_position: &Bound<'_, PyAny>,
+        length: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let (position, length) = (unsigned(file_position, 2)?, unsigned(length, 3)?);
+        Ok(self.file(id, "svf_has_data")?.file.has(position, length))
+    }
+
+    /// Writes bytes at a position. `OSError` if others are held there.
+    fn write(
+        &self,
+        id: &Bound<'_, PyAny>,
+        file_position: &Bound<'_, PyAny>,
+        data: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (position, data) = (unsigned(file_position, 2)?, bytes(data, 3)?);
+        let written = self.file(id, "svf_write")?.write(position, data);
+        written.map_err(|error| {
+            PyOSError::new_err(format!(
+                "cp_SparseVirtualFileSystem_svf_write: Can not write to a SVF id = \"{id}\" as the given data is \
+                 different from what is there. ERROR: {error}"
+            ))
+        })
+    }
+
+    /// The bytes of a range. `OSError` if not all of them are held.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        id: &Bound<'py, PyAny>,
+        file_position: &Bound<'py, PyAny>,
+        length: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (position, length) = (unsigned(file_position, 2)?, unsigned(length, 3)?);
+        let read = {
+            let mut held = self.file(id, "svf_read")?;
+            match held.read(py, position, length) {
+                Err(Unread::Memory) => Err(held.missing(position, length)),
+                Err(Unread::Missing(error)) => Err(error),
+                Ok(read) => Ok(read),
+            }
+        };
+        read.map_err(|error| {
+            PyOSError::new_err(format!(
+                "cp_SparseVirtualFileSystem_svf_read: Can not read from a SVF id= \"{id}\". ERROR: {error}"
+            ))
+        })
+    }
+
+    /// Lets go of the block that starts at a position. `OSError` if none does.
+    fn erase(&self, id: &Bound<'_, PyAny>, file_position: &Bound<'_, PyAny>) -> PyResult<()> {
+        let position = unsigned(file_position, 2)?;
+        let erased = self.file(id, "svf_erase")?.erase(position);
+        erased.map_err(|error| {
+            PyOSError::new_err(format!(
+                "cp_SparseVirtualFileSystem_svf_erase: Can not erase block from a SVF id= \"{id}\". ERROR: {error}"
+            ))
+        })
+    }
+
+    /// What is to be fetched so that a range is held.
+    #[pyo3(signature = (id, file_position, length, greedy_length = None))]
+    fn need<'py>(
+        &self,
+        py: Python<'py>,
+        id: &Bound<'py, PyAny>,
+        file_position: &Bound<'py, PyAny>,
+        length: &Bound<'py, PyAny>,
+        greedy_length: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let (position, length) = (unsigned(file_position, 2)?, unsigned(length, 3)?);
+        let greedy = greedy_length.map_or(Ok(0), |greedy| unsigned(greedy, 4))?;
+        let missing = self.file(id, "svf_need")?.need(position, length, greedy);
+        spans::list(py, &missing)
+    }
+
+    /// What is to be fetched so that all of the ranges are held.
+    #[pyo3(signature = (id, seek_reads, greedy_length = None))]
+    fn need_many<'py>(
+        &self,
+        py: Python<'py>,
+        id: &Bound<'py, PyAny>,
+        seek_reads: &Bound<'py, PyAny>,
+        greedy_length: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let greedy = greedy_length.map_or(Ok(0), |greedy| unsigned(greedy, 3))?;
+        drop(self.file(id, "svf_need_many")?);
+        let wanted = self::seek_reads(seek_reads)?;
+        let missing = self.file(id, "svf_need_many")?.need_many(&wanted, greedy);
+        spans::list(py, &missing)
+    }
+
+    /// The blocks of a file, as a tuple of positions and lengths.
+    fn blocks<'py>(&self, py: Python<'py>, id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+        let blocks = self.file(id, "svf_blocks")?.file.blocks();
+        PyTuple::new(py, blocks.iter().map(spans::pair))
+    }
+
+    /// The memory that a file takes, in bytes.
+    fn size_of(&self, id: &Bound<'_, PyAny>) -> PyResult<usize> {
+        Ok(self.file(id, "svf_size_of")?.file.heap_bytes())
+    }
+
+    /// How many bytes of a file are held.
+    fn num_bytes(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
+        Ok(self.file(id, "svf_num_bytes")?.file.bytes())
+    }
+
+    /// How many blocks of a file are held.
+    fn num_blocks(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
+        Ok(self.file(id, "svf_num_blocks")?.file.count_blocks())
+    }
+
+    /// When a file was last changed, as it was said.
+    fn file_mod_time(&self, id: &Bound<'_, PyAny>) -> PyResult<f64> {
+        Ok(self.file(id, "file_mod_time")?.file.modified())
+    }
+
+    /// Whether that is exactly the time given.
+    fn file_mod_time_matches(&self, id: &Bound<'_, PyAny>, file_mod_time: f64) -> PyResult<bool> {
+        Ok(self.file(id, "svf_file_mod_time_matches")?.file.is_modified_at(file_mod_time))
+    }
+
+    /// How many reads of a file there were.
+    fn count_read(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
+        Ok(self.file(id, "svf_count_read")?.counters().reads)
+    }
+
+    /// How many writes to a file there were.
+    fn count_write(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
+        Ok(self.file(id, "svf_count_write")?.counters().writes)
+    }
+
+    /// How many bytes of a file were read.
+    fn bytes_read(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
+        Ok(self.file(id, "svf_bytes_read")?.counters().bytes_read)
+    }
+
+    /// How many bytes were given to writes to a file.
+    fn bytes_write(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
+        Ok(self.file(id, "svf_bytes_write")?.counters().bytes_written)
+    }
+
+    /// When a file was last read, in UTC; None if it was not.
+    fn time_read<'py>(&self, py: Python<'py>, id: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let time = self.file(id, "svf_time_read")?.counters().last_read;
+        times::naive(py, time)
+    }
+
+    /// When a file was last written, in UTC; None if it was not.
+    fn time_write<'py>(
+        &self,
+        py: Python<'py>,
+        id: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let time = self.file(id, "svf_time_write")?.counters().last_write;
+        times::naive(py, time)
+    }
+
+    /// The number of the last use of each block of a file, with the position of the block.
+    fn block_touches<'py>(&self, py: Python<'py>, id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let touches = self.file(id, "svf_block_touches")?.touches();
+        state::touches(py, &touches)
+    }
+
+    /// While so many bytes or more of a file are held, lets go of the block that was used least recently.
+    fn lru_punt(&self, id: &Bound<'_, PyAny>, cache_size_upper_bound: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let bound = unsigned(cache_size_upper_bound, 2)?;
+        Ok(self.file(id, "svf_lru_punt")?.punt(bound))
+    }
+}
