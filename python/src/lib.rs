@@ -5,6 +5,7 @@
 
 mod buffer;
 mod errors;
+mod evaluation;
 mod program;
 mod runtime;
 
@@ -15,6 +16,8 @@ use pyo3::prelude::*;
 mod _thalweg {
     #[pymodule_export]
     use crate::errors::Error;
+    #[pymodule_export]
+    use crate::evaluation::{ConcurrentProc, Waiter, evaluate};
     #[pymodule_export]
     use crate::program::main;
 
