@@ -5,6 +5,7 @@
 
 mod buffer;
 mod errors;
+mod evaluation;
 mod fresh;
 mod program;
 mod remote;
@@ -19,6 +20,8 @@ use pyo3::prelude::*;
 mod _thalweg {
     #[pymodule_export]
     use crate::errors::Error;
+    #[pymodule_export]
+    use crate::evaluation::{ConcurrentProc, Waiter, evaluate};
     #[pymodule_export]
     use crate::program::main;
     #[pymodule_export]

@@ -1,0 +1,75 @@
+//! The first step of code, in the stack of its caller.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::asyncio::Asyncio;
+use super::driver::Driver;
+use super::interpreter::{Context, Sent, send};
+
+/// What came of the first step.
+pub enum First<'py> {
+    /// The code is at its end, with this result.
+    Returned(Bound<'py, PyAny>),
+    /// The code waits.
+    Waits(Waiting<'py>),
+}
+
+/// Code that waits for the first time.
+pub struct Waiting<'py> {
+    coroutine: Bound<'py, PyAny>,
+    evaluation: Bound<'py, PyAny>,
+    event_loop: Bound<'py, PyAny>,
+    context: Context<'py>,
+    waits_for: Bound<'py, PyAny>,
+}
+
+/// Lets code run until it waits or ends.
+///
+/// # Errors
+/// What the code raises; `RuntimeError` if it waits and there is no event loop that could wake it.
+pub fn step<'py>(asyncio: &Asyncio, coroutine: Bound<'py, PyAny>) -> PyResult<First<'py>> {
+    let py = coroutine.py();
+    let context = Context::copy(py)?;
+    let Some(event_loop) = asyncio.running_loop(py)? else {
+        return match context.within(|| send(&coroutine))? {
+            Sent::Returned(result) => Ok(First::Returned(result)),
+            Sent::Raised(error) => Err(error),
+            Sent::Waits(_) => {
+                coroutine.call_method0(intern!(py, "close"))?;
+                Err(PyRuntimeError::new_err(
+                    "this code has to wait, and no event loop runs here: call it from code that `asyncio.run` runs",
+                ))
+            }
+        };
+    };
+    let evaluation = asyncio.unused(py)?;
+    let before = asyncio.exchange_current(&event_loop, Some(&evaluation))?;
+    let sent = context.within(|| send(&coroutine));
+    asyncio.exchange_current(&event_loop, before.as_ref())?;
+    match sent? {
+        Sent::Returned(result) => {
+            asyncio.give_back(evaluation);
+            Ok(First::Returned(result))
+        }
+        Sent::Raised(error) => Err(error),
+        Sent::Waits(waits_for) => {
+            Ok(First::Waits(Waiting { coroutine, evaluation, event_loop, context, waits_for }))
+        }
+    }
+}
+
+impl<'py> Waiting<'py> {
+    /// Makes an evaluation of the rest. If nobody is to await it, its failure is told to the hook.
+    ///
+    /// # Errors
+    /// What asyncio raises.
+    pub fn go_on(self, asyncio: &Asyncio, forget: bool) -> PyResult<Bound<'py, PyAny>> {
+        let Self { coroutine, evaluation, event_loop, context, waits_for } = self;
+        let driver =
+            Driver::adopt(asyncio, coroutine, &evaluation, &event_loop, context.into_inner(), Some(forget))?;
+        Driver::wait_for(&driver, &waits_for)?;
+        Ok(evaluation)
+    }
+}

@@ -1,0 +1,85 @@
+//! What the interpreter can do and its bindings leave out: sending into a coroutine, and contexts.
+//!
+//! `PyIter_Send` is in the stable ABI from Python 3.10 on. The functions for contexts are public, with the same signatures
+//! since 3.7, but not in it; so they are declared here.
+
+#![allow(unsafe_code, reason = "functions of the interpreter that its bindings leave out")]
+
+use std::ffi::c_int;
+use std::ptr;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+unsafe extern "C" {
+    fn PyContext_CopyCurrent() -> *mut ffi::PyObject;
+    fn PyContext_Enter(context: *mut ffi::PyObject) -> c_int;
+    fn PyContext_Exit(context: *mut ffi::PyObject) -> c_int;
+}
+
+/// What a coroutine did with what was sent into it.
+pub enum Sent<'py> {
+    /// It came to its end with this result.
+    Returned(Bound<'py, PyAny>),
+    /// It waits for this.
+    Waits(Bound<'py, PyAny>),
+    /// It failed.
+    Raised(PyErr),
+}
+
+/// Lets a coroutine run until it waits or ends. No `StopIteration` is made for its result.
+pub fn send<'py>(coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
+    let py = coroutine.py();
+    let mut result = ptr::null_mut();
+    // SAFETY: all are alive, and the interpreter is attached. Except with an error the result is a new reference.
+    unsafe {
+        match ffi::PyIter_Send(coroutine.as_ptr(), ffi::Py_None(), &raw mut result) {
+            ffi::PySendResult::PYGEN_RETURN => Sent::Returned(Bound::from_owned_ptr(py, result)),
+            ffi::PySendResult::PYGEN_NEXT => Sent::Waits(Bound::from_owned_ptr(py, result)),
+            ffi::PySendResult::PYGEN_ERROR => Sent::Raised(PyErr::fetch(py)),
+        }
+    }
+}
+
+/// Whether nobody else has a reference to an object.
+pub fn is_unshared(object: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: it is alive, and the interpreter is attached.
+    unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
+}
+
+/// Values of context variables, of one piece of code.
+pub struct Context<'py>(Bound<'py, PyAny>);
+
+impl<'py> Context<'py> {
+    /// A copy of the current one, which takes the same time however many variables there are.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn copy(py: Python<'py>) -> PyResult<Self> {
+        // SAFETY: the interpreter is attached; a new reference, or none and an error.
+        unsafe { Bound::from_owned_ptr_or_err(py, PyContext_CopyCurrent()).map(Self) }
+    }
+
+    /// Does something in this context.
+    ///
+    /// # Errors
+    /// `RuntimeError` if somebody is in it.
+    pub fn within<T>(&self, work: impl FnOnce() -> T) -> PyResult<T> {
+        let py = self.0.py();
+        // SAFETY: it is a context, and the interpreter is attached.
+        if unsafe { PyContext_Enter(self.0.as_ptr()) } != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        let result = work();
+        // SAFETY: as above; it was entered.
+        if unsafe { PyContext_Exit(self.0.as_ptr()) } != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        Ok(result)
+    }
+
+    /// The object.
+    pub fn into_inner(self) -> Bound<'py, PyAny> {
+        self.0
+    }
+}

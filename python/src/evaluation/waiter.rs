@@ -1,0 +1,168 @@
+//! One who awaits an evaluation.
+//!
+//! A future that is awaited is cancelled with who awaits it. An evaluation goes on, so what is awaited is this: a future of its own,
+//! which is done when the evaluation is, and can be given up without it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::PyTraverseError;
+use pyo3::exceptions::PyStopIteration;
+use pyo3::gc::PyVisit;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::asyncio::Asyncio;
+
+/// What `await` makes of an evaluation: an iterator that gives itself once, as a future to wait for.
+#[pyclass(frozen, module = "thalweg._thalweg")]
+pub struct Waiter {
+    evaluation: Py<PyAny>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// asyncio's sign that this was given by `await`.
+    blocking: bool,
+    /// What is to be called, and its context.
+    callback: Option<(Py<PyAny>, Option<Py<PyAny>>)>,
+    /// It was given up, with this message.
+    cancelled: Option<Option<Py<PyAny>>>,
+}
+
+impl Waiter {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this is the evaluation.
+    pub fn is_for(&self, evaluation: &Py<PyAny>) -> bool {
+        self.evaluation.is(evaluation)
+    }
+}
+
+#[pymethods]
+impl Waiter {
+    #[new]
+    fn new(evaluation: Py<PyAny>) -> Self {
+        Self { evaluation, state: Mutex::default() }
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
+        let py = slf.py();
+        let this = slf.get();
+        let evaluation = this.evaluation.bind(py);
+        let is_done =
+            this.state().cancelled.is_some() || evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
+        if is_done {
+            return Err(PyStopIteration::new_err((this.result(py)?.unbind(),)));
+        }
+        this.state().blocking = true;
+        Ok(slf)
+    }
+
+    #[getter]
+    fn _asyncio_future_blocking(&self) -> bool {
+        self.state().blocking
+    }
+
+    #[setter]
+    fn set__asyncio_future_blocking(&self, blocking: bool) {
+        self.state().blocking = blocking;
+    }
+
+    fn get_loop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.evaluation.bind(py).call_method0(intern!(py, "get_loop"))
+    }
+
+    #[pyo3(signature = (callback, *, context = None))]
+    fn add_done_callback(
+        &self,
+        py: Python<'_>,
+        callback: Py<PyAny>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
+        let with = PyDict::new(py);
+        with.set_item(intern!(py, "context"), &context)?;
+        let evaluation = self.evaluation.bind(py);
+        evaluation.call_method(intern!(py, "add_done_callback"), (&callback,), Some(&with))?;
+        self.state().callback = Some((callback, context));
+        Ok(())
+    }
+
+    /// Gives up: who awaits is woken, and the evaluation goes on.
+    #[pyo3(signature = (msg = None))]
+    fn cancel(&self, py: Python<'_>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
+        let evaluation = self.evaluation.bind(py);
+        if evaluation.call_method0(intern!(py, "done"))?.is_truthy()? {
+            return Ok(false);
+        }
+        let callback = {
+            let mut state = self.state();
+            if state.cancelled.is_some() {
+                return Ok(false);
+            }
+            state.cancelled = Some(msg);
+            state.callback.take()
+        };
+        if let Some((callback, context)) = callback {
+            evaluation.call_method1(intern!(py, "remove_done_callback"), (&callback,))?;
+            let with = PyDict::new(py);
+            with.set_item(intern!(py, "context"), context)?;
+            // The evaluation stands for it: who is woken asks it for a result, and then goes on in `__next__`.
+            let woken = Given { error: self.cancelled(py)? };
+            self.get_loop(py)?.call_method(intern!(py, "call_soon"), (callback, woken), Some(&with))?;
+        }
+        Ok(true)
+    }
+
+    /// What the evaluation came to.
+    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if self.state().cancelled.is_some() {
+            return Err(PyErr::from_value(self.cancelled(py)?.into_bound(py)));
+        }
+        self.evaluation.bind(py).call_method0(intern!(py, "result"))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.evaluation)?;
+        if let Ok(state) = self.state.try_lock() {
+            if let Some((callback, context)) = &state.callback {
+                visit.call(callback)?;
+                visit.call(context)?;
+            }
+            if let Some(message) = &state.cancelled {
+                visit.call(message)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Waiter {
+    /// `CancelledError`, with the message that was given.
+    fn cancelled(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let message = self.state().cancelled.as_ref().and_then(Option::as_ref).map(|text| text.clone_ref(py));
+        let class = Asyncio::get(py)?.cancelled.bind(py);
+        let made = message.map_or_else(|| class.call0(), |message| class.call1((message,)))?;
+        Ok(made.unbind())
+    }
+}
+
+/// What is given to who waited and gave up, in place of a future.
+#[pyclass(frozen, module = "thalweg._thalweg")]
+struct Given {
+    error: Py<PyAny>,
+}
+
+#[pymethods]
+impl Given {
+    fn result(&self, py: Python<'_>) -> PyResult<()> {
+        Err(PyErr::from_value(self.error.bind(py).clone()))
+    }
+}
