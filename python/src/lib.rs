@@ -5,6 +5,7 @@
 
 mod buffer;
 mod errors;
+mod pipe;
 mod program;
 mod runtime;
 
@@ -15,6 +16,8 @@ use pyo3::prelude::*;
 mod _thalweg {
     #[pymodule_export]
     use crate::errors::Error;
+    #[pymodule_export]
+    use crate::pipe::{Batch, Run, Stream, as_yaml, check, kinds, start};
     #[pymodule_export]
     use crate::program::main;
 
