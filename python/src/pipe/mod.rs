@@ -5,18 +5,19 @@
 //! on those of the engine's segments. The classes here are not those of users: the package wraps them.
 
 mod batches;
+mod begin;
 mod capsules;
 mod objects;
 mod read;
 mod run;
 mod sink;
 mod source;
-mod start;
+
 mod stream;
 mod transform;
 mod workers;
 
 pub use batches::Batch;
 pub use run::Run;
-pub use start::{as_yaml, check, kinds, start};
+pub use begin::{as_yaml, check, kinds, start};
 pub use stream::Stream;

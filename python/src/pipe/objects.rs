@@ -78,7 +78,7 @@ fn one(py: Python<'_>, registry: Registry, given: Given, cause: &Cause) -> PyRes
     let object: Object = Arc::new(given.object);
     let shape = Shape { views: given.views, payload: given.payload };
     let cause = cause.clone();
-    let none = |options: &Value| match options.as_object() {
+    let none = move |options: &Value| match options.as_object() {
         Some(options) if options.is_empty() => Ok(()),
         _ => Err(format!("`{name}` takes no options.")),
     };

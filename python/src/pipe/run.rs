@@ -26,7 +26,7 @@ pub struct Run {
 
 /// What is known at the end of a run.
 #[derive(Default)]
-struct End {
+pub struct End {
     state: Mutex<State>,
     come: Condvar,
 }
@@ -34,6 +34,7 @@ struct End {
 #[derive(Default)]
 struct State {
     summary: Option<String>,
+    failure: Option<String>,
     /// Who is to be called then.
     waiting: Vec<Py<PyAny>>,
 }
@@ -79,10 +80,16 @@ impl Run {
                 };
                 // A thread may still wait for something that never comes.
                 runtime.shutdown_background();
-                at_end.tell(told.to_string());
+                let failure = told["failure"].as_str().map(str::to_owned);
+                at_end.tell(told.to_string(), failure);
             })
             .map_err(failed)?;
         Ok(Self { handle, end, cause })
+    }
+
+    /// Where its end is told.
+    pub fn end(&self) -> Arc<End> {
+        self.end.clone()
     }
 }
 
@@ -93,9 +100,19 @@ async fn late(handle: &Handle) {
 }
 
 impl End {
-    fn tell(&self, summary: String) {
+    /// Waits for it; says why the run failed, if it did.
+    pub fn failure(&self) -> Option<String> {
+        let mut state = self.state.lock();
+        while state.summary.is_none() {
+            self.come.wait(&mut state);
+        }
+        state.failure.clone()
+    }
+
+    fn tell(&self, summary: String, failure: Option<String>) {
         let waiting = {
             let mut state = self.state.lock();
+            state.failure = failure;
             state.summary = Some(summary);
             std::mem::take(&mut state.waiting)
         };

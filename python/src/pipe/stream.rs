@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::batches::{Batch, Shape};
 use super::capsules;
+use super::run::{End, Run};
 
 /// How often a thread that waits looks whether the user wants it to end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -92,23 +93,18 @@ impl Stream {
         Ok(self.0.next(py)?.map(Batch))
     }
 
-    /// All batches, as a stream of the schema of the first.
-    #[pyo3(signature = (requested_schema = None))]
-    fn __arrow_c_stream__<'py>(
-        &self,
-        py: Python<'py>,
-        requested_schema: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyCapsule>> {
-        let _ = requested_schema;
+    /// All batches, as a stream of the schema of the first, which ends with an error if the run fails.
+    fn all<'py>(&self, py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyCapsule>> {
         let first = self.0.next(py)?;
         let schema = first.as_ref().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
-        capsules::stream(py, Box::new(Batches { queue: self.0.clone(), schema, first }))
+        capsules::stream(py, Box::new(Batches { queue: self.0.clone(), end: run.end(), schema, first }))
     }
 }
 
 /// Batches of one schema.
 struct Batches {
     queue: Arc<Queue>,
+    end: Arc<End>,
     schema: SchemaRef,
     first: Option<RecordBatch>,
 }
@@ -129,7 +125,11 @@ impl Iterator for Batches {
         // Whoever asks may hold the interpreter lock or not.
         let next = Python::try_attach(|py| self.queue.next(py));
         match next {
-            Some(Ok(next)) => next.map(|rows| fitted(&rows, &self.schema)),
+            Some(Ok(Some(rows))) => Some(fitted(&rows, &self.schema)),
+            Some(Ok(None)) => {
+                let failure = Python::try_attach(|py| py.detach(|| self.end.failure())).flatten();
+                failure.map(|failure| Err(ArrowError::ExternalError(failure.into())))
+            }
             Some(Err(raised)) => Some(Err(ArrowError::ExternalError(Box::new(raised)))),
             None => None,
         }
