@@ -7,6 +7,7 @@ mod buffer;
 mod errors;
 mod evaluation;
 mod fresh;
+mod pipe;
 mod program;
 mod remote;
 mod runtime;
@@ -22,6 +23,8 @@ mod _thalweg {
     use crate::errors::Error;
     #[pymodule_export]
     use crate::evaluation::{ConcurrentProc, Waiter, evaluate};
+    #[pymodule_export]
+    use crate::pipe::{Batch, Run, Stream, as_yaml, check, kinds, start};
     #[pymodule_export]
     use crate::program::main;
     #[pymodule_export]

@@ -3,10 +3,12 @@
 //! A command is one file in `commands`, with its options, its help and what it does. What a person reads is made in
 //! `format`, `paint`, `progress` and `summary`; how a command ends is in `exit`.
 //!
-//! It is a library so that `python -m thalweg` is the same program; the binary adds its allocator.
+//! It is a library so that `python -m thalweg` is the same program; the binary adds its allocator. `embed` is for programs that run
+//! configurations themselves.
 
 mod commands;
 mod drive;
+pub mod embed;
 mod exit;
 mod format;
 mod load;

@@ -17,6 +17,11 @@ impl Paint {
         Self(stdout().is_terminal() && wanted())
     }
 
+    /// For text that is not shown at once.
+    pub fn off() -> Self {
+        Self(false)
+    }
+
     /// Whether it colours.
     pub fn is_on(self) -> bool {
         self.0

@@ -17,7 +17,7 @@ pub(crate) struct Flows(BTreeMap<Arc<str>, Flow>);
 fn rejected(step: &Step) -> Flow {
     match step {
         Step::Unpack(_) => Flow::Messages,
-        Step::Messages(_) | Step::Files(_) | Step::Part => step.takes(),
+        Step::Messages(_) | Step::Waits(_) | Step::Files(_) | Step::Part => step.takes(),
     }
 }
 

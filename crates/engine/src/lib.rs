@@ -31,9 +31,9 @@ mod temporary;
 pub mod testing;
 
 pub use component::{
-    BuildFileTransform, BuildSink, BuildSource, BuildTransform, BuildUnpack, Context, Cost, Fate, FileSink,
-    FileTransform, FileTransformConfig, Flow, InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig,
-    Step, Transform, TransformConfig, Trouble, Unpack, UnpackConfig, Written,
+    BuildFileTransform, BuildSink, BuildSource, BuildTransform, BuildUnpack, BuildWaiting, Context, Cost,
+    Fate, FileSink, FileTransform, FileTransformConfig, Flow, InFlight, Mistake, Sink, SinkConfig, Source,
+    SourceConfig, Step, Transform, TransformConfig, Trouble, Unpack, UnpackConfig, WaitingTransform, Written,
 };
 pub use details::Details;
 pub use error::{Error, ErrorKind};

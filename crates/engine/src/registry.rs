@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
-use thalweg_config::{Diagnostics, Node};
+use serde_json::Value;
+use thalweg_config::{Diagnostics, Node, decode};
 
 use crate::component::{
     BuildSink, BuildSource, FileSink, FileTransformConfig, Flow, SinkConfig, SourceConfig, Step,
@@ -55,8 +56,11 @@ pub struct Definition {
     pub example: &'static str,
     /// The JSON schema of its options, subschemas inlined.
     pub schema: fn() -> Schema,
-    decode: fn(&Node, &mut Diagnostics) -> Option<Built>,
+    decode: Decode,
 }
+
+/// Makes a component of its options, as they were written.
+type Decode = Box<dyn Fn(&Node, &mut Diagnostics) -> Option<Built> + Send + Sync>;
 
 impl Definition {
     /// Reads its options; mistakes go to `diagnostics`.
@@ -163,6 +167,27 @@ impl Registry {
         )
     }
 
+    /// Adds a component that is a value rather than a type: one that was made while the program runs, such as a function of
+    /// another language. `make` makes it of its options, of which there is no schema; what is wrong with them it says in a
+    /// sentence.
+    pub fn with(
+        self,
+        role: Role,
+        flow: Flow,
+        name: &'static str,
+        make: impl Fn(Value) -> Result<Built, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.add(role, flow, name, "", inlined_schema::<Value>, move |node, diagnostics| {
+            match make(decode::<Value>(node, diagnostics)?) {
+                Ok(built) => Some(built),
+                Err(wrong) => {
+                    diagnostics.error(node.span, wrong);
+                    None
+                }
+            }
+        })
+    }
+
     fn add(
         mut self,
         role: Role,
@@ -170,8 +195,9 @@ impl Registry {
         name: &'static str,
         example: &'static str,
         schema: fn() -> Schema,
-        decode: fn(&Node, &mut Diagnostics) -> Option<Built>,
+        decode: impl Fn(&Node, &mut Diagnostics) -> Option<Built> + Send + Sync + 'static,
     ) -> Self {
+        let decode = Box::new(decode);
         let definition = Definition { role, name, flow, example, schema, decode };
         self.definitions.insert((role, name), definition);
         self

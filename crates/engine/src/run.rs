@@ -110,6 +110,11 @@ impl Handle {
         self.budget.shortage().notify_waiters();
     }
 
+    /// Waits until it is to end at once.
+    pub async fn aborted(&self) {
+        self.abort.requested().await;
+    }
+
     /// Whether it was asked to stop.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_requested()

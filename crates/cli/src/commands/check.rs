@@ -79,7 +79,8 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         }
         format!("{found}\n")
     } else {
-        let mut text = shown(&configuration.name(), &graph, arguments.plan.then_some(&plan));
+        let mut text =
+            shown(&configuration.name(), &graph, arguments.plan.then_some(&plan), Paint::stdout());
         for remark in remarks
             .iter()
             .flat_map(|remarks| remarks.to_string().lines().map(str::to_owned).collect::<Vec<_>>())
@@ -155,8 +156,8 @@ impl Service<'_> {
     }
 }
 
-fn shown(name: &str, graph: &Graph, plan: Option<&Plan>) -> String {
-    let paint = Paint::stdout();
+/// Says of a configuration that it is right, and with a plan how it will run.
+pub fn shown(name: &str, graph: &Graph, plan: Option<&Plan>, paint: Paint) -> String {
     let mut text = format!(
         "{name} is right: {}, {}, {}.\n",
         counted(graph.sources.len() as u64, "source"),

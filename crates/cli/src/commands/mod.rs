@@ -1,6 +1,6 @@
 //! The commands: a file each.
 
-mod check;
+pub mod check;
 mod completions;
 mod components;
 mod convert;
@@ -93,6 +93,6 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, Failure> {
 }
 
 /// The number of cores to use where the command line does not say.
-fn cores() -> usize {
+pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -10,7 +10,7 @@
 mod reader;
 mod writer;
 
-pub use reader::{Reader, Rows, WithReader};
+pub use reader::{ReadRows, Reader, Rows, WithReader, unpacking};
 pub use writer::{WithWriter, WriteError, Writer};
 
 use thalweg_engine::Registry;

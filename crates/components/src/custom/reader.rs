@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -51,6 +52,38 @@ pub struct Rows {
     pub used: usize,
 }
 
+/// An instance of a [`Reader`], or what serves as one that is no type of its own.
+pub trait ReadRows: Send {
+    /// See [`Reader::begin`].
+    fn begin(&mut self);
+
+    /// See [`Reader::read`].
+    ///
+    /// # Errors
+    /// As there.
+    fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, String>;
+}
+
+impl<R: Reader> ReadRows for R {
+    fn begin(&mut self) {
+        Reader::begin(self);
+    }
+
+    fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, String> {
+        Reader::read(self, bytes, at_end)
+    }
+}
+
+/// What reads files by an instance; `unpacks` is as [`Reader::UNPACKS`].
+pub fn unpacking(reader: impl ReadRows + 'static, unpacks: bool, context: &Context) -> Box<dyn Unpack> {
+    Box::new(Unpacking {
+        reader,
+        unpacks,
+        arenas: Arenas::new(context.batch_bytes),
+        memory: context.memory.budget().limit(),
+    })
+}
+
 /// A configured [`Reader`].
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent, bound = "")]
@@ -71,25 +104,23 @@ impl<R: Reader> UnpackConfig for WithReader<R> {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Unpack>, Error> {
-        Ok(Box::new(Unpacking {
-            reader: R::new(&self.options).map_err(Error::permanent)?,
-            arenas: Arenas::new(context.batch_bytes),
-            memory: context.memory.budget().limit(),
-        }))
+        let reader = R::new(&self.options).map_err(Error::permanent)?;
+        Ok(unpacking(reader, R::UNPACKS, context))
     }
 }
 
 struct Unpacking<R> {
     reader: R,
+    unpacks: bool,
     arenas: Arenas,
     /// The whole budget, in bytes.
     memory: usize,
 }
 
 #[async_trait]
-impl<R: Reader> Unpack for Unpacking<R> {
+impl<R: ReadRows> Unpack for Unpacking<R> {
     async fn unpack(&mut self, file: &mut File, out: &mut Intake) -> Result<(), Trouble> {
-        let compression = if R::UNPACKS { Compression::Auto } else { Compression::None };
+        let compression = if self.unpacks { Compression::Auto } else { Compression::None };
         let mut plain = Plain::open(file, compression, 0, self.memory)?;
         self.reader.begin();
         loop {

@@ -9,6 +9,7 @@
 mod build;
 mod files;
 mod step;
+mod waiting;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -23,6 +24,7 @@ pub use files::{
     Unpack, UnpackConfig,
 };
 pub use step::Step;
+pub use waiting::{BuildWaiting, WaitingTransform};
 
 /// What travels on an edge of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{BuildFileTransform, BuildTransform, BuildUnpack, Cost, Flow, Mistake};
+use super::{BuildFileTransform, BuildTransform, BuildUnpack, BuildWaiting, Cost, Flow, Mistake};
 
 /// A configured transform: what it is decides what it takes.
 #[derive(Clone)]
 pub enum Step {
     /// Of messages.
     Messages(Arc<dyn BuildTransform>),
+    /// Of messages, and it waits while it is at it.
+    Waits(Arc<dyn BuildWaiting>),
     /// Of files.
     Files(Arc<dyn BuildFileTransform>),
     /// Of files to messages.
@@ -22,6 +24,7 @@ impl Step {
     pub fn check(&self) -> Vec<Mistake> {
         match self {
             Step::Messages(config) => config.check(),
+            Step::Waits(config) => config.check(),
             Step::Files(config) => config.check(),
             Step::Unpack(config) => config.check(),
             Step::Part => Vec::new(),
@@ -32,7 +35,7 @@ impl Step {
     pub fn outputs(&self) -> Vec<String> {
         match self {
             Step::Messages(config) => config.outputs(),
-            Step::Files(_) | Step::Unpack(_) | Step::Part => Vec::new(),
+            Step::Waits(_) | Step::Files(_) | Step::Unpack(_) | Step::Part => Vec::new(),
         }
     }
 
@@ -41,7 +44,7 @@ impl Step {
         match self {
             Step::Messages(config) => config.is_sequential(),
             Step::Files(config) => config.cost() == Cost::Alone,
-            Step::Unpack(_) | Step::Part => false,
+            Step::Waits(_) | Step::Unpack(_) | Step::Part => false,
         }
     }
 
@@ -50,14 +53,14 @@ impl Step {
         match self {
             Step::Files(config) => config.cost(),
             Step::Unpack(_) => Cost::Core,
-            Step::Messages(_) | Step::Part => Cost::Small,
+            Step::Messages(_) | Step::Waits(_) | Step::Part => Cost::Small,
         }
     }
 
     /// What it takes.
     pub fn takes(&self) -> Flow {
         match self {
-            Step::Messages(_) => Flow::Messages,
+            Step::Messages(_) | Step::Waits(_) => Flow::Messages,
             Step::Files(_) | Step::Unpack(_) | Step::Part => Flow::Files,
         }
     }
@@ -66,8 +69,21 @@ impl Step {
     pub fn gives(&self) -> Flow {
         match self {
             Step::Messages(config) => config.gives(),
-            Step::Unpack(_) => Flow::Messages,
+            Step::Waits(_) | Step::Unpack(_) => Flow::Messages,
             Step::Files(_) | Step::Part => Flow::Files,
+        }
+    }
+
+    /// Whether it begins a segment: nothing before it is called together with it.
+    pub fn is_first(&self) -> bool {
+        matches!(self, Step::Waits(_) | Step::Unpack(_))
+    }
+
+    /// How many copies of it there are to be, where it says so.
+    pub fn copies(&self) -> Option<usize> {
+        match self {
+            Step::Waits(config) => config.copies(),
+            Step::Messages(_) | Step::Files(_) | Step::Unpack(_) | Step::Part => None,
         }
     }
 }

@@ -87,7 +87,7 @@ pub struct Segment {
     pub operators: Vec<Operator>,
     /// How many copies run at once, at most.
     pub copies: usize,
-    /// Whether the user says how many. Otherwise fewer run while more would only be in each other's way.
+    /// Whether the user, or its first operator, says how many. Otherwise fewer run while more would only be in each other's way.
     pub is_fixed: bool,
     /// Whether its results are put back into the order of its input.
     pub ordered: bool,
@@ -109,8 +109,13 @@ impl Segment {
         let operator = self.operators.first()?;
         match &operator.node.config {
             Step::Unpack(config) => Some((operator, config)),
-            Step::Messages(_) | Step::Files(_) | Step::Part => None,
+            Step::Messages(_) | Step::Waits(_) | Step::Files(_) | Step::Part => None,
         }
+    }
+
+    /// Whether its first operator says how many copies there are.
+    fn says_copies(&self) -> bool {
+        self.operators.first().is_some_and(|operator| operator.node.config.copies().is_some())
     }
 
     /// Whether it takes each file by itself.
@@ -302,14 +307,15 @@ impl Planner<'_> {
     fn segment(&mut self, pipeline: &Pipeline, step: &Step, within: Option<usize>) -> (usize, bool) {
         let (takes, sequential) = (step.takes(), step.is_sequential());
         let is_apart = matches!(step, Step::Unpack(_));
+        let said = step.copies().map(|copies| copies.max(1));
         let number = match within {
-            Some(segment) if !is_apart && self.segments[segment].is_like(takes, sequential) => segment,
+            Some(segment) if !step.is_first() && self.segments[segment].is_like(takes, sequential) => segment,
             _ => {
                 self.segments.push(Segment {
                     name: pipeline.name.clone(),
                     operators: Vec::new(),
-                    copies: 1,
-                    is_fixed: false,
+                    copies: said.unwrap_or(1),
+                    is_fixed: said.is_some(),
                     ordered: pipeline.is_ordered(takes),
                     takes,
                     cost: Cost::Small,
@@ -321,6 +327,9 @@ impl Planner<'_> {
         let cores = self.cores;
         let segment = &mut self.segments[number];
         segment.cost = segment.cost.max(step.cost());
+        if said.is_some() || segment.says_copies() {
+            return (number, segment.operators.is_empty());
+        }
         segment.copies = match segment.cost {
             _ if sequential || is_apart && segment.ordered => 1,
             Cost::Alone => 1,

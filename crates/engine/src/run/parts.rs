@@ -86,10 +86,14 @@ impl Parts<'_> {
         let copy = |_| {
             let mut operators = Vec::new();
             for Operator { node, outputs, .. } in &segment.operators {
-                let Step::Messages(config) = &node.config else { continue };
-                let transform = config.build(&(self.context)(&node.name))?;
+                let context = (self.context)(&node.name);
+                let work = match &node.config {
+                    Step::Messages(config) => segment::Work::Calls(config.build(&context)?),
+                    Step::Waits(config) => segment::Work::Waits(config.build(&context)?),
+                    Step::Files(_) | Step::Unpack(_) | Step::Part => continue,
+                };
                 let metrics = (self.metrics)(&node.name);
-                operators.push(segment::Operator::new(transform, metrics, outputs.clone()));
+                operators.push(segment::Operator::new(work, metrics, outputs.clone()));
             }
             Ok(segment::Copy {
                 operators,
@@ -116,7 +120,7 @@ impl Parts<'_> {
                 let Operator { node, on_error, delivers, outputs } = operator;
                 let work = match &node.config {
                     Step::Files(config) => Work::Transform(config.build(context)?),
-                    Step::Messages(_) | Step::Unpack(_) | Step::Part => Work::Part,
+                    Step::Messages(_) | Step::Waits(_) | Step::Unpack(_) | Step::Part => Work::Part,
                 };
                 operators.push(FileOperator {
                     work,

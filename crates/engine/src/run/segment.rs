@@ -8,7 +8,7 @@ use thalweg_record::{Batch, Budget, File, Outcome, Parcel};
 use thalweg_runtime::{ConcurrencyLimit, HandOver, Sender, Sequencer, Stop, Ticket, Worker};
 
 use crate::Error;
-use crate::component::Transform;
+use crate::component::{Transform, WaitingTransform};
 use crate::metrics::ComponentMetrics;
 use crate::outlets::{Outlets, Output};
 use crate::plan::{Destination, Target};
@@ -16,9 +16,17 @@ use crate::plan::{Destination, Target};
 /// What a batch came to: what leaves the segment, in order.
 pub(super) type Results = Vec<(Destination, Parcel)>;
 
+/// What an operator does.
+pub(super) enum Work {
+    /// It is called.
+    Calls(Box<dyn Transform>),
+    /// It may wait, and is the first of its segment.
+    Waits(Box<dyn WaitingTransform>),
+}
+
 /// A transform that runs.
 pub(super) struct Operator {
-    transform: Box<dyn Transform>,
+    work: Work,
     metrics: Arc<ComponentMetrics>,
     outlets: Outlets,
     outputs: BTreeMap<Output, Arc<[Target]>>,
@@ -26,12 +34,12 @@ pub(super) struct Operator {
 
 impl Operator {
     pub(super) fn new(
-        transform: Box<dyn Transform>,
+        work: Work,
         metrics: Arc<ComponentMetrics>,
         outputs: BTreeMap<Output, Arc<[Target]>>,
     ) -> Self {
         let outlets = Outlets::new(metrics.name.clone());
-        Self { transform, metrics, outlets, outputs }
+        Self { work, metrics, outlets, outputs }
     }
 }
 
@@ -70,7 +78,7 @@ impl Worker for Copy {
             return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
         };
         let mut results = Vec::new();
-        self.apply(0, batch, &mut results)?;
+        self.begin(batch, &mut results).await?;
         if let Some(permit) = permit {
             permit.succeeded();
         }
@@ -95,7 +103,10 @@ impl Worker for Copy {
         for at in 0..self.operators.len() {
             let operator = &mut self.operators[at];
             let start = Instant::now();
-            operator.transform.finish(&mut operator.outlets)?;
+            match &mut operator.work {
+                Work::Calls(transform) => transform.finish(&mut operator.outlets)?,
+                Work::Waits(transform) => transform.finish(&mut operator.outlets).await?,
+            }
             operator.metrics.add_busy(start);
             self.pass_on(at, &mut results)?;
         }
@@ -107,16 +118,29 @@ impl Worker for Copy {
 }
 
 impl Copy {
+    /// Calls the first operator, and all that follows; waits for it, if it is one that does.
+    async fn begin(&mut self, mut batch: Batch, results: &mut Results) -> Result<(), Error> {
+        let Some(Operator { work: Work::Waits(transform), metrics, outlets, .. }) = self.operators.first_mut() else {
+            return self.apply(0, batch, results);
+        };
+        enters(&mut batch, metrics);
+        let start = Instant::now();
+        let applied = transform.apply(batch, outlets).await;
+        metrics.add_busy(start);
+        applied.map_err(|error| failed(metrics, error))?;
+        self.pass_on(0, results)
+    }
+
     fn apply(&mut self, at: usize, mut batch: Batch, results: &mut Results) -> Result<(), Error> {
         let operator = &mut self.operators[at];
-        batch.ack_mut().enter(&operator.metrics.name);
-        operator.metrics.add_in(batch.rows(), batch.payload_bytes());
+        enters(&mut batch, &operator.metrics);
         let start = Instant::now();
-        let applied = operator.transform.apply(batch, &mut operator.outlets);
+        let applied = match &mut operator.work {
+            Work::Calls(transform) => transform.apply(batch, &mut operator.outlets),
+            Work::Waits(_) => Err(Error::permanent("it waits within a segment; this is a bug of thalweg")),
+        };
         operator.metrics.add_busy(start);
-        applied.map_err(|error| {
-            Error::permanent(format!("the transform `{}` failed", operator.metrics.name)).caused_by(error)
-        })?;
+        applied.map_err(|error| failed(&operator.metrics, error))?;
         self.pass_on(at, results)
     }
 
@@ -177,6 +201,16 @@ impl Copy {
     fn deliver(&self, results: Results, at_once: &mut Vec<HandOver>) {
         deliver(&self.exits, results, at_once);
     }
+}
+
+/// Notes that a batch comes to an operator.
+fn enters(batch: &mut Batch, metrics: &ComponentMetrics) {
+    batch.ack_mut().enter(&metrics.name);
+    metrics.add_in(batch.rows(), batch.payload_bytes());
+}
+
+fn failed(metrics: &ComponentMetrics, error: Error) -> Error {
+    Error::permanent(format!("the transform `{}` failed", metrics.name)).caused_by(error)
 }
 
 /// Hands results over in their order. What the next stages take at once they do not do here, where the other

@@ -1,0 +1,141 @@
+//! Python objects as components.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::Value;
+use thalweg_engine::{Built, Error, Flow, Registry, Role, Step};
+
+use super::batches::Shape;
+use super::read::ReaderClass;
+use super::sink::{Streaming, WriterClass};
+use super::source::{ArrowObject, IterableObject};
+use super::stream::Stream;
+use super::transform::Function;
+use super::workers::Workers;
+
+/// A Python object that is held without the interpreter lock.
+pub type Object = Arc<Py<PyAny>>;
+
+/// The last exception that ended a run, so that it can be told as the cause.
+#[derive(Clone, Default)]
+pub struct Cause(Arc<Mutex<Option<PyErr>>>);
+
+impl Cause {
+    /// Notes an exception, and gives the error that the engine is told.
+    pub fn permanent(&self, error: PyErr) -> Error {
+        let told = Error::permanent(error.to_string());
+        *self.0.lock() = Some(error);
+        told
+    }
+
+    /// The exception, if there was one.
+    pub fn take(&self) -> Option<PyErr> {
+        self.0.lock().take()
+    }
+}
+
+/// A component that is a Python object, as the package gives it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Given {
+    role: String,
+    /// By what name the configuration speaks of it.
+    name: String,
+    /// What it is: `iterable`, `arrow`, `function`, `workers`, `reader`, `writer` or `stream`.
+    sort: String,
+    object: Py<PyAny>,
+    views: bool,
+    payload: bool,
+    workers: usize,
+    /// The command line of a worker process.
+    command: Vec<String>,
+}
+
+/// Adds Python objects to a registry.
+///
+/// # Errors
+/// If the package gave something else.
+pub fn add(py: Python<'_>, registry: Registry, given: Vec<Given>, cause: &Cause) -> PyResult<Registry> {
+    let mut registry = registry;
+    for given in given {
+        registry = one(py, registry, given, cause)?;
+    }
+    Ok(registry)
+}
+
+fn one(py: Python<'_>, registry: Registry, given: Given, cause: &Cause) -> PyResult<Registry> {
+    let role = match given.role.as_str() {
+        "source" => Role::Source,
+        "sink" => Role::Sink,
+        _ => Role::Transform,
+    };
+    let name = kept(&given.name);
+    let stream: Option<Py<Stream>> = given.object.extract(py).ok();
+    let object: Object = Arc::new(given.object);
+    let shape = Shape { views: given.views, payload: given.payload };
+    let cause = cause.clone();
+    let none = move |options: &Value| match options.as_object() {
+        Some(options) if options.is_empty() => Ok(()),
+        _ => Err(format!("`{name}` takes no options.")),
+    };
+    let flow = if given.sort == "reader" { Flow::Files } else { Flow::Messages };
+    let (command, workers, sort) = (given.command, given.workers, given.sort);
+    Ok(registry.with(role, flow, name, move |options| {
+        let (object, cause) = (object.clone(), cause.clone());
+        match sort.as_str() {
+            "reader" => {
+                let reader = ReaderClass { kind: name, class: object, options, cause };
+                return Ok(Built::Transform(Step::Unpack(Arc::new(reader))));
+            }
+            "writer" => return Ok(Built::Sink(Arc::new(WriterClass { class: object, options, shape, cause }))),
+            _ => none(&options)?,
+        }
+        Ok(match (sort.as_str(), &stream) {
+            ("iterable", _) => Built::Source(Arc::new(IterableObject { object, cause })),
+            ("arrow", _) => Built::Source(Arc::new(ArrowObject { object, cause })),
+            ("workers", _) => {
+                let workers = Workers { kind: name, command: command.clone(), count: workers, shape };
+                Built::Transform(Step::Waits(Arc::new(workers)))
+            }
+            ("stream", Some(stream)) => Built::Sink(Arc::new(Streaming(stream.get().queue()))),
+            _ => Built::Transform(Step::Waits(Arc::new(Function { kind: name, function: object, shape }))),
+        })
+    }))
+}
+
+/// Options as keyword arguments.
+///
+/// # Errors
+/// If they are no mapping.
+pub fn arguments<'py>(py: Python<'py>, options: &Value) -> PyResult<Bound<'py, PyDict>> {
+    let loads = py.import("json")?.getattr("loads")?;
+    Ok(loads.call1((options.to_string(),))?.cast_into::<PyDict>()?)
+}
+
+/// The names of components are there as long as the process. Those of Python's are few, and each is kept once.
+fn kept(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock();
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let new: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    names.insert(new);
+    new
+}
+
+/// Calls a function of the package that stands between the engine and users' functions.
+///
+/// # Errors
+/// What it raises, or that the interpreter has ended.
+pub fn bridged<T>(
+    name: &str,
+    call: impl FnOnce(Python<'_>, Bound<'_, PyAny>) -> PyResult<T>,
+) -> PyResult<T> {
+    let called = Python::try_attach(|py| call(py, py.import("thalweg._bridge")?.getattr(name)?));
+    called.unwrap_or_else(|| Err(crate::errors::Error::new_err("the interpreter has ended")))
+}

@@ -1,0 +1,73 @@
+//! Readers of Python's: classes that make rows of the bytes of files.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, UInt8Array};
+use arrow_buffer::{Buffer, ScalarBuffer};
+use pyo3::prelude::*;
+use serde_json::Value;
+use thalweg_components::custom::{ReadRows, Rows, unpacking};
+use thalweg_engine::{BuildUnpack, Context, Error, Mistake, Unpack};
+
+use super::objects::{Cause, Object, arguments, bridged};
+use super::{batches, capsules};
+
+/// A class of readers, or what makes one.
+pub struct ReaderClass {
+    /// Its name in configurations.
+    pub kind: &'static str,
+    /// It.
+    pub class: Object,
+    /// What it is called with.
+    pub options: Value,
+    /// Where to note what it raised.
+    pub cause: Cause,
+}
+
+impl BuildUnpack for ReaderClass {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Unpack>, Error> {
+        let made = bridged("reader", |py, reader| {
+            let made = self.class.bind(py).call((), Some(&arguments(py, &self.options)?))?;
+            Ok((reader.call1((&made,))?.extract::<bool>()?, made.unbind()))
+        });
+        let (unpacks, reader) = made.map_err(|error| self.cause.permanent(error))?;
+        Ok(unpacking(Reading { reader: Arc::new(reader), begins: false }, unpacks, context))
+    }
+}
+
+struct Reading {
+    reader: Object,
+    /// A file begins: the reader is told with its first bytes.
+    begins: bool,
+}
+
+impl ReadRows for Reading {
+    fn begin(&mut self) {
+        self.begins = true;
+    }
+
+    fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, String> {
+        let begins = std::mem::take(&mut self.begins);
+        let column: ArrayRef =
+            Arc::new(UInt8Array::new(ScalarBuffer::new(bytes.clone(), 0, bytes.len()), None));
+        let column = RecordBatch::try_from_iter([("bytes", column)]).map_err(|error| error.to_string())?;
+        let read = bridged("read", |py, read| {
+            let told = read.call1((self.reader.bind(py), batches::Batch(column), at_end, begins))?;
+            let (rows, used): (Option<Bound<'_, PyAny>>, usize) = told.extract()?;
+            Ok(Rows { rows: rows.map(|rows| capsules::batch(&rows)).transpose()?, used })
+        });
+        let read = read.map_err(|error| error.to_string())?;
+        if read.used > bytes.len() {
+            return Err(format!("the reader says that it used {} bytes, of {}", read.used, bytes.len()));
+        }
+        Ok(read)
+    }
+}

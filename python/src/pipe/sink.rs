@@ -1,0 +1,134 @@
+//! Sinks of Python's: writers, and streams that are read.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use arrow_array::RecordBatch;
+use async_trait::async_trait;
+use pyo3::prelude::*;
+use serde_json::Value;
+use thalweg_engine::{BuildSink, BuildTransform, Context, Error, InFlight, Mistake, Rejects, Sink, Written};
+use thalweg_record::Batch;
+use tokio::sync::oneshot;
+
+use super::batches::{self, Shape, rows_of};
+use super::objects::{Cause, Object, arguments, bridged};
+use super::stream::{Offer, Queue};
+
+/// A class of writers, or what makes one.
+pub struct WriterClass {
+    /// It.
+    pub class: Object,
+    /// What it is called with.
+    pub options: Value,
+    /// What it is given.
+    pub shape: Shape,
+    /// Where to note what it raised.
+    pub cause: Cause,
+}
+
+impl BuildSink for WriterClass {
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        None
+    }
+
+    fn in_flight(&self) -> InFlight {
+        InFlight::One
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
+        let made = Python::try_attach(|py| {
+            self.class.bind(py).call((), Some(&arguments(py, &self.options)?)).map(Bound::unbind)
+        });
+        let made = made.unwrap_or_else(|| Err(crate::errors::Error::new_err("the interpreter has ended")));
+        let writer = Arc::new(made.map_err(|error| self.cause.permanent(error))?);
+        Ok(Box::new(Writing { writer, shape: self.shape, cause: self.cause.clone() }))
+    }
+}
+
+struct Writing {
+    writer: Object,
+    shape: Shape,
+    cause: Cause,
+}
+
+impl Writing {
+    /// Calls the writer on a thread that may block; without rows it is to finish.
+    async fn call(&self, rows: Option<RecordBatch>) -> Result<(), Error> {
+        let (writer, cause) = (self.writer.clone(), self.cause.clone());
+        let done = tokio::task::spawn_blocking(move || {
+            let told = bridged("write", |py, write| {
+                let told = write.call1((writer.bind(py), rows.map(batches::Batch)))?;
+                told.extract::<Option<String>>()
+            });
+            match told {
+                Ok(None) => Ok(()),
+                Ok(Some(again)) => Err(Error::temporary(again)),
+                Err(error) => Err(cause.permanent(error)),
+            }
+        });
+        done.await.map_err(|error| Error::permanent("a call panicked").caused_by(error))?
+    }
+}
+
+#[async_trait]
+impl Sink for Writing {
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+        self.call(Some(rows_of(batch, self.shape)?)).await?;
+        Ok(Written::Safe)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        self.call(None).await
+    }
+}
+
+/// A stream that Python reads.
+pub struct Streaming(pub Arc<Queue>);
+
+impl BuildSink for Streaming {
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        None
+    }
+
+    fn in_flight(&self) -> InFlight {
+        InFlight::One
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
+        let to = self.0.sink().ok_or_else(|| Error::permanent("a stream is the sink of one run, and this one was it"))?;
+        Ok(Box::new(Offering { to, shape: self.0.shape }))
+    }
+}
+
+struct Offering {
+    to: Sender<Offer>,
+    shape: Shape,
+}
+
+#[async_trait]
+impl Sink for Offering {
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+        let gone = || Error::permanent("nobody reads the stream any more");
+        let (asked, wanted) = oneshot::channel();
+        self.to.send((rows_of(batch, self.shape)?, asked)).map_err(|_| gone())?;
+        wanted.await.map_err(|_| gone())?;
+        Ok(Written::Safe)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! Sources of Python objects: any iterable, and what speaks Arrow's C stream interface.
+
+use std::time::{Duration, Instant};
+
+use arrow_array::RecordBatch;
+use arrow_array::ffi_stream::ArrowArrayStreamReader;
+use arrow_buffer::Buffer;
+use async_trait::async_trait;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple};
+use thalweg_components::shared::arenas::Arenas;
+use thalweg_engine::{BuildSource, Context, Error, Mistake, Outlet, Reading, Received, Source};
+use thalweg_record::{Arena, ViewBuilder};
+
+use super::batches::{Parts, empty_payload, parts};
+use super::capsules;
+use super::objects::{Cause, Object, bridged};
+use crate::buffer::Buffer as Bytes;
+
+/// The most messages in a batch of an iterable.
+const MOST_ROWS: usize = 32 << 10;
+/// How long messages of an iterable wait for others.
+const LONGEST: Duration = Duration::from_millis(20);
+/// An iterable that takes this long for an item is slow: what it gave goes on at once.
+const SLOW: Duration = Duration::from_millis(1);
+
+/// An iterable.
+pub struct IterableObject {
+    /// It.
+    pub object: Object,
+    /// Where to note what it raised.
+    pub cause: Cause,
+}
+
+impl BuildSource for IterableObject {
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        Ok(Box::new(Iterating {
+            object: self.object.clone(),
+            cause: self.cause.clone(),
+            iterators: Vec::new(),
+            arenas: Arenas::new(context.batch_bytes),
+            next: None,
+        }))
+    }
+}
+
+struct Iterating {
+    object: Object,
+    cause: Cause,
+    /// The iterable's iterator, and in it those of the lists that it gave.
+    iterators: Vec<Py<PyIterator>>,
+    arenas: Arenas,
+    /// What was taken and had no room.
+    next: Option<Py<PyAny>>,
+}
+
+/// What was taken of an iterable.
+enum Taken {
+    /// Payloads: they are in the arena, and end there.
+    Payloads(Vec<usize>),
+    /// Fields.
+    Rows(RecordBatch),
+    /// The next payload is larger than the arena.
+    Large(usize),
+    /// Nothing: it has ended.
+    End,
+}
+
+#[async_trait]
+impl Source for Iterating {
+    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+        let mut large = 0;
+        while !out.is_stopping() {
+            let mut arena = self.arenas.take(large, out).await;
+            large = 0;
+            let taken = bridged("rows", |py, rows| self.take(py, &rows, &mut arena, &|| out.is_stopping()));
+            match taken.map_err(|error| self.cause.permanent(error))? {
+                Taken::Payloads(ends) => {
+                    let buffer = self.arenas.freeze(arena, ends.last().copied().unwrap_or_default());
+                    out.send(payloads(buffer, &ends)).await?;
+                }
+                Taken::Rows(rows) => {
+                    // Who waits for room must hold none.
+                    drop(arena);
+                    send_rows(out, &rows).await?;
+                }
+                Taken::Large(bytes) => large = bytes,
+                Taken::End => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn payloads(buffer: Buffer, ends: &[usize]) -> Reading {
+    let mut views = ViewBuilder::over(&[buffer], ends.len());
+    let mut start = 0;
+    for &end in ends {
+        views.push_range(0, start, end - start);
+        start = end;
+    }
+    Reading { payload: views.finish(), path: None, positions: None, mark: None }
+}
+
+impl Iterating {
+    fn take(
+        &mut self,
+        py: Python<'_>,
+        rows: &Bound<'_, PyAny>,
+        arena: &mut Arena,
+        is_stopping: &dyn Fn() -> bool,
+    ) -> PyResult<Taken> {
+        if self.iterators.is_empty() && self.next.is_none() {
+            self.iterators.push(self.object.bind(py).try_iter()?.unbind());
+        }
+        let (mut ends, mut filled) = (Vec::new(), 0);
+        let dicts = PyList::empty(py);
+        let begin = Instant::now();
+        loop {
+            let asked = Instant::now();
+            let Some(item) = self.item(py)? else { break };
+            let is_slow = asked.elapsed() >= SLOW;
+            let is_row = item.is_instance_of::<PyDict>();
+            if is_row != (dicts.len() > 0) && (filled > 0 || !ends.is_empty() || dicts.len() > 0) {
+                // Messages of another sort: those before them go first.
+                self.next = Some(item.unbind());
+                break;
+            }
+            if is_row {
+                dicts.append(item)?;
+            } else {
+                let free = arena.get_mut(filled..).unwrap_or_default();
+                match copy(&item, free)? {
+                    Ok(length) => {
+                        filled += length;
+                        ends.push(filled);
+                    }
+                    Err(length) => {
+                        self.next = Some(item.unbind());
+                        if ends.is_empty() {
+                            return Ok(Taken::Large(length));
+                        }
+                        break;
+                    }
+                }
+            }
+            let is_full = ends.len() + dicts.len() >= MOST_ROWS || begin.elapsed() >= LONGEST;
+            if is_slow || is_full || is_stopping() {
+                break;
+            }
+        }
+        if dicts.len() > 0 {
+            return Ok(Taken::Rows(capsules::batch(&rows.call1((dicts,))?)?));
+        }
+        Ok(if ends.is_empty() { Taken::End } else { Taken::Payloads(ends) })
+    }
+
+    /// The next item. Lists and tuples stand for what is in them.
+    fn item<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if let Some(next) = self.next.take() {
+            return Ok(Some(next.into_bound(py)));
+        }
+        while let Some(iterator) = self.iterators.last() {
+            match iterator.bind(py).clone().next().transpose()? {
+                Some(list) if list.is_instance_of::<PyList>() || list.is_instance_of::<PyTuple>() => {
+                    self.iterators.push(list.try_iter()?.unbind());
+                }
+                Some(item) => return Ok(Some(item)),
+                // The first one stays, so that nothing begins anew.
+                None if self.iterators.len() == 1 => return Ok(None),
+                None => drop(self.iterators.pop()),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Copies the bytes of an item, if there is room; says how many there are.
+fn copy(item: &Bound<'_, PyAny>, into: &mut [u8]) -> PyResult<Result<usize, usize>> {
+    let mut put = |bytes: &[u8]| match into.get_mut(..bytes.len()) {
+        Some(room) => {
+            room.copy_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        None => Err(bytes.len()),
+    };
+    if let Ok(text) = item.cast::<PyString>() {
+        return Ok(put(text.encode_utf8()?.as_bytes()));
+    }
+    match Bytes::readable(item) {
+        Ok(buffer) => Ok(put(buffer.bytes())),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "a message is bytes, text or a dict of fields, not {}",
+            item.get_type().name()?
+        ))),
+    }
+}
+
+/// What speaks Arrow's C stream interface: tables, readers.
+pub struct ArrowObject {
+    /// It.
+    pub object: Object,
+    /// Where to note what it raised.
+    pub cause: Cause,
+}
+
+impl BuildSource for ArrowObject {
+    fn check(&self) -> Vec<Mistake> {
+        Vec::new()
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
+        let stream = bridged("stream", |py, stream| capsules::read_stream(&stream.call1((self.object.bind(py),))?));
+        Ok(Box::new(Streamed(stream.map_err(|error| self.cause.permanent(error))?)))
+    }
+}
+
+struct Streamed(ArrowArrayStreamReader);
+
+#[async_trait]
+impl Source for Streamed {
+    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+        while !out.is_stopping() {
+            let Some(rows) = self.0.next() else { break };
+            let rows = rows?;
+            // As many rows as have about the bytes of a batch; of what is large, the memory is shared by its slices.
+            let row = rows.get_array_memory_size().div_ceil(rows.num_rows().max(1)).max(1);
+            let most = (out.batch_bytes() / row).max(1);
+            let mut from = 0;
+            while from < rows.num_rows() && !out.is_stopping() {
+                let slice = rows.slice(from, most.min(rows.num_rows() - from));
+                from += slice.num_rows();
+                send_rows(out, &slice).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends rows when the budget has room for them.
+async fn send_rows(out: &mut Outlet, rows: &RecordBatch) -> Result<(), Error> {
+    let bytes = rows.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default());
+    // From then on the buffers are counted themselves. The byte goes with the payload: it says that the source has something
+    // under way, so that it waits for room before it sends more.
+    let mut lease = out.reserve(1 + bytes.sum::<usize>()).await;
+    let held = lease.split(1).freeze(vec![0]);
+    let Parts { payload, fields } = parts(rows).map_err(Error::permanent)?;
+    let payload = payload.unwrap_or_else(|| empty_payload(&[held], rows.num_rows()));
+    let reading = Reading { payload, path: None, positions: None, mark: None };
+    let fields = Some(fields).filter(|fields| fields.num_columns() > 0);
+    out.send(Received { reading, fields }).await
+}

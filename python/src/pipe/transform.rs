@@ -1,0 +1,78 @@
+//! A Python function over batches, called in this process.
+
+use arrow_array::RecordBatch;
+use async_trait::async_trait;
+use pyo3::prelude::*;
+use thalweg_engine::{BuildWaiting, Context, Error, Outlets, WaitingTransform};
+use thalweg_record::Batch;
+
+use super::batches::{self, Shape, replaced, rows_of};
+use super::capsules;
+use super::objects::{Object, bridged};
+
+/// A function. It is called on threads that may block, so that whoever waits for the interpreter lock keeps no core from the
+/// other segments.
+pub struct Function {
+    /// Its name in configurations.
+    pub kind: &'static str,
+    /// It.
+    pub function: Object,
+    /// What it is given.
+    pub shape: Shape,
+}
+
+impl BuildWaiting for Function {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn WaitingTransform>, Error> {
+        Ok(Box::new(Calling { function: self.function.clone(), shape: self.shape }))
+    }
+}
+
+struct Calling {
+    function: Object,
+    shape: Shape,
+}
+
+#[async_trait]
+impl WaitingTransform for Calling {
+    async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+        let (function, shape) = (self.function.clone(), self.shape);
+        let done = tokio::task::spawn_blocking(move || {
+            let made = rows_of(&batch, shape).map_err(|error| error.to_string());
+            let made = made.and_then(|rows| call(&function, rows).map_err(|error| error.to_string()));
+            (batch, made)
+        });
+        let (batch, made) = done.await.map_err(|error| Error::permanent("a call panicked").caused_by(error))?;
+        give(batch, made, out)
+    }
+}
+
+fn call(function: &Object, rows: RecordBatch) -> PyResult<Vec<RecordBatch>> {
+    bridged("apply", |py, apply| {
+        let made = apply.call1((function.bind(py), batches::Batch(rows)))?;
+        made.try_iter()?.map(|made| capsules::batch(&made?)).collect()
+    })
+}
+
+/// Gives on what was made of a batch; where nothing could be made of it, its messages leave by `errors`.
+///
+/// # Errors
+/// Never for want of a result.
+pub fn give(batch: Batch, made: Result<Vec<RecordBatch>, String>, out: &mut Outlets) -> Result<(), Error> {
+    let made = match made {
+        Ok(made) => replaced(batch, &made),
+        Err(reason) => Err((batch, reason)),
+    };
+    match made {
+        Ok(batches) => batches.into_iter().for_each(|batch| out.send(batch)),
+        Err((batch, reason)) => {
+            let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
+            let left = out.reject(batch, (0..rows).map(|row| (row, reason.clone())).collect())?;
+            out.send(left);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! A Python function over batches, called in processes of its own.
+//!
+//! Each copy of the transform has a process, to which it writes batches as Arrow's IPC streams and from which it reads
+//! what came of them. A process that dies is begun again and is given its batch once more; if it dies of it again, the messages of
+//! that batch leave by `errors`, and the run goes on.
+
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::StreamWriter;
+use async_trait::async_trait;
+use thalweg_engine::{BuildWaiting, Context, Error, Outlets, WaitingTransform};
+use thalweg_record::Batch;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+use super::batches::{Shape, rows_of};
+use super::transform::give;
+
+/// How often a batch is given to a process.
+const ATTEMPTS: usize = 2;
+/// How long a process may take to end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What a process says: that it is ready, a result, that there are no more, or why there is none.
+const READY: u64 = 0;
+const RESULT: u64 = 1;
+const DONE: u64 = 2;
+const FAILED: u64 = 3;
+
+/// A function in so many processes.
+pub struct Workers {
+    /// Its name in configurations.
+    pub kind: &'static str,
+    /// The command line of a process.
+    pub command: Vec<String>,
+    /// How many there are.
+    pub count: usize,
+    /// What it is given.
+    pub shape: Shape,
+}
+
+impl BuildWaiting for Workers {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn copies(&self) -> Option<usize> {
+        Some(self.count)
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn WaitingTransform>, Error> {
+        Ok(Box::new(Remote { command: self.command.clone(), shape: self.shape, worker: None }))
+    }
+}
+
+struct Remote {
+    command: Vec<String>,
+    shape: Shape,
+    worker: Option<Worker>,
+}
+
+#[async_trait]
+impl WaitingTransform for Remote {
+    async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+        let rows = rows_of(&batch, self.shape)?;
+        let request = written(&rows)?;
+        let mut died = String::new();
+        for _ in 0..ATTEMPTS {
+            let mut worker = match self.worker.take() {
+                Some(worker) => worker,
+                None => Worker::begin(&self.command).await?,
+            };
+            match worker.ask(&request).await {
+                Ok(made) => {
+                    self.worker = Some(worker);
+                    return give(batch, made, out);
+                }
+                Err(_) => died = worker.end().await,
+            }
+        }
+        let reason = format!("the worker process died of this batch {ATTEMPTS} times: {died}");
+        give(batch, Err(reason), out)
+    }
+
+    async fn finish(&mut self, _: &mut Outlets) -> Result<(), Error> {
+        if let Some(worker) = self.worker.take() {
+            worker.end().await;
+        }
+        Ok(())
+    }
+}
+
+/// A process.
+struct Worker {
+    child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+}
+
+impl Worker {
+    /// Begins a process, and waits until it has found its function.
+    async fn begin(command: &[String]) -> Result<Self, Error> {
+        let refused = |why: String| Error::permanent(format!("a worker process cannot begin: {why}"));
+        let Some((program, arguments)) = command.split_first() else {
+            return Err(refused("it has no command line".to_owned()));
+        };
+        let mut command = Command::new(program);
+        // What a terminal sends to all processes of a run is meant for the run, which ends these when it has drained.
+        command.args(arguments).process_group(0).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| refused(error.to_string()))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(refused("it has no pipes".to_owned()));
+        };
+        let mut worker = Self { child, input, output };
+        match worker.frame().await {
+            Ok((READY, _)) => Ok(worker),
+            Ok((_, why)) => Err(refused(String::from_utf8_lossy(&why).into_owned())),
+            Err(_) => Err(refused(format!("it died at once: {}", worker.end().await))),
+        }
+    }
+
+    /// Has the function called with a batch: what it gave, or what it raised.
+    ///
+    /// # Errors
+    /// If the process died.
+    async fn ask(&mut self, request: &[u8]) -> io::Result<Result<Vec<RecordBatch>, String>> {
+        self.input.write_all(&(request.len() as u64).to_le_bytes()).await?;
+        self.input.write_all(request).await?;
+        let mut made = Vec::new();
+        loop {
+            match self.frame().await? {
+                (RESULT, body) => match read(body) {
+                    Ok(batches) => made.extend(batches),
+                    Err(error) => return Err(io::Error::other(error)),
+                },
+                (DONE, _) => return Ok(Ok(made)),
+                (FAILED, why) => return Ok(Err(String::from_utf8_lossy(&why).into_owned())),
+                _ => return Err(io::Error::other("this is no answer")),
+            }
+        }
+    }
+
+    async fn frame(&mut self) -> io::Result<(u64, Vec<u8>)> {
+        let sort = self.output.read_u64_le().await?;
+        let length = self.output.read_u64_le().await?;
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        let mut body = Vec::new();
+        body.try_reserve_exact(length).map_err(io::Error::other)?;
+        (&mut self.output).take(length as u64).read_to_end(&mut body).await?;
+        if body.len() < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok((sort, body)) }
+    }
+
+    /// Lets it end, or else ends it; says how it ended.
+    async fn end(self) -> String {
+        let Self { mut child, input, output } = self;
+        drop((input, output));
+        let ended = match tokio::time::timeout(FAREWELL, child.wait()).await {
+            Ok(ended) => ended,
+            Err(_) => {
+                // If it cannot be killed it has ended.
+                let _ = child.start_kill();
+                child.wait().await
+            }
+        };
+        ended.map_or_else(|error| error.to_string(), |status| status.to_string())
+    }
+}
+
+fn written(rows: &RecordBatch) -> Result<Vec<u8>, Error> {
+    let mut writer = StreamWriter::try_new(Vec::new(), &rows.schema())?;
+    writer.write(rows)?;
+    Ok(writer.into_inner()?)
+}
+
+/// The batches of a stream, over its bytes.
+fn read(body: Vec<u8>) -> Result<Vec<RecordBatch>, arrow_schema::ArrowError> {
+    let mut buffer = Buffer::from_vec(body);
+    let mut decoder = StreamDecoder::new();
+    let mut batches = Vec::new();
+    while !buffer.is_empty() {
+        batches.extend(decoder.decode(&mut buffer)?);
+    }
+    Ok(batches)
+}

@@ -1,0 +1,303 @@
+"""Components: those that come with thalweg, by their names and options, and those that are objects of Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal, TypedDict
+
+from thalweg._errors import ConfigurationError
+from thalweg._thalweg import kinds
+
+Role = Literal["source", "transform", "sink"]
+
+
+class Given(TypedDict):
+    """A component that is an object, as the engine gets it."""
+
+    role: str
+    name: str
+    sort: str
+    object: object
+    views: bool
+    payload: bool
+    workers: int
+    command: list[str]
+
+
+@dataclass(frozen=True)
+class Own:
+    """An object of Python that is a component."""
+
+    sort: str
+    object: object
+    views: bool = False
+    payload: bool = False
+    workers: int = 0
+    #: Makes the command line of a worker process.
+    command: Callable[[], list[str]] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """A source, transform or sink with its options: what the functions of `thalweg.sources` and its like give."""
+
+    #: Its key in configurations.
+    kind: str
+    #: Its options as they stand in a configuration.
+    options: Any = None
+    #: Its name in the run; without one it is called by its kind.
+    name: str | None = None
+    #: Which files a transform of files is for: see `on_error` of a pipeline.
+    targets: str | None = None
+    own: Own | None = field(default=None, repr=False)
+
+    def named(self, name: str) -> Component:
+        """The same by a name of its own, by which statistics and the `from_` of other pipelines speak of it."""
+        return Component(self.kind, self.options, name, self.targets, self.own)
+
+    def meant_for(self, targets: Literal["without_errors", "with_errors", "all"]) -> Component:
+        """The same transform for other files: of a pipeline with `on_error="carry"`."""
+        return Component(self.kind, self.options, self.name, targets, self.own)
+
+
+def options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without those that were left out."""
+    return {name.rstrip("_"): value for name, value in given.items() if value is not None}
+
+
+class Transform:
+    """A function that is a transform: see `thalweg.transform`. It can be called as before."""
+
+    def __init__(
+        self, function: Callable[..., Any], workers: int | None, name: str | None, views: bool, payload: bool
+    ) -> None:
+        self.function = function
+        self.workers = workers
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.views = views
+        self.payload = payload
+        for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
+            if hasattr(function, attribute):
+                setattr(self, attribute, getattr(function, attribute))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def own(self) -> Own:
+        if self.workers is None:
+            return Own("function", self.function, self.views, self.payload)
+        return Own("workers", None, self.views, self.payload, self.workers, self._command)
+
+    def _command(self) -> list[str]:
+        module = getattr(self, "__module__", None)
+        path = getattr(self, "__qualname__", "<")
+        if "<" in path or not isinstance(module, str):
+            raise ConfigurationError(
+                f"`{self.name}` cannot be found by worker processes: with `workers`, a transform is a function of a module, "
+                "not one within another function"
+            )
+        given: dict[str, Any] = {"path": sys.path, "module": module, "name": path, "main": None}
+        if module == "__main__":
+            main = sys.modules["__main__"]
+            spec = getattr(main, "__spec__", None)
+            if spec is not None and spec.name:
+                given["module"] = spec.name.removesuffix(".__main__") if spec.name == "__main__" else spec.name
+            elif getattr(main, "__file__", None):
+                given["main"] = os.path.abspath(str(main.__file__))
+            else:
+                raise ConfigurationError(
+                    f"`{self.name}` cannot be found by worker processes: it was written in a notebook or at a prompt. "
+                    "Put it into a file and import it, or leave out `workers`"
+                )
+        code = "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given['path']; \
+from thalweg._worker import main; main(given)"
+        return [sys.executable, "-c", code, json.dumps(given)]
+
+
+class Reader:
+    """Makes rows of the bytes of files: the base of one's own. There is an instance for each worker.
+
+    A pipeline that is fed by files (`sources.files`, `sources.objects`) has it among its transforms, as the class or, with
+    options, as `transforms.reader(MyReader, option=…)`: they are the arguments that instances are made with.
+    """
+
+    #: Whether files that are compressed (gzip, zstd) are recognised by their first bytes, and unpacked before.
+    unpacks: bool = False
+
+    def begin(self) -> None:
+        """A file begins."""
+
+    def read(self, data: memoryview, at_end: bool) -> tuple[Any, int]:
+        """Makes rows of some bytes: gives them, and how many bytes were used.
+
+        The rows are a `pyarrow.RecordBatch`, a list of dicts, or None. What was not used is given again, with more behind it; at
+        the end of the file all must be used. What this raises is why the rest of the file cannot be read: it goes to the
+        dead letters with that reason, and what was read before goes on. `data` is only there during the call.
+        """
+        raise NotImplementedError
+
+
+class Writer:
+    """Puts rows somewhere: the base of one's own.
+
+    It is a sink, as the class or, with options, as `sinks.writer(MyWriter, option=…)`: they are the arguments that
+    the instance is made with.
+    """
+
+    #: Text and bytes come as columns of views, without a copy; `pyarrow` has few functions that take these.
+    views: bool = False
+    #: Messages that have fields come with their payload as well, as the column `payload`.
+    payload: bool = False
+
+    def write(self, batch: Any) -> None:
+        """Writes a `pyarrow.RecordBatch`; when it returns the rows are in safety.
+
+        Messages without fields have one column, `payload`. After a `TemporaryError` the same batch is given again, after a pause;
+        any other exception ends the run.
+        """
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """All has come."""
+
+
+class _Calling(Writer):
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        self.function = function
+
+    def write(self, batch: Any) -> None:
+        self.function(batch)
+
+
+def iterable(items: Iterable[Any]) -> Component:
+    return Component("from_iterable", {}, own=Own("iterable", items))
+
+
+def arrow(data: Any) -> Component:
+    return Component("from_arrow", {}, own=Own("arrow", data))
+
+
+def calling(function: Callable[[Any], object], views: bool, payload: bool) -> Component:
+    return Component("to_callable", {}, own=Own("writer", lambda: _Calling(function), views, payload))
+
+
+def writing(writer: Callable[..., Any], given: dict[str, Any]) -> Component:
+    own = Own("writer", writer, getattr(writer, "views", False), getattr(writer, "payload", False))
+    return Component(getattr(writer, "__name__", "writer"), given, own=own)
+
+
+def reading(reader: Callable[..., Any], given: dict[str, Any]) -> Component:
+    return Component(getattr(reader, "__name__", "reader"), given, own=Own("reader", reader))
+
+
+def component(role: Role, given: Any) -> Any:
+    """What stands in the place of a component, as one if it is an object; else as it is."""
+    if isinstance(given, Component):
+        return given
+    if isinstance(given, Transform):
+        return Component(given.name, {}, own=given.own())
+    if isinstance(given, type) and role == "transform" and hasattr(given, "read"):
+        return reading(given, {})
+    if isinstance(given, type) and role == "sink" and hasattr(given, "write"):
+        return writing(given, {})
+    if isinstance(given, type) or not callable(given):
+        return given
+    if role == "transform":
+        return Component(getattr(given, "__name__", "function"), {}, own=Own("function", given))
+    return calling(given, False, False) if role == "sink" else given
+
+
+class Objects:
+    """The objects of a configuration, each by a name that no other component of its role has."""
+
+    def __init__(self) -> None:
+        self.given: list[Given] = []
+        self._taken: set[tuple[str, str]] = set(kinds())
+        self._names: dict[tuple[str, int], str] = {}
+        # Names are by identity: what has one must not go meanwhile.
+        self._kept: list[object] = []
+
+    def written(self, role: Role, given: Any) -> Any:
+        """A component as it stands in a configuration."""
+        made = component(role, given)
+        if not isinstance(made, Component):
+            return plain(made)
+        name = made.kind if made.own is None else self._name(role, made, made.own)
+        text: dict[str, Any] = {name: plain({} if made.options is None else made.options)}
+        if made.targets is not None:
+            text["for"] = made.targets
+        return text
+
+    def _name(self, role: Role, made: Component, own: Own) -> str:
+        one = own.object if own.object is not None else made.own
+        key = (role, id(one))
+        if key in self._names:
+            return self._names[key]
+        base = "".join(c if c.isalnum() or c in "_-" else "_" for c in made.kind).strip("_") or "function"
+        name, number = base, 1
+        while (role, name) in self._taken:
+            number += 1
+            name = f"{base}-{number}"
+        self._taken.add((role, name))
+        self._names[key] = name
+        self._kept.append(one)
+        self.given.append(
+            Given(
+                role=role,
+                name=name,
+                sort=own.sort,
+                object=own.object,
+                views=own.views,
+                payload=own.payload,
+                workers=own.workers,
+                command=own.command() if own.command is not None else [],
+            )
+        )
+        return name
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: paths and bytes as text, time spans with their unit."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(inner) for inner in value]
+    if isinstance(value, timedelta):
+        return f"{round(value / timedelta(microseconds=1))}us"
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise ConfigurationError(f"{type(value).__name__} has no place in a configuration: {value!r}")
+
+
+def written(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[Given]]:
+    """A configuration as JSON has it, and the objects in it."""
+    objects = Objects()
+    text: dict[str, Any] = {}
+    for section, content in config.items():
+        if section in ("sources", "sinks") and isinstance(content, Mapping):
+            role: Role = "source" if section == "sources" else "sink"
+            text[section] = {name: objects.written(role, given) for name, given in content.items()}
+        elif section == "pipelines" and isinstance(content, Mapping):
+            text[section] = {name: _pipeline(objects, given) for name, given in content.items()}
+        else:
+            text[section] = plain(content)
+    return text, objects.given
+
+
+def _pipeline(objects: Objects, given: Any) -> Any:
+    if not isinstance(given, Mapping):
+        return plain(given)
+    text = dict(given)
+    transforms = text.get("transforms")
+    if isinstance(transforms, list | tuple):
+        text["transforms"] = [objects.written("transform", transform) for transform in transforms]
+    return plain(text)

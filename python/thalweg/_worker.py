@@ -1,0 +1,83 @@
+"""A process that calls a transform: it reads batches on its standard input and answers on its standard output.
+
+Before each batch stands its length. An answer is any number of results and an end, or a reason; each has a head of two
+numbers, what it is and how long.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import runpy
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+#: Whether a script is being run again to find a function in it: it must not begin what it begins as a program.
+begins = False
+
+_READY, _RESULT, _DONE, _FAILED = range(4)
+
+
+def main(given: dict[str, Any]) -> None:
+    """Serves until the input ends."""
+    asked = os.fdopen(os.dup(0), "rb")
+    told = os.fdopen(os.dup(1), "wb")
+    # What the function prints is not for the engine.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    try:
+        function = _find(given)
+        from thalweg import _bridge
+    except BaseException as error:
+        _tell(told, _FAILED, _text(error))
+        return
+    _tell(told, _READY)
+    import pyarrow as pa
+
+    while length := asked.read(8):
+        request = asked.read(int.from_bytes(length, "little"))
+        try:
+            with pa.ipc.open_stream(pa.py_buffer(request)) as stream:
+                batch = stream.read_next_batch()
+            made = list(_bridge.batches(function(batch)))
+        except Exception as error:
+            _tell(told, _FAILED, _text(error))
+            continue
+        for one in made:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, one.schema) as writer:
+                writer.write_batch(one)
+            _tell(told, _RESULT, sink.getvalue())
+        _tell(told, _DONE)
+    sys.stdout.flush()
+
+
+def _tell(told: BinaryIO, what: int, body: Any = b"") -> None:
+    told.write(what.to_bytes(8, "little") + len(memoryview(body)).to_bytes(8, "little"))
+    told.write(body)
+    told.flush()
+
+
+def _text(error: BaseException) -> bytes:
+    return f"{type(error).__name__}: {error}".encode()
+
+
+def _find(given: dict[str, Any]) -> Callable[[Any], object]:
+    global begins
+    begins = True
+    if given["main"] is not None:
+        module = types.ModuleType("__mp_main__")
+        # What is found there by its module's name, by pickle for example, is found in either.
+        sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+        module.__dict__.update(runpy.run_path(given["main"], run_name="__mp_main__"))
+    else:
+        module = importlib.import_module(given["module"])
+    begins = False
+    found: Any = module
+    for name in given["name"].split("."):
+        found = getattr(found, name)
+    function: Callable[[Any], object] = getattr(found, "function", found)
+    return function
