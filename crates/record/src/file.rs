@@ -414,10 +414,12 @@ impl File {
         ack.settle(outcome);
     }
 
-    /// The memory that it holds, roughly.
+    /// What it counts in the bound of a channel: the memory that it holds, and work that waits. A run that is told to stop still does
+    /// what is on its way, so a few hundred files may be, and not thousands.
     pub fn weight(&self) -> usize {
+        const WORK: usize = 16 << 10;
         let held = if let Content::Memory(buffer) = &self.content { buffer.len() } else { 0 };
-        Self::WEIGHT + held
+        WORK.max(Self::WEIGHT + held)
     }
 }
 

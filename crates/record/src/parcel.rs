@@ -35,7 +35,7 @@ impl Parcel {
         }
     }
 
-    /// What it takes of memory, roughly: what the bounds of channels are counted in.
+    /// What the bounds of channels are counted in: roughly what it takes of memory.
     pub fn weight(&self) -> usize {
         match self {
             Parcel::Messages(batch) => batch.payload_bytes(),

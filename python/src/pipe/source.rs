@@ -223,7 +223,8 @@ impl BuildSource for ArrowObject {
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
-        let stream = bridged("stream", |py, stream| capsules::read_stream(&stream.call1((self.object.bind(py),))?));
+        let stream =
+            bridged("stream", |py, stream| capsules::read_stream(&stream.call1((self.object.bind(py),))?));
         Ok(Box::new(Streamed(stream.map_err(|error| self.cause.permanent(error))?)))
     }
 }
@@ -252,7 +253,8 @@ impl Source for Streamed {
 
 /// Sends rows when the budget has room for them.
 async fn send_rows(out: &mut Outlet, rows: &RecordBatch) -> Result<(), Error> {
-    let bytes = rows.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default());
+    let bytes =
+        rows.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default());
     // From then on the buffers are counted themselves. The byte goes with the payload: it says that the source has something
     // under way, so that it waits for room before it sends more.
     let mut lease = out.reserve(1 + bytes.sum::<usize>()).await;
