@@ -56,7 +56,7 @@ def test_it_is_a_file_object(web: Web) -> None:
         file.write(b"x")
     with pytest.raises(io.UnsupportedOperation):
         file.fileno()
-    text = io.TextIOWrapper(file)  # type: ignore[type-var]
+    text = io.TextIOWrapper(file)
     text.seek(0)
     assert text.readline() == "first\n"
     text.close()
@@ -76,9 +76,10 @@ def test_ranges_are_fetched_together(web: Web) -> None:
 def test_what_is_fetched_before_it_is_read_is_not_fetched_again(web: Web) -> None:
     file = thalweg.open(web.put("large", DATA))
     file.prefetch([(1_000_000, 100), (2_000_000, 100)])
-    assert file.read_at(1_000_000, 100) + file.read_at(2_000_000, 100) == DATA[1_000_000:1_000_100] + DATA[
-        2_000_000:2_000_100
-    ]
+    assert (
+        file.read_at(1_000_000, 100) + file.read_at(2_000_000, 100)
+        == DATA[1_000_000:1_000_100] + DATA[2_000_000:2_000_100]
+    )
     assert sum(request.startswith("GET") for request in web.requests) == 2
 
 

@@ -61,7 +61,7 @@ def test_a_write_that_differs_changes_nothing_unless_it_is_told_to() -> None:
     file.write(1, b"XX", "replace")
     assert file.read(0, 5) == b"aXXd5"
     with pytest.raises(thalweg.ConfigurationError, match="`agree`, `replace`"):
-        file.write(0, b"a", "maybe")
+        file.write(0, b"a", "maybe")  # type: ignore[arg-type]
 
 
 def test_many_reads_and_writes_go_in_one_call() -> None:

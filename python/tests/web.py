@@ -4,7 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -70,11 +70,9 @@ def handler(web: Web) -> type[BaseHTTPRequestHandler]:
             pass
 
         def handle(self) -> None:
-            try:
+            # Who asked may have gone, which is up to them.
+            with suppress(ConnectionError):
                 super().handle()
-            except ConnectionError:
-                # Who asked has gone, which is up to them.
-                pass
 
     return Handler
 

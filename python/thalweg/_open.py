@@ -34,10 +34,12 @@ class RemoteOptions(TypedDict, total=False):
 def open(  # noqa: A001 (as the function of Python that it stands in for)
     url: str | os.PathLike[str], mode: str = "rb", **options: "Unpack[RemoteOptions]"
 ) -> RemoteFile:
-    """Opens a file elsewhere for reading, and gives a file object of which that is fetched what is read.
+    """
+    Opens a file elsewhere for reading, and gives a file object of which that is fetched what is read.
 
-    ``url`` is ``https://…``, ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY``, ``az://CONTAINER/KEY``, ``file:///PATH`` or a path.
-    The options are those of ``RemoteFile``. ``mode`` is there since libraries give one; a remote file is only read, as bytes.
+    ``url`` is ``https://…``, ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY``, ``az://CONTAINER/KEY``, ``file:///PATH`` or a
+    path. The options are those of ``RemoteFile``. ``mode`` is there since libraries give one; a remote file is only
+    read, as bytes.
     """
     if mode not in ("r", "rb"):
         raise ValueError(f"mode is {mode!r}: a remote file is only read, as bytes: 'rb'")

@@ -1,9 +1,11 @@
-"""A file system for fsspec that reads through thalweg.
+"""
+A file system for fsspec that reads through thalweg.
 
-``fsspec.open("thalweg::https://example.org/large.tif")`` opens what stands behind the ``::`` with the file system that fsspec has for
-it, but reads by ``thalweg.RemoteFile``: no more than what is wanted, in as few requests as are worth it, and with a cache on
-disk if one is given. Options of this file system are given as ``thalweg={"cache": "/var/cache/parts"}``, those of the one behind
-it under its own name (``s3={"endpoint_url": …}``), as always with fsspec.
+``fsspec.open("thalweg::https://example.org/large.tif")`` opens what stands behind the ``::`` with the file system that
+fsspec has for it, but reads by ``thalweg.RemoteFile``: no more than what is wanted, in as few requests as are worth
+it, and with a cache on disk if one is given. Options of this file system are given as ``thalweg={"cache":
+"/var/cache/parts"}``, those of the one behind it under its own name (``s3={"endpoint_url": …}``), as always with
+fsspec.
 """
 
 import io
@@ -13,8 +15,8 @@ from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
 
-import fsspec
-from fsspec.implementations.chained import ChainedFileSystem
+import fsspec  # type: ignore[import-untyped]
+from fsspec.implementations.chained import ChainedFileSystem  # type: ignore[import-untyped]
 
 from thalweg._open import RemoteOptions
 from thalweg._thalweg import Pool, RemoteFile
@@ -36,8 +38,9 @@ _OPTIONS = {
 }
 
 
-class ThalwegFileSystem(ChainedFileSystem):
-    """Reads what another file system of fsspec has, or what a URL says.
+class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
+    """
+    Reads what another file system of fsspec has, or what a URL says.
 
     It takes the options of ``RemoteFile``. All its files share one limit on memory, ``memory`` bytes.
     """
@@ -131,7 +134,10 @@ class ThalwegFileSystem(ChainedFileSystem):
         on_error: str = "return",
         **kwargs: Any,
     ) -> list[Any]:
-        """The bytes of ranges of files. Those of one file are fetched together; ``max_gap`` is found out by measuring."""
+        """
+        The bytes of ranges of files. Those of one file are fetched together; ``max_gap`` is found out by
+        measuring.
+        """
         count = len(paths)
         first = starts if isinstance(starts, Sequence) else [starts] * count
         last = ends if isinstance(ends, Sequence) else [ends] * count
@@ -165,7 +171,9 @@ class ThalwegFileSystem(ChainedFileSystem):
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         """What is in a folder, by the file system behind this one."""
         if self.target is None:
-            raise NotImplementedError("thalweg lists nothing by itself: name a file system behind it, `thalweg::s3://…`")
+            raise NotImplementedError(
+                "thalweg lists nothing by itself: name a file system behind it, `thalweg::s3://…`"
+            )
         return list(self.target.ls(path, detail=detail, **kwargs))
 
     def exists(self, path: str, **kwargs: Any) -> bool:
