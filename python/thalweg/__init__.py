@@ -1,7 +1,8 @@
 """Moves messages and files from any source, through transforms, to any sink."""
 
 from thalweg._errors import ConfigurationError, DiffersError, Error, MissingError
-from thalweg._thalweg import Pool, SparseFile, SparseFileSystem, __version__
+from thalweg._open import RemoteOptions, open
+from thalweg._thalweg import Pool, RemoteFile, SparseFile, SparseFileSystem, __version__
 
 __all__ = [
     "ConfigurationError",
@@ -9,7 +10,10 @@ __all__ = [
     "Error",
     "MissingError",
     "Pool",
+    "RemoteFile",
+    "RemoteOptions",
     "SparseFile",
     "SparseFileSystem",
     "__version__",
+    "open",
 ]

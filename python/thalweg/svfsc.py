@@ -1,9 +1,10 @@
-"""The classes of the package ``svfsc``, with its names, arguments, results and exceptions, over sparse files.
+"""
+The classes of the package ``svfsc``, with its names, arguments, results and exceptions, over sparse files.
 
-``import thalweg.svfsc as svfsc`` is all that a program changes. Pickles of either package can be read by the other, since both
-name their class ``svfsc.cSVF``. Where ``svfsc`` itself is not installed, importing this module makes ``svfsc`` another name
-of it, so that pickles find it. Where it is installed, ``svfsc`` stays what it is, and what is pickled here names a function of this
-module: it needs thalweg to be read.
+``import thalweg.svfsc as svfsc`` is all that a program changes. Pickles of either package can be read by the other,
+since both name their class ``svfsc.cSVF``. Where ``svfsc`` itself is not installed, importing this module makes
+``svfsc`` another name of it, so that pickles find it. Where it is installed, ``svfsc`` stays what it is, and what is
+pickled here names a function of this module: it needs thalweg to be read.
 """
 
 import importlib.util

@@ -204,7 +204,7 @@ impl RemoteFile {
 
     // As a file object
 
-    #[pyo3(signature = (size = -1, /))]
+    #[pyo3(signature = (size = None, /))]
     fn read<'py>(&self, py: Python<'py>, size: Option<i64>) -> PyResult<Bound<'py, PyBytes>> {
         let position = self.position();
         let read = self.opened.read(py, position, most(size))?;
@@ -212,7 +212,7 @@ impl RemoteFile {
         Ok(read)
     }
 
-    #[pyo3(signature = (size = -1, /))]
+    #[pyo3(signature = (size = None, /))]
     fn read1<'py>(&self, py: Python<'py>, size: Option<i64>) -> PyResult<Bound<'py, PyBytes>> {
         self.read(py, size)
     }
@@ -234,7 +234,7 @@ impl RemoteFile {
         self.readinto(py, buffer)
     }
 
-    #[pyo3(signature = (size = -1, /))]
+    #[pyo3(signature = (size = None, /))]
     fn readline<'py>(&self, py: Python<'py>, size: Option<i64>) -> PyResult<Bound<'py, PyBytes>> {
         let position = self.position();
         let line = lines::line(py, &self.opened, position, most(size))?;
@@ -242,7 +242,7 @@ impl RemoteFile {
         Ok(PyBytes::new(py, &line))
     }
 
-    #[pyo3(signature = (hint = -1, /))]
+    #[pyo3(signature = (hint = None, /))]
     fn readlines<'py>(&self, py: Python<'py>, hint: Option<i64>) -> PyResult<Bound<'py, PyList>> {
         let most = most(hint.filter(|hint| *hint != 0));
         let (read, mut sum) = (PyList::empty(py), 0);

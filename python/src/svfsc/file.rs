@@ -132,7 +132,10 @@ impl File {
     }
 
     /// What is to be fetched so that a range is held: a list of positions and lengths.
-    #[pyo3(signature = (file_position, length, greedy_length = None))]
+    #[pyo3(
+        signature = (file_position, length, greedy_length = None),
+        text_signature = "($self, file_position, length, greedy_length=0)"
+    )]
     fn need<'py>(
         &self,
         py: Python<'py>,
@@ -147,7 +150,10 @@ impl File {
     }
 
     /// What is to be fetched so that all of the ranges are held.
-    #[pyo3(signature = (seek_reads, greedy_length = None))]
+    #[pyo3(
+        signature = (seek_reads, greedy_length = None),
+        text_signature = "($self, seek_reads, greedy_length=0)"
+    )]
     fn need_many<'py>(
         &self,
         py: Python<'py>,

@@ -37,6 +37,8 @@ pub struct Held {
     pub config: Config,
     touches: Touches,
     punted: (u64, u64),
+    /// Reads of nothing, which count here.
+    empty_reads: u64,
 }
 
 impl Held {
@@ -48,7 +50,7 @@ impl Held {
             ..Options::default()
         };
         let file = SparseFile::with_options(id, modified, options);
-        Self { file, config, touches: Touches::default(), punted: (0, 0) }
+        Self { file, config, touches: Touches::default(), punted: (0, 0), empty_reads: 0 }
     }
 
     #[inline]
@@ -100,6 +102,7 @@ impl Held {
         let Ok(bytes) = read else { return Err(Unread::Missing(self.missing(position, length))) };
         // No bytes may be read at the end of a block.
         let at_end = length == 0 && self.file.block_at(position).is_none();
+        self.empty_reads += u64::from(length == 0);
         self.note(position - u64::from(at_end));
         Ok(bytes)
     }
@@ -185,6 +188,7 @@ impl Held {
         self.file.clear();
         self.touches = Touches::default();
         self.punted = (0, 0);
+        self.empty_reads = 0;
     }
 
     pub fn next_touch(&self) -> u64 {
@@ -223,6 +227,7 @@ impl Held {
     /// What was done, with what was punted.
     pub fn counters(&self) -> Counters {
         let (blocks_evicted, bytes_evicted) = self.punted;
-        Counters { blocks_evicted, bytes_evicted, ..self.file.counters() }
+        let counters = self.file.counters();
+        Counters { reads: counters.reads + self.empty_reads, blocks_evicted, bytes_evicted, ..counters }
     }
 }

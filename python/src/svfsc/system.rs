@@ -38,7 +38,10 @@ impl FileSystem {
 #[pymethods]
 impl FileSystem {
     #[new]
-    #[pyo3(signature = (overwrite_on_exit = None, compare_for_diff = None))]
+    #[pyo3(
+        signature = (overwrite_on_exit = None, compare_for_diff = None),
+        text_signature = "(overwrite_on_exit=False, compare_for_diff=True)"
+    )]
     fn new(
         overwrite_on_exit: Option<&Bound<'_, PyAny>>,
         compare_for_diff: Option<&Bound<'_, PyAny>>,
@@ -178,7 +181,10 @@ impl FileSystem {
     }
 
     /// What is to be fetched so that a range is held.
-    #[pyo3(signature = (id, file_position, length, greedy_length = None))]
+    #[pyo3(
+        signature = (id, file_position, length, greedy_length = None),
+        text_signature = "($self, id, file_position, length, greedy_length=0)"
+    )]
     fn need<'py>(
         &self,
         py: Python<'py>,
@@ -194,7 +200,10 @@ impl FileSystem {
     }
 
     /// What is to be fetched so that all of the ranges are held.
-    #[pyo3(signature = (id, seek_reads, greedy_length = None))]
+    #[pyo3(
+        signature = (id, seek_reads, greedy_length = None),
+        text_signature = "($self, id, seek_reads, greedy_length=0)"
+    )]
     fn need_many<'py>(
         &self,
         py: Python<'py>,

@@ -30,7 +30,7 @@ impl Touches {
     /// Whether it is time to settle.
     #[inline]
     pub fn is_long(&self) -> bool {
-        self.since.len() >= SHORTEST && self.since.len() >= self.settled.len()
+        self.since.len() >= SHORTEST && self.since.len() / 2 >= self.settled.len()
     }
 
     /// The number that the next use will have.
@@ -41,23 +41,24 @@ impl Touches {
     /// Finds out the last use of each of the `blocks`, which are all that there are, and gives them in the same order: where it
     /// was, and its number.
     pub fn settle(&mut self, blocks: &[Span]) -> &[(u64, u64)] {
-        let numbered = self.since.iter().zip(self.first..).map(|(position, number)| (*position, number));
-        let mut uses: Vec<(u64, u64)> = self.settled.drain(..).chain(numbered).collect();
+        let mut since: Vec<(u64, u64)> = self.since.drain(..).zip(self.first..).collect();
+        self.first += since.len() as u64;
         // Stable, which keeps the order of uses, and is quick where positions ascend already, as they do for who reads in order.
-        uses.sort_by_key(|(position, _)| *position);
-        self.first += self.since.len() as u64;
-        self.since.clear();
-        let mut uses = uses.into_iter().peekable();
+        since.sort_by_key(|(position, _)| *position);
+        let (mut before, mut since) = (self.settled.iter().peekable(), since.iter().peekable());
+        let mut settled = Vec::with_capacity(blocks.len());
         for block in blocks {
             let mut last = None;
-            while let Some(used) = uses.next_if(|(position, _)| *position < block.end()) {
-                // What was used in a place where no block is any more is forgotten.
-                if used.0 >= block.position && last.is_none_or(|(_, number)| number < used.1) {
-                    last = Some(used);
-                }
+            // What was used in a place where no block is any more is forgotten.
+            while let Some(used) = before.next_if(|(position, _)| *position < block.end()) {
+                last = last.max((used.0 >= block.position).then_some(used.1));
             }
-            self.settled.extend(last.map(|(_, number)| (block.position, number)));
+            while let Some(used) = since.next_if(|(position, _)| *position < block.end()) {
+                last = last.max((used.0 >= block.position).then_some(used.1));
+            }
+            settled.extend(last.map(|number| (block.position, number)));
         }
+        self.settled = settled;
         &self.settled
     }
 }

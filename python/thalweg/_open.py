@@ -1,0 +1,46 @@
+"""Files elsewhere as file objects."""
+
+import io
+import os
+from typing import TYPE_CHECKING, TypedDict
+
+from thalweg._thalweg import Pool, RemoteFile
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+# What asks whether it is given a file object, as many libraries do, is to be told so.
+io.BufferedIOBase.register(RemoteFile)
+
+
+class RemoteOptions(TypedDict, total=False):
+    """The options of a remote file; what each is for is said at ``RemoteFile``."""
+
+    cache: str | os.PathLike[str] | None
+    cache_limit: int | None
+    memory: int | None
+    pool: Pool | None
+    attempts: int
+    silence: float
+    concurrency: int | None
+    on_change: str
+    widest_gap: int
+    longest: int
+    shortest: int
+    read_ahead: int
+    whole: int
+
+
+def open(  # noqa: A001 (as the function of Python that it stands in for)
+    url: str | os.PathLike[str], mode: str = "rb", **options: "Unpack[RemoteOptions]"
+) -> RemoteFile:
+    """
+    Opens a file elsewhere for reading, and gives a file object of which that is fetched what is read.
+
+    ``url`` is ``https://…``, ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY``, ``az://CONTAINER/KEY``, ``file:///PATH`` or a
+    path. The options are those of ``RemoteFile``. ``mode`` is there since libraries give one; a remote file is only
+    read, as bytes.
+    """
+    if mode not in ("r", "rb"):
+        raise ValueError(f"mode is {mode!r}: a remote file is only read, as bytes: 'rb'")
+    return RemoteFile(url, **options)
