@@ -72,7 +72,9 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     current task of asyncio, and can do what tasks can.
     """
 
-    _driver: _Driver | None = None
+    # It is there when the first step is over, and until the end.
+    __slots__ = ("_driver",)
+    _driver: _Driver | None
     # How often the end was asked for before there was something to end.
     _cancels: int = 0
     _itself: Any = None
@@ -111,14 +113,14 @@ class Evaluation(asyncio.Future[T], Generic[T]):
 
     def is_waiting(self) -> bool:
         """Whether the code has begun, and waits for something."""
-        return not self.done() and self._driver is not None and self._driver.is_started()
+        return not self.done() and (driver := _driver_of(self)) is not None and driver.is_started()
 
     def cancel(self, msg: Any = None) -> bool:
         """Asks the code to end, as `asyncio.Task.cancel` does. Says whether it was not concluded before."""
         if self.done():
             return False
-        if self._driver is not None:
-            self._driver.cancel(msg)
+        if (driver := _driver_of(self)) is not None:
+            driver.cancel(msg)
         else:
             # It is in its first step. What refers to itself is not used again.
             self._cancels += 1
@@ -127,22 +129,22 @@ class Evaluation(asyncio.Future[T], Generic[T]):
 
     def cancelling(self) -> int:
         """How often `cancel` was called, less how often `uncancel` was."""
-        return self._cancels if self._driver is None else self._driver.cancelling()
+        return self._cancels if (driver := _driver_of(self)) is None else driver.cancelling()
 
     def uncancel(self) -> int:
         """Takes one call of `cancel` back, as who has dealt with it does. Gives how many are left."""
-        if self._driver is not None:
-            return self._driver.uncancel()
+        if (driver := _driver_of(self)) is not None:
+            return driver.uncancel()
         self._cancels = max(self._cancels - 1, 0)
         return self._cancels
 
     def get_coro(self) -> Coroutine[Any, Any, T] | None:
         """The coroutine of the code, while it waits."""
-        return None if self._driver is None else self._driver.coroutine
+        return None if (driver := _driver_of(self)) is None else driver.coroutine
 
     def get_context(self) -> contextvars.Context | None:
         """The variables that the code sees, while it waits."""
-        return None if self._driver is None else self._driver.context
+        return None if (driver := _driver_of(self)) is None else driver.context
 
     def get_name(self) -> str:
         """The name that `set_name` gave it, or one that only it has."""
@@ -155,23 +157,25 @@ class Evaluation(asyncio.Future[T], Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         """Waits for the result. Who awaits may be cancelled without the evaluation."""
-        return cast("Generator[Any, None, T]", Waiter(self))
+        if not self.done():
+            yield Waiter(self)
+        return self.result()
 
     __iter__ = __await__
 
     # Some libraries look at these of a task.
     @property
     def _fut_waiter(self) -> asyncio.Future[Any] | None:
-        return None if self._driver is None else self._driver.waits_for
+        return None if (driver := _driver_of(self)) is None else driver.waits_for
 
     @property
     def _must_cancel(self) -> bool:
-        return False if self._driver is None else self._driver.must_cancel
+        return False if (driver := _driver_of(self)) is None else driver.must_cancel
 
     def _conclude(self, value: T) -> None:
         if self.done():
             return
-        driver = self._driver
+        driver = _driver_of(self)
         self.set_result(value)
         if driver is not None:
             driver.give_up()
@@ -185,6 +189,10 @@ class Evaluation(asyncio.Future[T], Generic[T]):
         around: Evaluation[Evaluation[Any]] = Evaluation(loop=result.get_loop())
         around.set_result(result)
         return around
+
+
+def _driver_of(evaluation: Evaluation[Any]) -> _Driver | None:
+    return getattr(evaluation, "_driver", None)
 
 
 concurrent_proc = ConcurrentProc

@@ -3,14 +3,14 @@
 //! asyncio's guide on extending it names the functions by which tasks that are not its own become visible as the current one
 //! and among all.
 
-use std::sync::Mutex;
+use std::cell::Cell;
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
-use super::interpreter::is_unshared;
+use super::interpreter::{call_method, is_unshared, thread_note};
 
 static ASYNCIO: PyOnceLock<Asyncio> = PyOnceLock::new();
 
@@ -29,8 +29,22 @@ pub struct Asyncio {
     pub as_coroutine: Py<PyAny>,
     /// Tells of a failure that nobody awaits.
     pub forgotten: Py<PyAny>,
+    /// `("context",)`.
+    context: Py<PyTuple>,
+}
+
+thread_local! {
     /// An evaluation that was shown as the current task and that nobody kept.
-    spare: Mutex<Option<Py<PyAny>>>,
+    static SPARE: Cell<Option<Py<PyAny>>> = const { Cell::new(None) };
+    /// The event loop that ran last here.
+    static LAST: Cell<Option<Running>> = const { Cell::new(None) };
+}
+
+/// A running event loop.
+struct Running {
+    /// What the interpreter has noted for it. As long as that is noted, this loop runs.
+    note: Py<PyAny>,
+    event_loop: Py<PyAny>,
 }
 
 /// How the current task of an event loop is set.
@@ -67,47 +81,94 @@ impl Asyncio {
                 coroutine: class(py.import("types")?.as_any(), "CoroutineType")?,
                 as_coroutine: ours.getattr("_as_coroutine")?.unbind(),
                 forgotten: ours.getattr("_tell_of_forgotten")?.unbind(),
-                spare: Mutex::new(None),
+                context: PyTuple::new(py, [intern!(py, "context")])?.unbind(),
             })
         })
     }
 
     /// The event loop that runs on this thread.
     ///
+    /// asyncio's own function asks the system for the process at each call up to Python 3.12, which takes as long as the rest of a call that
+    /// does not wait. So what it found is kept with the object that it keeps itself for this thread, for as long as that is the same.
+    ///
     /// # Errors
     /// None that asyncio documents.
     pub fn running_loop<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let note = thread_note(intern!(py, "__asyncio_running_event_loop__"));
+        let last = LAST.take();
+        if let (Some(note), Some(running)) = (&note, last)
+            && running.note.is(note)
+        {
+            let event_loop = running.event_loop.bind(py).clone();
+            LAST.set(Some(running));
+            return Ok(Some(event_loop));
+        }
         let found = self.running_loop.bind(py).call0()?;
-        Ok((!found.is_none()).then_some(found))
+        if found.is_none() {
+            return Ok(None);
+        }
+        if let Some(note) = note {
+            LAST.set(Some(Running { note: note.unbind(), event_loop: found.clone().unbind() }));
+        }
+        Ok(Some(found))
     }
 
-    /// Makes something the current task of a loop (`None` for no task), and gives what was it before.
+    /// Makes an evaluation the current task of a loop, and gives what was it before.
     ///
     /// # Errors
     /// What asyncio raises.
-    pub fn exchange_current<'py>(
+    pub fn enter<'py>(
         &self,
         event_loop: &Bound<'py, PyAny>,
-        task: Option<&Bound<'py, PyAny>>,
+        evaluation: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = event_loop.py();
         match &self.current {
             Current::Function(exchange) => {
-                let none = py.None();
-                let before = exchange.bind(py).call1((event_loop, task.unwrap_or(none.bind(py))))?;
+                let before = exchange.bind(py).call1((event_loop, evaluation))?;
                 Ok((!before.is_none()).then_some(before))
             }
             Current::Table(table) => {
                 let table = table.bind(py);
                 let before = table.get_item(event_loop)?;
-                match task {
-                    Some(task) => table.set_item(event_loop, task)?,
-                    None if before.is_some() => table.del_item(event_loop)?,
-                    None => {}
-                }
+                table.set_item(event_loop, evaluation)?;
                 Ok(before)
             }
         }
+    }
+
+    /// The opposite: makes that the current task which was it before.
+    ///
+    /// # Errors
+    /// What asyncio raises.
+    pub fn leave<'py>(
+        &self,
+        event_loop: &Bound<'py, PyAny>,
+        before: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let py = event_loop.py();
+        match (&self.current, before) {
+            (Current::Function(exchange), before) => {
+                let none = py.None();
+                exchange.bind(py).call1((event_loop, before.unwrap_or(none.bind(py)))).map(drop)
+            }
+            (Current::Table(table), Some(before)) => table.bind(py).set_item(event_loop, before),
+            (Current::Table(table), None) => table.bind(py).del_item(event_loop),
+        }
+    }
+
+    /// Calls a method by which something is to be called later, in a context: `call_soon`, `add_done_callback`.
+    ///
+    /// # Errors
+    /// What it raises.
+    pub fn later<'py>(
+        &self,
+        object: &Bound<'py, PyAny>,
+        method: &Bound<'py, PyString>,
+        callback: &Bound<'py, PyAny>,
+        context: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        call_method(object, method, callback, self.context.bind(object.py()), context).map(drop)
     }
 
     /// Makes an evaluation visible in `asyncio.all_tasks()`, so that `asyncio.run` ends it. It is seen only while it is not done.
@@ -123,8 +184,7 @@ impl Asyncio {
     /// # Errors
     /// `MemoryError`.
     pub fn unused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let spare = self.spare.lock().ok().and_then(|mut spare| spare.take());
-        if let Some(spare) = spare {
+        if let Some(spare) = SPARE.take() {
             return Ok(spare.into_bound(py));
         }
         let class = self.evaluation.bind(py);
@@ -133,10 +193,8 @@ impl Asyncio {
 
     /// Takes an evaluation back that was not used, unless somebody kept it.
     pub fn give_back(&self, evaluation: Bound<'_, PyAny>) {
-        if is_unshared(&evaluation)
-            && let Ok(mut spare) = self.spare.lock()
-        {
-            *spare = Some(evaluation.unbind());
+        if is_unshared(&evaluation) {
+            SPARE.set(Some(evaluation.unbind()));
         }
     }
 }

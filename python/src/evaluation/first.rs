@@ -45,9 +45,9 @@ pub fn step<'py>(asyncio: &Asyncio, coroutine: Bound<'py, PyAny>) -> PyResult<Fi
         };
     };
     let evaluation = asyncio.unused(py)?;
-    let before = asyncio.exchange_current(&event_loop, Some(&evaluation))?;
+    let before = asyncio.enter(&event_loop, &evaluation)?;
     let sent = context.within(|| send(&coroutine));
-    asyncio.exchange_current(&event_loop, before.as_ref())?;
+    asyncio.leave(&event_loop, before.as_ref())?;
     match sent? {
         Sent::Returned(result) => {
             asyncio.give_back(evaluation);
@@ -69,7 +69,7 @@ impl<'py> Waiting<'py> {
         let Self { coroutine, evaluation, event_loop, context, waits_for } = self;
         let driver =
             Driver::adopt(asyncio, coroutine, &evaluation, &event_loop, context.into_inner(), Some(forget))?;
-        Driver::wait_for(&driver, &waits_for)?;
+        Driver::wait_for(&driver, asyncio, &waits_for)?;
         Ok(evaluation)
     }
 }
