@@ -75,9 +75,11 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     # It is there when the first step is over, and until the end.
     __slots__ = ("_driver",)
     _driver: _Driver | None
-    # How often the end was asked for before there was something to end.
-    _cancels: int = 0
+    # The rest is for the first step, in which it is the current task and not yet a future. Nearly no code looks at it then, so
+    # it is made one when somebody does. What refers to itself is not used for another call.
     _itself: Any = None
+    _is_future: bool = False
+    _cancels: int = 0
     _name: str = ""
 
     async def await_result(self, within: float | None = None, timeout_result: Any = _RAISE) -> T:
@@ -122,7 +124,6 @@ class Evaluation(asyncio.Future[T], Generic[T]):
         if (driver := _driver_of(self)) is not None:
             driver.cancel(msg)
         else:
-            # It is in its first step. What refers to itself is not used again.
             self._cancels += 1
             self._itself = self
         return True
@@ -163,6 +164,22 @@ class Evaluation(asyncio.Future[T], Generic[T]):
 
     __iter__ = __await__
 
+    def add_done_callback(self, fn: Callable[[Any], object], /, *, context: contextvars.Context | None = None) -> None:
+        """Has a function called with it when it is concluded."""
+        if not hasattr(self, "_driver"):
+            self._become_future(asyncio.get_running_loop())
+        super().add_done_callback(fn, context=context)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it belongs to."""
+        if not hasattr(self, "_driver"):
+            self._become_future(asyncio.get_running_loop())
+        return super().get_loop()
+
+    # For the compiled part, which knows when it is a future.
+    _add_done_callback = asyncio.Future.add_done_callback
+    _get_loop = asyncio.Future.get_loop
+
     # Some libraries look at these of a task.
     @property
     def _fut_waiter(self) -> asyncio.Future[Any] | None:
@@ -171,6 +188,25 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     @property
     def _must_cancel(self) -> bool:
         return False if (driver := _driver_of(self)) is None else driver.must_cancel
+
+    def _become_future(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._is_future:
+            self._is_future = True
+            self._itself = self
+            super().__init__(loop=loop)
+
+    def _settle(self, loop: asyncio.AbstractEventLoop, result: T, failure: BaseException | None) -> None:
+        """The code did not wait, but somebody kept its evaluation."""
+        self._become_future(loop)
+        self._itself = self._driver = None
+        if failure is None:
+            self.set_result(result)
+        elif isinstance(failure, asyncio.CancelledError):
+            super().cancel()
+        else:
+            self.set_exception(failure)
+            # The caller has it.
+            self.exception()
 
     def _conclude(self, value: T) -> None:
         if self.done():
@@ -187,6 +223,8 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     def _concluded(cls, result: "Evaluation[Any]") -> "Evaluation[Evaluation[Any]]":
         """One whose result is an evaluation."""
         around: Evaluation[Evaluation[Any]] = Evaluation(loop=result.get_loop())
+        around._driver = None
+        around._is_future = True
         around.set_result(result)
         return around
 

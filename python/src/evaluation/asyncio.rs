@@ -3,7 +3,7 @@
 //! asyncio's guide on extending it names the functions by which tasks that are not its own become visible as the current one
 //! and among all.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -34,10 +34,14 @@ pub struct Asyncio {
 }
 
 thread_local! {
+    static HERE: RefCell<Here> = const { RefCell::new(Here { running: None, spare: None }) };
+}
+
+/// What is kept for the next call on a thread.
+struct Here {
+    running: Option<Running>,
     /// An evaluation that was shown as the current task and that nobody kept.
-    static SPARE: Cell<Option<Py<PyAny>>> = const { Cell::new(None) };
-    /// The event loop that ran last here.
-    static LAST: Cell<Option<Running>> = const { Cell::new(None) };
+    spare: Option<Py<PyAny>>,
 }
 
 /// A running event loop.
@@ -47,12 +51,20 @@ struct Running {
     event_loop: Py<PyAny>,
 }
 
+/// After a fork, no event loop runs in the new process.
+#[pyfunction]
+fn forget_loop() {
+    let forgotten = HERE.with(|here| here.try_borrow_mut().ok().and_then(|mut here| here.running.take()));
+    drop(forgotten);
+}
+
 /// How the current task of an event loop is set.
 enum Current {
-    /// From Python 3.12 on: a function that gives the one before.
-    Function(Py<PyAny>),
-    /// Before: the tasks by their loops. The functions for it would be four calls for an exchange and back.
+    /// Up to Python 3.13: the tasks by their loops. The functions for it would be two to four calls for an exchange and back, which
+    /// take as long as half of all the rest.
     Table(Py<PyDict>),
+    /// From then on: a function that gives the one before.
+    Function(Py<PyAny>),
 }
 
 impl Asyncio {
@@ -65,9 +77,13 @@ impl Asyncio {
             let asyncio = py.import("asyncio")?;
             let tasks = py.import("asyncio.tasks")?;
             let ours = py.import("thalweg.evaluations")?;
-            let current = match tasks.getattr_opt("_swap_current_task")? {
-                Some(swap) => Current::Function(swap.unbind()),
-                None => Current::Table(tasks.getattr("_current_tasks")?.cast_into::<PyDict>()?.unbind()),
+            let with = PyDict::new(py);
+            with.set_item("after_in_child", wrap_pyfunction!(forget_loop, py)?)?;
+            py.import("os")?.call_method("register_at_fork", (), Some(&with))?;
+            // The module of asyncio's own tasks, in whose table they are.
+            let current = match py.import("_asyncio")?.getattr_opt("_current_tasks")? {
+                Some(table) => Current::Table(table.cast_into::<PyDict>()?.unbind()),
+                None => Current::Function(tasks.getattr("_swap_current_task")?.unbind()),
             };
             let class = |of: &Bound<'_, PyAny>, name: &str| -> PyResult<Py<PyType>> {
                 Ok(of.getattr(name)?.cast_into::<PyType>()?.unbind())
@@ -95,20 +111,24 @@ impl Asyncio {
     /// None that asyncio documents.
     pub fn running_loop<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let note = thread_note(intern!(py, "__asyncio_running_event_loop__"));
-        let last = LAST.take();
-        if let (Some(note), Some(running)) = (&note, last)
-            && running.note.is(note)
-        {
-            let event_loop = running.event_loop.bind(py).clone();
-            LAST.set(Some(running));
-            return Ok(Some(event_loop));
+        let known = note.as_ref().and_then(|note| {
+            HERE.with_borrow(|here| {
+                let running = here.running.as_ref().filter(|running| running.note.is(note))?;
+                Some(running.event_loop.bind(py).clone())
+            })
+        });
+        if known.is_some() {
+            return Ok(known);
         }
         let found = self.running_loop.bind(py).call0()?;
         if found.is_none() {
             return Ok(None);
         }
         if let Some(note) = note {
-            LAST.set(Some(Running { note: note.unbind(), event_loop: found.clone().unbind() }));
+            let running = Running { note: note.unbind(), event_loop: found.clone().unbind() };
+            let before = HERE.with_borrow_mut(|here| here.running.replace(running));
+            // This may run code of Python, so nothing is borrowed now.
+            drop(before);
         }
         Ok(Some(found))
     }
@@ -184,17 +204,20 @@ impl Asyncio {
     /// # Errors
     /// `MemoryError`.
     pub fn unused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(spare) = SPARE.take() {
+        if let Some(spare) = HERE.with_borrow_mut(|here| here.spare.take()) {
             return Ok(spare.into_bound(py));
         }
         let class = self.evaluation.bind(py);
         class.call_method1(intern!(py, "__new__"), (class,))
     }
 
-    /// Takes an evaluation back that was not used, unless somebody kept it.
-    pub fn give_back(&self, evaluation: Bound<'_, PyAny>) {
+    /// Takes an evaluation back that was not used, unless somebody kept it: then gives it.
+    pub fn give_back<'py>(&self, evaluation: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         if is_unshared(&evaluation) {
-            SPARE.set(Some(evaluation.unbind()));
+            let before = HERE.with_borrow_mut(|here| here.spare.replace(evaluation.unbind()));
+            drop(before);
+            return None;
         }
+        Some(evaluation)
     }
 }

@@ -55,12 +55,15 @@ impl Driver {
         forget: Option<bool>,
     ) -> PyResult<Bound<'py, Self>> {
         let py = coroutine.py();
-        let of_loop = PyDict::new(py);
-        of_loop.set_item(intern!(py, "loop"), event_loop)?;
-        evaluation.call_method(intern!(py, "__init__"), (), Some(&of_loop))?;
         let mut state = State { started: forget.is_some(), ..State::default() };
-        // Who has no reference to it did not cancel it in the first step.
-        if state.started && !is_unshared(evaluation) {
+        if is_unshared(evaluation) {
+            let of_loop = PyDict::new(py);
+            of_loop.set_item(intern!(py, "loop"), event_loop)?;
+            evaluation.call_method(intern!(py, "__init__"), (), Some(&of_loop))?;
+        } else {
+            // Its code looked at it in the first step.
+            evaluation.call_method1(intern!(py, "_become_future"), (event_loop,))?;
+            evaluation.setattr(intern!(py, "_itself"), py.None())?;
             state.cancels = evaluation.getattr(intern!(py, "_cancels"))?.extract()?;
             state.must_cancel = state.cancels > 0;
         }

@@ -50,10 +50,17 @@ pub fn step<'py>(asyncio: &Asyncio, coroutine: Bound<'py, PyAny>) -> PyResult<Fi
     asyncio.leave(&event_loop, before.as_ref())?;
     match sent? {
         Sent::Returned(result) => {
-            asyncio.give_back(evaluation);
+            if let Some(kept) = asyncio.give_back(evaluation) {
+                kept.call_method1(intern!(py, "_settle"), (event_loop, &result, py.None()))?;
+            }
             Ok(First::Returned(result))
         }
-        Sent::Raised(error) => Err(error),
+        Sent::Raised(error) => {
+            if let Some(kept) = asyncio.give_back(evaluation) {
+                kept.call_method1(intern!(py, "_settle"), (event_loop, py.None(), error.value(py)))?;
+            }
+            Err(error)
+        }
         Sent::Waits(waits_for) => {
             Ok(First::Waits(Waiting { coroutine, evaluation, event_loop, context, waits_for }))
         }

@@ -35,6 +35,7 @@ pub enum Sent<'py> {
 }
 
 /// Lets a coroutine run until it waits or ends. No `StopIteration` is made for its result.
+#[inline]
 pub fn send<'py>(coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     let py = coroutine.py();
     let mut result = ptr::null_mut();
@@ -103,6 +104,7 @@ impl<'py> Context<'py> {
     ///
     /// # Errors
     /// `RuntimeError` if somebody is in it.
+    #[inline]
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> PyResult<T> {
         let py = self.0.py();
         // SAFETY: it is a context, and the interpreter is attached.

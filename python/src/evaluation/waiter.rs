@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::asyncio::Asyncio;
+use super::interpreter::Context;
 
 /// What `await` of an evaluation gives to wait for.
 #[pyclass(frozen, module = "thalweg._thalweg")]
@@ -25,7 +26,7 @@ struct State {
     /// asyncio's sign that this was given by `await` is taken away.
     is_heard: bool,
     /// What is to be called, and its context.
-    callback: Option<(Py<PyAny>, Option<Py<PyAny>>)>,
+    callback: Option<(Py<PyAny>, Py<PyAny>)>,
     /// It was given up, with this message.
     cancelled: Option<Option<Py<PyAny>>>,
 }
@@ -59,7 +60,7 @@ impl Waiter {
     }
 
     fn get_loop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.evaluation.bind(py).call_method0(intern!(py, "get_loop"))
+        self.evaluation.bind(py).call_method0(intern!(py, "_get_loop"))
     }
 
     #[pyo3(signature = (callback, *, context = None))]
@@ -69,11 +70,18 @@ impl Waiter {
         callback: Py<PyAny>,
         context: Option<Py<PyAny>>,
     ) -> PyResult<()> {
-        let with = PyDict::new(py);
-        with.set_item(intern!(py, "context"), &context)?;
         let evaluation = self.evaluation.bind(py);
-        evaluation.call_method(intern!(py, "add_done_callback"), (&callback,), Some(&with))?;
-        self.state().callback = Some((callback, context));
+        let around = match context {
+            Some(context) => context,
+            None => Context::copy(py)?.into_inner().unbind(),
+        };
+        Asyncio::get(py)?.later(
+            evaluation,
+            intern!(py, "_add_done_callback"),
+            callback.bind(py),
+            around.bind(py),
+        )?;
+        self.state().callback = Some((callback, around));
         Ok(())
     }
 
