@@ -1,8 +1,8 @@
 """Evaluations: `async def` code that may have to wait, and costs little where it does not.
 
-Code that is called runs in its caller's stack until it first has to wait. Only then is there something to schedule and to
-await, an `Evaluation`; code that never waits does not touch the event loop. Evaluations are futures of asyncio: they can be awaited,
-several times and by several, and given to `asyncio.gather`, `asyncio.wait` and the like.
+Code that is called runs in its caller's stack until it first has to wait. Only then is there something to schedule
+and to await, an `Evaluation`; code that never waits does not touch the event loop. Evaluations are futures of
+asyncio: they can be awaited, several times and by several, and given to `asyncio.gather`, `asyncio.wait` and the like.
 
     @concurrent_proc
     async def fetch(key: str) -> bytes:
@@ -21,7 +21,7 @@ An evaluation belongs to the event loop that it was called on. Only `conclude_to
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import IO, Any, Generic, TypeVar, cast
+from typing import IO, Any, Generic, Protocol, TypeVar, cast
 
 from thalweg._errors import Error
 from thalweg._readiness import await_descriptor
@@ -49,7 +49,7 @@ class TimedOut(Error, TimeoutError):
     """Something did not come in the time that was given to it. What was waited for goes on."""
 
 
-class _Driver:
+class _Driver(Protocol):
     """What is used here of the compiled part's object that takes the code from wait to wait."""
 
     coroutine: Coroutine[Any, Any, Any]
@@ -67,16 +67,16 @@ class _Driver:
 class Evaluation(asyncio.Future[T], Generic[T]):
     """Code that goes on concurrently: await its result, ask about it, or end it.
 
-    Who awaits it, by `await` or by `await_result`, may be cancelled without it. It ends early by `conclude_to`, by `cancel`, and
-    when `asyncio.run` ends. It is made by the calls of a `ConcurrentProc` and by `concurrently`. Within its code it is the
-    current task of asyncio, and can do what tasks can.
+    Who awaits it, by `await` or by `await_result`, may be cancelled without it. It ends early by `conclude_to`, by
+    `cancel`, and when `asyncio.run` ends. It is made by the calls of a `ConcurrentProc` and by `concurrently`.
+    Within its code it is the current task of asyncio, and can do what tasks can.
     """
 
     # It is there when the first step is over, and until the end.
     __slots__ = ("_driver",)
     _driver: _Driver | None
-    # The rest is for the first step, in which it is the current task and not yet a future. Nearly no code looks at it then, so
-    # it is made one when somebody does. What refers to itself is not used for another call.
+    # The rest is for the first step, in which it is the current task and not yet a future. Nearly no code looks at
+    # it then, so it is made one when somebody does. What refers to itself is not used for another call.
     _itself: Any = None
     _is_future: bool = False
     _cancels: int = 0
@@ -85,8 +85,8 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     async def await_result(self, within: float | None = None, timeout_result: Any = _RAISE) -> T:
         """Waits for the result, for not longer than `within` seconds.
 
-        If it did not come by then, gives `timeout_result`, or raises `TimedOut` where there is none. The evaluation goes on
-        in both cases. What the code raises is raised here.
+        If it did not come by then, gives `timeout_result`, or raises `TimedOut` where there is none. The evaluation
+        goes on in both cases. What the code raises is raised here.
         """
         if within is not None and not self.done():
             await asyncio.wait((self,), timeout=max(within, 0))
@@ -97,9 +97,9 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     def conclude_to(self, value: T) -> bool:
         """Ends the evaluation with this value, which all who await it get.
 
-        Its code is told to end by `asyncio.CancelledError` where it waits, at the next turn of the event loop, or does not start.
-        Says whether it was not concluded before. May be called from any thread; from others it takes place at the next turn of the
-        loop, where the first who concludes it wins.
+        Its code is told to end by `asyncio.CancelledError` where it waits, at the next turn of the event loop, or
+        does not start. Says whether it was not concluded before. May be called from any thread; from others it takes
+        place at the next turn of the loop, where the first who concludes it wins.
         """
         if self.done():
             return False
@@ -237,7 +237,10 @@ concurrent_proc = ConcurrentProc
 
 
 def concurrently(code: Awaitable[T] | Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> Evaluation[T]:
-    """Schedules code, which starts at the next turn of the event loop: a coroutine, or an `async def` function and its arguments."""
+    """Schedules code: a coroutine, or an `async def` function and its arguments.
+
+    It starts at the next turn of the event loop.
+    """
     if isinstance(code, Awaitable):
         if args or kwargs:
             raise TypeError("arguments are for functions, and this is called already")
@@ -255,8 +258,8 @@ async def await_fastest(
 ) -> Evaluation[T]:
     """Waits until one of these evaluations is concluded, and gives it; of several that are, the first that was named.
 
-    The others go on: `conclude_to` ends them. If none is after `within` seconds, gives `timeout_result`, or raises `TimedOut`
-    where there is none.
+    The others go on: `conclude_to` ends them. If none is after `within` seconds, gives `timeout_result`, or raises
+    `TimedOut` where there is none.
     """
     if not evaluations:
         raise ValueError("there is nothing to wait for: give at least one evaluation")
@@ -272,7 +275,8 @@ async def await_fastest(
 async def await_readable(file: int | IO[Any], within: float | None = None, timeout_result: Any = _RAISE) -> Any:
     """Waits until a descriptor, or a file that has one, can be read from or is at its end, and gives `True`.
 
-    Several may wait for the same. After `within` seconds gives `timeout_result`, or raises `TimedOut` where there is none.
+    Several may wait for the same. After `within` seconds gives `timeout_result`, or raises `TimedOut` where there is
+    none.
     """
     return await await_descriptor(file, False, within) or _in_place(timeout_result, within)
 
@@ -280,7 +284,8 @@ async def await_readable(file: int | IO[Any], within: float | None = None, timeo
 async def await_writable(file: int | IO[Any], within: float | None = None, timeout_result: Any = _RAISE) -> Any:
     """Waits until a descriptor, or a file that has one, can be written to, and gives `True`.
 
-    Several may wait for the same. After `within` seconds gives `timeout_result`, or raises `TimedOut` where there is none.
+    Several may wait for the same. After `within` seconds gives `timeout_result`, or raises `TimedOut` where there is
+    none.
     """
     return await await_descriptor(file, True, within) or _in_place(timeout_result, within)
 
@@ -313,7 +318,9 @@ def _as_coroutine(made: Any) -> Coroutine[Any, Any, Any]:
     if isinstance(made, Coroutine):
         return made
     if not isinstance(made, Awaitable):
-        raise TypeError(f"an `async def` function is meant, whose result can be awaited, and not one that gives {made!r}")
+        raise TypeError(
+            f"an `async def` function is meant, whose result can be awaited, and not one that gives {made!r}"
+        )
     return _awaited(made)
 
 

@@ -104,39 +104,65 @@ impl Asyncio {
 
     /// The event loop that runs on this thread.
     ///
+    /// # Errors
+    /// None that asyncio documents.
+    pub fn running_loop<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let found = self.running_loop.bind(py).call0()?;
+        Ok((!found.is_none()).then_some(found))
+    }
+
+    /// The event loop that runs on this thread, and an evaluation that is no future of it yet.
+    ///
     /// asyncio's own function asks the system for the process at each call up to Python 3.12, which takes as long as the rest of a call that
     /// does not wait. So what it found is kept with the object that it keeps itself for this thread, for as long as that is the same.
     ///
     /// # Errors
-    /// None that asyncio documents.
-    pub fn running_loop<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// `MemoryError`.
+    #[inline]
+    pub fn ready<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
         let note = thread_note(intern!(py, "__asyncio_running_event_loop__"));
-        let known = note.as_ref().and_then(|note| {
-            HERE.with_borrow(|here| {
-                let running = here.running.as_ref().filter(|running| running.note.is(note))?;
-                Some(running.event_loop.bind(py).clone())
-            })
+        let known = HERE.with_borrow_mut(|here| {
+            let running = here.running.as_ref()?;
+            if !note.as_ref().is_some_and(|note| running.note.is(note)) {
+                return None;
+            }
+            Some((running.event_loop.bind(py).clone(), here.spare.take()?.into_bound(py)))
         });
-        if known.is_some() {
-            return Ok(known);
-        }
-        let found = self.running_loop.bind(py).call0()?;
-        if found.is_none() {
+        known.map_or_else(|| self.make_ready(py, note), |known| Ok(Some(known)))
+    }
+
+    #[cold]
+    fn make_ready<'py>(
+        &self,
+        py: Python<'py>,
+        note: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        let Some(event_loop) = self.running_loop(py)? else {
             return Ok(None);
-        }
+        };
         if let Some(note) = note {
-            let running = Running { note: note.unbind(), event_loop: found.clone().unbind() };
+            let running = Running { note: note.unbind(), event_loop: event_loop.clone().unbind() };
             let before = HERE.with_borrow_mut(|here| here.running.replace(running));
             // This may run code of Python, so nothing is borrowed now.
             drop(before);
         }
-        Ok(Some(found))
+        Ok(Some((event_loop, self.unused(py)?)))
+    }
+
+    /// An evaluation that is no future yet.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn unused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let class = self.evaluation.bind(py);
+        class.call_method1(intern!(py, "__new__"), (class,))
     }
 
     /// Makes an evaluation the current task of a loop, and gives what was it before.
     ///
     /// # Errors
     /// What asyncio raises.
+    #[inline]
     pub fn enter<'py>(
         &self,
         event_loop: &Bound<'py, PyAny>,
@@ -161,6 +187,7 @@ impl Asyncio {
     ///
     /// # Errors
     /// What asyncio raises.
+    #[inline]
     pub fn leave<'py>(
         &self,
         event_loop: &Bound<'py, PyAny>,
@@ -199,19 +226,8 @@ impl Asyncio {
         self.register.bind(evaluation.py()).call1((evaluation,)).map(drop)
     }
 
-    /// An evaluation that has no loop yet.
-    ///
-    /// # Errors
-    /// `MemoryError`.
-    pub fn unused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if let Some(spare) = HERE.with_borrow_mut(|here| here.spare.take()) {
-            return Ok(spare.into_bound(py));
-        }
-        let class = self.evaluation.bind(py);
-        class.call_method1(intern!(py, "__new__"), (class,))
-    }
-
     /// Takes an evaluation back that was not used, unless somebody kept it: then gives it.
+    #[inline]
     pub fn give_back<'py>(&self, evaluation: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         if is_unshared(&evaluation) {
             let before = HERE.with_borrow_mut(|here| here.spare.replace(evaluation.unbind()));

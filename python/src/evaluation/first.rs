@@ -32,7 +32,7 @@ pub struct Waiting<'py> {
 pub fn step<'py>(asyncio: &Asyncio, coroutine: Bound<'py, PyAny>) -> PyResult<First<'py>> {
     let py = coroutine.py();
     let context = Context::copy(py)?;
-    let Some(event_loop) = asyncio.running_loop(py)? else {
+    let Some((event_loop, evaluation)) = asyncio.ready(py)? else {
         return match context.within(|| send(&coroutine))? {
             Sent::Returned(result) => Ok(First::Returned(result)),
             Sent::Raised(error) => Err(error),
@@ -44,7 +44,6 @@ pub fn step<'py>(asyncio: &Asyncio, coroutine: Bound<'py, PyAny>) -> PyResult<Fi
             }
         };
     };
-    let evaluation = asyncio.unused(py)?;
     let before = asyncio.enter(&event_loop, &evaluation)?;
     let sent = context.within(|| send(&coroutine));
     asyncio.leave(&event_loop, before.as_ref())?;
