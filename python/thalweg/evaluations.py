@@ -1,8 +1,8 @@
 """Evaluations: `async def` code that may have to wait, and costs little where it does not.
 
-Code that is called runs in its caller's stack until it first has to wait. Only then is there something to schedule and to
-await, an `Evaluation`; code that never waits does not touch the event loop. Evaluations are futures of asyncio: they can be awaited,
-several times and by several, and given to `asyncio.gather`, `asyncio.wait` and the like.
+Code that is called runs in its caller's stack until it first has to wait. Only then is there something to schedule
+and to await, an `Evaluation`; code that never waits does not touch the event loop. Evaluations are futures of
+asyncio: they can be awaited, several times and by several, and given to `asyncio.gather`, `asyncio.wait` and the like.
 
     @concurrent_proc
     async def fetch(key: str) -> bytes:
@@ -21,7 +21,7 @@ An evaluation belongs to the event loop that it was called on. Only `conclude_to
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import IO, Any, Generic, TypeVar, cast
+from typing import IO, Any, Generic, Protocol, TypeVar, cast
 
 from thalweg._errors import Error
 from thalweg._readiness import await_descriptor
@@ -49,7 +49,7 @@ class TimedOut(Error, TimeoutError):
     """Something did not come in the time that was given to it. What was waited for goes on."""
 
 
-class _Driver:
+class _Driver(Protocol):
     """What is used here of the compiled part's object that takes the code from wait to wait."""
 
     coroutine: Coroutine[Any, Any, Any]
@@ -67,22 +67,26 @@ class _Driver:
 class Evaluation(asyncio.Future[T], Generic[T]):
     """Code that goes on concurrently: await its result, ask about it, or end it.
 
-    Who awaits it, by `await` or by `await_result`, may be cancelled without it. It ends early by `conclude_to`, by `cancel`, and
-    when `asyncio.run` ends. It is made by the calls of a `ConcurrentProc` and by `concurrently`. Within its code it is the
-    current task of asyncio, and can do what tasks can.
+    Who awaits it, by `await` or by `await_result`, may be cancelled without it. It ends early by `conclude_to`, by
+    `cancel`, and when `asyncio.run` ends. It is made by the calls of a `ConcurrentProc` and by `concurrently`.
+    Within its code it is the current task of asyncio, and can do what tasks can.
     """
 
-    _driver: _Driver | None = None
-    # How often the end was asked for before there was something to end.
-    _cancels: int = 0
+    # It is there when the first step is over, and until the end.
+    __slots__ = ("_driver",)
+    _driver: _Driver | None
+    # The rest is for the first step, in which it is the current task and not yet a future. Nearly no code looks at
+    # it then, so it is made one when somebody does. What refers to itself is not used for another call.
     _itself: Any = None
+    _is_future: bool = False
+    _cancels: int = 0
     _name: str = ""
 
     async def await_result(self, within: float | None = None, timeout_result: Any = _RAISE) -> T:
         """Waits for the result, for not longer than `within` seconds.
 
-        If it did not come by then, gives `timeout_result`, or raises `TimedOut` where there is none. The evaluation goes on
-        in both cases. What the code raises is raised here.
+        If it did not come by then, gives `timeout_result`, or raises `TimedOut` where there is none. The evaluation
+        goes on in both cases. What the code raises is raised here.
         """
         if within is not None and not self.done():
             await asyncio.wait((self,), timeout=max(within, 0))
@@ -93,9 +97,9 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     def conclude_to(self, value: T) -> bool:
         """Ends the evaluation with this value, which all who await it get.
 
-        Its code is told to end by `asyncio.CancelledError` where it waits, at the next turn of the event loop, or does not start.
-        Says whether it was not concluded before. May be called from any thread; from others it takes place at the next turn of the
-        loop, where the first who concludes it wins.
+        Its code is told to end by `asyncio.CancelledError` where it waits, at the next turn of the event loop, or
+        does not start. Says whether it was not concluded before. May be called from any thread; from others it takes
+        place at the next turn of the loop, where the first who concludes it wins.
         """
         if self.done():
             return False
@@ -111,38 +115,37 @@ class Evaluation(asyncio.Future[T], Generic[T]):
 
     def is_waiting(self) -> bool:
         """Whether the code has begun, and waits for something."""
-        return not self.done() and self._driver is not None and self._driver.is_started()
+        return not self.done() and (driver := _driver_of(self)) is not None and driver.is_started()
 
     def cancel(self, msg: Any = None) -> bool:
         """Asks the code to end, as `asyncio.Task.cancel` does. Says whether it was not concluded before."""
         if self.done():
             return False
-        if self._driver is not None:
-            self._driver.cancel(msg)
+        if (driver := _driver_of(self)) is not None:
+            driver.cancel(msg)
         else:
-            # It is in its first step. What refers to itself is not used again.
             self._cancels += 1
             self._itself = self
         return True
 
     def cancelling(self) -> int:
         """How often `cancel` was called, less how often `uncancel` was."""
-        return self._cancels if self._driver is None else self._driver.cancelling()
+        return self._cancels if (driver := _driver_of(self)) is None else driver.cancelling()
 
     def uncancel(self) -> int:
         """Takes one call of `cancel` back, as who has dealt with it does. Gives how many are left."""
-        if self._driver is not None:
-            return self._driver.uncancel()
+        if (driver := _driver_of(self)) is not None:
+            return driver.uncancel()
         self._cancels = max(self._cancels - 1, 0)
         return self._cancels
 
     def get_coro(self) -> Coroutine[Any, Any, T] | None:
         """The coroutine of the code, while it waits."""
-        return None if self._driver is None else self._driver.coroutine
+        return None if (driver := _driver_of(self)) is None else driver.coroutine
 
     def get_context(self) -> contextvars.Context | None:
         """The variables that the code sees, while it waits."""
-        return None if self._driver is None else self._driver.context
+        return None if (driver := _driver_of(self)) is None else driver.context
 
     def get_name(self) -> str:
         """The name that `set_name` gave it, or one that only it has."""
@@ -155,23 +158,60 @@ class Evaluation(asyncio.Future[T], Generic[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         """Waits for the result. Who awaits may be cancelled without the evaluation."""
-        return cast("Generator[Any, None, T]", Waiter(self))
+        if not self.done():
+            yield Waiter(self)
+        return self.result()
 
     __iter__ = __await__
+
+    def add_done_callback(self, fn: Callable[[Any], object], /, *, context: contextvars.Context | None = None) -> None:
+        """Has a function called with it when it is concluded."""
+        if not hasattr(self, "_driver"):
+            self._become_future(asyncio.get_running_loop())
+        super().add_done_callback(fn, context=context)
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it belongs to."""
+        if not hasattr(self, "_driver"):
+            self._become_future(asyncio.get_running_loop())
+        return super().get_loop()
+
+    # For the compiled part, which knows when it is a future.
+    _add_done_callback = asyncio.Future.add_done_callback
+    _get_loop = asyncio.Future.get_loop
 
     # Some libraries look at these of a task.
     @property
     def _fut_waiter(self) -> asyncio.Future[Any] | None:
-        return None if self._driver is None else self._driver.waits_for
+        return None if (driver := _driver_of(self)) is None else driver.waits_for
 
     @property
     def _must_cancel(self) -> bool:
-        return False if self._driver is None else self._driver.must_cancel
+        return False if (driver := _driver_of(self)) is None else driver.must_cancel
+
+    def _become_future(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._is_future:
+            self._is_future = True
+            self._itself = self
+            super().__init__(loop=loop)
+
+    def _settle(self, loop: asyncio.AbstractEventLoop, result: T, failure: BaseException | None) -> None:
+        """The code did not wait, but somebody kept its evaluation."""
+        self._become_future(loop)
+        self._itself = self._driver = None
+        if failure is None:
+            self.set_result(result)
+        elif isinstance(failure, asyncio.CancelledError):
+            super().cancel()
+        else:
+            self.set_exception(failure)
+            # The caller has it.
+            self.exception()
 
     def _conclude(self, value: T) -> None:
         if self.done():
             return
-        driver = self._driver
+        driver = _driver_of(self)
         self.set_result(value)
         if driver is not None:
             driver.give_up()
@@ -183,15 +223,24 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     def _concluded(cls, result: "Evaluation[Any]") -> "Evaluation[Evaluation[Any]]":
         """One whose result is an evaluation."""
         around: Evaluation[Evaluation[Any]] = Evaluation(loop=result.get_loop())
+        around._driver = None
+        around._is_future = True
         around.set_result(result)
         return around
+
+
+def _driver_of(evaluation: Evaluation[Any]) -> _Driver | None:
+    return getattr(evaluation, "_driver", None)
 
 
 concurrent_proc = ConcurrentProc
 
 
 def concurrently(code: Awaitable[T] | Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> Evaluation[T]:
-    """Schedules code, which starts at the next turn of the event loop: a coroutine, or an `async def` function and its arguments."""
+    """Schedules code: a coroutine, or an `async def` function and its arguments.
+
+    It starts at the next turn of the event loop.
+    """
     if isinstance(code, Awaitable):
         if args or kwargs:
             raise TypeError("arguments are for functions, and this is called already")
@@ -209,8 +258,8 @@ async def await_fastest(
 ) -> Evaluation[T]:
     """Waits until one of these evaluations is concluded, and gives it; of several that are, the first that was named.
 
-    The others go on: `conclude_to` ends them. If none is after `within` seconds, gives `timeout_result`, or raises `TimedOut`
-    where there is none.
+    The others go on: `conclude_to` ends them. If none is after `within` seconds, gives `timeout_result`, or raises
+    `TimedOut` where there is none.
     """
     if not evaluations:
         raise ValueError("there is nothing to wait for: give at least one evaluation")
@@ -226,7 +275,8 @@ async def await_fastest(
 async def await_readable(file: int | IO[Any], within: float | None = None, timeout_result: Any = _RAISE) -> Any:
     """Waits until a descriptor, or a file that has one, can be read from or is at its end, and gives `True`.
 
-    Several may wait for the same. After `within` seconds gives `timeout_result`, or raises `TimedOut` where there is none.
+    Several may wait for the same. After `within` seconds gives `timeout_result`, or raises `TimedOut` where there is
+    none.
     """
     return await await_descriptor(file, False, within) or _in_place(timeout_result, within)
 
@@ -234,7 +284,8 @@ async def await_readable(file: int | IO[Any], within: float | None = None, timeo
 async def await_writable(file: int | IO[Any], within: float | None = None, timeout_result: Any = _RAISE) -> Any:
     """Waits until a descriptor, or a file that has one, can be written to, and gives `True`.
 
-    Several may wait for the same. After `within` seconds gives `timeout_result`, or raises `TimedOut` where there is none.
+    Several may wait for the same. After `within` seconds gives `timeout_result`, or raises `TimedOut` where there is
+    none.
     """
     return await await_descriptor(file, True, within) or _in_place(timeout_result, within)
 
@@ -267,7 +318,9 @@ def _as_coroutine(made: Any) -> Coroutine[Any, Any, Any]:
     if isinstance(made, Coroutine):
         return made
     if not isinstance(made, Awaitable):
-        raise TypeError(f"an `async def` function is meant, whose result can be awaited, and not one that gives {made!r}")
+        raise TypeError(
+            f"an `async def` function is meant, whose result can be awaited, and not one that gives {made!r}"
+        )
     return _awaited(made)
 
 

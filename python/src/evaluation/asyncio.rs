@@ -3,14 +3,14 @@
 //! asyncio's guide on extending it names the functions by which tasks that are not its own become visible as the current one
 //! and among all.
 
-use std::sync::Mutex;
+use std::cell::RefCell;
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
-use super::interpreter::is_unshared;
+use super::interpreter::{call_method, is_unshared, thread_note};
 
 static ASYNCIO: PyOnceLock<Asyncio> = PyOnceLock::new();
 
@@ -29,16 +29,42 @@ pub struct Asyncio {
     pub as_coroutine: Py<PyAny>,
     /// Tells of a failure that nobody awaits.
     pub forgotten: Py<PyAny>,
+    /// `("context",)`.
+    context: Py<PyTuple>,
+}
+
+thread_local! {
+    static HERE: RefCell<Here> = const { RefCell::new(Here { running: None, spare: None }) };
+}
+
+/// What is kept for the next call on a thread.
+struct Here {
+    running: Option<Running>,
     /// An evaluation that was shown as the current task and that nobody kept.
-    spare: Mutex<Option<Py<PyAny>>>,
+    spare: Option<Py<PyAny>>,
+}
+
+/// A running event loop.
+struct Running {
+    /// What the interpreter has noted for it. As long as that is noted, this loop runs.
+    note: Py<PyAny>,
+    event_loop: Py<PyAny>,
+}
+
+/// After a fork, no event loop runs in the new process.
+#[pyfunction]
+fn forget_loop() {
+    let forgotten = HERE.with(|here| here.try_borrow_mut().ok().and_then(|mut here| here.running.take()));
+    drop(forgotten);
 }
 
 /// How the current task of an event loop is set.
 enum Current {
-    /// From Python 3.12 on: a function that gives the one before.
-    Function(Py<PyAny>),
-    /// Before: the tasks by their loops. The functions for it would be four calls for an exchange and back.
+    /// Up to Python 3.13: the tasks by their loops. The functions for it would be two to four calls for an exchange and back, which
+    /// take as long as half of all the rest.
     Table(Py<PyDict>),
+    /// From then on: a function that gives the one before.
+    Function(Py<PyAny>),
 }
 
 impl Asyncio {
@@ -51,9 +77,13 @@ impl Asyncio {
             let asyncio = py.import("asyncio")?;
             let tasks = py.import("asyncio.tasks")?;
             let ours = py.import("thalweg.evaluations")?;
-            let current = match tasks.getattr_opt("_swap_current_task")? {
-                Some(swap) => Current::Function(swap.unbind()),
-                None => Current::Table(tasks.getattr("_current_tasks")?.cast_into::<PyDict>()?.unbind()),
+            let with = PyDict::new(py);
+            with.set_item("after_in_child", wrap_pyfunction!(forget_loop, py)?)?;
+            py.import("os")?.call_method("register_at_fork", (), Some(&with))?;
+            // The module of asyncio's own tasks, in whose table they are.
+            let current = match py.import("_asyncio")?.getattr_opt("_current_tasks")? {
+                Some(table) => Current::Table(table.cast_into::<PyDict>()?.unbind()),
+                None => Current::Function(tasks.getattr("_swap_current_task")?.unbind()),
             };
             let class = |of: &Bound<'_, PyAny>, name: &str| -> PyResult<Py<PyType>> {
                 Ok(of.getattr(name)?.cast_into::<PyType>()?.unbind())
@@ -67,7 +97,7 @@ impl Asyncio {
                 coroutine: class(py.import("types")?.as_any(), "CoroutineType")?,
                 as_coroutine: ours.getattr("_as_coroutine")?.unbind(),
                 forgotten: ours.getattr("_tell_of_forgotten")?.unbind(),
-                spare: Mutex::new(None),
+                context: PyTuple::new(py, [intern!(py, "context")])?.unbind(),
             })
         })
     }
@@ -81,33 +111,111 @@ impl Asyncio {
         Ok((!found.is_none()).then_some(found))
     }
 
-    /// Makes something the current task of a loop (`None` for no task), and gives what was it before.
+    /// The event loop that runs on this thread, and an evaluation that is no future of it yet.
+    ///
+    /// asyncio's own function asks the system for the process at each call up to Python 3.12, which takes as long as the rest of a call that
+    /// does not wait. So what it found is kept with the object that it keeps itself for this thread, for as long as that is the same.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    #[inline]
+    pub fn ready<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        let note = thread_note(intern!(py, "__asyncio_running_event_loop__"));
+        let known = HERE.with_borrow_mut(|here| {
+            let running = here.running.as_ref()?;
+            if !note.as_ref().is_some_and(|note| running.note.is(note)) {
+                return None;
+            }
+            Some((running.event_loop.bind(py).clone(), here.spare.take()?.into_bound(py)))
+        });
+        known.map_or_else(|| self.make_ready(py, note), |known| Ok(Some(known)))
+    }
+
+    #[cold]
+    fn make_ready<'py>(
+        &self,
+        py: Python<'py>,
+        note: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+        let Some(event_loop) = self.running_loop(py)? else {
+            return Ok(None);
+        };
+        if let Some(note) = note {
+            let running = Running { note: note.unbind(), event_loop: event_loop.clone().unbind() };
+            let before = HERE.with_borrow_mut(|here| here.running.replace(running));
+            // This may run code of Python, so nothing is borrowed now.
+            drop(before);
+        }
+        Ok(Some((event_loop, self.unused(py)?)))
+    }
+
+    /// An evaluation that is no future yet.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn unused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let class = self.evaluation.bind(py);
+        class.call_method1(intern!(py, "__new__"), (class,))
+    }
+
+    /// Makes an evaluation the current task of a loop, and gives what was it before.
     ///
     /// # Errors
     /// What asyncio raises.
-    pub fn exchange_current<'py>(
+    #[inline]
+    pub fn enter<'py>(
         &self,
         event_loop: &Bound<'py, PyAny>,
-        task: Option<&Bound<'py, PyAny>>,
+        evaluation: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = event_loop.py();
         match &self.current {
             Current::Function(exchange) => {
-                let none = py.None();
-                let before = exchange.bind(py).call1((event_loop, task.unwrap_or(none.bind(py))))?;
+                let before = exchange.bind(py).call1((event_loop, evaluation))?;
                 Ok((!before.is_none()).then_some(before))
             }
             Current::Table(table) => {
                 let table = table.bind(py);
                 let before = table.get_item(event_loop)?;
-                match task {
-                    Some(task) => table.set_item(event_loop, task)?,
-                    None if before.is_some() => table.del_item(event_loop)?,
-                    None => {}
-                }
+                table.set_item(event_loop, evaluation)?;
                 Ok(before)
             }
         }
+    }
+
+    /// The opposite: makes that the current task which was it before.
+    ///
+    /// # Errors
+    /// What asyncio raises.
+    #[inline]
+    pub fn leave<'py>(
+        &self,
+        event_loop: &Bound<'py, PyAny>,
+        before: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        let py = event_loop.py();
+        match (&self.current, before) {
+            (Current::Function(exchange), before) => {
+                let none = py.None();
+                exchange.bind(py).call1((event_loop, before.unwrap_or(none.bind(py)))).map(drop)
+            }
+            (Current::Table(table), Some(before)) => table.bind(py).set_item(event_loop, before),
+            (Current::Table(table), None) => table.bind(py).del_item(event_loop),
+        }
+    }
+
+    /// Calls a method by which something is to be called later, in a context: `call_soon`, `add_done_callback`.
+    ///
+    /// # Errors
+    /// What it raises.
+    pub fn later<'py>(
+        &self,
+        object: &Bound<'py, PyAny>,
+        method: &Bound<'py, PyString>,
+        callback: &Bound<'py, PyAny>,
+        context: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        call_method(object, method, callback, self.context.bind(object.py()), context).map(drop)
     }
 
     /// Makes an evaluation visible in `asyncio.all_tasks()`, so that `asyncio.run` ends it. It is seen only while it is not done.
@@ -118,25 +226,14 @@ impl Asyncio {
         self.register.bind(evaluation.py()).call1((evaluation,)).map(drop)
     }
 
-    /// An evaluation that has no loop yet.
-    ///
-    /// # Errors
-    /// `MemoryError`.
-    pub fn unused<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let spare = self.spare.lock().ok().and_then(|mut spare| spare.take());
-        if let Some(spare) = spare {
-            return Ok(spare.into_bound(py));
+    /// Takes an evaluation back that was not used, unless somebody kept it: then gives it.
+    #[inline]
+    pub fn give_back<'py>(&self, evaluation: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        if is_unshared(&evaluation) {
+            let before = HERE.with_borrow_mut(|here| here.spare.replace(evaluation.unbind()));
+            drop(before);
+            return None;
         }
-        let class = self.evaluation.bind(py);
-        class.call_method1(intern!(py, "__new__"), (class,))
-    }
-
-    /// Takes an evaluation back that was not used, unless somebody kept it.
-    pub fn give_back(&self, evaluation: Bound<'_, PyAny>) {
-        if is_unshared(&evaluation)
-            && let Ok(mut spare) = self.spare.lock()
-        {
-            *spare = Some(evaluation.unbind());
-        }
+        Some(evaluation)
     }
 }

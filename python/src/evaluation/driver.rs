@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::asyncio::Asyncio;
-use super::interpreter::{Sent, send};
+use super::interpreter::{Sent, is_unshared, send};
 use super::waiter::Waiter;
 
 /// The code of an evaluation that waits, or that was not started. What it waits for calls it.
@@ -19,8 +19,7 @@ pub struct Driver {
     coroutine: Py<PyAny>,
     evaluation: Py<PyAny>,
     event_loop: Py<PyAny>,
-    /// Keyword arguments of whatever schedules a step: the context of the code.
-    scheduling: Py<PyDict>,
+    context: Py<PyAny>,
     /// Failures are told to the hook.
     forget: bool,
     // Locked only for moments in which no code of Python runs.
@@ -31,6 +30,8 @@ pub struct Driver {
 struct State {
     started: bool,
     ended: bool,
+    /// The evaluation was concluded by somebody else.
+    given_up: bool,
     waits_for: Option<Py<PyAny>>,
     /// To be thrown at the next step.
     must_cancel: bool,
@@ -54,13 +55,15 @@ impl Driver {
         forget: Option<bool>,
     ) -> PyResult<Bound<'py, Self>> {
         let py = coroutine.py();
-        let of_loop = PyDict::new(py);
-        of_loop.set_item(intern!(py, "loop"), event_loop)?;
-        evaluation.call_method(intern!(py, "__init__"), (), Some(&of_loop))?;
-        let scheduling = PyDict::new(py);
-        scheduling.set_item(intern!(py, "context"), context)?;
         let mut state = State { started: forget.is_some(), ..State::default() };
-        if state.started {
+        if is_unshared(evaluation) {
+            let of_loop = PyDict::new(py);
+            of_loop.set_item(intern!(py, "loop"), event_loop)?;
+            evaluation.call_method(intern!(py, "__init__"), (), Some(&of_loop))?;
+        } else {
+            // Its code looked at it in the first step.
+            evaluation.call_method1(intern!(py, "_become_future"), (event_loop,))?;
+            evaluation.setattr(intern!(py, "_itself"), py.None())?;
             state.cancels = evaluation.getattr(intern!(py, "_cancels"))?.extract()?;
             state.must_cancel = state.cancels > 0;
         }
@@ -68,7 +71,7 @@ impl Driver {
             coroutine: coroutine.unbind(),
             evaluation: evaluation.clone().unbind(),
             event_loop: event_loop.clone().unbind(),
-            scheduling: scheduling.unbind(),
+            context: context.unbind(),
             forget: forget.unwrap_or_default(),
             state: Mutex::new(state),
         };
@@ -86,32 +89,36 @@ impl Driver {
     ///
     /// # Errors
     /// `RuntimeError` if the loop is closed.
-    pub fn schedule(slf: &Bound<'_, Self>, thrown: Option<PyErr>) -> PyResult<()> {
-        let py = slf.py();
-        let (event_loop, context) = (slf.get().event_loop.bind(py), slf.get().scheduling.bind(py));
+    pub fn schedule(slf: &Bound<'_, Self>, asyncio: &Asyncio, thrown: Option<PyErr>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let (event_loop, context) = (this.event_loop.bind(py), this.context.bind(py));
         let call_soon = intern!(py, "call_soon");
-        match thrown {
-            None => event_loop.call_method(call_soon, (slf,), Some(context))?,
-            Some(thrown) => event_loop.call_method(call_soon, (slf, thrown.into_value(py)), Some(context))?,
+        let Some(thrown) = thrown else {
+            return asyncio.later(event_loop, call_soon, slf, context);
         };
-        Ok(())
+        let with = PyDict::new(py);
+        with.set_item(intern!(py, "context"), context)?;
+        event_loop.call_method(call_soon, (slf, thrown.into_value(py)), Some(&with)).map(drop)
     }
 
     /// Goes on when this is done, which the code gave to wait for.
     ///
     /// # Errors
     /// What asyncio raises. What is wrong with that which the code gave is raised there.
-    pub fn wait_for<'py>(slf: &Bound<'py, Self>, future: &Bound<'py, PyAny>) -> PyResult<()> {
+    pub fn wait_for<'py>(
+        slf: &Bound<'py, Self>,
+        asyncio: &Asyncio,
+        future: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         if future.is_none() {
-            return Self::schedule(slf, None);
+            return Self::schedule(slf, asyncio, None);
         }
         if let Err(wrong) = this.check(future) {
-            return Self::schedule(slf, Some(wrong));
+            return Self::schedule(slf, asyncio, Some(wrong));
         }
         future.setattr(intern!(py, "_asyncio_future_blocking"), false)?;
-        let context = this.scheduling.bind(py);
-        future.call_method(intern!(py, "add_done_callback"), (slf,), Some(context))?;
+        asyncio.later(future, intern!(py, "add_done_callback"), slf, this.context.bind(py))?;
         let must_cancel = {
             let mut state = this.state();
             state.waits_for = Some(future.clone().unbind());
@@ -187,7 +194,7 @@ impl Driver {
             thrown => thrown,
         };
         let event_loop = this.event_loop.bind(py);
-        let before = asyncio.exchange_current(event_loop, Some(this.evaluation.bind(py)))?;
+        let before = asyncio.enter(event_loop, this.evaluation.bind(py))?;
         let coroutine = this.coroutine.bind(py);
         let sent = match thrown {
             None => send(coroutine),
@@ -199,9 +206,9 @@ impl Driver {
                 Err(error) => Sent::Raised(error),
             },
         };
-        asyncio.exchange_current(event_loop, before.as_ref())?;
+        asyncio.leave(event_loop, before.as_ref())?;
         match sent {
-            Sent::Waits(future) => Self::wait_for(slf, &future),
+            Sent::Waits(future) => Self::wait_for(slf, asyncio, &future),
             Sent::Returned(result) => this.end(py, asyncio, Ok(result)),
             Sent::Raised(error) => this.end(py, asyncio, Err(error)),
         }
@@ -290,6 +297,7 @@ impl Driver {
     fn give_up(&self, py: Python<'_>) -> PyResult<()> {
         let started = {
             let mut state = self.state();
+            state.given_up = true;
             state.ended |= !state.started;
             state.started
         };
@@ -338,15 +346,15 @@ impl Driver {
 
     /// The variables that the code sees.
     #[getter]
-    fn context<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.scheduling.bind(py).as_any().get_item(intern!(py, "context"))
+    fn context(&self, py: Python<'_>) -> Py<PyAny> {
+        self.context.clone_ref(py)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.coroutine)?;
         visit.call(&self.evaluation)?;
         visit.call(&self.event_loop)?;
-        visit.call(&self.scheduling)?;
+        visit.call(&self.context)?;
         if let Ok(state) = self.state.try_lock() {
             visit.call(&state.waits_for)?;
             visit.call(&state.message)?;

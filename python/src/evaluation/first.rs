@@ -32,7 +32,7 @@ pub struct Waiting<'py> {
 pub fn step<'py>(asyncio: &Asyncio, coroutine: Bound<'py, PyAny>) -> PyResult<First<'py>> {
     let py = coroutine.py();
     let context = Context::copy(py)?;
-    let Some(event_loop) = asyncio.running_loop(py)? else {
+    let Some((event_loop, evaluation)) = asyncio.ready(py)? else {
         return match context.within(|| send(&coroutine))? {
             Sent::Returned(result) => Ok(First::Returned(result)),
             Sent::Raised(error) => Err(error),
@@ -44,16 +44,22 @@ pub fn step<'py>(asyncio: &Asyncio, coroutine: Bound<'py, PyAny>) -> PyResult<Fi
             }
         };
     };
-    let evaluation = asyncio.unused(py)?;
-    let before = asyncio.exchange_current(&event_loop, Some(&evaluation))?;
+    let before = asyncio.enter(&event_loop, &evaluation)?;
     let sent = context.within(|| send(&coroutine));
-    asyncio.exchange_current(&event_loop, before.as_ref())?;
+    asyncio.leave(&event_loop, before.as_ref())?;
     match sent? {
         Sent::Returned(result) => {
-            asyncio.give_back(evaluation);
+            if let Some(kept) = asyncio.give_back(evaluation) {
+                kept.call_method1(intern!(py, "_settle"), (event_loop, &result, py.None()))?;
+            }
             Ok(First::Returned(result))
         }
-        Sent::Raised(error) => Err(error),
+        Sent::Raised(error) => {
+            if let Some(kept) = asyncio.give_back(evaluation) {
+                kept.call_method1(intern!(py, "_settle"), (event_loop, py.None(), error.value(py)))?;
+            }
+            Err(error)
+        }
         Sent::Waits(waits_for) => {
             Ok(First::Waits(Waiting { coroutine, evaluation, event_loop, context, waits_for }))
         }
@@ -69,7 +75,7 @@ impl<'py> Waiting<'py> {
         let Self { coroutine, evaluation, event_loop, context, waits_for } = self;
         let driver =
             Driver::adopt(asyncio, coroutine, &evaluation, &event_loop, context.into_inner(), Some(forget))?;
-        Driver::wait_for(&driver, &waits_for)?;
+        Driver::wait_for(&driver, asyncio, &waits_for)?;
         Ok(evaluation)
     }
 }

@@ -1,7 +1,7 @@
 //! What the interpreter can do and its bindings leave out: sending into a coroutine, and contexts.
 //!
 //! `PyIter_Send` is in the stable ABI from Python 3.10 on. The functions for contexts are public, with the same signatures
-//! since 3.7, but not in it; so they are declared here.
+//! since 3.7, but not in it, and `PyObject_VectorcallMethod` is public since 3.9 and in it since 3.12; so they are declared here.
 
 #![allow(unsafe_code, reason = "functions of the interpreter that its bindings leave out")]
 
@@ -10,11 +10,18 @@ use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
 
 unsafe extern "C" {
     fn PyContext_CopyCurrent() -> *mut ffi::PyObject;
     fn PyContext_Enter(context: *mut ffi::PyObject) -> c_int;
     fn PyContext_Exit(context: *mut ffi::PyObject) -> c_int;
+    fn PyObject_VectorcallMethod(
+        name: *mut ffi::PyObject,
+        arguments: *const *mut ffi::PyObject,
+        positional: usize,
+        names: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
 }
 
 /// What a coroutine did with what was sent into it.
@@ -28,6 +35,7 @@ pub enum Sent<'py> {
 }
 
 /// Lets a coroutine run until it waits or ends. No `StopIteration` is made for its result.
+#[inline]
 pub fn send<'py>(coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     let py = coroutine.py();
     let mut result = ptr::null_mut();
@@ -41,10 +49,42 @@ pub fn send<'py>(coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     }
 }
 
+/// Calls a method with one argument, and one that has a name, for which no tuple and no dictionary are made.
+///
+/// # Errors
+/// What it raises.
+pub fn call_method<'py>(
+    object: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyString>,
+    argument: &Bound<'py, PyAny>,
+    names: &Bound<'py, PyTuple>,
+    named: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let arguments = [object.as_ptr(), argument.as_ptr(), named.as_ptr()];
+    // SAFETY: all are alive, there are as many as is said, and the interpreter is attached; a new reference, or none and an error.
+    unsafe {
+        let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 2, names.as_ptr());
+        Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
 /// Whether nobody else has a reference to an object.
 pub fn is_unshared(object: &Bound<'_, PyAny>) -> bool {
     // SAFETY: it is alive, and the interpreter is attached.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
+}
+
+/// What the interpreter has noted under a name for this thread.
+pub fn thread_note<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: the interpreter is attached. Both give borrowed references or none; a name that is a string raises no error.
+    unsafe {
+        let notes = ffi::PyThreadState_GetDict();
+        if notes.is_null() {
+            return None;
+        }
+        let note = ffi::PyDict_GetItemWithError(notes, name.as_ptr());
+        Bound::from_borrowed_ptr_or_opt(name.py(), note)
+    }
 }
 
 /// Values of context variables, of one piece of code.
@@ -64,6 +104,7 @@ impl<'py> Context<'py> {
     ///
     /// # Errors
     /// `RuntimeError` if somebody is in it.
+    #[inline]
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> PyResult<T> {
         let py = self.0.py();
         // SAFETY: it is a context, and the interpreter is attached.

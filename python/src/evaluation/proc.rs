@@ -55,7 +55,7 @@ fn detach<'py>(
     let evaluation = asyncio.unused(py)?;
     let context = Context::copy(py)?.into_inner();
     let driver = Driver::adopt(asyncio, coroutine, &evaluation, event_loop, context, None)?;
-    Driver::schedule(&driver, None)?;
+    Driver::schedule(&driver, asyncio, None)?;
     Ok(evaluation)
 }
 

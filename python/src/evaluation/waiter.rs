@@ -6,15 +6,15 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::PyTraverseError;
-use pyo3::exceptions::PyStopIteration;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::asyncio::Asyncio;
+use super::interpreter::Context;
 
-/// What `await` makes of an evaluation: an iterator that gives itself once, as a future to wait for.
+/// What `await` of an evaluation gives to wait for.
 #[pyclass(frozen, module = "thalweg._thalweg")]
 pub struct Waiter {
     evaluation: Py<PyAny>,
@@ -23,10 +23,10 @@ pub struct Waiter {
 
 #[derive(Default)]
 struct State {
-    /// asyncio's sign that this was given by `await`.
-    blocking: bool,
+    /// asyncio's sign that this was given by `await` is taken away.
+    is_heard: bool,
     /// What is to be called, and its context.
-    callback: Option<(Py<PyAny>, Option<Py<PyAny>>)>,
+    callback: Option<(Py<PyAny>, Py<PyAny>)>,
     /// It was given up, with this message.
     cancelled: Option<Option<Py<PyAny>>>,
 }
@@ -49,35 +49,18 @@ impl Waiter {
         Self { evaluation, state: Mutex::default() }
     }
 
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    fn __next__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
-        let py = slf.py();
-        let this = slf.get();
-        let evaluation = this.evaluation.bind(py);
-        let is_done =
-            this.state().cancelled.is_some() || evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
-        if is_done {
-            return Err(PyStopIteration::new_err((this.result(py)?.unbind(),)));
-        }
-        this.state().blocking = true;
-        Ok(slf)
-    }
-
     #[getter]
     fn _asyncio_future_blocking(&self) -> bool {
-        self.state().blocking
+        !self.state().is_heard
     }
 
     #[setter]
     fn set__asyncio_future_blocking(&self, blocking: bool) {
-        self.state().blocking = blocking;
+        self.state().is_heard = !blocking;
     }
 
     fn get_loop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.evaluation.bind(py).call_method0(intern!(py, "get_loop"))
+        self.evaluation.bind(py).call_method0(intern!(py, "_get_loop"))
     }
 
     #[pyo3(signature = (callback, *, context = None))]
@@ -87,11 +70,18 @@ impl Waiter {
         callback: Py<PyAny>,
         context: Option<Py<PyAny>>,
     ) -> PyResult<()> {
-        let with = PyDict::new(py);
-        with.set_item(intern!(py, "context"), &context)?;
         let evaluation = self.evaluation.bind(py);
-        evaluation.call_method(intern!(py, "add_done_callback"), (&callback,), Some(&with))?;
-        self.state().callback = Some((callback, context));
+        let around = match context {
+            Some(context) => context,
+            None => Context::copy(py)?.into_inner().unbind(),
+        };
+        Asyncio::get(py)?.later(
+            evaluation,
+            intern!(py, "_add_done_callback"),
+            callback.bind(py),
+            around.bind(py),
+        )?;
+        self.state().callback = Some((callback, around));
         Ok(())
     }
 
@@ -114,19 +104,10 @@ impl Waiter {
             evaluation.call_method1(intern!(py, "remove_done_callback"), (&callback,))?;
             let with = PyDict::new(py);
             with.set_item(intern!(py, "context"), context)?;
-            // The evaluation stands for it: who is woken asks it for a result, and then goes on in `__next__`.
-            let woken = Given { error: self.cancelled(py)? };
+            let woken = GivenUp { error: self.cancelled(py)? };
             self.get_loop(py)?.call_method(intern!(py, "call_soon"), (callback, woken), Some(&with))?;
         }
         Ok(true)
-    }
-
-    /// What the evaluation came to.
-    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        if self.state().cancelled.is_some() {
-            return Err(PyErr::from_value(self.cancelled(py)?.into_bound(py)));
-        }
-        self.evaluation.bind(py).call_method0(intern!(py, "result"))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -156,12 +137,12 @@ impl Waiter {
 
 /// What is given to who waited and gave up, in place of a future.
 #[pyclass(frozen, module = "thalweg._thalweg")]
-struct Given {
+struct GivenUp {
     error: Py<PyAny>,
 }
 
 #[pymethods]
-impl Given {
+impl GivenUp {
     fn result(&self, py: Python<'_>) -> PyResult<()> {
         Err(PyErr::from_value(self.error.bind(py).clone()))
     }
