@@ -1,6 +1,33 @@
 """Moves messages and files from any source, through transforms, to any sink."""
 
-from thalweg._errors import ConfigurationError, Error
+from thalweg import sinks, sources, transforms
+from thalweg._errors import ConfigurationError, Error, Mistake, TemporaryError
+from thalweg._objects import Component, Reader, Writer
+from thalweg._pipeline import Pipeline, Stream
+from thalweg._run import Counts, Run, Statistics, Summary, check, run, start
 from thalweg._thalweg import __version__
+from thalweg._transform import transform
 
-__all__ = ["ConfigurationError", "Error", "__version__"]
+__all__ = [
+    "Component",
+    "ConfigurationError",
+    "Counts",
+    "Error",
+    "Mistake",
+    "Pipeline",
+    "Reader",
+    "Run",
+    "Statistics",
+    "Stream",
+    "Summary",
+    "TemporaryError",
+    "Writer",
+    "__version__",
+    "check",
+    "run",
+    "sinks",
+    "sources",
+    "start",
+    "transform",
+    "transforms",
+]

@@ -1,8 +1,12 @@
 """The compiled part of the package."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any, final
 
-__all__ = ["Error", "__version__", "main"]
+from thalweg._objects import Given
+
+__all__ = ["Batch", "Error", "Run", "Stream", "__version__", "as_yaml", "check", "kinds", "main", "start"]
 
 __version__: str
 
@@ -10,3 +14,43 @@ def main(line: Sequence[str]) -> int: ...
 
 class Error(Exception):
     """What was asked for was tried and failed; the text says what, and what may help."""
+
+# Pipelines.
+
+def as_yaml(json: str) -> str: ...
+def check(
+    config: str | PathLike[str], given: Sequence[Given], *, plan: bool = False, threads: int | None = None
+) -> str: ...
+def kinds() -> list[tuple[str, str]]: ...
+def start(
+    config: str | PathLike[str],
+    given: Sequence[Given],
+    *,
+    pipelines: Sequence[str] = ...,
+    state: str | PathLike[str] | None = None,
+    memory: str | None = None,
+    threads: int | None = None,
+    show: bool = False,
+) -> Run: ...
+
+@final
+class Batch:
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]: ...
+    def __arrow_c_schema__(self) -> Any: ...
+
+@final
+class Run:
+    @property
+    def is_running(self) -> bool: ...
+    def abort(self) -> None: ...
+    def at_end(self, call: Callable[[], object]) -> None: ...
+    def cause(self) -> BaseException | None: ...
+    def statistics(self) -> str: ...
+    def stop(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> str | None: ...
+
+@final
+class Stream:
+    def __new__(cls, *, views: bool = False, payload: bool = False) -> Stream: ...
+    def all(self, run: Run) -> Any: ...
+    def next(self) -> Batch | None: ...
