@@ -1,19 +1,42 @@
 """Moves messages and files from any source, through transforms, to any sink."""
 
-from thalweg._errors import ConfigurationError, DiffersError, Error, MissingError
+from thalweg import sinks, sources, transforms
+from thalweg._errors import ConfigurationError, DiffersError, Error, MissingError, Mistake, TemporaryError
+from thalweg._objects import Component, Reader, Writer
 from thalweg._open import RemoteOptions, open
+from thalweg._pipeline import Pipeline, Stream
+from thalweg._run import Counts, Run, Statistics, Summary, check, run, start
 from thalweg._thalweg import Pool, RemoteFile, SparseFile, SparseFileSystem, __version__
+from thalweg._transform import transform
 
 __all__ = [
+    "Component",
     "ConfigurationError",
+    "Counts",
     "DiffersError",
     "Error",
     "MissingError",
+    "Mistake",
+    "Pipeline",
     "Pool",
+    "Reader",
     "RemoteFile",
     "RemoteOptions",
+    "Run",
     "SparseFile",
     "SparseFileSystem",
+    "Statistics",
+    "Stream",
+    "Summary",
+    "TemporaryError",
+    "Writer",
     "__version__",
+    "check",
     "open",
+    "run",
+    "sinks",
+    "sources",
+    "start",
+    "transform",
+    "transforms",
 ]

@@ -38,4 +38,4 @@ class TemporaryError(Error):
     """What a writer raises where it may go better later: the same batch is given again, after a pause."""
 
 
-__all__ = ["ConfigurationError", "DiffersError", "Error", "Mistake", "MissingError", "TemporaryError"]
+__all__ = ["ConfigurationError", "DiffersError", "Error", "MissingError", "Mistake", "TemporaryError"]

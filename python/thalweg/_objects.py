@@ -78,7 +78,7 @@ class Transform:
     ) -> None:
         self.function = function
         self.workers = workers
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
         self.views = views
         self.payload = payload
         for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
@@ -98,8 +98,8 @@ class Transform:
         path = getattr(self, "__qualname__", "<")
         if "<" in path or not isinstance(module, str):
             raise ConfigurationError(
-                f"`{self.name}` cannot be found by worker processes: with `workers`, a transform is a function of a module, "
-                "not one within another function"
+                f"`{self.name}` cannot be found by worker processes: with `workers`, a transform is a function of a "
+                "module, not one within another function"
             )
         given: dict[str, Any] = {"path": sys.path, "module": module, "name": path, "main": None}
         if module == "__main__":
@@ -122,8 +122,8 @@ from thalweg._worker import main; main(given)"
 class Reader:
     """Makes rows of the bytes of files: the base of one's own. There is an instance for each worker.
 
-    A pipeline that is fed by files (`sources.files`, `sources.objects`) has it among its transforms, as the class or, with
-    options, as `transforms.reader(MyReader, option=…)`: they are the arguments that instances are made with.
+    A pipeline that is fed by files (`sources.files`, `sources.objects`) has it among its transforms, as the class or,
+    with options, as `transforms.reader(MyReader, option=…)`: they are the arguments that instances are made with.
     """
 
     #: Whether files that are compressed (gzip, zstd) are recognised by their first bytes, and unpacked before.
@@ -135,9 +135,10 @@ class Reader:
     def read(self, data: memoryview, at_end: bool) -> tuple[Any, int]:
         """Makes rows of some bytes: gives them, and how many bytes were used.
 
-        The rows are a `pyarrow.RecordBatch`, a list of dicts, or None. What was not used is given again, with more behind it; at
-        the end of the file all must be used. What this raises is why the rest of the file cannot be read: it goes to the
-        dead letters with that reason, and what was read before goes on. `data` is only there during the call.
+        The rows are a `pyarrow.RecordBatch`, a list of dicts, or None. What was not used is given again, with more
+        behind it; at the end of the file all must be used. What this raises is why the rest of the file cannot be
+        read: it goes to the dead letters with that reason, and what was read before goes on. `data` is only there
+        during the call.
         """
         raise NotImplementedError
 
@@ -157,8 +158,8 @@ class Writer:
     def write(self, batch: Any) -> None:
         """Writes a `pyarrow.RecordBatch`; when it returns the rows are in safety.
 
-        Messages without fields have one column, `payload`. After a `TemporaryError` the same batch is given again, after a pause;
-        any other exception ends the run.
+        Messages without fields have one column, `payload`. After a `TemporaryError` the same batch is given again,
+        after a pause; any other exception ends the run.
         """
         raise NotImplementedError
 

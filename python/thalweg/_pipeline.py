@@ -16,12 +16,13 @@ from thalweg._run import Run, Statistics, Summary
 class Pipeline:
     """Sources, transforms and sinks, put together in code.
 
-    The single line is `Pipeline(from_, [transforms], to)`. Further lines are added by `add`; each has a name, by which others are
-    fed by it (`from_="main"`, by its errors `"main.errors"`, by an output of `route` `"main.label"`) or lead to it.
+    The single line is `Pipeline(from_, [transforms], to)`. Further lines are added by `add`; each has a name, by which
+    others are fed by it (`from_="main"`, by its errors `"main.errors"`, by an output of `route` `"main.label"`) or
+    lead to it.
 
-    Sources and sinks are components (`sources.file(path="a.log")`), objects of Python's, or names. `to` may be a list, each of
-    which gets a copy, or a way to choose, `{"failover": [sinks.http(…), sinks.file(…)]}`, as in a configuration. The same component
-    in two places is one.
+    Sources and sinks are components (`sources.file(path="a.log")`), objects of Python's, or names. `to` may be a list,
+    each of which gets a copy, or a way to choose, `{"failover": [sinks.http(…), sinks.file(…)]}`, as in a
+    configuration. The same component in two places is one.
     """
 
     def __init__(
@@ -49,9 +50,7 @@ class Pipeline:
         # What is known by its identity must stay.
         self._kept: list[object] = []
         if from_ is not None:
-            self.add(
-                name, from_, transforms, to, ordered=ordered, on_error=on_error, concurrency=concurrency
-            )
+            self.add(name, from_, transforms, to, ordered=ordered, on_error=on_error, concurrency=concurrency)
 
     def add(
         self,
@@ -185,7 +184,7 @@ class Pipeline:
 
     def _feeds(self, name: str) -> bool:
         fed = [line.get("from") for line in self._lines.values()]
-        return any(name == feed or isinstance(feed, list) and name in feed for feed in fed)
+        return any(name == feed or (isinstance(feed, list) and name in feed) for feed in fed)
 
     def table(self, *, memory: int | str | None = None, threads: int | None = None, strict: bool = False) -> Any:
         """Runs it, and gives all that comes out at its end as a `pyarrow.Table`."""
@@ -194,8 +193,8 @@ class Pipeline:
 
 
 class Stream:
-    """What comes out of a pipeline, as it is asked for: an iterator of `pyarrow.RecordBatch`, and anything that takes Arrow's C
-    stream interface (`pyarrow.table`, `polars.DataFrame`, …) takes it as it is.
+    """What comes out of a pipeline, as it is asked for: an iterator of `pyarrow.RecordBatch`, and anything that takes
+    Arrow's C stream interface (`pyarrow.table`, `polars.DataFrame`, …) takes it as it is.
 
     Who ends early closes it, or uses it as a context manager: the run is then ended.
     """

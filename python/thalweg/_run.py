@@ -132,8 +132,8 @@ def _read(components: Sequence[Counts]) -> tuple[int, int]:
 class Run:
     """A run that goes on, or has ended. It is made by `thalweg.start`.
 
-    It is a context manager, which ends the run at once if it is left by an exception and waits for its end otherwise; and it can be
-    awaited.
+    It is a context manager, which ends the run at once if it is left by an exception and waits for its end otherwise;
+    and it can be awaited.
     """
 
     def __init__(self, inner: _thalweg.Run, strict: bool) -> None:
@@ -299,14 +299,16 @@ def run(
     `config` is the path of a configuration, a dict as it would stand in one, or a `Pipeline`. In a dict, Python's own
     objects may stand in the place of sources, transforms and sinks.
 
-    `pipelines` has only these run, with what feeds them. `state` is a folder in which positions and dead letters are kept, so that
-    the next run continues where this one ends. `memory` is that for data in flight, in bytes or as `"1GiB"`; `threads` is how many
-    cores to use. With `strict`, messages that could not be processed are a failure.
+    `pipelines` has only these run, with what feeds them. `state` is a folder in which positions and dead letters are
+    kept, so that the next run continues where this one ends. `memory` is that for data in flight, in bytes or as
+    `"1GiB"`; `threads` is how many cores to use. With `strict`, messages that could not be processed are a failure.
 
-    `progress` says whether it is shown how the run goes: on a terminal as `thalweg run` does it, in a notebook by a line that
-    changes. By default it is where there is one of the two. A function is called with `Statistics` several times a second.
+    `progress` says whether it is shown how the run goes: on a terminal as `thalweg run` does it, in a notebook by a
+    line that changes. By default it is where there is one of the two. A function is called with `Statistics` several
+    times a second.
 
-    Ctrl-C stops the sources, delivers what is on its way, and raises KeyboardInterrupt then; a second one ends the run at once.
+    Ctrl-C stops the sources, delivers what is on its way, and raises KeyboardInterrupt then; a second one ends the run
+    at once.
 
     Raises `ConfigurationError` if something is wrong in the configuration, and `thalweg.Error` if the run failed.
     """
@@ -354,8 +356,8 @@ def _start(
 ) -> Run:
     if _worker.begins:
         raise ConfigurationError(
-            "a worker process runs the script again, to find the function that it is to call: put what begins a run under "
-            '`if __name__ == "__main__":`'
+            "a worker process runs the script again, to find the function that it is to call: put what begins a run "
+            'under `if __name__ == "__main__":`'
         )
     text, given = prepared(config)
     inner = _thalweg.start(

@@ -4,28 +4,37 @@ import asyncio
 import datetime
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from os import PathLike
 from types import TracebackType
-from typing import Any, Concatenate, Generic, Literal, TypedDict, TypeVar, final, overload
+from typing import Any, BinaryIO, Concatenate, Generic, Literal, TypedDict, TypeVar, final, overload
 
-from typing_extensions import Buffer, ParamSpec, Self, disjoint_base, final
+from typing_extensions import Buffer, ParamSpec, Self, disjoint_base
 
+from thalweg._objects import Given
 from thalweg.evaluations import Evaluation
 
 __all__ = [
+    "Batch",
     "ConcurrentProc",
     "DiffersError",
     "Error",
     "MissingError",
     "Pool",
     "RemoteFile",
+    "Run",
     "SparseFile",
     "SparseFileSystem",
+    "Stream",
     "Waiter",
     "__version__",
+    "as_yaml",
     "cSVF",
     "cSVFS",
+    "check",
     "evaluate",
+    "kinds",
     "main",
+    "start",
 ]
 
 __version__: str
@@ -284,8 +293,9 @@ class _RemoteStatistics(TypedDict):
     bandwidth: float | None
     cache_trouble: str | None
 
+# In truth it has no base: typed libraries ask for this one.
 @disjoint_base
-class RemoteFile:
+class RemoteFile(BinaryIO):
     """
     A file elsewhere, of which that is fetched what is read: a file object for binary reading.
 
@@ -393,6 +403,7 @@ class RemoteFile:
     def flush(self) -> None: ...
     def fileno(self) -> int: ...
     def write(self, data: Buffer, /) -> int: ...
+    def writelines(self, lines: Iterable[Buffer], /) -> None: ...
     def truncate(self, size: int | None = None, /) -> int: ...
     def close(self) -> None:
         """Gives up what is still being fetched, and the memory."""
@@ -649,3 +660,43 @@ class Waiter:
     def get_loop(self) -> Any: ...
     def add_done_callback(self, callback: Any, *, context: Any = None) -> None: ...
     def cancel(self, msg: Any = None) -> bool: ...
+
+# Pipelines.
+
+def as_yaml(json: str) -> str: ...
+def check(
+    config: str | PathLike[str], given: Sequence[Given], *, plan: bool = False, threads: int | None = None
+) -> str: ...
+def kinds() -> list[tuple[str, str]]: ...
+def start(
+    config: str | PathLike[str],
+    given: Sequence[Given],
+    *,
+    pipelines: Sequence[str] = ...,
+    state: str | PathLike[str] | None = None,
+    memory: str | None = None,
+    threads: int | None = None,
+    show: bool = False,
+) -> Run: ...
+
+@final
+class Batch:
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]: ...
+    def __arrow_c_schema__(self) -> Any: ...
+
+@final
+class Run:
+    @property
+    def is_running(self) -> bool: ...
+    def abort(self) -> None: ...
+    def at_end(self, call: Callable[[], object]) -> None: ...
+    def cause(self) -> BaseException | None: ...
+    def statistics(self) -> str: ...
+    def stop(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> str | None: ...
+
+@final
+class Stream:
+    def __new__(cls, *, views: bool = False, payload: bool = False) -> Stream: ...
+    def all(self, run: Run) -> Any: ...
+    def next(self) -> Batch | None: ...
