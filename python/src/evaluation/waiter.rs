@@ -54,8 +54,8 @@ impl Waiter {
         !self.state().is_heard
     }
 
-    #[setter]
-    fn set__asyncio_future_blocking(&self, blocking: bool) {
+    #[setter(_asyncio_future_blocking)]
+    fn set_blocking(&self, blocking: bool) {
         self.state().is_heard = !blocking;
     }
 
