@@ -31,6 +31,8 @@ __all__ = [
     "cSVF",
     "cSVFS",
     "check",
+    "copy",
+    "copy_options",
     "evaluate",
     "kinds",
     "main",
@@ -620,6 +622,11 @@ class cSVFS:
 
     def lru_punt(self, id: str, cache_size_upper_bound: int) -> int:
         """While so many bytes or more of a file are held, lets go of the block that was used least recently."""
+
+# Copies.
+
+def copy(arguments: Sequence[str], progress: Callable[..., object] | None, /) -> dict[str, Any]: ...
+def copy_options() -> list[str]: ...
 
 # Evaluations.
 

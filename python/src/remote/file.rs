@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::error::trouble;
 use super::opened::Opened;
 use super::options::Given;
-use super::{future, lines};
+use super::{future, lines, statistics};
 use crate::buffer::Buffer;
 use crate::runtime::runtime;
 use crate::sparse::{Pool, spans};
@@ -132,24 +132,7 @@ impl RemoteFile {
 
     /// What was done so far, by name.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (done, held, trouble) =
-            self.opened.look(|file| (file.statistics(), file.held().bytes(), file.cache_trouble()))?;
-        let made = PyDict::new(py);
-        for (name, count) in [
-            ("requests", done.requests),
-            ("retries", done.retries),
-            ("fetched", done.fetched),
-            ("fetched_ahead", done.fetched_ahead),
-            ("cached", done.cached),
-            ("restarts", done.restarts),
-            ("held", held),
-        ] {
-            made.set_item(name, count)?;
-        }
-        made.set_item("latency", done.latency.map(|latency| latency.as_secs_f64()))?;
-        made.set_item("bandwidth", done.bandwidth)?;
-        made.set_item("cache_trouble", trouble)?;
-        Ok(made)
+        statistics::dictionary(py, &self.opened.look(Clone::clone)?)
     }
 
     /// The bytes of a range, as far as the file goes. Where the file is read otherwise stays as it is.
@@ -316,6 +299,12 @@ impl RemoteFile {
         Err(Self::unsupported(py, "a remote file is only read"))
     }
 
+    #[pyo3(signature = (lines, /))]
+    fn writelines(&self, py: Python<'_>, lines: &Bound<'_, PyAny>) -> PyResult<()> {
+        let _ = lines;
+        Err(Self::unsupported(py, "a remote file is only read"))
+    }
+
     #[pyo3(signature = (size = None, /))]
     fn truncate(&self, py: Python<'_>, size: Option<i64>) -> PyResult<u64> {
         let _ = size;
@@ -333,7 +322,7 @@ impl RemoteFile {
     }
 
     #[pyo3(signature = (*_raised))]
-    fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, pyo3::types::PyTuple>) {
+    fn __exit__(&self, py: Python<'_>, _raised: &Bound<'_, PyTuple>) {
         self.opened.close(py);
     }
 

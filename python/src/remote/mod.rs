@@ -9,5 +9,6 @@ mod future;
 mod lines;
 mod opened;
 mod options;
+mod statistics;
 
 pub use file::RemoteFile;

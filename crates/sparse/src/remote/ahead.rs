@@ -2,8 +2,9 @@
 //!
 //! A few readers of one file are told apart by where each would go on. One that has gone on twice where it left
 //! off is taken to read in order (once is what everyone does who reads a head and then what it is about), and what lies
-//! before it is fetched: at first twice what it reads, then always twice as much, up to a limit. It goes on in steps of
-//! at least half of that, so that requests stay long.
+//! before it is fetched: twice what it has read so far, up to a limit. It goes on in steps of at least half of that, so that
+//! requests stay long. To double with each step was rejected: who reads a few numbers one by one, as parsers do, would
+//! fetch megabytes for them.
 
 use crate::Span;
 
@@ -23,6 +24,8 @@ struct Reader {
     next: u64,
     /// How often it has gone on.
     steps: u32,
+    /// How much it has read in order.
+    read: u64,
     /// How much is fetched before it.
     window: u64,
     /// Up to where that was asked for.
@@ -40,7 +43,8 @@ impl Ahead {
         };
         let Some(reader) = self.readers.iter_mut().find(goes_on) else {
             if let Some(idle) = self.readers.iter_mut().min_by_key(|reader| reader.used) {
-                *idle = Reader { next: span.end(), until: span.end(), used: self.uses, ..Reader::default() };
+                let (next, until, read) = (span.end(), span.end(), span.length);
+                *idle = Reader { next, until, read, used: self.uses, ..Reader::default() };
             }
             return None;
         };
@@ -48,19 +52,17 @@ impl Ahead {
         reader.next = span.end();
         reader.until = reader.until.max(span.end());
         reader.steps = reader.steps.saturating_add(1);
-        if reader.steps < 2 || reader.window > 0 && reader.until - reader.next > reader.window / 2 {
+        reader.read = reader.read.saturating_add(span.length);
+        if reader.steps < 2 || reader.until - reader.next > reader.window / 2 {
             return None;
         }
         let (least, most) = limits()?;
-        if reader.window == 0 {
-            reader.window = span.length.saturating_mul(2).max(least).min(most);
-            if reader.until - reader.next > reader.window / 2 {
-                return None;
-            }
+        reader.window = reader.read.saturating_mul(2).max(least).min(most);
+        if reader.until - reader.next > reader.window / 2 {
+            return None;
         }
         let ahead = Span::between(reader.until, reader.next.saturating_add(reader.window));
         reader.until = ahead.end().max(reader.until);
-        reader.window = reader.window.saturating_mul(2).min(most);
         (ahead.length > 0).then_some(ahead)
     }
 }
@@ -91,15 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reads_fetch_nothing_in_advance_and_later_steps_grow() {
+    fn the_first_reads_fetch_nothing_in_advance_and_later_ones_twice_what_was_read() {
         let mut ahead = Ahead::default();
-        assert_eq!(ahead.note(Span::new(0, 4), || Some((100, 1000))), None);
-        assert_eq!(ahead.note(Span::new(4, 6), || Some((100, 1000))), None);
-        assert_eq!(ahead.note(Span::new(10, 10), || Some((100, 1000))), Some(Span::new(20, 100)));
-        assert_eq!(ahead.note(Span::new(20, 10), || Some((100, 1000))), Some(Span::new(120, 110)));
-        assert_eq!(ahead.note(Span::new(30, 10), || Some((100, 1000))), Some(Span::new(230, 210)));
-        assert_eq!(ahead.note(Span::new(40, 10), || Some((100, 1000))), Some(Span::new(440, 410)));
-        assert_eq!(ahead.note(Span::new(50, 10), || Some((100, 1000))), None);
+        let mut note = |from, length| ahead.note(Span::new(from, length), || Some((100, 1000)));
+        assert_eq!((note(0, 4), note(4, 6)), (None, None));
+        assert_eq!(note(10, 10), Some(Span::new(20, 100)));
+        assert_eq!((note(20, 10), note(30, 10), note(40, 10)), (None, None, None));
+        assert_eq!(note(50, 20), Some(Span::new(120, 90)));
+        assert_eq!(note(70, 200), Some(Span::new(270, 540)));
     }
 
     #[test]
