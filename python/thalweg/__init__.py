@@ -1,6 +1,7 @@
 """Moves messages and files from any source, through transforms, to any sink."""
 
 from thalweg import sinks, sources, transforms
+from thalweg._copy import CopyProgress, CopySummary, NotCopied, copy
 from thalweg._errors import ConfigurationError, DiffersError, Error, MissingError, Mistake, TemporaryError
 from thalweg._objects import Component, Reader, Writer
 from thalweg._open import RemoteOptions, open
@@ -12,11 +13,14 @@ from thalweg._transform import transform
 __all__ = [
     "Component",
     "ConfigurationError",
+    "CopyProgress",
+    "CopySummary",
     "Counts",
     "DiffersError",
     "Error",
     "MissingError",
     "Mistake",
+    "NotCopied",
     "Pipeline",
     "Pool",
     "Reader",
@@ -32,6 +36,7 @@ __all__ = [
     "Writer",
     "__version__",
     "check",
+    "copy",
     "open",
     "run",
     "sinks",

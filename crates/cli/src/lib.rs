@@ -3,8 +3,8 @@
 //! A command is one file in `commands`, with its options, its help and what it does. What a person reads is made in
 //! `format`, `paint`, `progress` and `summary`; how a command ends is in `exit`.
 //!
-//! It is a library so that `python -m thalweg` is the same program; the binary adds its allocator. `embed` is for programs that run
-//! configurations themselves.
+//! It is a library so that `python -m thalweg` is the same program; the binary adds its allocator. [`embed`] is for programs that run
+//! configurations themselves, and [`copy`] for those that copy.
 
 mod commands;
 mod drive;
@@ -24,6 +24,9 @@ mod summary;
 use std::ffi::OsString;
 
 use clap::Parser;
+
+pub use commands::copy::embedded::{Copied, CopyProgress, NotCopied, Wish, copy, copy_options};
+pub use commands::copy::told::Figures;
 
 /// Does what a command line says, whose first word is the name of the program, and gives the exit code.
 pub fn main(line: impl IntoIterator<Item = OsString>) -> u8 {

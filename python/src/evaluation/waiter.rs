@@ -49,8 +49,8 @@ impl Waiter {
         Self { evaluation, state: Mutex::default() }
     }
 
-    #[getter]
-    fn _asyncio_future_blocking(&self) -> bool {
+    #[getter(_asyncio_future_blocking)]
+    fn is_blocking(&self) -> bool {
         !self.state().is_heard
     }
 
