@@ -21,11 +21,12 @@ help:
 	@echo "make tools   install the servers that tests and benchmarks need (Go and Node's npm; 'make test' does so itself)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
-	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory"
-	@echo "             and copies of objects (an hour); with gollum and capyfile too, where GOLLUM and CAPYFILE are the"
-	@echo "             paths of their programs, and with vips, rclone, aws and curl where they are installed. With"
-	@echo "             BENCH=transfer only the copies, or another name of a table; with BENCH='transfer --quick' a small"
-	@echo "             one, to see that it works. With TMPDIR=/dev/shm the disk has no part in it"
+	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory,"
+	@echo "             copies of objects and what is of Python (an hour); with gollum and capyfile too, where GOLLUM and"
+	@echo "             CAPYFILE are the paths of their programs, and with vips, rclone, aws and curl where they are installed."
+	@echo "             With BENCH=transfer only the copies, with BENCH=python only what is of Python, or another name of a"
+	@echo "             table; with BENCH='transfer --quick' a small one, to see that it works. With TMPDIR=/dev/shm the"
+	@echo "             disk has no part in it"
 	@echo "make fmt     format the code"
 	@echo "make lint    what 'make test' checks before it tests"
 
@@ -91,7 +92,12 @@ bench: build tools wheel
 	else echo "no go here: benthos is left out"; fi
 	@if python3 -m venv $(target)/svfsc && $(target)/svfsc/bin/pip install --quiet svfsc==0.4.1; then :; \
 	else echo "svfsc cannot be installed here: its rows in Python are left out"; fi
-	BENTHOS=$(target)/benthos SVFSC_PYTHON=$(target)/svfsc/bin/python $(target)/release/thalweg-bench $(BENCH)
+	case "$(BENCH)" in python*) ;; *) \
+		BENTHOS=$(target)/benthos SVFSC_PYTHON=$(target)/svfsc/bin/python $(target)/release/thalweg-bench $(BENCH) ;; \
+	esac
+	@case "$(BENCH)" in ""|python*) for table in python/bench/*.py; do \
+		PYTHONPATH=$$(echo $(target)/svfsc/lib/python*/site-packages) $(python)/bin/python $$table $(filter --quick,$(BENCH)) || exit; \
+	done ;; esac
 
 clean:
 	$(CARGO) clean
