@@ -3,6 +3,7 @@
 //! A part of the package is one module here, which adds its classes and functions to the one module of Python. What waits or computes lets
 //! go of the interpreter lock meanwhile ([`Python::detach`]).
 
+mod attach;
 mod buffer;
 mod copies;
 mod errors;

@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -218,3 +220,17 @@ def test_threads_read_one_file(web: Web) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_a_process_that_ends_while_others_wait_ends_as_it_should(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    program = """
+import asyncio, sys, thalweg
+file = thalweg.open(sys.argv[1], shortest=1, read_ahead=0)
+async def leave():
+    await [file.aread(at * 4000, 10) for at in range(1000)][0]
+asyncio.run(leave())
+"""
+    for _ in range(8):
+        subprocess.run([sys.executable, "-c", program, path], check=True, timeout=30)

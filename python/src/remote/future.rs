@@ -4,6 +4,7 @@ use std::future::Future;
 
 use pyo3::prelude::*;
 
+use crate::attach::{attach, prepare};
 use crate::runtime::runtime;
 
 /// A future of the event loop that runs here, which will have what `work` gives, as `show` shows it.
@@ -15,13 +16,13 @@ pub fn future<'py, T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
     show: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
 ) -> PyResult<Bound<'py, PyAny>> {
+    prepare(py)?;
     let event_loop = event_loop(py)?;
     let future = event_loop.call_method0("create_future")?;
     let (event_loop, told) = (event_loop.unbind(), future.clone().unbind());
     runtime()?.spawn(async move {
         let done = work.await;
-        // Not if the interpreter is ending.
-        Python::try_attach(|py| {
+        attach(|py| {
             // Neither if the event loop has ended: nobody waits then.
             let _ = conclude(py, &event_loop, told, show(py, done));
         });

@@ -207,7 +207,7 @@ impl File {
 
     /// The memory that it takes, in bytes.
     fn size_of(&self) -> PyResult<usize> {
-        Ok(self.held()?.file.heap_bytes())
+        Ok(self.held()?.heap())
     }
 
     /// How many bytes are held.

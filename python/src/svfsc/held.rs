@@ -224,6 +224,11 @@ impl Held {
         before - held
     }
 
+    /// The memory that it takes, in bytes.
+    pub fn heap(&self) -> usize {
+        self.file.heap_bytes() + self.touches.heap()
+    }
+
     /// What was done, with what was punted.
     pub fn counters(&self) -> Counters {
         let (blocks_evicted, bytes_evicted) = self.punted;

@@ -98,7 +98,7 @@ impl FileSystem {
     /// The memory that all files take, in bytes.
     fn total_size_of(&self) -> usize {
         let files = self.files.lock();
-        size_of::<Self>() + files.values().map(|held| held.file.heap_bytes()).sum::<usize>()
+        size_of::<Self>() + files.values().map(|held| held.heap()).sum::<usize>()
     }
 
     /// How many bytes all files hold.
@@ -226,7 +226,7 @@ impl FileSystem {
 
     /// The memory that a file takes, in bytes.
     fn size_of(&self, id: &Bound<'_, PyAny>) -> PyResult<usize> {
-        Ok(self.file(id, "svf_size_of")?.file.heap_bytes())
+        Ok(self.file(id, "svf_size_of")?.heap())
     }
 
     /// How many bytes of a file are held.

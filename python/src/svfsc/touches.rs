@@ -38,6 +38,11 @@ impl Touches {
         self.first + self.since.len() as u64
     }
 
+    /// The memory that it takes, in bytes.
+    pub fn heap(&self) -> usize {
+        self.settled.capacity() * size_of::<(u64, u64)>() + self.since.capacity() * size_of::<u64>()
+    }
+
     /// Finds out the last use of each of the `blocks`, which are all that there are, and gives them in the same order: where it
     /// was, and its number.
     pub fn settle(&mut self, blocks: &[Span]) -> &[(u64, u64)] {

@@ -154,3 +154,23 @@ async fn what_is_received_and_what_is_held_stays_within_the_budget() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_is_read_without_waiting_and_who_reads_so_is_read_ahead_for() {
+    let bytes = content(1_000_000);
+    let server = Server::start(bytes.clone());
+    let file = open(&server, RemoteOptions { read_ahead: 1 << 20, ..quick() }).await;
+    let mut into = [0; 100];
+    assert!(file.read_held(0, &mut into).is_none());
+    file.read(0, 30_000).await.unwrap();
+    let mut position = 0;
+    while let Some(ahead) = file.read_held(position, &mut into) {
+        assert_eq!(into[..], bytes[position as usize..][..100]);
+        if let Some(ahead) = ahead {
+            file.advance(ahead);
+            file.read(position + 100, 29_000).await.unwrap();
+        }
+        position += 100;
+    }
+    assert!(position > 30_000 && file.statistics().fetched_ahead > 0, "{position}");
+}
