@@ -4,6 +4,7 @@
 //! go of the interpreter lock meanwhile ([`Python::detach`]).
 
 mod buffer;
+mod copies;
 mod errors;
 mod evaluation;
 mod program;
@@ -14,6 +15,8 @@ use pyo3::prelude::*;
 /// The compiled part of the package `thalweg`.
 #[pymodule]
 mod _thalweg {
+    #[pymodule_export]
+    use crate::copies::{copy, copy_options};
     #[pymodule_export]
     use crate::errors::Error;
     #[pymodule_export]

@@ -7,7 +7,7 @@ from typing_extensions import ParamSpec, Self, final
 
 from thalweg.evaluations import Evaluation
 
-__all__ = ["ConcurrentProc", "Error", "Waiter", "__version__", "evaluate", "main"]
+__all__ = ["ConcurrentProc", "Error", "Waiter", "__version__", "copy", "copy_options", "evaluate", "main"]
 
 __version__: str
 
@@ -15,6 +15,11 @@ def main(line: Sequence[str]) -> int: ...
 
 class Error(Exception):
     """What was asked for was tried and failed; the text says what, and what may help."""
+
+# Copies.
+
+def copy(arguments: Sequence[str], progress: Callable[..., object] | None, /) -> dict[str, Any]: ...
+def copy_options() -> list[str]: ...
 
 # Evaluations.
 

@@ -3,7 +3,7 @@
 //! A command is one file in `commands`, with its options, its help and what it does. What a person reads is made in
 //! `format`, `paint`, `progress` and `summary`; how a command ends is in `exit`.
 //!
-//! It is a library so that `python -m thalweg` is the same program; the binary adds its allocator.
+//! It is a library so that `python -m thalweg` is the same program, and so that Python can copy; the binary adds its allocator.
 
 mod commands;
 mod drive;
@@ -22,6 +22,9 @@ mod summary;
 use std::ffi::OsString;
 
 use clap::Parser;
+
+pub use commands::copy::embedded::{Copied, CopyProgress, NotCopied, Wish, copy, copy_options};
+pub use commands::copy::told::Figures;
 
 /// Does what a command line says, whose first word is the name of the program, and gives the exit code.
 pub fn main(line: impl IntoIterator<Item = OsString>) -> u8 {

@@ -51,7 +51,8 @@ pub struct Retried {
 }
 
 impl Retried {
-    fn note(&mut self, handle: &Handle) {
+    /// Takes from a run what was tried again since.
+    pub fn note(&mut self, handle: &Handle) {
         let retries = handle.take_retries();
         self.count += retries.len() as u64;
         self.last = retries.into_iter().next_back().or(self.last.take());

@@ -49,13 +49,13 @@ impl Waiter {
         Self { evaluation, state: Mutex::default() }
     }
 
-    #[getter]
-    fn _asyncio_future_blocking(&self) -> bool {
+    #[getter(_asyncio_future_blocking)]
+    fn is_blocking(&self) -> bool {
         !self.state().is_heard
     }
 
-    #[setter]
-    fn set__asyncio_future_blocking(&self, blocking: bool) {
+    #[setter(_asyncio_future_blocking)]
+    fn set_blocking(&self, blocking: bool) {
         self.state().is_heard = !blocking;
     }
 

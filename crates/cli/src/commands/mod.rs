@@ -4,7 +4,7 @@ mod check;
 mod completions;
 mod components;
 mod convert;
-mod copy;
+pub mod copy;
 mod errors;
 mod new;
 mod run;

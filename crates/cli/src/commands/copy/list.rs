@@ -2,11 +2,10 @@
 
 use serde_json::json;
 use thalweg_components::sources::objects::ObjectsSource;
-use thalweg_engine::{Graph, Plan};
+use thalweg_engine::Plan;
 use thalweg_store::Store;
 
-use super::Arguments;
-use super::places::Places;
+use super::Job;
 use crate::exit::Failure;
 use crate::format::{bytes, counted, excerpt};
 use crate::paint::Paint;
@@ -23,25 +22,28 @@ pub fn look(
     Ok(())
 }
 
-/// Says what would be copied: each object with its size and where it would go, and all together.
-pub fn show(
-    arguments: &Arguments,
-    places: &Places,
-    source: &ObjectsSource,
-    graph: &Graph,
-    cores: usize,
+/// Lists what would be copied. `each` gets the name of an object, where it would go, and its size; it says whether it wants
+/// to see more.
+pub fn targets(
+    job: &Job<'_>,
+    each: &mut (dyn FnMut(&str, String, u64) -> bool + Send),
 ) -> Result<(), Failure> {
-    let (store, path) = Store::from_url(&places.to).map_err(|error| Failure::Usage(error.to_string()))?;
+    let (store, path) = Store::from_url(&job.places.to).map_err(|error| Failure::Usage(error.to_string()))?;
     let is_folder = path.is_empty() || path.ends_with('/');
     let target = |below: &str| store.name(&if is_folder { format!("{path}{below}") } else { path.clone() });
+    look(&job.source, &mut |below, name, size| each(name, target(below), size))
+}
+
+/// Says what would be copied: each object with its size and where it would go, and all together.
+pub fn show(job: &Job<'_>) -> Result<(), Failure> {
+    let arguments = job.arguments;
     // On one line, with nothing in it that a terminal would obey.
     let shown = |name: &str| excerpt(name, usize::MAX);
     let (mut count, mut total) = (0_u64, 0_u64);
     let mut written = Ok(());
-    look(source, &mut |below, name, size| {
+    targets(job, &mut |name, to, size| {
         count += 1;
         total = total.saturating_add(size);
-        let to = target(below);
         let line = match arguments.json {
             true => json!({ "event": "object", "from": name, "to": to, "bytes": size }).to_string(),
             false => format!("{:>10}  {} → {}", bytes(size), shown(name), shown(&to)),
@@ -57,7 +59,7 @@ pub fn show(
     print::out(&format!("{:>10}  {}, and nothing is written\n", bytes(total), counted(count, "object")))?;
     if arguments.rows.parse.is_some() {
         let heading = Paint::stdout().bold("How it would run");
-        print::out(&format!("\n{heading}\n{}", Plan::new(graph, cores)))?;
+        print::out(&format!("\n{heading}\n{}", Plan::new(&job.graph, job.cores)))?;
     }
     Ok(())
 }

@@ -4,17 +4,19 @@
 //! does, a configuration can do.
 
 mod configuration;
+pub mod embedded;
 mod keeping;
 mod list;
 mod pace;
 mod places;
 mod rows;
-mod told;
+pub mod told;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use thalweg_components::sources::objects::ObjectsSource;
-use thalweg_config::{ByteSize, Comments};
+use thalweg_config::{ByteSize, Comments, Document};
+use thalweg_engine::Graph;
 
 use self::keeping::{Kept, StateOptions};
 use self::pace::PaceOptions;
@@ -126,52 +128,108 @@ impl Existing {
     }
 }
 
+/// What a command line asks for, of which nothing is done yet.
+struct Job<'a> {
+    arguments: &'a Arguments,
+    places: Places,
+    document: Document,
+    graph: Graph,
+    source: ObjectsSource,
+    cores: usize,
+}
+
+impl<'a> Job<'a> {
+    /// What the command line means.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn new(arguments: &'a Arguments) -> Result<Self, Failure> {
+        arguments.rows.check()?;
+        let pace = arguments.pace.pace()?;
+        let places = Places::new(&arguments.from, &arguments.to, &arguments.rows)?;
+        let document = configuration::of(arguments, &places, pace);
+        let mut graph =
+            thalweg_engine::read(&document, &thalweg_components::registry()).map_err(Failure::Mistakes)?;
+        graph.memory = arguments.memory.unwrap_or(graph.memory);
+        let source = ObjectsSource::new(&places.from, arguments.include.clone(), arguments.exclude.clone());
+        let cores = arguments.threads.map_or_else(super::cores, usize::from);
+        Ok(Self { arguments, places, document, graph, source, cores })
+    }
+
+    /// Looks whether there is something to copy.
+    ///
+    /// # Errors
+    /// If there is nothing, or if it would be copied onto itself.
+    fn look(&self) -> Result<(), Failure> {
+        let mut first = None;
+        list::look(&self.source, &mut |below, _, _| {
+            first = Some(below.to_owned());
+            false
+        })?;
+        let Some(first) = first else {
+            let from = &self.arguments.from;
+            return Err(Failure::Failed(format!(
+                "there is nothing to copy: nothing is there that `{from}` means"
+            )));
+        };
+        self.places.refuse_itself(&self.source, &first)
+    }
+
+    /// What there is of a former copy.
+    ///
+    /// # Errors
+    /// If what has to be removed cannot be.
+    fn keep(&self) -> Result<Kept, Failure> {
+        let mut kept = Kept::new(self.arguments, &self.places)?;
+        if self.arguments.state.restart {
+            kept.forget(&self.places)?;
+        }
+        Ok(kept)
+    }
+
+    /// What it came to. What was kept is removed if it is not needed any more.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    fn figures(&self, outcome: &Outcome, kept: &Kept) -> Result<Figures, Failure> {
+        let summary = &outcome.summary;
+        let figures = Figures::of(summary, self.arguments.rows.parse.is_some());
+        if summary.failure.is_none() && !summary.stopped {
+            kept.end(&self.places, figures.is_whole())?;
+        }
+        Ok(figures)
+    }
+
+    /// Whether what could not be copied, if anything, is no failure.
+    fn is_done(&self, figures: &Figures) -> bool {
+        figures.is_whole() || (self.arguments.rows.parse.is_some() && !self.arguments.strict)
+    }
+}
+
 pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
-    arguments.rows.check()?;
-    let pace = arguments.pace.pace()?;
-    let places = Places::new(&arguments.from, &arguments.to, &arguments.rows)?;
-    let document = configuration::of(arguments, &places, pace);
-    let mut graph =
-        thalweg_engine::read(&document, &thalweg_components::registry()).map_err(Failure::Mistakes)?;
+    let job = Job::new(arguments)?;
     if arguments.print_config {
-        print::out(&thalweg_config::write(document.root(), &Comments::default()))?;
+        print::out(&thalweg_config::write(job.document.root(), &Comments::default()))?;
         return Ok(Exit::Done);
     }
-    graph.memory = arguments.memory.unwrap_or(graph.memory);
-    let source = ObjectsSource::new(&places.from, arguments.include.clone(), arguments.exclude.clone());
-    let mut first = None;
-    list::look(&source, &mut |below, _, _| {
-        first = Some(below.to_owned());
-        false
-    })?;
-    let Some(first) = first else {
-        let from = &arguments.from;
-        return Err(Failure::Failed(format!(
-            "there is nothing to copy: nothing is there that `{from}` means"
-        )));
-    };
-    places.refuse_itself(&source, &first)?;
-    let cores = arguments.threads.map_or_else(super::cores, usize::from);
+    job.look()?;
     if arguments.dry_run {
-        list::show(arguments, &places, &source, &graph, cores)?;
+        list::show(&job)?;
         return Ok(Exit::Done);
     }
-    let mut kept = Kept::new(arguments, &places)?;
-    if arguments.state.restart {
-        kept.forget(&places)?;
-    }
+    let kept = job.keep()?;
     if kept.goes_on {
         arguments.tell("resuming", "this goes on with a copy that was cut off; `--restart` begins anew");
     }
     let manner = Manner {
-        cores,
+        cores: job.cores,
         json: arguments.json,
         quiet: arguments.quiet,
         continues: kept.keeping.positions,
         listen: None,
     };
-    let outcome = drive(&graph, kept.keeping.clone(), manner, None)?;
-    arguments.end(&outcome, &kept, &places)
+    let outcome = drive(&job.graph, kept.keeping.clone(), manner, None)?;
+    job.end(&outcome, &kept)
 }
 
 impl Arguments {
@@ -183,31 +241,28 @@ impl Arguments {
             print::err(&format!("{}\n", Paint::stderr().dim(text)));
         }
     }
+}
 
+impl Job<'_> {
     /// Says what became of it.
-    fn end(&self, outcome: &Outcome, kept: &Kept, places: &Places) -> Result<Exit, Failure> {
-        let summary = &outcome.summary;
-        let is_rows = self.rows.parse.is_some();
-        let figures = Figures::of(summary, is_rows);
-        let came_to_its_end = summary.failure.is_none() && !summary.stopped;
-        if came_to_its_end {
-            kept.end(places, figures.is_whole())?;
-        }
-        if self.json {
+    fn end(&self, outcome: &Outcome, kept: &Kept) -> Result<Exit, Failure> {
+        let (arguments, summary) = (self.arguments, &outcome.summary);
+        let figures = self.figures(outcome, kept)?;
+        if arguments.json {
             print::err(&format!("{}\n", figures.json(outcome)));
-        } else if !self.quiet {
+        } else if !arguments.quiet {
             let state = kept.keeping.folder.display();
             let command = format!("thalweg errors list --state {state}");
             print::err(&figures.text(outcome, &command, Paint::stderr()));
         }
         match &summary.failure {
-            Some(_) if self.json => Err(Failure::Told),
+            Some(_) if arguments.json => Err(Failure::Told),
             Some(failure) => Err(Failure::Failed(failure.clone())),
             None if summary.stopped => Err(Failure::Failed(match kept.keeping.positions {
                 true => "it was told to stop, so not all may be copied; the same command goes on".to_owned(),
                 false => "it was told to stop, so not all may be copied".to_owned(),
             })),
-            None if !figures.is_whole() && (self.strict || !is_rows) => Ok(Exit::Errors),
+            None if !self.is_done(&figures) => Ok(Exit::Errors),
             None => Ok(Exit::Done),
         }
     }

@@ -9,32 +9,37 @@ use crate::paint::Paint;
 use crate::summary;
 
 /// What a copy came to.
+#[derive(Debug, Default)]
 pub struct Figures {
-    is_rows: bool,
+    /// Rows were copied, and not files.
+    pub is_rows: bool,
     /// Objects that were read.
-    read_objects: u64,
+    pub read_objects: u64,
     /// Files or rows that were written.
-    copied: u64,
-    /// Bytes that were read and sent, whatever became of them.
-    read_bytes: u64,
-    written_bytes: u64,
-    requests: u64,
-    retries: u64,
+    pub copied: u64,
+    /// Bytes that were read, whatever became of them.
+    pub read_bytes: u64,
+    /// Bytes that were written.
+    pub written_bytes: u64,
+    /// Requests to stores.
+    pub requests: u64,
+    /// Requests that were tried again.
+    pub retries: u64,
     /// Bytes whose checksum the store confirmed.
-    verified_bytes: u64,
+    pub verified_bytes: u64,
     /// The CRC-32C of what was written, if that is one object.
-    crc32c: Option<u64>,
+    pub crc32c: Option<u64>,
     /// Bytes that were there from a former copy.
-    kept_bytes: u64,
+    pub kept_bytes: u64,
     /// Files that were left alone.
-    skipped: u64,
+    pub skipped: u64,
     /// What could not be copied.
-    failed: u64,
+    pub failed: u64,
 }
 
 impl Figures {
     /// From what a run counted.
-    pub fn of(summary: &Summary, is_rows: bool) -> Self {
+    pub(crate) fn of(summary: &Summary, is_rows: bool) -> Self {
         let of_role =
             |role: &'static str| summary.components.iter().filter(move |counts| counts.role == role);
         let sum = |role, of: fn(&ComponentCounts) -> u64| of_role(role).map(of).sum::<u64>();
@@ -61,6 +66,7 @@ impl Figures {
     }
 
     /// Whether everything was copied.
+    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.failed == 0
     }
@@ -69,8 +75,13 @@ impl Figures {
         if self.is_rows { "row" } else { "file" }
     }
 
+    /// What could not be copied, for people.
+    pub(crate) fn not_copied(&self) -> String {
+        format!("{} could not be copied", counted(self.failed, self.item()))
+    }
+
     /// As a person reads it. `errors_command` shows what could not be copied.
-    pub fn text(&self, outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
+    pub(crate) fn text(&self, outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
         let summary = &outcome.summary;
         let time = duration(summary.elapsed);
         let what = counted(self.copied, self.item());
@@ -118,14 +129,13 @@ impl Figures {
             )]);
         }
         if self.failed > 0 {
-            let failed = format!("{} could not be copied", counted(self.failed, self.item()));
-            line(&[format!("{}: `{errors_command}` shows them", paint.yellow(&failed))]);
+            line(&[format!("{}: `{errors_command}` shows them", paint.yellow(&self.not_copied()))]);
         }
         text
     }
 
     /// As programs read it: the summary of the run, and in `copy` what it came to.
-    pub fn json(&self, outcome: &Outcome) -> Value {
+    pub(crate) fn json(&self, outcome: &Outcome) -> Value {
         let mut line = summary::json(outcome);
         line["copy"] = json!({
             "objects_read": self.read_objects,
