@@ -114,24 +114,24 @@ def copy(
     part_size: Size | None = None,
     progress: Callable[[CopyProgress], object] | None = None,
 ) -> CopySummary:
-    """Copies objects: one, or all below a prefix, between S3, GCS, Azure, web servers (which are only read) and folders.
+    """Copies objects: one or all below a prefix, between S3, GCS, Azure, web servers (only read) and folders.
 
-    Bytes are copied as they are, in parts, many at the same time, and compared by checksums where the store knows them. Nobody
-    sees an object before it is complete. With `parse`, rows are read out of the objects, changed on the way and written as
-    one object. A copy that was cut off goes on where it was when it is begun again: see `restart`.
+    Bytes are copied as they are, in parts, many at the same time, and compared by checksums where the store knows
+    them. Nobody sees an object before it is complete. With `parse`, rows are read out of the objects, changed on the
+    way and written as one object. A copy that was cut off goes on where it was when it is begun again: see `restart`.
 
-    Nothing is printed. Ctrl-C stops the copy when what is on its way has arrived, and raises `KeyboardInterrupt`; a second one
-    stops it at once. The interpreter lock is released meanwhile.
+    Nothing is printed. Ctrl-C stops the copy when what is on its way has arrived, and raises `KeyboardInterrupt`; a
+    second one stops it at once. The interpreter lock is released meanwhile.
 
     Args:
-        from_: What to copy: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, or a path. With a slash at its
-            end, all that is below it; with `*` or `**`, what matches.
+        from_: What to copy: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, or a path. With
+            a slash at its end, all that is below it; with `*` or `**`, what matches.
         to: Where to: the name of the object, or, with a slash at its end, what names go below.
-        include: Copy only objects that match one of these patterns: of the last part of the name, or, with a `/` in it, of all that
-            is below `from_`.
+        include: Copy only objects that match one of these patterns: of the last part of the name, or, with a `/` in
+            it, of all that is below `from_`.
         exclude: Do not copy objects that match one of these.
-        existing: What to do where there is such an object already: `replace` it (the default), `update` one that has another size
-            or is older, `skip` it, or count it as an `error`.
+        existing: What to do where there is such an object already: `replace` it (the default), `update` one that has
+            another size or is older, `skip` it, or count it as an `error`.
         content_type: The content type of what is written.
         dry_run: Only say what would be copied, in `planned` of what is returned.
         memory: The memory for data in flight, in bytes or for example `"1GiB"`. Without it, `256MiB`.
@@ -142,7 +142,8 @@ def copy(
         where: Copy only rows for which this SQL condition is true, for example `"age >= 18"`.
         set: Fields and the SQL expressions whose values they are set to, in their order, after `where`.
         keep: Keep only these fields, in this order; `*` stands for any characters. After `set`.
-        type: The types of columns: `int`, `float`, `bool`, `timestamp`, `json` or `text`. Without it, columns of CSV are text.
+        type: The types of columns: `int`, `float`, `bool`, `timestamp`, `json` or `text`. Without it, columns of CSV
+            are text.
         delimiter: What stands between the values of CSV. Without it, a comma.
         columns: The names of the columns of CSV that has no header.
         template: What a row looks like with `encode="text"`, for example `"{name}: {age}"`.
@@ -156,7 +157,8 @@ def copy(
         queue: How many slices may be read and not yet worked on.
         slice: How many bytes to ask for at once where rows are read.
         part_size: How many bytes a part that is written has.
-        progress: Called some times a second, and at the end, with a `CopyProgress`. What it raises stops the copy as Ctrl-C does.
+        progress: Called some times a second, and at the end, with a `CopyProgress`. What it raises stops the copy as
+            Ctrl-C does.
 
     Raises:
         ConfigurationError: What was asked for makes no sense.
