@@ -2,13 +2,14 @@
 
 from thalweg._errors import ConfigurationError, DiffersError, Error, MissingError
 from thalweg._open import RemoteOptions, open
-from thalweg._thalweg import Pool, RemoteFile, SparseFile, SparseFileSystem, __version__
+from thalweg._thalweg import Pin, Pool, RemoteFile, SparseFile, SparseFileSystem, __version__
 
 __all__ = [
     "ConfigurationError",
     "DiffersError",
     "Error",
     "MissingError",
+    "Pin",
     "Pool",
     "RemoteFile",
     "RemoteOptions",
