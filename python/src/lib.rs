@@ -34,7 +34,7 @@ mod _thalweg {
     #[pymodule_export]
     use crate::remote::RemoteFile;
     #[pymodule_export]
-    use crate::sparse::{DiffersError, MissingError, Pool, SparseFile, SparseFileSystem};
+    use crate::sparse::{DiffersError, MissingError, Pin, Pool, SparseFile, SparseFileSystem};
     #[pymodule_export]
     use crate::svfsc::{File, FileSystem};
 

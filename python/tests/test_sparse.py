@@ -116,6 +116,19 @@ def test_files_under_one_pool_make_room_for_one_another() -> None:
     assert files.bytes() < 3 * (512 << 10)
 
 
+def test_what_is_pinned_stays() -> None:
+    pool = thalweg.Pool(1 << 20)
+    file = thalweg.SparseFile("file", pool=pool)
+    file.write(0, b"x" * (64 << 10))
+    with file.pin(0, 1):
+        for at in range(1, 50):
+            file.write(at << 16, bytes(64 << 10))
+        assert file.has(0, 1)
+    for at in range(50, 100):
+        file.write(at << 16, bytes(64 << 10))
+    assert not file.has(0, 1)
+
+
 def test_a_system_has_files_by_their_ids() -> None:
     files = thalweg.SparseFileSystem()
     made = files.insert("a", 2.0)

@@ -19,6 +19,7 @@ __all__ = [
     "DiffersError",
     "Error",
     "MissingError",
+    "Pin",
     "Pool",
     "RemoteFile",
     "Run",
@@ -94,6 +95,18 @@ class Pool:
         The limit, the bytes in use and the most that ever were, the ranges that are held, what was let go to make room,
         and how often the limit was exceeded.
         """
+
+@final
+class Pin:
+    """Keeps a range of a file from being evicted, until it is released, left as a context, or gone."""
+
+    def release(self) -> None:
+        """From now on it may be evicted again."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
 @final
 class SparseFile:
@@ -207,6 +220,12 @@ class SparseFile:
 
     def compact(self) -> None:
         """Gives back the memory that is kept for blocks to grow."""
+
+    def pin(self, position: int, length: int) -> Pin:
+        """
+        Keeps what is held of a range, and what comes to be held there, from being evicted by a pool, as long as the
+        pin is there. (So are the other bytes of the 64 KiB that they are in.)
+        """
 
     def counters(self) -> _Counters:
         """What was done so far; times in seconds since 1970."""

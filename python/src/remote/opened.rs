@@ -47,12 +47,7 @@ impl Opened {
     /// Gives up what is still being fetched, and the memory.
     pub fn close(&self, py: Python<'_>) {
         let closed = self.file.write().take();
-        if closed.as_ref().is_some_and(|(process, _)| *process != std::process::id()) {
-            // Its threads are not here, so nobody would answer.
-            std::mem::forget(closed);
-        } else {
-            py.detach(|| drop(closed));
-        }
+        py.detach(|| end(closed));
     }
 
     /// Looks at the file, with the interpreter lock.
@@ -207,6 +202,19 @@ impl Opened {
         let runtime = runtime()?;
         let _within = runtime.enter();
         self.look(|file| file.advance(ahead))
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        end(self.file.get_mut().take());
+    }
+}
+
+/// Lets go of a file, if it was opened in this process: else its threads are not here, and nobody would answer.
+fn end(opened: Option<(u32, RemoteFile)>) {
+    if opened.as_ref().is_some_and(|(process, _)| *process != std::process::id()) {
+        std::mem::forget(opened);
     }
 }
 

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use thalweg_sparse::{Merge, Overlap, Span};
 
 use super::options::{Named, options, overlap};
-use super::{Pool, spans, trouble};
+use super::{Pin, Pool, spans, trouble};
 use crate::buffer::Buffer;
 use crate::fresh::{LONG, bytes_with};
 
@@ -241,6 +241,11 @@ impl SparseFile {
     /// Gives back the memory that is kept for blocks to grow.
     fn compact(&self, py: Python<'_>) {
         py.detach(|| self.0.compact());
+    }
+
+    /// Keeps what is held of a range, and what comes to be held there, from being evicted, as long as the pin is there.
+    fn pin(&self, position: u64, length: u64) -> Pin {
+        Pin(Some(self.0.pin(position, length)).into())
     }
 
     /// What was done so far, by name.

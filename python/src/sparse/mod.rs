@@ -3,11 +3,13 @@
 mod counters;
 mod file;
 mod options;
+mod pin;
 mod pool;
 pub mod spans;
 mod system;
 
 pub use file::SparseFile;
+pub use pin::Pin;
 pub use pool::Pool;
 pub use system::SparseFileSystem;
 

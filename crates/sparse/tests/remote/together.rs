@@ -160,17 +160,18 @@ async fn what_is_held_is_read_without_waiting_and_who_reads_so_is_read_ahead_for
     let bytes = content(1_000_000);
     let server = Server::start(bytes.clone());
     let file = open(&server, RemoteOptions { read_ahead: 1 << 20, ..quick() }).await;
-    let mut into = [0; 100];
+    let (mut into, mut held) = ([0; 100], 0);
     assert!(file.read_held(0, &mut into).is_none());
-    file.read(0, 30_000).await.unwrap();
-    let mut position = 0;
-    while let Some(ahead) = file.read_held(position, &mut into) {
-        assert_eq!(into[..], bytes[position as usize..][..100]);
-        if let Some(ahead) = ahead {
-            file.advance(ahead);
-            file.read(position + 100, 29_000).await.unwrap();
+    for position in (0..300_000).step_by(100) {
+        match file.read_held(position, &mut into) {
+            Some(ahead) => {
+                held += 1;
+                ahead.into_iter().for_each(|ahead| file.advance(ahead));
+            }
+            None => file.read_into(position, &mut into).await.unwrap(),
         }
-        position += 100;
+        assert_eq!(into[..], bytes[position as usize..][..100]);
     }
-    assert!(position > 30_000 && file.statistics().fetched_ahead > 0, "{position}");
+    assert!(held > 1000 && file.statistics().fetched_ahead > 100_000, "{held}");
+    nothing_twice(&server);
 }
