@@ -815,7 +815,7 @@ def test_no_evaluation_is_left_behind() -> None:
             await twice.call_detached(1, after=0)
         await wait(0)
         gc.collect()
-        assert not [kept for kept in gc.get_objects() if type(kept) is Evaluation and not kept.done()]
+        assert not [kept for kept in gc.get_objects() if type(kept) is Evaluation and kept.is_waiting()]
 
     asyncio.run(main())
 

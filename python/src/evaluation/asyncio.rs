@@ -131,7 +131,7 @@ impl Asyncio {
         known.map_or_else(|| self.make_ready(py, note), |known| Ok(Some(known)))
     }
 
-    #[cold]
+    /// The same where nothing is noted, as from Python 3.13 on, or something else.
     fn make_ready<'py>(
         &self,
         py: Python<'py>,
@@ -146,7 +146,10 @@ impl Asyncio {
             // This may run code of Python, so nothing is borrowed now.
             drop(before);
         }
-        Ok(Some((event_loop, self.unused(py)?)))
+        match HERE.with_borrow_mut(|here| here.spare.take()) {
+            Some(spare) => Ok(Some((event_loop, spare.into_bound(py)))),
+            None => Ok(Some((event_loop, self.unused(py)?))),
+        }
     }
 
     /// An evaluation that is no future yet.
