@@ -65,7 +65,9 @@ impl Driver {
             evaluation.call_method1(intern!(py, "_become_future"), (event_loop,))?;
             evaluation.setattr(intern!(py, "_itself"), py.None())?;
             state.cancels = evaluation.getattr(intern!(py, "_cancels"))?.extract()?;
-            state.must_cancel = state.cancels > 0;
+            // Its own code may have concluded it.
+            state.given_up = evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
+            state.must_cancel = state.given_up || state.cancels > 0;
         }
         let driver = Self {
             coroutine: coroutine.unbind(),
