@@ -57,9 +57,7 @@ impl Driver {
         let py = coroutine.py();
         let mut state = State { started: forget.is_some(), ..State::default() };
         if is_unshared(evaluation) {
-            let of_loop = PyDict::new(py);
-            of_loop.set_item(intern!(py, "loop"), event_loop)?;
-            evaluation.call_method(intern!(py, "__init__"), (), Some(&of_loop))?;
+            asyncio.make_future(evaluation, event_loop)?;
         } else {
             // Its code looked at it in the first step.
             evaluation.call_method1(intern!(py, "_become_future"), (event_loop,))?;
