@@ -387,6 +387,32 @@ def test_code_can_use_its_evaluation_as_a_future_in_the_first_step() -> None:
     asyncio.run(main())
 
 
+def test_code_can_conclude_its_evaluation_in_the_first_step() -> None:
+    async def main() -> None:
+        kept: list[Any] = []
+        ended = []
+
+        async def code(waits: bool) -> str:
+            kept.append(asyncio.current_task())
+            assert kept[-1].conclude_to("early")
+            try:
+                if waits:
+                    await asyncio.Future()
+            finally:
+                ended.append(waits)
+            return "late"
+
+        proc = concurrent_proc(code)
+        assert proc.call_nonblock(False) == "late"
+        assert await waiting(proc.call_nonblock(True)) == "early"
+        await wait(0)
+        await wait(0)
+        assert [evaluation.result() for evaluation in kept] == ["early", "early"]
+        assert ended == [False, True]
+
+    asyncio.run(main())
+
+
 def test_a_call_within_a_call_that_does_not_wait() -> None:
     async def main() -> None:
         async def inner() -> Any:
@@ -815,7 +841,7 @@ def test_no_evaluation_is_left_behind() -> None:
             await twice.call_detached(1, after=0)
         await wait(0)
         gc.collect()
-        assert not [kept for kept in gc.get_objects() if type(kept) is Evaluation and not kept.done()]
+        assert not [kept for kept in gc.get_objects() if type(kept) is Evaluation and kept.is_waiting()]
 
     asyncio.run(main())
 

@@ -154,7 +154,8 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     def set_name(self, value: object) -> None:
         """Gives it a name, which helps to find it in logs."""
         self._name = str(value)
-        self._itself = self
+        if not hasattr(self, "_driver"):
+            self._itself = self
 
     def __await__(self) -> Generator[Any, None, T]:
         """Waits for the result. Who awaits may be cancelled without the evaluation."""
@@ -199,6 +200,9 @@ class Evaluation(asyncio.Future[T], Generic[T]):
         """The code did not wait, but somebody kept its evaluation."""
         self._become_future(loop)
         self._itself = self._driver = None
+        if self.done():
+            # Its code concluded it.
+            return
         if failure is None:
             self.set_result(result)
         elif isinstance(failure, asyncio.CancelledError):

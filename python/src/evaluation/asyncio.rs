@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
-use super::interpreter::{call_method, is_unshared, thread_note};
+use super::interpreter::{call_method, initialise, is_unshared, thread_note};
 
 static ASYNCIO: PyOnceLock<Asyncio> = PyOnceLock::new();
 
@@ -29,8 +29,12 @@ pub struct Asyncio {
     pub as_coroutine: Py<PyAny>,
     /// Tells of a failure that nobody awaits.
     pub forgotten: Py<PyAny>,
+    /// `asyncio.Future`.
+    future: Py<PyType>,
     /// `("context",)`.
     context: Py<PyTuple>,
+    /// `()`.
+    nothing: Py<PyTuple>,
 }
 
 thread_local! {
@@ -49,6 +53,8 @@ struct Running {
     /// What the interpreter has noted for it. As long as that is noted, this loop runs.
     note: Py<PyAny>,
     event_loop: Py<PyAny>,
+    /// `{"loop": event_loop}`.
+    of_loop: Py<PyDict>,
 }
 
 /// After a fork, no event loop runs in the new process.
@@ -56,6 +62,12 @@ struct Running {
 fn forget_loop() {
     let forgotten = HERE.with(|here| here.try_borrow_mut().ok().and_then(|mut here| here.running.take()));
     drop(forgotten);
+}
+
+fn of_loop<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let keywords = PyDict::new(event_loop.py());
+    keywords.set_item(intern!(event_loop.py(), "loop"), event_loop)?;
+    Ok(keywords)
 }
 
 /// How the current task of an event loop is set.
@@ -97,6 +109,8 @@ impl Asyncio {
                 coroutine: class(py.import("types")?.as_any(), "CoroutineType")?,
                 as_coroutine: ours.getattr("_as_coroutine")?.unbind(),
                 forgotten: ours.getattr("_tell_of_forgotten")?.unbind(),
+                future: class(asyncio.as_any(), "Future")?,
+                nothing: PyTuple::empty(py).unbind(),
                 context: PyTuple::new(py, [intern!(py, "context")])?.unbind(),
             })
         })
@@ -126,12 +140,16 @@ impl Asyncio {
             if !note.as_ref().is_some_and(|note| running.note.is(note)) {
                 return None;
             }
-            Some((running.event_loop.bind(py).clone(), here.spare.take()?.into_bound(py)))
+            Some((running.event_loop.bind(py).clone(), here.spare.take()))
         });
-        known.map_or_else(|| self.make_ready(py, note), |known| Ok(Some(known)))
+        match known {
+            Some((event_loop, Some(spare))) => Ok(Some((event_loop, spare.into_bound(py)))),
+            Some((event_loop, None)) => Ok(Some((event_loop, self.unused(py)?))),
+            None => self.make_ready(py, note),
+        }
     }
 
-    #[cold]
+    /// The same where nothing is noted, as from Python 3.13 on, or something else.
     fn make_ready<'py>(
         &self,
         py: Python<'py>,
@@ -141,12 +159,19 @@ impl Asyncio {
             return Ok(None);
         };
         if let Some(note) = note {
-            let running = Running { note: note.unbind(), event_loop: event_loop.clone().unbind() };
+            let running = Running {
+                note: note.unbind(),
+                event_loop: event_loop.clone().unbind(),
+                of_loop: of_loop(&event_loop)?.unbind(),
+            };
             let before = HERE.with_borrow_mut(|here| here.running.replace(running));
             // This may run code of Python, so nothing is borrowed now.
             drop(before);
         }
-        Ok(Some((event_loop, self.unused(py)?)))
+        match HERE.with_borrow_mut(|here| here.spare.take()) {
+            Some(spare) => Ok(Some((event_loop, spare.into_bound(py)))),
+            None => Ok(Some((event_loop, self.unused(py)?))),
+        }
     }
 
     /// An evaluation that is no future yet.
@@ -216,6 +241,24 @@ impl Asyncio {
         context: &Bound<'py, PyAny>,
     ) -> PyResult<()> {
         call_method(object, method, callback, self.context.bind(object.py()), context).map(drop)
+    }
+
+    /// Makes an evaluation a future of a loop.
+    ///
+    /// # Errors
+    /// What asyncio raises.
+    pub fn make_future<'py>(
+        &self,
+        evaluation: &Bound<'py, PyAny>,
+        event_loop: &Bound<'py, PyAny>,
+    ) -> PyResult<()> {
+        let py = evaluation.py();
+        let known = HERE.with_borrow(|here| {
+            let running = here.running.as_ref().filter(|running| running.event_loop.is(event_loop))?;
+            Some(running.of_loop.bind(py).clone())
+        });
+        let of_loop = known.map_or_else(|| of_loop(event_loop), Ok)?;
+        initialise(self.future.bind(py), evaluation, self.nothing.bind(py), &of_loop)
     }
 
     /// Makes an evaluation visible in `asyncio.all_tasks()`, so that `asyncio.run` ends it. It is seen only while it is not done.

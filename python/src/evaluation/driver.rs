@@ -57,15 +57,15 @@ impl Driver {
         let py = coroutine.py();
         let mut state = State { started: forget.is_some(), ..State::default() };
         if is_unshared(evaluation) {
-            let of_loop = PyDict::new(py);
-            of_loop.set_item(intern!(py, "loop"), event_loop)?;
-            evaluation.call_method(intern!(py, "__init__"), (), Some(&of_loop))?;
+            asyncio.make_future(evaluation, event_loop)?;
         } else {
             // Its code looked at it in the first step.
             evaluation.call_method1(intern!(py, "_become_future"), (event_loop,))?;
             evaluation.setattr(intern!(py, "_itself"), py.None())?;
             state.cancels = evaluation.getattr(intern!(py, "_cancels"))?.extract()?;
-            state.must_cancel = state.cancels > 0;
+            // Its own code may have concluded it.
+            state.given_up = evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
+            state.must_cancel = state.given_up || state.cancels > 0;
         }
         let driver = Self {
             coroutine: coroutine.unbind(),

@@ -8,9 +8,10 @@
 use std::ffi::c_int;
 use std::ptr;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyTuple};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 unsafe extern "C" {
     fn PyContext_CopyCurrent() -> *mut ffi::PyObject;
@@ -65,6 +66,33 @@ pub fn call_method<'py>(
     unsafe {
         let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 2, names.as_ptr());
         Bound::from_owned_ptr_or_err(object.py(), result)
+    }
+}
+
+/// Calls the `__init__` of a built-in class that an object is made of, without looking for it.
+///
+/// # Errors
+/// What it raises; `TypeError` if there is none.
+pub fn initialise<'py>(
+    class: &Bound<'py, PyType>,
+    object: &Bound<'py, PyAny>,
+    arguments: &Bound<'py, PyTuple>,
+    keywords: &Bound<'py, PyDict>,
+) -> PyResult<()> {
+    if !object.is_instance(class)? {
+        return Err(PyTypeError::new_err("this is no object of the class"));
+    }
+    // SAFETY: what a type has in this slot is such a function or none, and the object is one of the type. All are alive, and the
+    // interpreter is attached.
+    let result = unsafe {
+        let found = ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_init);
+        let found: Option<ffi::initproc> = std::mem::transmute(found);
+        found.map(|init| init(object.as_ptr(), arguments.as_ptr(), keywords.as_ptr()))
+    };
+    match result {
+        Some(0) => Ok(()),
+        Some(_) => Err(PyErr::fetch(class.py())),
+        None => Err(PyTypeError::new_err("the class has no `__init__`")),
     }
 }
 
