@@ -71,7 +71,12 @@ pub fn open(path: &Path) -> Result<Document, Refusal> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn ready(document: Document, path: &Path, registry: &Registry, wishes: &Wishes) -> Result<Ready, Refusal> {
+pub fn ready(
+    document: Document,
+    path: &Path,
+    registry: &Registry,
+    wishes: &Wishes,
+) -> Result<Ready, Refusal> {
     if capyfile::is_capyfile(&document) {
         return Err(Refusal::Usage(format!(
             "`{}` is a service definition of capyfile, which has phases that are run one after the other; \

@@ -7,17 +7,17 @@
 mod batches;
 mod begin;
 mod capsules;
+mod narrow;
 mod objects;
 mod read;
 mod run;
 mod sink;
 mod source;
-
 mod stream;
 mod transform;
 mod workers;
 
 pub use batches::Batch;
-pub use run::Run;
 pub use begin::{as_yaml, check, kinds, start};
+pub use run::Run;
 pub use stream::Stream;

@@ -91,7 +91,9 @@ fn one(py: Python<'_>, registry: Registry, given: Given, cause: &Cause) -> PyRes
                 let reader = ReaderClass { kind: name, class: object, options, cause };
                 return Ok(Built::Transform(Step::Unpack(Arc::new(reader))));
             }
-            "writer" => return Ok(Built::Sink(Arc::new(WriterClass { class: object, options, shape, cause }))),
+            "writer" => {
+                return Ok(Built::Sink(Arc::new(WriterClass { class: object, options, shape, cause })));
+            }
             _ => none(&options)?,
         }
         Ok(match (sort.as_str(), &stream) {
@@ -132,10 +134,7 @@ fn kept(name: &str) -> &'static str {
 ///
 /// # Errors
 /// What it raises, or that the interpreter has ended.
-pub fn bridged<T>(
-    name: &str,
-    call: impl FnOnce(Python<'_>, Bound<'_, PyAny>) -> PyResult<T>,
-) -> PyResult<T> {
+pub fn bridged<T>(name: &str, call: impl FnOnce(Python<'_>, Bound<'_, PyAny>) -> PyResult<T>) -> PyResult<T> {
     let called = Python::try_attach(|py| call(py, py.import("thalweg._bridge")?.getattr(name)?));
     called.unwrap_or_else(|| Err(crate::errors::Error::new_err("the interpreter has ended")))
 }

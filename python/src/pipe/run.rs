@@ -156,7 +156,8 @@ impl Run {
     /// Waits for the end: its summary in JSON; None if that does not come within so many seconds.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
-        let until = timeout.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX));
+        let until =
+            timeout.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX));
         let until = until.and_then(|time| Instant::now().checked_add(time));
         loop {
             let look = Instant::now() + LOOK;

@@ -108,7 +108,10 @@ impl BuildSink for Streaming {
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
-        let to = self.0.sink().ok_or_else(|| Error::permanent("a stream is the sink of one run, and this one was it"))?;
+        let to = self
+            .0
+            .sink()
+            .ok_or_else(|| Error::permanent("a stream is the sink of one run, and this one was it"))?;
         Ok(Box::new(Offering { to, shape: self.0.shape }))
     }
 }

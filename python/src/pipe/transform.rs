@@ -45,7 +45,8 @@ impl WaitingTransform for Calling {
             let made = made.and_then(|rows| call(&function, rows).map_err(|error| error.to_string()));
             (batch, made)
         });
-        let (batch, made) = done.await.map_err(|error| Error::permanent("a call panicked").caused_by(error))?;
+        let (batch, made) =
+            done.await.map_err(|error| Error::permanent("a call panicked").caused_by(error))?;
         give(batch, made, out)
     }
 }

@@ -79,8 +79,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         }
         format!("{found}\n")
     } else {
-        let mut text =
-            shown(&configuration.name(), &graph, arguments.plan.then_some(&plan), Paint::stdout());
+        let mut text = shown(&configuration.name(), &graph, arguments.plan.then_some(&plan), Paint::stdout());
         for remark in remarks
             .iter()
             .flat_map(|remarks| remarks.to_string().lines().map(str::to_owned).collect::<Vec<_>>())

@@ -120,7 +120,9 @@ impl Worker for Copy {
 impl Copy {
     /// Calls the first operator, and all that follows; waits for it, if it is one that does.
     async fn begin(&mut self, mut batch: Batch, results: &mut Results) -> Result<(), Error> {
-        let Some(Operator { work: Work::Waits(transform), metrics, outlets, .. }) = self.operators.first_mut() else {
+        let Some(Operator { work: Work::Waits(transform), metrics, outlets, .. }) =
+            self.operators.first_mut()
+        else {
             return self.apply(0, batch, results);
         };
         enters(&mut batch, metrics);
