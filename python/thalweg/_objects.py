@@ -13,8 +13,6 @@ from typing import Any, Literal, TypedDict
 from thalweg._errors import ConfigurationError
 from thalweg._thalweg import kinds
 
-Role = Literal["source", "transform", "sink"]
-
 
 class Given(TypedDict):
     """A component that is an object, as the engine gets it."""
@@ -196,7 +194,7 @@ def reading(reader: Callable[..., Any], given: dict[str, Any]) -> Component:
     return Component(getattr(reader, "__name__", "reader"), given, own=Own("reader", reader))
 
 
-def component(role: Role, given: Any) -> Any:
+def component(role: str, given: Any) -> Any:
     """What stands in the place of a component, as one if it is an object; else as it is."""
     if isinstance(given, Component):
         return given
@@ -223,7 +221,7 @@ class Objects:
         # Names are by identity: what has one must not go meanwhile.
         self._kept: list[object] = []
 
-    def written(self, role: Role, given: Any) -> Any:
+    def written(self, role: str, given: Any) -> Any:
         """A component as it stands in a configuration."""
         made = component(role, given)
         if not isinstance(made, Component):
@@ -234,7 +232,7 @@ class Objects:
             text["for"] = made.targets
         return text
 
-    def _name(self, role: Role, made: Component, own: Own) -> str:
+    def _name(self, role: str, made: Component, own: Own) -> str:
         one = own.object if own.object is not None else made.own
         key = (role, id(one))
         if key in self._names:
@@ -285,7 +283,7 @@ def written(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[Given]]:
     text: dict[str, Any] = {}
     for section, content in config.items():
         if section in ("sources", "sinks") and isinstance(content, Mapping):
-            role: Role = "source" if section == "sources" else "sink"
+            role = "source" if section == "sources" else "sink"
             text[section] = {name: objects.written(role, given) for name, given in content.items()}
         elif section == "pipelines" and isinstance(content, Mapping):
             text[section] = {name: _pipeline(objects, given) for name, given in content.items()}

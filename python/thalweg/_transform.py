@@ -12,7 +12,13 @@ from thalweg._objects import Transform
 def transform(function: Callable[..., Any], /) -> Transform: ...
 @overload
 def transform(
-    *, workers: int | None = None, name: str | None = None, views: bool = False, payload: bool = False
+    function: None = None,
+    /,
+    *,
+    workers: int | None = None,
+    name: str | None = None,
+    views: bool = False,
+    payload: bool = False,
 ) -> Callable[[Callable[..., Any]], Transform]: ...
 def transform(
     function: Callable[..., Any] | None = None,
