@@ -1,4 +1,4 @@
-"""A reader of one's own: measurements of eight bytes each are read out of files, slice by slice, and put into a table."""
+"""A reader of one's own: measurements of eight bytes each are read out of files, slice by slice, into a table."""
 
 import struct
 import tempfile

@@ -7,7 +7,6 @@ import atexit
 import json
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -140,7 +139,9 @@ class Run:
         self._inner = inner
         self._strict = strict
         self._watcher: threading.Thread | None = None
+        # Also one that nobody holds any more goes on.
         _running.add(self)
+        inner.at_end(lambda: _running.discard(self))
 
     def __repr__(self) -> str:
         return f"<thalweg.Run {'running' if self.is_running else 'ended'}>"
@@ -243,7 +244,7 @@ class Run:
         show(self.statistics())
 
 
-_running: weakref.WeakSet[Run] = weakref.WeakSet()
+_running: set[Run] = set()
 
 
 @atexit.register

@@ -13,7 +13,7 @@ use thalweg_components::shared::arenas::Arenas;
 use thalweg_engine::{BuildSource, Context, Error, Mistake, Outlet, Reading, Received, Source};
 use thalweg_record::{Arena, ViewBuilder};
 
-use super::batches::{Parts, empty_payload, parts};
+use super::batches::{Parts, bytes_of, empty_payload, parts};
 use super::capsules;
 use super::narrow::narrowed;
 use super::objects::{Cause, Object, bridged};
@@ -250,12 +250,6 @@ impl Source for Streamed {
         }
         Ok(())
     }
-}
-
-/// The bytes that rows have of their buffers.
-fn bytes_of(rows: &RecordBatch) -> usize {
-    let columns = rows.columns().iter();
-    columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum()
 }
 
 /// Sends rows when the budget has room for them.
