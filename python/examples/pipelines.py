@@ -24,7 +24,9 @@ def rated(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 pipeline = Pipeline(sources.from_iterable(log()), [transforms.parse_json(), rated, transforms.filter("status < 500")])
 # What could not be processed goes there.
-pipeline.add("failed", "main.errors", to=sinks.to_callable(lambda batch: print("failed:", batch.to_pylist()), payload=True))
+pipeline.add(
+    "failed", "main.errors", to=sinks.to_callable(lambda batch: print("failed:", batch.to_pylist()), payload=True)
+)
 print(pipeline.to_yaml())
 
 with pipeline.stream() as stream:

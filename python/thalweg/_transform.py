@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
-from thalweg._objects import Transform
+from thalweg._own import Transform
 
 
 @overload
