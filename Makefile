@@ -68,7 +68,7 @@ python: wheel
 	$(python)/bin/ruff format --check python
 	$(python)/bin/ruff check python
 	cd python && $(python)/bin/mypy thalweg tests
-	cd python/tests && $(python)/bin/python -m mypy.stubtest thalweg --allowlist stubtest.allowlist
+	cd python/tests && $(python)/bin/python -m mypy.stubtest --mypy-config-file ../pyproject.toml --allowlist stubtest.allowlist thalweg
 	cd python/tests && $(python)/bin/python -m pytest -c ../pyproject.toml --rootdir .. .
 
 # Timers need a clock, and the property tests a folder for their failures: both are outside of Miri's isolation.

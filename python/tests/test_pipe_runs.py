@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,30 @@ def test_the_functions_of_components_are_up_to_date() -> None:
     generator = Path(__file__).parent.parent / "generate.py"
     made = subprocess.run([sys.executable, str(generator), "--check"], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
+
+
+def test_a_notebook_has_a_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class ZMQInteractiveShell:
+        pass
+
+    class Shown:
+        def update(self, text: str) -> None:
+            shown.append(text)
+
+    notebook: Any = types.ModuleType("IPython")
+    notebook.get_ipython = ZMQInteractiveShell
+    display: Any = types.ModuleType("IPython.display")
+    display.Pretty = str
+    display.display = lambda text, display_id: Shown()
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    Pipeline(sources.from_iterable(["a"]), [], sinks.discard()).run()
+    assert shown[-1].startswith("1 messages · 0.0 MiB · ")
+
+
+def test_without_a_terminal_nothing_is_shown_unless_that_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:
+    for progress in (None, False):
+        Pipeline(sources.from_iterable(["a"]), [], sinks.discard()).run(progress=progress)
+    assert capfd.readouterr().err == ""

@@ -3,11 +3,11 @@
 from thalweg import sinks, sources, transforms
 from thalweg._copy import CopyProgress, CopySummary, NotCopied, copy
 from thalweg._errors import ConfigurationError, DiffersError, Error, MissingError, Mistake, TemporaryError
-from thalweg._objects import Component, Reader, Writer
+from thalweg._objects import Component
 from thalweg._open import RemoteOptions, open
 from thalweg._own import Reader, Writer
 from thalweg._pipeline import Pipeline, Stream
-from thalweg._run import Counts, Run, Statistics, Summary, check, run, start
+from thalweg._run import Run, check, run, start
 from thalweg._statistics import Counts, Statistics, Summary
 from thalweg._thalweg import Pin, Pool, RemoteFile, SparseFile, SparseFileSystem, __version__
 from thalweg._transform import transform

@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import pyarrow as pa
-
 from thalweg._errors import TemporaryError
 from thalweg._thalweg import Batch
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError:
+
+    class _Missing:
+        """What is not installed: messages that are only text or bytes can do without it."""
+
+        def __getattr__(self, name: str) -> Any:
+            raise ModuleNotFoundError("transforms and batches in Python need pyarrow: `pip install pyarrow`")
+
+    pa = _Missing()
 
 
 def apply(function: Callable[[pa.RecordBatch], object], batch: Batch) -> list[pa.RecordBatch]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, TypedDict
 
 from thalweg._errors import ConfigurationError
+from thalweg._own import Calling, Own, Transform
 from thalweg._thalweg import kinds
-
-Role = Literal["source", "transform", "sink"]
 
 
 class Given(TypedDict):
@@ -27,19 +24,6 @@ class Given(TypedDict):
     payload: bool
     workers: int
     command: list[str]
-
-
-@dataclass(frozen=True)
-class Own:
-    """An object of Python that is a component."""
-
-    sort: str
-    object: object
-    views: bool = False
-    payload: bool = False
-    workers: int = 0
-    #: Makes the command line of a worker process.
-    command: Callable[[], list[str]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,111 +54,6 @@ def options(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name.rstrip("_"): value for name, value in given.items() if value is not None}
 
 
-class Transform:
-    """A function that is a transform: see `thalweg.transform`. It can be called as before."""
-
-    def __init__(
-        self, function: Callable[..., Any], workers: int | None, name: str | None, views: bool, payload: bool
-    ) -> None:
-        self.function = function
-        self.workers = workers
-        self.name: str = name or str(getattr(function, "__name__", type(function).__name__))
-        self.views = views
-        self.payload = payload
-        for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
-            if hasattr(function, attribute):
-                setattr(self, attribute, getattr(function, attribute))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-    def own(self) -> Own:
-        if self.workers is None:
-            return Own("function", self.function, self.views, self.payload)
-        return Own("workers", None, self.views, self.payload, self.workers, self._command)
-
-    def _command(self) -> list[str]:
-        module = getattr(self, "__module__", None)
-        path = getattr(self, "__qualname__", "<")
-        if "<" in path or not isinstance(module, str):
-            raise ConfigurationError(
-                f"`{self.name}` cannot be found by worker processes: with `workers`, a transform is a function of a "
-                "module, not one within another function"
-            )
-        given: dict[str, Any] = {"path": sys.path, "module": module, "name": path, "main": None}
-        if module == "__main__":
-            main = sys.modules["__main__"]
-            spec = getattr(main, "__spec__", None)
-            if spec is not None and spec.name:
-                given["module"] = spec.name.removesuffix(".__main__") if spec.name == "__main__" else spec.name
-            elif getattr(main, "__file__", None):
-                given["main"] = os.path.abspath(str(main.__file__))
-            else:
-                raise ConfigurationError(
-                    f"`{self.name}` cannot be found by worker processes: it was written in a notebook or at a prompt. "
-                    "Put it into a file and import it, or leave out `workers`"
-                )
-        code = "import json, sys; given = json.loads(sys.argv[1]); sys.path[:] = given['path']; \
-from thalweg._worker import main; main(given)"
-        return [sys.executable, "-c", code, json.dumps(given)]
-
-
-class Reader:
-    """Makes rows of the bytes of files: the base of one's own. There is an instance for each worker.
-
-    A pipeline that is fed by files (`sources.files`, `sources.objects`) has it among its transforms, as the class or,
-    with options, as `transforms.reader(MyReader, option=…)`: they are the arguments that instances are made with.
-    """
-
-    #: Whether files that are compressed (gzip, zstd) are recognised by their first bytes, and unpacked before.
-    unpacks: bool = False
-
-    def begin(self) -> None:
-        """A file begins."""
-
-    def read(self, data: memoryview, at_end: bool) -> tuple[Any, int]:
-        """Makes rows of some bytes: gives them, and how many bytes were used.
-
-        The rows are a `pyarrow.RecordBatch`, a list of dicts, or None. What was not used is given again, with more
-        behind it; at the end of the file all must be used. What this raises is why the rest of the file cannot be
-        read: it goes to the dead letters with that reason, and what was read before goes on. `data` is only there
-        during the call.
-        """
-        raise NotImplementedError
-
-
-class Writer:
-    """Puts rows somewhere: the base of one's own.
-
-    It is a sink, as the class or, with options, as `sinks.writer(MyWriter, option=…)`: they are the arguments that
-    the instance is made with.
-    """
-
-    #: Text and bytes come as columns of views, without a copy; `pyarrow` has few functions that take these.
-    views: bool = False
-    #: Messages that have fields come with their payload as well, as the column `payload`.
-    payload: bool = False
-
-    def write(self, batch: Any) -> None:
-        """Writes a `pyarrow.RecordBatch`; when it returns the rows are in safety.
-
-        Messages without fields have one column, `payload`. After a `TemporaryError` the same batch is given again,
-        after a pause; any other exception ends the run.
-        """
-        raise NotImplementedError
-
-    def finish(self) -> None:
-        """All has come."""
-
-
-class _Calling(Writer):
-    def __init__(self, function: Callable[[Any], object]) -> None:
-        self.function = function
-
-    def write(self, batch: Any) -> None:
-        self.function(batch)
-
-
 def iterable(items: Iterable[Any]) -> Component:
     return Component("from_iterable", {}, own=Own("iterable", items))
 
@@ -184,7 +63,7 @@ def arrow(data: Any) -> Component:
 
 
 def calling(function: Callable[[Any], object], views: bool, payload: bool) -> Component:
-    return Component("to_callable", {}, own=Own("writer", lambda: _Calling(function), views, payload))
+    return Component("to_callable", {}, own=Own("writer", lambda: Calling(function), views, payload))
 
 
 def writing(writer: Callable[..., Any], given: dict[str, Any]) -> Component:
@@ -196,7 +75,7 @@ def reading(reader: Callable[..., Any], given: dict[str, Any]) -> Component:
     return Component(getattr(reader, "__name__", "reader"), given, own=Own("reader", reader))
 
 
-def component(role: Role, given: Any) -> Any:
+def component(role: str, given: Any) -> Any:
     """What stands in the place of a component, as one if it is an object; else as it is."""
     if isinstance(given, Component):
         return given
@@ -223,7 +102,7 @@ class Objects:
         # Names are by identity: what has one must not go meanwhile.
         self._kept: list[object] = []
 
-    def written(self, role: Role, given: Any) -> Any:
+    def written(self, role: str, given: Any) -> Any:
         """A component as it stands in a configuration."""
         made = component(role, given)
         if not isinstance(made, Component):
@@ -234,7 +113,7 @@ class Objects:
             text["for"] = made.targets
         return text
 
-    def _name(self, role: Role, made: Component, own: Own) -> str:
+    def _name(self, role: str, made: Component, own: Own) -> str:
         one = own.object if own.object is not None else made.own
         key = (role, id(one))
         if key in self._names:
@@ -285,7 +164,7 @@ def written(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[Given]]:
     text: dict[str, Any] = {}
     for section, content in config.items():
         if section in ("sources", "sinks") and isinstance(content, Mapping):
-            role: Role = "source" if section == "sources" else "sink"
+            role = "source" if section == "sources" else "sink"
             text[section] = {name: objects.written(role, given) for name, given in content.items()}
         elif section == "pipelines" and isinstance(content, Mapping):
             text[section] = {name: _pipeline(objects, given) for name, given in content.items()}

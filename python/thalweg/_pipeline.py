@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Any, Literal
 
 from thalweg import _objects, _run, _thalweg
-from thalweg._objects import Component, Own
-from thalweg._run import Run, Statistics, Summary
+from thalweg._objects import Component
+from thalweg._own import Own
+from thalweg._run import Run
+from thalweg._statistics import Statistics, Summary
 
 
 class Pipeline:

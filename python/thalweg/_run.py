@@ -7,126 +7,21 @@ import atexit
 import json
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from thalweg import _objects, _thalweg, _worker
+from thalweg import _objects, _statistics, _thalweg, _worker
 from thalweg._errors import ConfigurationError, Error
+from thalweg._statistics import Statistics, Summary
 
 if TYPE_CHECKING:
     from thalweg._pipeline import Pipeline
 
 #: How often a function that shows progress is called, in seconds.
 _SHOW_EVERY = 0.2
-
-
-@dataclass(frozen=True)
-class Counts:
-    """The counters of one component."""
-
-    #: Its name: `access`, `main.parse_json`, `outside`.
-    name: str
-    #: `source`, `transform` or `sink`.
-    role: str
-    #: Its key in configurations.
-    kind: str
-    #: Messages (or files) given to it; of a source: read.
-    rows_in: int
-    #: Messages that it gave on; of a sink: written.
-    rows_out: int
-    #: Bytes of payload given to it.
-    bytes_in: int
-    #: Bytes of payload that it gave on.
-    bytes_out: int
-    #: Messages that left by `errors`.
-    errors: int
-    #: Time spent in it, over all its copies, in seconds.
-    busy_seconds: float
-
-
-def _counts(told: Mapping[str, Any]) -> list[Counts]:
-    names = ("name", "role", "kind", "rows_in", "rows_out", "bytes_in", "bytes_out", "errors")
-    return [
-        Counts(**{name: counts[name] for name in names}, busy_seconds=counts["busy_ns"] / 1e9)
-        for counts in told["components"]
-    ]
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """How a run goes at one moment."""
-
-    #: Sources, transforms, sinks.
-    components: list[Counts]
-    #: Messages (or files) that the sources have read, and their bytes of payload.
-    messages: int
-    bytes: int
-    #: Messages that could not be processed.
-    errors: int
-    #: Messages kept as dead letters.
-    dead_letters: int
-    #: The memory in use and the most that there is for data in flight, in bytes.
-    budget_used: int
-    budget_limit: int
-    #: Whether it was told to stop.
-    stopping: bool
-
-    def component(self, name: str) -> Counts:
-        """The counters of a component.
-
-        Raises KeyError if there is none of that name.
-        """
-        return _component(self.components, name)
-
-
-@dataclass(frozen=True)
-class Summary:
-    """How a run went."""
-
-    #: Sources, transforms, sinks.
-    components: list[Counts]
-    #: Messages (or files) that the sources read, and their bytes of payload.
-    messages: int
-    bytes: int
-    #: Messages that could not be processed.
-    errors: int
-    #: Messages kept as dead letters; `thalweg errors` on the command line shows them.
-    dead_letters: int
-    #: How long it took.
-    seconds: float
-    #: The most memory that was in use, and the most that there is, for data in flight, in bytes.
-    budget_peak: int
-    budget_limit: int
-    #: Whether it was told to stop before its sources ended.
-    stopped: bool
-    #: How often something was tried again.
-    retries: int
-    #: Where dead letters and, if they are kept, positions are.
-    state_folder: Path
-
-    def component(self, name: str) -> Counts:
-        """The counters of a component.
-
-        Raises KeyError if there is none of that name.
-        """
-        return _component(self.components, name)
-
-
-def _component(components: Sequence[Counts], name: str) -> Counts:
-    for counts in components:
-        if counts.name == name:
-            return counts
-    raise KeyError(f"{name!r}; there are {', '.join(counts.name for counts in components)}")
-
-
-def _read(components: Sequence[Counts]) -> tuple[int, int]:
-    sources = [counts for counts in components if counts.role == "source"]
-    return sum(counts.rows_in for counts in sources), sum(counts.bytes_in for counts in sources)
 
 
 class Run:
@@ -140,7 +35,9 @@ class Run:
         self._inner = inner
         self._strict = strict
         self._watcher: threading.Thread | None = None
+        # Also one that nobody holds any more goes on.
         _running.add(self)
+        inner.at_end(lambda: _running.discard(self))
 
     def __repr__(self) -> str:
         return f"<thalweg.Run {'running' if self.is_running else 'ended'}>"
@@ -153,8 +50,8 @@ class Run:
     def statistics(self) -> Statistics:
         """How it goes now."""
         told = json.loads(self._inner.statistics())
-        components = _counts(told)
-        messages, size = _read(components)
+        components = _statistics.counts(told)
+        messages, size = _statistics.read(components)
         return Statistics(
             components=components,
             messages=messages,
@@ -189,8 +86,8 @@ class Run:
         of = json.loads(told)
         if of["failure"] is not None:
             raise Error(of["failure"]) from self._inner.cause()
-        components = _counts(of)
-        messages, size = _read(components)
+        components = _statistics.counts(of)
+        messages, size = _statistics.read(components)
         if self._strict and of["errors"]:
             raise Error(f"{of['errors']} of {messages} could not be processed; they are kept in {of['state_folder']}")
         return Summary(
@@ -243,7 +140,7 @@ class Run:
         show(self.statistics())
 
 
-_running: weakref.WeakSet[Run] = weakref.WeakSet()
+_running: set[Run] = set()
 
 
 @atexit.register
@@ -396,17 +293,6 @@ def _in_notebook() -> Callable[[Statistics], object] | None:
     shown = display.display(display.Pretty("…"), display_id=True)
 
     def show(now: Statistics) -> None:
-        shown.update(display.Pretty(line(now)))
+        shown.update(display.Pretty(_statistics.line(now)))
 
     return show
-
-
-def line(now: Statistics) -> str:
-    """Statistics as one line."""
-    parts = [f"{now.messages:,} messages", f"{now.bytes / 2**20:,.1f} MiB"]
-    if now.errors:
-        parts.append(f"{now.errors:,} errors")
-    parts.append(f"{now.budget_used / 2**20:,.1f} of {now.budget_limit / 2**20:,.0f} MiB in flight")
-    if now.stopping:
-        parts.append("stopping")
-    return " · ".join(parts)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
-from thalweg._objects import Transform
+from thalweg._own import Transform
 
 
 @overload
 def transform(function: Callable[..., Any], /) -> Transform: ...
 @overload
 def transform(
-    *, workers: int | None = None, name: str | None = None, views: bool = False, payload: bool = False
+    function: None = None,
+    /,
+    *,
+    workers: int | None = None,
+    name: str | None = None,
+    views: bool = False,
+    payload: bool = False,
 ) -> Callable[[Callable[..., Any]], Transform]: ...
 def transform(
     function: Callable[..., Any] | None = None,

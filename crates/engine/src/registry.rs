@@ -219,3 +219,49 @@ pub(crate) fn inlined_schema<C: JsonSchema>() -> Schema {
     settings.inline_subschemas = true;
     settings.into_generator().into_root_schema_for::<C>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::{BuildSource, Context, Mistake, Source};
+    use thalweg_config::Document;
+
+    struct Made;
+
+    impl BuildSource for Made {
+        fn check(&self) -> Vec<Mistake> {
+            Vec::new()
+        }
+
+        fn blocks(&self) -> bool {
+            false
+        }
+
+        fn build(&self, _: &Context) -> Result<Box<dyn Source>, crate::Error> {
+            Err(crate::Error::permanent("it is only to be read"))
+        }
+    }
+
+    #[test]
+    fn a_component_that_is_a_value_is_made_of_its_options_and_says_what_is_wrong_with_them() {
+        let known = 7;
+        let registry = Registry::new().with(
+            Role::Source,
+            Flow::Messages,
+            "made",
+            move |options| match options["number"].as_i64() == Some(known) {
+                true => Ok(Built::Source(Arc::new(Made))),
+                false => Err("The number is another one.".to_owned()),
+            },
+        );
+        let read = |text: &str| {
+            let document = Document::parse("x", text).unwrap();
+            let mut diagnostics = document.diagnostics();
+            let made = registry.get(Role::Source, "made").unwrap().decode(document.root(), &mut diagnostics);
+            (matches!(made, Some(Built::Source(_))), diagnostics.to_string())
+        };
+        assert_eq!(read("number: 7"), (true, String::new()));
+        assert_eq!(read("number: 8"), (false, "x:1:1: The number is another one.".to_owned()));
+        assert!(registry.get(Role::Sink, "made").is_none());
+    }
+}

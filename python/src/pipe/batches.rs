@@ -67,6 +67,17 @@ pub fn rows_of(batch: &thalweg_record::Batch, shape: Shape) -> Result<RecordBatc
     RecordBatch::try_new(Arc::new(Schema::new(schema)), columns)
 }
 
+/// How many bytes rows have in memory of their own: what was copied out of views, roughly.
+pub fn copied(rows: &RecordBatch, shape: Shape) -> usize {
+    if shape.views { 0 } else { bytes_of(rows) }
+}
+
+/// The bytes that rows have of their buffers.
+pub fn bytes_of(rows: &RecordBatch) -> usize {
+    let columns = rows.columns().iter();
+    columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum()
+}
+
 /// The type that holds the same without views.
 fn plain(of: &DataType) -> DataType {
     let inner = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(plain(field.data_type())));

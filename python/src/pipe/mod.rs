@@ -7,12 +7,12 @@
 mod batches;
 mod begin;
 mod capsules;
+mod narrow;
 mod objects;
 mod read;
 mod run;
 mod sink;
 mod source;
-
 mod stream;
 mod transform;
 mod workers;

@@ -13,8 +13,9 @@ use thalweg_components::shared::arenas::Arenas;
 use thalweg_engine::{BuildSource, Context, Error, Mistake, Outlet, Reading, Received, Source};
 use thalweg_record::{Arena, ViewBuilder};
 
-use super::batches::{Parts, empty_payload, parts};
+use super::batches::{Parts, bytes_of, empty_payload, parts};
 use super::capsules;
+use super::narrow::narrowed;
 use super::objects::{Cause, Object, bridged};
 use crate::buffer::Buffer as Bytes;
 
@@ -237,14 +238,14 @@ impl Source for Streamed {
         while !out.is_stopping() {
             let Some(rows) = self.0.next() else { break };
             let rows = rows?;
-            // As many rows as have about the bytes of a batch; of what is large, the memory is shared by its slices.
-            let row = rows.get_array_memory_size().div_ceil(rows.num_rows().max(1)).max(1);
+            // As many rows as have about the bytes of a batch.
+            let row = bytes_of(&rows).div_ceil(rows.num_rows().max(1)).max(1);
             let most = (out.batch_bytes() / row).max(1);
             let mut from = 0;
             while from < rows.num_rows() && !out.is_stopping() {
                 let slice = rows.slice(from, most.min(rows.num_rows() - from));
                 from += slice.num_rows();
-                send_rows(out, &slice).await?;
+                send_rows(out, &narrowed(&slice)?).await?;
             }
         }
         Ok(())
@@ -253,11 +254,9 @@ impl Source for Streamed {
 
 /// Sends rows when the budget has room for them.
 async fn send_rows(out: &mut Outlet, rows: &RecordBatch) -> Result<(), Error> {
-    let bytes =
-        rows.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default());
     // From then on the buffers are counted themselves. The byte goes with the payload: it says that the source has something
     // under way, so that it waits for room before it sends more.
-    let mut lease = out.reserve(1 + bytes.sum::<usize>()).await;
+    let mut lease = out.reserve(1 + bytes_of(rows)).await;
     let held = lease.split(1).freeze(vec![0]);
     let Parts { payload, fields } = parts(rows).map_err(Error::permanent)?;
     let payload = payload.unwrap_or_else(|| empty_payload(&[held], rows.num_rows()));

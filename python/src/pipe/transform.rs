@@ -4,9 +4,9 @@ use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use pyo3::prelude::*;
 use thalweg_engine::{BuildWaiting, Context, Error, Outlets, WaitingTransform};
-use thalweg_record::{Batch, Outcome};
+use thalweg_record::{Batch, Budget, Outcome};
 
-use super::batches::{self, Shape, replaced, rows_of};
+use super::batches::{self, Shape, copied, replaced, rows_of};
 use super::capsules;
 use super::objects::{Object, bridged};
 
@@ -26,23 +26,31 @@ impl BuildWaiting for Function {
         self.kind
     }
 
-    fn build(&self, _: &Context) -> Result<Box<dyn WaitingTransform>, Error> {
-        Ok(Box::new(Calling { function: self.function.clone(), shape: self.shape }))
+    fn build(&self, context: &Context) -> Result<Box<dyn WaitingTransform>, Error> {
+        Ok(Box::new(Calling {
+            function: self.function.clone(),
+            shape: self.shape,
+            budget: context.memory.budget().clone(),
+        }))
     }
 }
 
 struct Calling {
     function: Object,
     shape: Shape,
+    budget: Budget,
 }
 
 #[async_trait]
 impl WaitingTransform for Calling {
     async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
-        let (function, shape) = (self.function.clone(), self.shape);
+        let (function, shape, budget) = (self.function.clone(), self.shape, self.budget.clone());
         let done = tokio::task::spawn_blocking(move || {
             let made = rows_of(&batch, shape).map_err(|error| error.to_string());
-            let made = made.and_then(|rows| call(&function, rows).map_err(|error| error.to_string()));
+            let made = made.and_then(|rows| {
+                let _held = budget.claim(copied(&rows, shape));
+                call(&function, rows).map_err(|error| error.to_string())
+            });
             (batch, made)
         });
         let (batch, made) =

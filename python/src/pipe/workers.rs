@@ -14,7 +14,7 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use async_trait::async_trait;
 use thalweg_engine::{BuildWaiting, Context, Error, Outlets, WaitingTransform};
-use thalweg_record::Batch;
+use thalweg_record::{Batch, Budget};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -53,14 +53,20 @@ impl BuildWaiting for Workers {
         Some(self.count)
     }
 
-    fn build(&self, _: &Context) -> Result<Box<dyn WaitingTransform>, Error> {
-        Ok(Box::new(Remote { command: self.command.clone(), shape: self.shape, worker: None }))
+    fn build(&self, context: &Context) -> Result<Box<dyn WaitingTransform>, Error> {
+        Ok(Box::new(Remote {
+            command: self.command.clone(),
+            shape: self.shape,
+            budget: context.memory.budget().clone(),
+            worker: None,
+        }))
     }
 }
 
 struct Remote {
     command: Vec<String>,
     shape: Shape,
+    budget: Budget,
     worker: Option<Worker>,
 }
 
@@ -69,6 +75,8 @@ impl WaitingTransform for Remote {
     async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
         let rows = rows_of(&batch, self.shape)?;
         let request = written(&rows)?;
+        drop(rows);
+        let _held = self.budget.claim(request.len());
         let mut died = String::new();
         for _ in 0..ATTEMPTS {
             let mut worker = match self.worker.take() {

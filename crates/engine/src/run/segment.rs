@@ -231,3 +231,74 @@ pub(super) fn deliver(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use thalweg_runtime::channel;
+
+    use super::*;
+    use crate::{Role, testing};
+
+    /// Waits, and then gives a batch on; at the end, another one.
+    struct Late;
+
+    #[async_trait]
+    impl WaitingTransform for Late {
+        async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+            tokio::task::yield_now().await;
+            out.send(batch);
+            Ok(())
+        }
+
+        async fn finish(&mut self, out: &mut Outlets) -> Result<(), Error> {
+            tokio::task::yield_now().await;
+            out.send(testing::batch(["held back"]));
+            Ok(())
+        }
+    }
+
+    /// Doubles its batches.
+    struct Twice;
+
+    impl Transform for Twice {
+        fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+            out.send(batch.share());
+            out.send(batch);
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn what_waits_begins_a_segment_and_what_follows_is_called_when_it_is_done() {
+        let exit = Destination::Sink(0);
+        let (out, sink) = channel(usize::MAX);
+        let operator = |name: &str, work, target| {
+            let metrics = ComponentMetrics::new(name.into(), Role::Transform, "test");
+            Operator::new(work, metrics, BTreeMap::from([(Output::Main, Arc::from([target]))]))
+        };
+        let mut copy = Copy {
+            operators: vec![
+                operator("late", Work::Waits(Box::new(Late)), Target::Operator(1)),
+                operator("twice", Work::Calls(Box::new(Twice)), Target::Stage(exit)),
+            ],
+            exits: BTreeMap::from([(exit, out)]),
+            sequencer: None,
+            limit: None,
+            budget: Budget::new(1 << 20),
+            stop: Stop::default(),
+        };
+        let (input, taken) = channel(usize::MAX);
+        input.hand_over(Parcel::from(testing::batch(["one"])), 1).map(HandOver::run).ok();
+        let (ticket, parcel) = taken.take().await.unwrap();
+        copy.take(ticket, parcel).await.unwrap();
+        assert_eq!(copy.operators.iter().map(|of| of.metrics.counts().rows_out).collect::<Vec<_>>(), [1, 2]);
+        copy.finish().await.unwrap();
+        let mut came = Vec::new();
+        while let Some((_, Parcel::Messages(batch))) = sink.take().await {
+            came.extend(testing::payloads(&batch));
+            batch.settle(Outcome::Delivered);
+        }
+        assert_eq!(came, ["one", "one", "held back", "held back"]);
+    }
+}

@@ -1,0 +1,77 @@
+//! Slices of columns whose buffers are no larger than they.
+//!
+//! A buffer is counted against the budget whole. Where a batch is a few rows of a table of gigabytes, its slice gets buffers of
+//! its own over the same memory, which count what it has; only offsets are copied.
+
+#![allow(unsafe_code, reason = "text is not looked at again to see that it is text")]
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{BinaryType, ByteArrayType, LargeBinaryType, LargeUtf8Type, Utf8Type};
+use arrow_array::{Array, ArrayRef, GenericByteArray, RecordBatch, make_array};
+use arrow_buffer::{ArrowNativeType, Buffer, OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType};
+
+/// The same rows over narrow buffers, where their types allow it.
+pub fn narrowed(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let columns = rows.columns().iter().map(|column| match column.data_type() {
+        DataType::Binary => Ok(bytes(column.as_bytes::<BinaryType>())),
+        DataType::LargeBinary => Ok(bytes(column.as_bytes::<LargeBinaryType>())),
+        DataType::Utf8 => Ok(bytes(column.as_bytes::<Utf8Type>())),
+        DataType::LargeUtf8 => Ok(bytes(column.as_bytes::<LargeUtf8Type>())),
+        of => match of.primitive_width() {
+            Some(width) => fixed(column, width),
+            None => Ok(column.clone()),
+        },
+    });
+    RecordBatch::try_new(rows.schema(), columns.collect::<Result<_, _>>()?)
+}
+
+/// Whether so much more than is needed would be counted that it is worth a buffer of its own.
+fn is_wide(buffer: &Buffer, needed: usize) -> bool {
+    buffer.capacity() / 2 > needed
+}
+
+fn bytes<T: ByteArrayType>(column: &GenericByteArray<T>) -> ArrayRef {
+    let offsets = column.value_offsets();
+    let (first, last) = (offsets.first().copied(), offsets.last().copied());
+    let (first, last) = (first.unwrap_or_default(), last.unwrap_or_default());
+    let needed = last.as_usize().saturating_sub(first.as_usize());
+    if !is_wide(column.values(), needed) {
+        return Arc::new(column.clone());
+    }
+    let values = part(column.values(), first.as_usize(), needed);
+    let rebased: ScalarBuffer<T::Offset> =
+        offsets.iter().map(|&offset| offset - first).collect::<Vec<_>>().into();
+    let nulls = column.nulls().cloned();
+    // SAFETY: the offsets and values are those of a column of this type, from its first value on.
+    Arc::new(unsafe {
+        GenericByteArray::<T>::new_unchecked(OffsetBuffer::new_unchecked(rebased), values, nulls)
+    })
+}
+
+fn fixed(column: &ArrayRef, width: usize) -> Result<ArrayRef, ArrowError> {
+    let data = column.to_data();
+    let (Some(buffer), needed) = (data.buffers().first(), data.len() * width) else {
+        return Ok(column.clone());
+    };
+    if !is_wide(buffer, needed) {
+        return Ok(column.clone());
+    }
+    let values = part(buffer, data.offset() * width, needed);
+    let narrow = ArrayData::builder(data.data_type().clone()).len(data.len()).add_buffer(values);
+    Ok(make_array(narrow.nulls(data.nulls().cloned()).build()?))
+}
+
+/// A part of a buffer as one of its own.
+fn part(buffer: &Buffer, from: usize, length: usize) -> Buffer {
+    struct Part(Buffer);
+    impl AsRef<[u8]> for Part {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    Buffer::from(::bytes::Bytes::from_owner(Part(buffer.slice_with_length(from, length))))
+}

@@ -1,0 +1,123 @@
+"""How a run goes, and how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The counters of one component."""
+
+    #: Its name: `access`, `main.parse_json`, `outside`.
+    name: str
+    #: `source`, `transform` or `sink`.
+    role: str
+    #: Its key in configurations.
+    kind: str
+    #: Messages (or files) given to it; of a source: read.
+    rows_in: int
+    #: Messages that it gave on; of a sink: written.
+    rows_out: int
+    #: Bytes of payload given to it.
+    bytes_in: int
+    #: Bytes of payload that it gave on.
+    bytes_out: int
+    #: Messages that left by `errors`.
+    errors: int
+    #: Time spent in it, over all its copies, in seconds.
+    busy_seconds: float
+
+
+def counts(told: Mapping[str, Any]) -> list[Counts]:
+    names = ("name", "role", "kind", "rows_in", "rows_out", "bytes_in", "bytes_out", "errors")
+    return [
+        Counts(**{name: counts[name] for name in names}, busy_seconds=counts["busy_ns"] / 1e9)
+        for counts in told["components"]
+    ]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """How a run goes at one moment."""
+
+    #: Sources, transforms, sinks.
+    components: list[Counts]
+    #: Messages (or files) that the sources have read, and their bytes of payload.
+    messages: int
+    bytes: int
+    #: Messages that could not be processed.
+    errors: int
+    #: Messages kept as dead letters.
+    dead_letters: int
+    #: The memory in use and the most that there is for data in flight, in bytes.
+    budget_used: int
+    budget_limit: int
+    #: Whether it was told to stop.
+    stopping: bool
+
+    def component(self, name: str) -> Counts:
+        """The counters of a component.
+
+        Raises KeyError if there is none of that name.
+        """
+        return _component(self.components, name)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run went."""
+
+    #: Sources, transforms, sinks.
+    components: list[Counts]
+    #: Messages (or files) that the sources read, and their bytes of payload.
+    messages: int
+    bytes: int
+    #: Messages that could not be processed.
+    errors: int
+    #: Messages kept as dead letters; `thalweg errors` on the command line shows them.
+    dead_letters: int
+    #: How long it took.
+    seconds: float
+    #: The most memory that was in use, and the most that there is, for data in flight, in bytes.
+    budget_peak: int
+    budget_limit: int
+    #: Whether it was told to stop before its sources ended.
+    stopped: bool
+    #: How often something was tried again.
+    retries: int
+    #: Where dead letters and, if they are kept, positions are.
+    state_folder: Path
+
+    def component(self, name: str) -> Counts:
+        """The counters of a component.
+
+        Raises KeyError if there is none of that name.
+        """
+        return _component(self.components, name)
+
+
+def _component(components: Sequence[Counts], name: str) -> Counts:
+    for counts in components:
+        if counts.name == name:
+            return counts
+    raise KeyError(f"{name!r}; there are {', '.join(counts.name for counts in components)}")
+
+
+def read(components: Sequence[Counts]) -> tuple[int, int]:
+    sources = [counts for counts in components if counts.role == "source"]
+    return sum(counts.rows_in for counts in sources), sum(counts.bytes_in for counts in sources)
+
+
+def line(now: Statistics) -> str:
+    """Statistics as one line."""
+    parts = [f"{now.messages:,} messages", f"{now.bytes / 2**20:,.1f} MiB"]
+    if now.errors:
+        parts.append(f"{now.errors:,} errors")
+    parts.append(f"{now.budget_used / 2**20:,.1f} of {now.budget_limit / 2**20:,.0f} MiB in flight")
+    if now.stopping:
+        parts.append("stopping")
+    return " · ".join(parts)
