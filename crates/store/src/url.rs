@@ -82,8 +82,19 @@ fn http(scheme: &str, rest: &str) -> Result<Place, String> {
     let transport = HttpTransporter::new(Exactly { url: exact, inner: client() });
     let operator = Operator::new(service).map_err(|error| error.to_string())?;
     let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
-    // The exact URL is asked for whatever the path: it must only not look like a folder's.
-    Ok(Place { operator, kind: Kind::Http, name: without_secrets(&url), key: url, path: "file".to_owned() })
+    // The exact URL is asked for whatever the path, which is what a copy of it is called.
+    let path = file_name(&path);
+    Ok(Place { operator, kind: Kind::Http, name: without_secrets(&url), key: url, path })
+}
+
+/// The last part of the path of a URL, as the name of a file.
+fn file_name(path: &str) -> String {
+    let path = path.split_once('?').map_or(path, |(path, _)| path);
+    let name = decoded(path.rsplit('/').next().unwrap_or_default());
+    match Path::new(&name).file_name() {
+        Some(_) if !name.contains(['/', '\\', '\0']) => name,
+        _ => "file".to_owned(),
+    }
 }
 
 /// A path of this machine. OpenDAL takes paths as they are written, so they are made plain before.
@@ -202,6 +213,16 @@ fn decoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_the_web_is_called_by_the_end_of_its_path() {
+        let name = |url: &str| crate::Store::from_url(url).unwrap().1;
+        assert_eq!(name("https://example.org/a/large%20one.iso?v=1#top"), "large one.iso");
+        for nameless in ["https://example.org", "http://example.org/a/", "http://h/%2E%2E", "http://h/a%2Fb"]
+        {
+            assert_eq!(name(nameless), "file", "{nameless}");
+        }
+    }
 
     #[test]
     fn what_may_be_secret_is_left_out() {
