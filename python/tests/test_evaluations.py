@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import gc
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -832,6 +833,28 @@ def test_event_loops_one_after_the_other_and_in_threads_are_told_apart() -> None
         with pytest.raises(RuntimeError, match="no event loop"):
             twice.call_nonblock(1, after=0)
     assert results == [[2, 4]] * 6
+
+
+def test_no_event_loop_runs_in_a_process_that_was_forked_from_one() -> None:
+    script = """
+import asyncio, os
+from thalweg.evaluations import concurrent_proc, wait
+
+proc = concurrent_proc(wait)
+
+async def main():
+    await proc.call_nonblock(0)
+    if child := os.fork():
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    try:
+        proc.call_nonblock(0)
+    except RuntimeError as refused:
+        os._exit(7 if "no event loop runs here" in str(refused) else 1)
+    os._exit(1)
+
+asyncio.run(main())
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 7
 
 
 def test_no_evaluation_is_left_behind() -> None:
