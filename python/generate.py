@@ -70,7 +70,7 @@ def writer(writer: Callable[..., Any], /, **options: Any) -> Component:
 def components() -> list[dict[str, Any]]:
     """What the program says of all components."""
     line = [sys.executable, "-m", "thalweg", "components", "--json"]
-    told = subprocess.run(line, capture_output=True, text=True, check=True / "tests")
+    told = subprocess.run(line, capture_output=True, text=True, check=True, cwd=PACKAGE.parent / "tests")
     known: list[dict[str, Any]] = json.loads(told.stdout)
     return known
 

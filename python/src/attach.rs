@@ -29,6 +29,7 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
 
 /// Does something with the interpreter, unless that is ending.
 pub fn attach<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
-    let ending = ENDING.read();
+    // Recursively: a thread that has it may ask again while another waits to write.
+    let ending = ENDING.read_recursive();
     if *ending { None } else { Python::try_attach(work) }
 }
