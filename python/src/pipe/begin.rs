@@ -10,6 +10,7 @@ use thalweg_engine::{Plan, Registry};
 
 use super::objects::{self, Cause, Given};
 use super::run::Run;
+use crate::attach;
 use crate::errors::{Error, configuration_error, mistaken};
 
 /// How a configuration that has no file is called in messages.
@@ -83,6 +84,7 @@ pub fn start(
     threads: Option<u16>,
     show: bool,
 ) -> PyResult<Run> {
+    attach::prepare(py)?;
     let cause = Cause::default();
     let registry = objects::add(py, thalweg_components::registry(), given, &cause)?;
     let wishes = wishes(py, pipelines, state, memory)?;

@@ -16,6 +16,7 @@ use super::source::{ArrowObject, IterableObject};
 use super::stream::Stream;
 use super::transform::Function;
 use super::workers::Workers;
+use crate::attach::attach;
 
 /// A Python object that is held without the interpreter lock.
 pub type Object = Arc<Py<PyAny>>;
@@ -135,6 +136,6 @@ fn kept(name: &str) -> &'static str {
 /// # Errors
 /// What it raises, or that the interpreter has ended.
 pub fn bridged<T>(name: &str, call: impl FnOnce(Python<'_>, Bound<'_, PyAny>) -> PyResult<T>) -> PyResult<T> {
-    let called = Python::try_attach(|py| call(py, py.import("thalweg._bridge")?.getattr(name)?));
+    let called = attach(|py| call(py, py.import("thalweg._bridge")?.getattr(name)?));
     called.unwrap_or_else(|| Err(crate::errors::Error::new_err("the interpreter has ended")))
 }

@@ -10,6 +10,7 @@ use thalweg::embed::{self, Refusal, Showing};
 use thalweg_engine::Handle;
 
 use super::objects::Cause;
+use crate::attach::attach;
 
 /// How often a thread that waits looks whether the user wants it to end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -118,7 +119,7 @@ impl End {
         };
         self.come.notify_all();
         if !waiting.is_empty() {
-            Python::try_attach(|py| waiting.into_iter().for_each(|call| called(py, &call)));
+            attach(|py| waiting.into_iter().for_each(|call| called(py, &call)));
         }
     }
 }

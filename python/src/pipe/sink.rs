@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::batches::{self, Shape, rows_of};
 use super::objects::{Cause, Object, arguments, bridged};
 use super::stream::{Offer, Queue};
+use crate::attach::attach;
 
 /// A class of writers, or what makes one.
 pub struct WriterClass {
@@ -41,7 +42,7 @@ impl BuildSink for WriterClass {
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
-        let made = Python::try_attach(|py| {
+        let made = attach(|py| {
             self.class.bind(py).call((), Some(&arguments(py, &self.options)?)).map(Bound::unbind)
         });
         let made = made.unwrap_or_else(|| Err(crate::errors::Error::new_err("the interpreter has ended")));

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use super::batches::{Batch, Shape};
 use super::capsules;
 use super::run::{End, Run};
+use crate::attach::attach;
 
 /// How often a thread that waits looks whether the user wants it to end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -123,11 +124,11 @@ impl Iterator for Batches {
             return Some(Ok(first));
         }
         // Whoever asks may hold the interpreter lock or not.
-        let next = Python::try_attach(|py| self.queue.next(py));
+        let next = attach(|py| self.queue.next(py));
         match next {
             Some(Ok(Some(rows))) => Some(fitted(&rows, &self.schema)),
             Some(Ok(None)) => {
-                let failure = Python::try_attach(|py| py.detach(|| self.end.failure())).flatten();
+                let failure = attach(|py| py.detach(|| self.end.failure())).flatten();
                 failure.map(|failure| Err(ArrowError::ExternalError(failure.into())))
             }
             Some(Err(raised)) => Some(Err(ArrowError::ExternalError(Box::new(raised)))),
