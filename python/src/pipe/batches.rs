@@ -8,7 +8,7 @@ use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
-use thalweg_record::{Outcome, PAYLOAD, ViewBuilder};
+use thalweg_record::{PAYLOAD, ViewBuilder};
 
 use super::capsules;
 
@@ -152,20 +152,17 @@ pub fn empty_payload(base: &[arrow_buffer::Buffer], rows: usize) -> BinaryViewAr
     payload.finish()
 }
 
-/// What a transform made of a batch, as messages. They owe what it owes. Where there is one row for each message and no
-/// column `payload`, the payloads stay; else, without one, they are empty.
+/// What a transform made of a batch, as messages. They owe a part of what it owes; the rest is the caller's to settle. Where there
+/// is one row for each message and no column `payload`, the payloads stay; else, without one, they are empty.
 ///
 /// # Errors
-/// Why it cannot be messages, with the batch as it was.
+/// Why it cannot be messages.
 pub fn replaced(
-    batch: thalweg_record::Batch,
+    batch: &thalweg_record::Batch,
     made: &[RecordBatch],
-) -> Result<Vec<thalweg_record::Batch>, (thalweg_record::Batch, String)> {
+) -> Result<Vec<thalweg_record::Batch>, String> {
     let made = made.iter().filter(|rows| rows.num_rows() > 0);
-    let parted: Vec<Parts> = match made.map(parts).collect() {
-        Ok(parted) => parted,
-        Err(reason) => return Err((batch, reason)),
-    };
+    let parted: Vec<Parts> = made.map(parts).collect::<Result<_, _>>()?;
     let is_same = matches!(&parted[..], [only] if only.fields.num_rows() == batch.rows());
     let mut messages = Vec::new();
     for Parts { payload, fields } in parted {
@@ -182,7 +179,5 @@ pub fn replaced(
         // There is one for each row, so this is `Ok`.
         messages.extend(new.and_then(|new| new.with_fields(fields)));
     }
-    // What is left of it stands for no message.
-    batch.settle(Outcome::Filtered);
     Ok(messages)
 }

@@ -4,7 +4,7 @@ use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use pyo3::prelude::*;
 use thalweg_engine::{BuildWaiting, Context, Error, Outlets, WaitingTransform};
-use thalweg_record::{Batch, Budget};
+use thalweg_record::{Batch, Budget, Outcome};
 
 use super::batches::{self, Shape, copied, replaced, rows_of};
 use super::capsules;
@@ -71,13 +71,13 @@ fn call(function: &Object, rows: RecordBatch) -> PyResult<Vec<RecordBatch>> {
 /// # Errors
 /// Never for want of a result.
 pub fn give(batch: Batch, made: Result<Vec<RecordBatch>, String>, out: &mut Outlets) -> Result<(), Error> {
-    let made = match made {
-        Ok(made) => replaced(batch, &made),
-        Err(reason) => Err((batch, reason)),
-    };
-    match made {
-        Ok(batches) => batches.into_iter().for_each(|batch| out.send(batch)),
-        Err((batch, reason)) => {
+    match made.and_then(|made| replaced(&batch, &made)) {
+        Ok(batches) => {
+            batches.into_iter().for_each(|batch| out.send(batch));
+            // What is left of it stands for no message.
+            batch.settle(Outcome::Filtered);
+        }
+        Err(reason) => {
             let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
             let left = out.reject(batch, (0..rows).map(|row| (row, reason.clone())).collect())?;
             out.send(left);
