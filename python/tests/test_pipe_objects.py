@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,9 +31,6 @@ def passed(transform: Any, data: Any = None, **options: Any) -> list[dict[str, A
 
 def letters(state: Path) -> list[dict[str, Any]]:
     """What became a dead letter, as the program shows it."""
-    import subprocess
-    import sys
-
     line = [sys.executable, "-m", "thalweg", "errors", "list", "--state", str(state), "--json"]
     told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     found: list[dict[str, Any]] = [json.loads(one) for one in told.splitlines()]
@@ -342,3 +341,22 @@ def test_a_writer_writes_tries_again_and_finishes() -> None:
     with pytest.raises(thalweg.Error) as raised:
         Pipeline(sources.from_arrow(numbers()), [], sinks.writer(Sum, column="none")).run()
     assert isinstance(raised.value.__cause__, KeyError)
+
+
+def test_messages_that_are_only_text_need_no_pyarrow(tmp_path: Path) -> None:
+    program = f"""
+import sys
+sys.modules["pyarrow"] = None
+import thalweg
+from thalweg import Pipeline, sinks, sources
+print(Pipeline(sources.from_iterable(["a"]), [], sinks.file(path={str(tmp_path / "out")!r})).run().messages)
+try:
+    Pipeline(sources.from_iterable(["a"]), [], sinks.to_callable(print)).run()
+except thalweg.Error as error:
+    print(error)
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    first, second = told.splitlines()
+    assert first == "1"
+    assert "`pip install pyarrow`" in second
+    assert (tmp_path / "out").read_text() == "a\n"

@@ -118,3 +118,11 @@ def test_functions_of_a_script_are_found(is_guarded: bool, tmp_path: Path) -> No
         assert (ran.stdout, ran.stderr) == ("[0, 2, 4]\n", "")
     else:
         assert 'under `if __name__ == "__main__":`' in ran.stderr
+
+
+def test_functions_of_a_module_that_is_run_by_its_name_are_found(tmp_path: Path) -> None:
+    (tmp_path / "worked.py").write_text((PROGRAMS / "worked.py").read_text())
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    line = [sys.executable, "-m", "worked"]
+    ran = subprocess.run(line, capture_output=True, text=True, env=environment, check=False, timeout=60, cwd=tmp_path)
+    assert (ran.stdout, ran.stderr) == ("[0, 2, 4]\n", "")

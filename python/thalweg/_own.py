@@ -61,7 +61,7 @@ class Transform:
             main = sys.modules["__main__"]
             spec = getattr(main, "__spec__", None)
             if spec is not None and spec.name:
-                given["module"] = spec.name.removesuffix(".__main__") if spec.name == "__main__" else spec.name
+                given["module"] = spec.name
             elif getattr(main, "__file__", None):
                 given["main"] = os.path.abspath(str(main.__file__))
             else:

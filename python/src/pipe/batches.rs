@@ -152,11 +152,11 @@ pub fn empty_payload(base: &[arrow_buffer::Buffer], rows: usize) -> BinaryViewAr
     payload.finish()
 }
 
-/// What a transform made of a batch, as messages. They owe what it owes. Where there is one row for each message and no
-/// column `payload`, the payloads stay; else, without one, they are empty.
+/// What a transform made of a batch, as messages. They owe a part of what it owes; the rest is the caller's to settle. Where there
+/// is one row for each message and no column `payload`, the payloads stay; else, without one, they are empty.
 ///
 /// # Errors
-/// Why it cannot be messages; the batch is as it was.
+/// Why it cannot be messages.
 pub fn replaced(
     batch: &thalweg_record::Batch,
     made: &[RecordBatch],
