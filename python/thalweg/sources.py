@@ -421,8 +421,9 @@ def objects(
     A large object is read in slices, many at the same time, each of which is asked for when the memory for it is
     there; an object that changes meanwhile is told, by its tag or its length and time. A listing of millions
     takes no more memory than one of ten. With `--state`, a run that was cut off goes on where it was, and one
-    after a run that came to its end sends what is new since (by the times that the store gives; folders of this
-    machine are listed anew each time).
+    after a run that came to its end sends what is new since, by the times that the store gives, with ten minutes
+    for clocks that differ; what is in folders of this machine, where a new file may have an old time, is sent
+    anew each time.
 
     Args:
         url: What to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, or a path. One
@@ -432,7 +433,7 @@ def objects(
         include: Patterns of which an object must match one: without a `/` they are about the last part of its
             name, with one about all that is below the prefix.
         exclude: Patterns of which it must match none.
-        slice: How many bytes to ask for at once. By default a thirty-second of the memory, at most 8 MiB.
+        slice: How many bytes to ask for at once. By default a sixteenth of the memory, at most 8 MiB.
         readers: How many slices to ask for at the same time. By default as many as do good.
         queue: How many slices of an object may be read and not yet worked on, beside those that are being read.
             By default what the memory has room for.

@@ -1581,8 +1581,9 @@ def upload(
         parquet: Write the fields of messages as tables in the format Parquet, in the place of `encode`. The first
             messages of an object say which columns it has; what does not fit leaves by `errors`.
         rotate: When to begin a new object of messages. By default there is one.
-        part_size: How many bytes a part has. By default a thirty-second of the memory, at most 8 MiB, and at
-            least what the store takes. It grows where an object would have too many parts.
+        part_size: How many bytes a part has. By default a thirty-second of the memory, at most 8 MiB (16 where
+            objects are fetched into a folder), and at least what the store takes. It grows where an object would
+            have too many parts.
         writers: How many parts or objects to send at the same time. By default as many as do good.
     """
     return Component(
