@@ -1,9 +1,13 @@
 """What tests of several parts stand on."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from web import Web, serving
+
+# Who starts the tests in the background has told them to ignore Ctrl-C, and with them all programs that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
