@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +75,7 @@ from thalweg._worker import main; main(given)"
         return [sys.executable, "-c", code, json.dumps(given)]
 
 
-class Reader:
+class Reader(ABC):
     """Makes rows of the bytes of files: the base of one's own. There is an instance for each worker.
 
     A pipeline that is fed by files (`sources.files`, `sources.objects`) has it among its transforms, as the class or,
@@ -84,9 +85,10 @@ class Reader:
     #: Whether files that are compressed (gzip, zstd) are recognised by their first bytes, and unpacked before.
     unpacks: bool = False
 
-    def begin(self) -> None:
+    def begin(self) -> None:  # noqa: B027 (who needs it defines it)
         """A file begins."""
 
+    @abstractmethod
     def read(self, data: memoryview, at_end: bool) -> tuple[Any, int]:
         """Makes rows of some bytes: gives them, and how many bytes were used.
 
@@ -95,10 +97,9 @@ class Reader:
         read: it goes to the dead letters with that reason, and what was read before goes on. `data` is only there
         during the call.
         """
-        raise NotImplementedError
 
 
-class Writer:
+class Writer(ABC):
     """Puts rows somewhere: the base of one's own.
 
     It is a sink, as the class or, with options, as `sinks.writer(MyWriter, option=…)`: they are the arguments that
@@ -110,15 +111,15 @@ class Writer:
     #: Messages that have fields come with their payload as well, as the column `payload`.
     payload: bool = False
 
+    @abstractmethod
     def write(self, batch: Any) -> None:
         """Writes a `pyarrow.RecordBatch`; when it returns the rows are in safety.
 
         Messages without fields have one column, `payload`. After a `TemporaryError` the same batch is given again,
         after a pause; any other exception ends the run.
         """
-        raise NotImplementedError
 
-    def finish(self) -> None:
+    def finish(self) -> None:  # noqa: B027 (who needs it defines it)
         """All has come."""
 
 
