@@ -64,8 +64,12 @@ impl Level {
                 continue;
             }
             let mut name = name.into_vec();
-            if entry.file_type()?.is_dir() {
-                name.push(b'/');
+            match entry.file_type() {
+                Ok(found) if found.is_dir() => name.push(b'/'),
+                Ok(_) => {}
+                // It has gone since.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
             }
             if !is_behind(&name) || self.last.as_ref().is_some_and(|last| name <= *last) {
                 continue;

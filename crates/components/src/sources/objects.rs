@@ -330,7 +330,9 @@ impl Objects {
             if !is_wanted {
                 continue;
             }
-            position.seen.get_or_insert_with(Known::listing_now).note(&object);
+            if !place.store.is_here() {
+                position.seen.get_or_insert_with(Known::listing_now).note(&object);
+            }
             if position.known.covers(&object) {
                 continue;
             }
