@@ -15,8 +15,6 @@ pub struct Contest {
     scratch: PathBuf,
     /// How often each contender runs, after a round to warm up if there is to be one.
     pub rounds: usize,
-    /// Whether there is. What takes long and reads what was just written needs none.
-    pub warms_up: bool,
     /// The bytes of an input.
     pub size: u64,
 }
@@ -77,7 +75,7 @@ impl Contest {
         let scratch = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
         std::fs::create_dir_all(&scratch).map_err(|error| error.to_string())?;
         let (rounds, size) = if quick { (1, GIB / 16) } else { (5, GIB) };
-        Ok(Self { thalweg, benthos, cases, scratch, rounds, warms_up: true, size })
+        Ok(Self { thalweg, benthos, cases, scratch, rounds, size })
     }
 
     /// Removes what the runs have left.
@@ -134,9 +132,26 @@ impl Contest {
     /// # Errors
     /// If one of them fails, or what it wrote is wrong.
     pub fn compare(&self, contenders: &[Contender]) -> Result<Vec<Run>, String> {
+        self.run(contenders, 0)
+    }
+
+    /// The same without the round to warm up: for what takes long.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compare_cold(&self, contenders: &[Contender]) -> Result<Vec<Run>, String> {
+        self.run(contenders, 1)
+    }
+
+    /// Runs the contenders in the rounds from one on, of which the one of the number 0 does not count.
+    fn run(&self, contenders: &[Contender], first: usize) -> Result<Vec<Run>, String> {
         let mut runs: Vec<Vec<Run>> = contenders.iter().map(|_| Vec::new()).collect();
-        for round in usize::from(!self.warms_up)..=self.rounds {
-            for (contender, runs) in contenders.iter().zip(&mut runs) {
+        for round in first..=self.rounds {
+            // Another one begins each time: who is the first to fill memory that the machine has not had for long pays
+            // for that.
+            let (before, from) = runs.split_at_mut(round % contenders.len().max(1));
+            let (others, those) = contenders.split_at(before.len());
+            for (contender, runs) in those.iter().zip(from).chain(others.iter().zip(before)) {
                 if let Some(output) = contender.output.as_ref().filter(|output| output.exists()) {
                     let is_folder = output.is_dir();
                     let removed = if is_folder {

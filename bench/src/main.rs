@@ -2,7 +2,8 @@
 //! prints the ratios. Figures of one machine at one time say little; ratios say more, and medians of runs in turn
 //! say most.
 //!
-//! `thalweg-bench [speed|gollum|files|memory|evaluations|transfer|sparse [TABLE...]] [--quick]`; `make bench` builds what it needs.
+//! `thalweg-bench [speed|gollum|files|memory|evaluations|transfer [TABLE...]|sparse [TABLE...]] [--quick] [--mib N] [--rounds N]`;
+//! `make bench` builds what it needs. `--mib` is the size of an input, `--rounds` how often each contender runs.
 
 mod contest;
 mod evaluations;
@@ -19,6 +20,9 @@ mod speed;
 mod transfer;
 
 use contest::Contest;
+
+/// How often a large object is copied by each contender: that takes long.
+const TRANSFERS: usize = 3;
 
 fn main() -> std::process::ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -43,17 +47,30 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
         [command, file] if command == transfer::COUNT => return transfer::count(file),
         _ => {}
     }
-    let quick = arguments.iter().any(|argument| argument == "--quick");
-    let named: Vec<&str> =
-        arguments.iter().map(String::as_str).filter(|argument| !argument.starts_with('-')).collect();
-    // Sparse files have tables of their own to choose from.
-    if let ["sparse", tables @ ..] = named.as_slice() {
-        sparse::run(quick, tables);
-        return Ok(());
+    let Arguments { quick, mib, rounds, named } = Arguments::parse(arguments)?;
+    // So many rounds at most, where nothing is said.
+    let contest = |most: usize| {
+        let mut contest = Contest::new(quick)?;
+        contest.rounds = rounds.unwrap_or(contest.rounds.min(most));
+        contest.size = mib.map_or(contest.size, |mib| (mib as u64) << 20);
+        Ok::<_, String>(contest)
+    };
+    // These have tables of their own to choose from.
+    match named.as_slice() {
+        ["sparse", tables @ ..] if !tables.is_empty() => {
+            sparse::run(quick, tables);
+            return Ok(());
+        }
+        ["transfer", tables @ ..] if !tables.is_empty() => {
+            let contest = contest(TRANSFERS)?;
+            let result = transfer::run(&contest, tables);
+            return contest.clean().and(result);
+        }
+        _ => {}
     }
     let wanted = |name: &str| named.is_empty() || named.contains(&name);
     if ["speed", "gollum", "files", "memory"].into_iter().any(wanted) {
-        let contest = Contest::new(quick)?;
+        let contest = contest(usize::MAX)?;
         if wanted("speed") {
             speed::run(&contest)?;
         }
@@ -69,11 +86,9 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
         contest.clean()?;
     }
     if wanted("transfer") {
-        let mut contest = Contest::new(quick)?;
-        (contest.rounds, contest.warms_up) = (contest.rounds.min(3), false);
-        let result = transfer::run(&contest);
-        contest.clean()?;
-        result?;
+        let contest = contest(TRANSFERS)?;
+        let result = transfer::run(&contest, &[]);
+        contest.clean().and(result)?;
     }
     if wanted("evaluations") {
         evaluations::run(quick)?;
@@ -82,4 +97,34 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
         sparse::run(quick, &[]);
     }
     Ok(())
+}
+
+/// What was asked for.
+#[derive(Default)]
+struct Arguments<'a> {
+    quick: bool,
+    mib: Option<usize>,
+    rounds: Option<usize>,
+    named: Vec<&'a str>,
+}
+
+impl<'a> Arguments<'a> {
+    fn parse(arguments: &'a [String]) -> Result<Self, String> {
+        let mut parsed = Self::default();
+        let mut arguments = arguments.iter().map(String::as_str);
+        while let Some(argument) = arguments.next() {
+            let mut number = || {
+                let number = arguments.next().and_then(|number| number.parse().ok());
+                number.filter(|&number| number > 0).ok_or_else(|| format!("`{argument}` wants a number"))
+            };
+            match argument {
+                "--quick" => parsed.quick = true,
+                "--mib" => parsed.mib = Some(number()?),
+                "--rounds" => parsed.rounds = Some(number()?),
+                _ if argument.starts_with('-') => return Err(format!("there is no `{argument}`")),
+                _ => parsed.named.push(argument),
+            }
+        }
+        Ok(parsed)
+    }
 }

@@ -24,11 +24,12 @@ pub use pure::{COMMAND as COUNT, count};
 /// The memory of whoever finds out by itself what is best.
 const MEMORY: &str = "64MiB";
 
-/// Prints all tables.
+/// Prints the tables that are named (`pure`, `modes`, `latency`, `plain`), or all.
 ///
 /// # Errors
 /// If the server or a program fails, or what one wrote is wrong.
-pub fn run(contest: &Contest) -> Result<(), String> {
+pub fn run(contest: &Contest, named: &[&str]) -> Result<(), String> {
+    let wanted = |name: &str| named.is_empty() || named.contains(&name);
     let rows = Rows::make(&contest.path("rows.csv"), contest.size).map_err(|error| error.to_string())?;
     let place = Place::start(&rows)?;
     println!(
@@ -42,9 +43,21 @@ pub fn run(contest: &Contest) -> Result<(), String> {
         "What the server stores is in {}; what each run wrote is compared with what is right.\n",
         place.folder()
     );
-    pure::run(contest, &rows)?;
-    modes::run(contest, &rows, &place)?;
-    plain::run(contest, &rows, &place)
+    let modes: Vec<bool> = [("modes", false), ("latency", true)]
+        .iter()
+        .filter(|(name, _)| wanted(name))
+        .map(|(_, is)| *is)
+        .collect();
+    if wanted("pure") {
+        pure::run(contest, &rows)?;
+    }
+    if !modes.is_empty() {
+        modes::run(contest, &rows, &place, &modes)?;
+    }
+    if wanted("plain") {
+        plain::run(contest, &rows, &place)?;
+    }
+    Ok(())
 }
 
 fn machine() -> String {

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::Read;
+use std::path::Path;
 
 use super::rows::{Rows, TYPES};
 use super::{MEMORY, megabytes, print, target};
@@ -21,22 +22,9 @@ const LEAST: f64 = 300.0;
 pub fn run(contest: &Contest, rows: &Rows) -> Result<(), String> {
     let (to_nowhere, to_file) = (contest.path("nowhere.yaml"), contest.path("file.yaml"));
     let (output, copy) = (contest.path("rows.jsonl"), contest.path("copy.csv"));
-    let configuration = |encode: &str, sink: &str| {
-        let input = rows.path.display();
-        format!(
-            r#"memory: {MEMORY}
-sources:
-  table: {{ objects: {{ url: "{input}" }} }}
-pipelines:
-  main: {{ from: table, transforms: [csv: {{ types: {TYPES} }}{encode}], to: rows }}
-sinks:
-  rows: {sink}
-"#
-        )
-    };
-    let sink = format!("{{ file: {{ path: \"{}\", encode: json, fsync: never }} }}", output.display());
-    fs::write(&to_nowhere, configuration(", encode: json", "discard")).map_err(|error| error.to_string())?;
-    fs::write(&to_file, configuration("", &sink)).map_err(|error| error.to_string())?;
+    fs::write(&to_nowhere, configuration(rows, ", encode: json", "discard"))
+        .and_then(|()| fs::write(&to_file, configuration(rows, "", &file(&output))))
+        .map_err(|error| error.to_string())?;
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let contenders = [
         Contender::new("to nowhere", || contest.thalweg_with(&to_nowhere)),
@@ -66,8 +54,36 @@ sinks:
         target(rate >= LEAST, format!("{}: {rate:.0} MB/s of input; to reach: {LEAST}", contender.name));
     }
     println!();
-    // The other file is uploaded later.
-    fs::remove_file(&copy).map_err(|error| error.to_string())
+    fs::remove_file(&copy).and_then(|()| fs::remove_file(&output)).map_err(|error| error.to_string())
+}
+
+/// Writes what is to come of the job, if nobody asks how long that takes.
+///
+/// # Errors
+/// As [`run`].
+pub fn write(contest: &Contest, rows: &Rows, output: &Path) -> Result<(), String> {
+    let to_file = contest.path("file.yaml");
+    fs::write(&to_file, configuration(rows, "", &file(output))).map_err(|error| error.to_string())?;
+    crate::measure::run(&mut contest.thalweg_with(&to_file))?;
+    rows.json.compare(output)
+}
+
+fn file(output: &Path) -> String {
+    format!("{{ file: {{ path: \"{}\", encode: json, fsync: never }} }}", output.display())
+}
+
+fn configuration(rows: &Rows, encode: &str, sink: &str) -> String {
+    let input = rows.path.display();
+    format!(
+        r#"memory: {MEMORY}
+sources:
+  table: {{ objects: {{ url: "{input}" }} }}
+pipelines:
+  main: {{ from: table, transforms: [csv: {{ types: {TYPES} }}{encode}], to: rows }}
+sinks:
+  rows: {sink}
+"#
+    )
 }
 
 /// Reads a file and counts its line feeds, and does nothing else: no reader of lines can be faster on one core.
