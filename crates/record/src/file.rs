@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -180,11 +181,35 @@ pub trait ReadRanges: fmt::Debug + Send + Sync {
     /// Fills `into` with what is there from a position on. Waits meanwhile, and several may wait for parts at once.
     fn fetch<'a>(&'a self, position: u64, into: &'a mut [u8]) -> Fetching<'a>;
 
+    /// Gives what is in a range as it comes, so that it needs no memory as a whole. Waits meanwhile, and several may wait for
+    /// ranges at once.
+    fn stream<'a>(&'a self, range: Range<u64>, take: &'a mut Take<'a>) -> Fetching<'a> {
+        Box::pin(async move {
+            let mut piece = vec![0; PIECE];
+            let mut position = range.start;
+            while position < range.end {
+                let length = usize::try_from(range.end - position).unwrap_or(usize::MAX).min(PIECE);
+                let piece = piece.get_mut(..length).unwrap_or_default();
+                self.fetch(position, piece).await?;
+                take(position, piece)?;
+                position += length as u64;
+            }
+            Ok(())
+        })
+    }
+
     /// How it is best read as a whole.
     fn pace(&self) -> Pace {
         Pace::default()
     }
 }
+
+/// Takes bytes that stand at a position. They follow those before them, or begin before their end: what was taken from there on
+/// is void then.
+pub type Take<'a> = dyn FnMut(u64, &[u8]) -> std::io::Result<()> + Send + 'a;
+
+/// How much is fetched at once where nothing is known of how the bytes come.
+const PIECE: usize = 256 << 10;
 
 /// A part of a file on its way; ends in failure if it cannot be had whole.
 pub type Fetching<'a> = Pin<Box<dyn Future<Output = std::io::Result<()>> + Send + 'a>>;

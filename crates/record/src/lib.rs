@@ -25,7 +25,7 @@ pub use ack::{Ack, Outcome, Settlement};
 pub use batch::{Batch, ERROR_COMPONENT, ERROR_REASON, Meta, PAYLOAD, all_but};
 pub use budget::{Arena, Budget, Lease, Share};
 pub use file::{
-    Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Temporary, Times,
+    Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
 };
 pub use parcel::Parcel;
 pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs};

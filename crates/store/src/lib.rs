@@ -47,6 +47,9 @@ pub use fingerprint::Fingerprint;
 pub use list::{Listing, Object};
 pub use origin::Origin;
 pub use patience::Retries;
+pub use read::Take;
 pub use store::{Counts, Store};
 pub use transport::Seen;
-pub use upload::{Begun, Limits, OnExisting, Part, Sent, Stored, Upload, Verified, Writing, part_size};
+pub use upload::{
+    Begun, Limits, OnExisting, Part, PartWriter, Sent, Stored, Upload, Verified, Writing, part_size,
+};

@@ -12,16 +12,17 @@ pub(crate) async fn working<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, StoreError> {
     let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    done.map_err(|error| {
-        let (name, why) = (store.name(path), error.to_string());
-        match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                StoreError::Refused { name, why: "there is one already".to_owned() }
-            }
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                StoreError::Denied { name, what: "written", why }
-            }
-            _ => StoreError::Failed { name, what: what.to_owned(), attempts: 1, why, is_temporary: false },
+    done.map_err(|error| failed(store, path, what, &error))
+}
+
+/// What went wrong with a file, where its disk said so.
+pub(crate) fn failed(store: &Store, path: &str, what: &str, error: &io::Error) -> StoreError {
+    let (name, why) = (store.name(path), error.to_string());
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => StoreError::Refused { name, why: "there is one already".to_owned() },
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            StoreError::Denied { name, what: "written", why }
         }
-    })
+        _ => StoreError::Failed { name, what: what.to_owned(), attempts: 1, why, is_temporary: false },
+    }
 }

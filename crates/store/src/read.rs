@@ -1,5 +1,7 @@
 //! Reading a range of an object.
 
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,18 +13,24 @@ use crate::{Fingerprint, Object, StoreError};
 /// An object that gives a few bytes each time and then breaks off is not asked for ever.
 const MOST_RETRIES: u32 = 1000;
 
-/// What a reply is written to, and which state it must be of.
-struct Into<'a> {
-    bytes: &'a mut [u8],
-    filled: usize,
-    state: &'a Fingerprint,
+/// Takes bytes that stand at a position of an object. They follow those before them, or begin before their end: what was
+/// taken from there on is void then.
+pub type Take<'a> = dyn FnMut(u64, &[u8]) -> io::Result<()> + Send + 'a;
+
+/// Where what comes of a reply goes, and which state it must be of.
+struct Taking<'a, 'b> {
+    take: &'a mut Take<'b>,
+    /// Where the range begins, and how many bytes of it came.
+    start: u64,
+    taken: u64,
+    object: &'a Object,
     /// Whether what came is known to be of that state.
     is_known: bool,
 }
 
-impl Into<'_> {
+impl Taking<'_, '_> {
     fn same(&mut self, now: &Fingerprint) -> Result<(), Trouble> {
-        if !self.state.agrees(now) {
+        if !self.object.state.agrees(now) {
             return Err(Trouble::Other(now.to_string()));
         }
         self.is_known = true;
@@ -30,16 +38,18 @@ impl Into<'_> {
     }
 }
 
-impl Receiver for Into<'_> {
+impl Receiver for Taking<'_, '_> {
     fn head(&mut self, state: Option<Fingerprint>) -> Result<(), Trouble> {
         state.map_or(Ok(()), |state| self.same(&state))
     }
 
-    fn bytes(&mut self, _: u64, bytes: Bytes) -> Result<(), Trouble> {
-        if let Some(into) = self.bytes.get_mut(self.filled..self.filled + bytes.len()) {
-            into.copy_from_slice(&bytes);
-            self.filled += bytes.len();
-        }
+    fn bytes(&mut self, at: u64, bytes: Bytes) -> Result<(), Trouble> {
+        (self.take)(self.start + at, &bytes).map_err(|error| {
+            let what = format!("taking {} bytes at {}", bytes.len(), self.start + at);
+            let (name, why) = (self.object.name(), error.to_string());
+            Trouble::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
+        })?;
+        self.taken += bytes.len() as u64;
         Ok(())
     }
 
@@ -49,39 +59,54 @@ impl Receiver for Into<'_> {
 }
 
 impl Object {
-    /// Reads from a position on until `into` is full. Bytes that came before a cut are kept, and only the rest is asked for
-    /// again. Says whether the store had too much to do meanwhile: who asks for much at once should then ask for less.
+    /// Reads from a position on until `into` is full; else as [`stream`](Self::stream).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read(&self, position: u64, into: &mut [u8]) -> Result<bool, StoreError> {
+        let range = position..position.saturating_add(into.len() as u64);
+        let mut copy = |at: u64, bytes: &[u8]| {
+            let at = usize::try_from(at - position).unwrap_or(usize::MAX);
+            let into = into.get_mut(at..).and_then(|into| into.get_mut(..bytes.len()));
+            into.ok_or(io::ErrorKind::InvalidInput)?.copy_from_slice(bytes);
+            Ok(())
+        };
+        self.stream(range, &mut copy).await
+    }
+
+    /// Gives the bytes of a range as they come. Those that came before a cut are kept, and only the rest is asked for again;
+    /// where it cannot be said of which state they were, as in a folder, they are void and come again. Says whether the store
+    /// had too much to do meanwhile: who asks for much at once should then ask for less.
     ///
     /// # Errors
     /// [`StoreError::Changed`] if it is not in the state any more in which it was found, and what else can go wrong: it ends
-    /// before, say.
-    pub async fn read(&self, position: u64, into: &mut [u8]) -> Result<bool, StoreError> {
-        let end = position.saturating_add(into.len() as u64);
+    /// before, or what comes is not taken, say.
+    pub async fn stream(&self, range: Range<u64>, take: &mut Take<'_>) -> Result<bool, StoreError> {
+        let Range { mut start, end } = range;
         let name = self.name();
-        let what = format!("reading {} bytes at {position}", into.len());
+        let what = format!("reading {} bytes at {start}", end.saturating_sub(start));
         if end > self.state.length {
             let why = format!("it ends at {}", self.state.length);
             return Err(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false });
         }
         let (origin, counts) = (self.store.origin(&self.path), self.store.counts());
-        let (mut done, mut failed, mut attempts, mut was_overloaded) = (0, 0, 0, false);
-        while done < into.len() {
-            let Some(rest) = into.get_mut(done..) else { break };
-            let mut receiver = Into { bytes: rest, filled: 0, state: &self.state, is_known: false };
+        let (mut failed, mut attempts, mut was_overloaded) = (0, 0, false);
+        while start < end {
+            let mut receiver = Taking { take, start, taken: 0, object: self, is_known: false };
             counts.request(attempts > 0);
             attempts += 1;
             let seen = Arc::default();
-            let range = position + done as u64..end;
             let silence = self.store.retries().silence;
-            let received = receive(&origin, range, self.state.length, silence, &seen, &mut receiver).await;
-            let (filled, is_known) = (receiver.filled, receiver.is_known);
-            counts.read.fetch_add(filled as u64, Ordering::Relaxed);
+            let received =
+                receive(&origin, start..end, self.state.length, silence, &seen, &mut receiver).await;
+            let Taking { taken, is_known, .. } = receiver;
+            counts.read.fetch_add(taken, Ordering::Relaxed);
             let trouble = match received {
                 Ok(()) => break,
                 Err(trouble) => trouble,
             };
-            let kept = if is_known { filled } else { 0 };
-            done += kept;
+            let kept = if is_known { taken } else { 0 };
+            start += kept;
             // An attempt that brought something was not in vain.
             failed = if kept > 0 { 1 } else { failed + 1 };
             was_overloaded |= matches!(&trouble, Trouble::Temporary { overloaded: true, .. });

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use thalweg_engine::{Error, Meter, Trouble};
-use thalweg_record::{Fetching, Pace, ReadRanges};
+use thalweg_record::{Fetching, Pace, ReadRanges, Take};
 use thalweg_runtime::ConcurrencyLimit;
 use thalweg_sparse::{BudgetAccount, Pool, RemoteFile, RemoteOptions};
 use thalweg_store::{Object, StoreError};
@@ -76,6 +77,27 @@ impl StoredObject {
     }
 }
 
+impl StoredObject {
+    /// Reads when there may be one more request.
+    async fn in_turn(
+        &self,
+        length: u64,
+        reading: impl Future<Output = Result<bool, StoreError>>,
+    ) -> io::Result<()> {
+        let permit = self.reads.limit.acquire(length).await;
+        match reading.await {
+            Ok(true) => permit.overloaded(),
+            Ok(false) => permit.succeeded(),
+            Err(error) => {
+                permit.failed();
+                return Err(io::Error::other(error));
+            }
+        }
+        self.meter.add_progress(length);
+        Ok(())
+    }
+}
+
 impl ReadRanges for StoredObject {
     fn length(&self) -> u64 {
         self.object.size()
@@ -93,19 +115,13 @@ impl ReadRanges for StoredObject {
     }
 
     fn fetch<'a>(&'a self, position: u64, into: &'a mut [u8]) -> Fetching<'a> {
-        Box::pin(async move {
-            let permit = self.reads.limit.acquire(into.len() as u64).await;
-            match self.object.read(position, into).await {
-                Ok(true) => permit.overloaded(),
-                Ok(false) => permit.succeeded(),
-                Err(error) => {
-                    permit.failed();
-                    return Err(io::Error::other(error));
-                }
-            }
-            self.meter.add_progress(into.len() as u64);
-            Ok(())
-        })
+        let length = into.len() as u64;
+        Box::pin(self.in_turn(length, self.object.read(position, into)))
+    }
+
+    fn stream<'a>(&'a self, range: Range<u64>, take: &'a mut Take<'a>) -> Fetching<'a> {
+        let length = range.end.saturating_sub(range.start);
+        Box::pin(self.in_turn(length, self.object.stream(range, take)))
     }
 
     fn pace(&self) -> Pace {

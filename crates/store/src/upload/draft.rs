@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use super::{OnExisting, Part};
 const LONGEST_NAME: usize = 255;
 const END: &str = ".part";
 const ID_DIGITS: usize = 16;
+/// How much is read again at a time.
+const BLOCK: usize = 1 << 20;
 
 /// A draft that is open. Clones are the same.
 #[derive(Debug, Clone)]
@@ -69,6 +72,11 @@ impl Draft {
         self.file.write_all_at(bytes, offset)
     }
 
+    /// The CRC-32C of what stands in a range of it.
+    pub(crate) fn crc32c(&self, range: Range<u64>) -> io::Result<u32> {
+        crc32c_of(&self.file, range, &mut vec![0; BLOCK])
+    }
+
     /// Puts it in the target's place, for good.
     pub(crate) fn complete(&self, parts: &[Part], on_existing: &OnExisting) -> io::Result<()> {
         let size = parts.iter().map(|part| part.size).sum::<u64>();
@@ -110,22 +118,28 @@ pub(crate) fn is_of(target: &Path, parts: &[Part]) -> io::Result<bool> {
 
 /// Reads all parts again: the number of the first that a file does not hold.
 fn first_other(file: &File, parts: &[Part]) -> io::Result<Option<u32>> {
-    let mut buffer = vec![0; 1 << 20];
+    let mut buffer = vec![0; BLOCK];
     let mut position = 0;
     for part in parts {
-        let (end, mut crc) = (position + part.size, 0);
-        while position < end {
-            let most = usize::try_from(end - position).unwrap_or(usize::MAX).min(buffer.len());
-            let into = buffer.get_mut(..most).unwrap_or_default();
-            file.read_exact_at(into, position)?;
-            crc = crc32c::crc32c_append(crc, into);
-            position += most as u64;
-        }
-        if crc != part.crc32c {
+        let end = position + part.size;
+        if crc32c_of(file, position..end, &mut buffer)? != part.crc32c {
             return Ok(Some(part.number));
         }
+        position = end;
     }
     Ok(None)
+}
+
+fn crc32c_of(file: &File, range: Range<u64>, buffer: &mut [u8]) -> io::Result<u32> {
+    let (mut position, mut crc) = (range.start, 0);
+    while position < range.end {
+        let most = usize::try_from(range.end - position).unwrap_or(usize::MAX).min(buffer.len());
+        let into = buffer.get_mut(..most).unwrap_or_default();
+        file.read_exact_at(into, position)?;
+        crc = crc32c::crc32c_append(crc, into);
+        position += most as u64;
+    }
+    Ok(crc)
 }
 
 /// Removes a draft. That there is none is no error.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::draft::{self, Draft};
 use super::{Begun, OnExisting, Part, Sent, Stored, Verified, Writing};
-use crate::local::working;
+use crate::local::{failed, working};
 use crate::{Store, StoreError};
 
 pub(super) async fn begin(
@@ -59,6 +59,61 @@ pub(super) async fn part(
     store.counts().written.fetch_add(size, Ordering::Relaxed);
     let part = Part { number, size, tag: String::new(), crc32c, is_verified: false };
     Ok(Sent { part, was_overloaded: false })
+}
+
+/// A part of a file of this machine, written as its bytes come.
+///
+/// What is fetched goes to the disk while it is still in the caches of a core, and takes no memory but that.
+/// [`Upload::part`](crate::Upload::part) wants all of a part at once, as requests do.
+#[derive(Debug)]
+pub struct PartWriter {
+    pub(super) store: Store,
+    pub(super) path: String,
+    pub(super) draft: Draft,
+    pub(super) number: u32,
+    pub(super) offset: u64,
+    pub(super) size: u64,
+    pub(super) crc32c: u32,
+    pub(super) error: Option<StoreError>,
+}
+
+impl PartWriter {
+    /// Writes bytes that stand at a position of the object: behind those before them, or again from somewhere between. Blocks
+    /// the thread meanwhile.
+    ///
+    /// # Errors
+    /// What the disk says, and if they leave a gap. [`finish`](Self::finish) tells it again.
+    pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        let written = self.try_write(position, bytes);
+        if let Err(error) = &written {
+            let what = format!("writing {} bytes at {position}", bytes.len());
+            self.error = Some(failed(&self.store, &self.path, &what, error));
+        }
+        written
+    }
+
+    fn try_write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        let size = position.checked_sub(self.offset).filter(|size| *size <= self.size);
+        let size = size.ok_or(io::ErrorKind::InvalidInput)?;
+        if size < self.size {
+            self.crc32c = self.draft.crc32c(self.offset..position)?;
+        }
+        self.draft.write(position, bytes)?;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
+        self.size = size + bytes.len() as u64;
+        self.store.counts().written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was written, as a part.
+    ///
+    /// # Errors
+    /// What went wrong in writing.
+    pub fn finish(self) -> Result<Part, StoreError> {
+        let Self { number, size, crc32c, .. } = self;
+        let part = Part { number, size, tag: String::new(), crc32c, is_verified: false };
+        self.error.map_or(Ok(part), Err)
+    }
 }
 
 pub(super) async fn complete(
@@ -153,6 +208,36 @@ mod tests {
         assert_eq!(names(target.parent().unwrap()), ["a b"]);
         assert_eq!(upload.complete(&parts).await.unwrap(), stored);
         assert_eq!(store.counts().written(), 10);
+    }
+
+    #[tokio::test]
+    async fn a_part_that_is_written_as_it_comes_is_as_one_that_came_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, path, target) = place(&folder, "x");
+        let upload = store.begin(&path, &Writing::default()).await.unwrap();
+        let first = upload.part(1, 0, Bytes::from_static(b"hello ")).await.unwrap().part;
+        let at_once = upload.part(2, 6, Bytes::from_static(b"dear world")).await.unwrap().part;
+        let mut writer = upload.writer(2, 6).unwrap();
+        for (position, bytes) in [(6, "bear old"), (6, "dear wool"), (13, "rl"), (15, "d")] {
+            writer.write(position, bytes.as_bytes()).unwrap();
+        }
+        assert_eq!(writer.finish().unwrap(), at_once);
+        upload.complete(&[first, at_once]).await.unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"hello dear world");
+    }
+
+    #[tokio::test]
+    async fn a_gap_is_no_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, path, _) = place(&folder, "x");
+        let upload = store.begin(&path, &Writing::default()).await.unwrap();
+        for position in [4, 7] {
+            let mut writer = upload.writer(2, 5).unwrap();
+            writer.write(5, b"a").unwrap();
+            assert!(writer.write(position, b"b").is_err());
+            let error = writer.finish().unwrap_err();
+            assert!(error.to_string().contains(&format!("writing 1 bytes at {position}")), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -27,6 +27,7 @@ mod sizes;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use draft::is_draft;
+pub use folder::PartWriter;
 pub use parts::Upload;
 pub(crate) use remote::Remote;
 pub use sizes::{Limits, part_size};

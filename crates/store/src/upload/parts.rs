@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::draft::Draft;
+use super::folder::PartWriter;
 use super::{Begun, Part, Sent, Stored, Writing, blocks, folder, multipart};
 use crate::url::Kind;
 use crate::{Store, StoreError};
@@ -108,6 +109,12 @@ impl Upload {
             (None, _, Some(remote)) => multipart::part(store, remote, begun, number, bytes).await,
             (None, _, None) => Err(store.cannot_write(&begun.path)),
         }
+    }
+
+    /// What writes a part of this number and offset as its bytes come; none where parts are sent in requests.
+    pub fn writer(&self, number: u32, offset: u64) -> Option<PartWriter> {
+        let (store, path, draft) = (self.store.clone(), self.begun.path.clone(), self.draft.clone()?);
+        Some(PartWriter { store, path, draft, number, offset, size: 0, crc32c: 0, error: None })
     }
 
     /// Makes an object of all its parts, given in any order: from now on it can be seen. Their numbers must be those from 1 on

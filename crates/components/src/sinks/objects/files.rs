@@ -1,6 +1,8 @@
 //! Files into a store.
 
 use std::fs;
+use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -11,8 +13,10 @@ use arrow_buffer::Buffer;
 use async_trait::async_trait;
 use bytes::Bytes;
 use thalweg_engine::{Fate, FileTransform, Journal, Trouble};
-use thalweg_record::{Arena, Content, File, ReadRanges, Share};
-use thalweg_store::{Part, StoreError, Stored, Upload, Verified};
+use thalweg_record::{Arena, Content, File, Lease, ReadRanges, Share};
+use thalweg_store::{Part, PartWriter, StoreError, Stored, Upload, Verified};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 
 use super::parts::{Body, Former, Noted, send};
@@ -74,14 +78,55 @@ impl From {
                 Ok(buffer.slice_with_length(start, arena.len().min(buffer.len() - start)))
             }
             From::Ranges(ranges) => {
-                ranges.fetch(position, &mut arena).await.map_err(|error| {
-                    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<StoreError>());
-                    cause.map_or_else(|| unreadable(&error), trouble)
-                })?;
+                ranges.fetch(position, &mut arena).await.map_err(|error| unfetched(&error))?;
                 Ok(arena.freeze())
             }
         }
     }
+}
+
+/// What a part is held in on its way.
+enum Room {
+    /// All of it at once.
+    Whole(Arena),
+    /// It goes to the disk as it comes.
+    Passing(Arc<dyn ReadRanges>, PartWriter, Lease),
+}
+
+/// What a part takes that goes to the disk as it comes: the buffer of its connection.
+const PASSING: usize = 512 << 10;
+
+/// Writes a part as it comes.
+///
+/// On a thread of its own, since the disk may keep it waiting. (To tell the runtime at each write that this thread waits was
+/// rejected: it makes a new thread of the runtime almost each time, and took three times the memory.)
+async fn passed(
+    ranges: Arc<dyn ReadRanges>,
+    range: Range<u64>,
+    mut writer: PartWriter,
+) -> Result<Part, Trouble> {
+    let (_stays, is_left) = oneshot::channel::<()>();
+    let runtime = Handle::current();
+    let written = tokio::task::spawn_blocking(move || {
+        let mut write = |position: u64, bytes: &[u8]| writer.write(position, bytes);
+        let came = runtime.block_on(async {
+            tokio::select! {
+                came = ranges.stream(range, &mut write) => came,
+                // Nobody waits for it any more.
+                _ = is_left => Err(io::ErrorKind::Interrupted.into()),
+            }
+        });
+        // If the disk did not take it, this is what went wrong with its coming, too.
+        let part = writer.finish().map_err(|error| unwritten(&error))?;
+        came.map(|()| part).map_err(|error| unfetched(&error))
+    });
+    written.await.map_err(|error| Trouble::rejected(error.to_string()))?
+}
+
+/// What it means for the file at hand that a range could not be had.
+fn unfetched(error: &io::Error) -> Trouble {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<StoreError>());
+    cause.map_or_else(|| unreadable(error), trouble)
 }
 
 #[async_trait]
@@ -319,27 +364,42 @@ impl Job<'_> {
             if parts.iter().any(|part| part.number == number && part.size == length) {
                 continue;
             }
-            let length =
-                usize::try_from(length).map_err(|_| Trouble::coded(UNWRITABLE, "its parts are too large"))?;
-            let arena = loop {
+            let room = loop {
                 // More would only wait for one another, in memory that others need.
                 let may_begin = sending.len() < AHEAD + self.target.limit.current();
                 tokio::select! {
                     biased;
                     Some(sent) = sending.join_next() => self.take(sent, parts)?,
-                    arena = self.memory.arena(length), if may_begin => break arena,
+                    room = self.room(upload, number, at, length), if may_begin => break room?,
                 }
             };
             let (target, upload, from) = (self.target.clone(), upload.clone(), self.from.clone());
             sending.spawn(async move {
-                let body = from.read(at, arena).await?;
-                send(&target, &upload, number, at, body).await.map_err(|error| unwritten(&error))
+                match room {
+                    Room::Whole(arena) => {
+                        let body = from.read(at, arena).await?;
+                        send(&target, &upload, number, at, body).await.map_err(|error| unwritten(&error))
+                    }
+                    Room::Passing(ranges, writer, _lease) => passed(ranges, at..at + length, writer).await,
+                }
             });
         }
         while let Some(sent) = sending.join_next().await {
             self.take(sent, parts)?;
         }
         Ok(())
+    }
+
+    /// What a part is held in.
+    async fn room(&self, upload: &Upload, number: u32, offset: u64, length: u64) -> Result<Room, Trouble> {
+        if let From::Ranges(ranges) = &self.from
+            && let Some(writer) = upload.writer(number, offset)
+        {
+            return Ok(Room::Passing(ranges.clone(), writer, self.memory.reserve(PASSING).await));
+        }
+        let length =
+            usize::try_from(length).map_err(|_| Trouble::coded(UNWRITABLE, "its parts are too large"))?;
+        Ok(Room::Whole(self.memory.arena(length).await))
     }
 
     /// Notes a part that was sent.
