@@ -28,4 +28,4 @@ pub use file::{
     Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
 };
 pub use parcel::Parcel;
-pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs};
+pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs, payload_slices};

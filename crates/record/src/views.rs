@@ -316,6 +316,30 @@ pub fn payload_runs(payload: &BinaryViewArray, delimiter: u8) -> impl Iterator<I
     })
 }
 
+/// The payloads with the `delimiter` after each, as slices of the memory that they stand in. None if they do not stand there just
+/// so in long pieces, or if that memory has more than as much again beside them: who keeps a slice keeps all of it.
+pub fn payload_slices(payload: &BinaryViewArray, delimiter: u8) -> Option<Vec<Buffer>> {
+    let buffers = payload.data_buffers();
+    let mut slices = Vec::new();
+    let mut used = 0;
+    for run in payload_runs(payload, delimiter) {
+        let run = run.ok()?;
+        slices.push(buffers.iter().find_map(|buffer| slice_of(buffer, run))?);
+        used += run.len();
+    }
+    let held: usize = buffers.iter().map(Buffer::capacity).sum();
+    (used >= held / 2 && used >= slices.len() * LONG).then_some(slices)
+}
+
+/// The slice of a buffer that some bytes are, if they are one.
+fn slice_of(buffer: &Buffer, bytes: &[u8]) -> Option<Buffer> {
+    let start = (bytes.as_ptr() as usize).checked_sub(buffer.as_ptr() as usize)?;
+    (start + bytes.len() <= buffer.len()).then(|| buffer.slice_with_length(start, bytes.len()))
+}
+
+/// What is at least this long on the average is kept where it is; copying less is cheaper than to have so many pieces.
+const LONG: usize = 16 << 10;
+
 /// The one place where Arrow is told to believe us.
 #[allow(unsafe_code)]
 mod trusted {

@@ -51,5 +51,5 @@ pub use read::Take;
 pub use store::{Counts, Store};
 pub use transport::Seen;
 pub use upload::{
-    Begun, Limits, OnExisting, Part, PartWriter, Sent, Stored, Upload, Verified, Writing, part_size,
+    Begun, Body, Limits, OnExisting, Part, PartWriter, Sent, Stored, Upload, Verified, Writing, part_size,
 };

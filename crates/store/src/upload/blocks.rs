@@ -7,7 +7,6 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use http::{Method, StatusCode};
 use opendal::raw::percent_encode_path;
@@ -16,7 +15,7 @@ use super::answer::Answer;
 use super::put::holds;
 use super::remote::Remote;
 use super::request::{Asking, ask};
-use super::{Begun, Part, Sent, Stored, Verified, Writing};
+use super::{Begun, Body, Part, Sent, Stored, Verified, Writing};
 use crate::attempt::Trouble;
 use crate::{Store, StoreError};
 
@@ -27,9 +26,9 @@ const ID_DIGITS: usize = 10;
 const CHECKSUM: &str = "x-ms-content-crc64";
 
 /// The CRC-32C of bytes, and the checksum that this store knows, as headers have it; both in one pass over the memory.
-fn sums(bytes: &[u8]) -> (u32, String) {
+fn sums(body: &Body) -> (u32, String) {
     let (mut crc32c, mut crc64) = (0, Digest::new(CrcAlgorithm::Crc64Nvme));
-    for piece in bytes.chunks(64 << 10) {
+    for piece in body.pieces().iter().flat_map(|piece| piece.chunks(64 << 10)) {
         crc32c = crc32c::crc32c_append(crc32c, piece);
         crc64.update(piece);
     }
@@ -77,14 +76,14 @@ pub(super) async fn part(
     remote: &Remote,
     begun: &Begun,
     number: u32,
-    bytes: Bytes,
+    body: Body,
 ) -> Result<Sent, StoreError> {
-    let (crc32c, sum) = sums(&bytes);
-    let (size, tag, bytes, sum) = (bytes.len() as u64, &name(begun, number), &bytes, sum.as_str());
+    let (crc32c, sum) = sums(&body);
+    let (size, tag, body, sum) = (body.len() as u64, &name(begun, number), &body, sum.as_str());
     let what = &format!("sending part {number} of {size} bytes");
     let sending = store.asking(&begun.path, what, |_| async move {
         let query = format!("comp=block&blockid={}", percent_encode_path(tag));
-        let asking = Asking::new(Method::PUT, &begun.path, query).body(bytes.clone());
+        let asking = Asking::new(Method::PUT, &begun.path, query).body(body.clone());
         let answer = ask(store, remote, &asking.header(CHECKSUM, sum)).await?;
         is_confirmed(&answer.done(&store.name(&begun.path), what)?, sum)
     });
@@ -140,13 +139,13 @@ pub(super) async fn put(
     store: &Store,
     remote: &Remote,
     path: &str,
-    bytes: Bytes,
+    body: Body,
     writing: &Writing,
 ) -> Result<Stored, StoreError> {
-    let (size, name, bytes) = (bytes.len() as u64, &store.name(path), &bytes);
-    let (what, (crc32c, sum)) = (&format!("writing {size} bytes"), &sums(bytes));
+    let (size, name, body) = (body.len() as u64, &store.name(path), &body);
+    let (what, (crc32c, sum)) = (&format!("writing {size} bytes"), &sums(body));
     let putting = store.asking(path, what, |is_again| async move {
-        let asking = Asking::new(Method::PUT, path, "").body(bytes.clone()).on(writing);
+        let asking = Asking::new(Method::PUT, path, "").body(body.clone()).on(writing);
         let asking = with_type(asking, writing).header("x-ms-blob-type", "BlockBlob").header(CHECKSUM, sum);
         let answer = ask(store, remote, &asking).await?;
         if is_again
@@ -172,6 +171,8 @@ fn with_type<'a>(asking: Asking<'a>, writing: &Writing) -> Asking<'a> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]
@@ -184,8 +185,10 @@ mod tests {
     #[test]
     fn both_checksums_are_those_of_their_standards() {
         let little_endian = BASE64_STANDARD.encode(0xAE8B_1486_0A79_9888_u64.to_le_bytes());
-        assert_eq!(sums(b"123456789"), (0xE306_9283, little_endian));
-        let long = vec![7; 200_000];
-        assert_eq!(sums(&long).0, crc32c::crc32c(&long));
+        assert_eq!(sums(&Bytes::from_static(b"123456789").into()), (0xE306_9283, little_endian));
+        let long = Bytes::from(vec![7; 200_000]);
+        let pieces = [long.slice(..70_000), Bytes::new(), long.slice(70_000..)];
+        assert_eq!(sums(&pieces.into_iter().collect()), sums(&long.clone().into()));
+        assert_eq!(sums(&long.clone().into()).0, crc32c::crc32c(&long));
     }
 }

@@ -4,10 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
-
 use super::draft::{self, Draft};
-use super::{Begun, OnExisting, Part, Sent, Stored, Verified, Writing};
+use super::{Begun, Body, OnExisting, Part, Sent, Stored, Verified, Writing};
 use crate::local::{failed, working};
 use crate::{Store, StoreError};
 
@@ -47,13 +45,17 @@ pub(super) async fn part(
     draft: &Draft,
     number: u32,
     offset: u64,
-    bytes: Bytes,
+    body: Body,
 ) -> Result<Sent, StoreError> {
-    let (draft, size) = (draft.clone(), bytes.len() as u64);
+    let (draft, size) = (draft.clone(), body.len() as u64);
     let what = format!("writing {size} bytes at {offset}");
     let crc32c = working(store, &begun.path, &what, move || {
-        draft.write(offset, &bytes)?;
-        Ok(crc32c::crc32c(&bytes))
+        let mut position = offset;
+        for piece in body.pieces() {
+            draft.write(position, piece)?;
+            position += piece.len() as u64;
+        }
+        Ok(body.crc32c())
     })
     .await?;
     store.counts().written.fetch_add(size, Ordering::Relaxed);
@@ -145,12 +147,12 @@ pub(super) async fn completed(
 pub(super) async fn put(
     store: &Store,
     path: &str,
-    bytes: Bytes,
+    body: Body,
     options: &Writing,
 ) -> Result<Stored, StoreError> {
     let upload = store.begin(path, options).await?;
     let written = async {
-        let part = upload.part(1, 0, bytes).await?.part;
+        let part = upload.part(1, 0, body).await?.part;
         upload.complete(&[part]).await
     };
     let written = written.await;
@@ -170,6 +172,8 @@ fn target(store: &Store, path: &str) -> Result<PathBuf, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::Store;
 

@@ -13,6 +13,7 @@
 
 mod answer;
 mod blocks;
+mod body;
 mod crc;
 mod draft;
 mod folder;
@@ -26,6 +27,7 @@ mod sizes;
 
 use serde::{Deserialize, Serialize};
 
+pub use body::Body;
 pub(crate) use draft::is_draft;
 pub use folder::PartWriter;
 pub use parts::Upload;

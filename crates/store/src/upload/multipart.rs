@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use http::{Method, StatusCode};
 use md5::{Digest, Md5};
 use opendal::raw::percent_encode_path;
@@ -11,7 +10,7 @@ use super::crc::{found, is_confirmed, is_google, of_all, text, with_crc};
 use super::put::holds;
 use super::remote::Remote;
 use super::request::{Asking, ask};
-use super::{Begun, OnExisting, Part, Sent, Stored, Verified, Writing};
+use super::{Begun, Body, OnExisting, Part, Sent, Stored, Verified, Writing};
 use crate::attempt::Trouble;
 use crate::{Store, StoreError};
 
@@ -97,15 +96,15 @@ pub(super) async fn part(
     remote: &Remote,
     begun: &Begun,
     number: u32,
-    bytes: Bytes,
+    body: Body,
 ) -> Result<Sent, StoreError> {
-    let (crc32c, size) = (crc32c::crc32c(&bytes), bytes.len() as u64);
+    let (crc32c, size) = (body.crc32c(), body.len() as u64);
     let what = &format!("sending part {number} of {size} bytes");
-    let (has_checksum, bytes) = (&AtomicBool::new(begun.has_checksums || is_google(store)), &bytes);
+    let (has_checksum, body) = (&AtomicBool::new(begun.has_checksums || is_google(store)), &body);
     let sending = store.asking(&begun.path, what, |_| async move {
         loop {
             let query = format!("partNumber={number}&{}", at(begun));
-            let mut asking = Asking::new(Method::PUT, &begun.path, query).body(bytes.clone());
+            let mut asking = Asking::new(Method::PUT, &begun.path, query).body(body.clone());
             if has_checksum.load(Ordering::Relaxed) {
                 asking = with_crc(store, asking, crc32c);
             }
@@ -240,15 +239,15 @@ pub(super) async fn put(
     store: &Store,
     remote: &Remote,
     path: &str,
-    bytes: Bytes,
+    body: Body,
     writing: &Writing,
 ) -> Result<Stored, StoreError> {
-    let (crc32c, size) = (crc32c::crc32c(&bytes), bytes.len() as u64);
+    let (crc32c, size) = (body.crc32c(), body.len() as u64);
     let (what, name) = (&format!("writing {size} bytes"), &store.name(path));
-    let (has_checksum, bytes) = (&AtomicBool::new(true), &bytes);
+    let (has_checksum, body) = (&AtomicBool::new(true), &body);
     let putting = store.asking(path, what, |is_again| async move {
         loop {
-            let asking = Asking::new(Method::PUT, path, "").body(bytes.clone()).headers(&remote.making);
+            let asking = Asking::new(Method::PUT, path, "").body(body.clone()).headers(&remote.making);
             let mut asking = with_type(asking, writing);
             if !is_google(store) {
                 asking = asking.on(writing);

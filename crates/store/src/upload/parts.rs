@@ -1,10 +1,8 @@
 //! An upload in parts.
 
-use bytes::Bytes;
-
 use super::draft::Draft;
 use super::folder::PartWriter;
-use super::{Begun, Part, Sent, Stored, Writing, blocks, folder, multipart};
+use super::{Begun, Body, Part, Sent, Stored, Writing, blocks, folder, multipart};
 use crate::url::Kind;
 use crate::{Store, StoreError};
 
@@ -101,12 +99,13 @@ impl Upload {
     ///
     /// # Errors
     /// What can go wrong.
-    pub async fn part(&self, number: u32, offset: u64, bytes: Bytes) -> Result<Sent, StoreError> {
+    pub async fn part(&self, number: u32, offset: u64, body: impl Into<Body>) -> Result<Sent, StoreError> {
+        let body = body.into();
         let (store, begun) = (&self.store, &self.begun);
         match (&self.draft, store.kind(), store.remote(&begun.path)?) {
-            (Some(draft), ..) => folder::part(store, begun, draft, number, offset, bytes).await,
-            (None, Kind::Azure(_), Some(remote)) => blocks::part(store, remote, begun, number, bytes).await,
-            (None, _, Some(remote)) => multipart::part(store, remote, begun, number, bytes).await,
+            (Some(draft), ..) => folder::part(store, begun, draft, number, offset, body).await,
+            (None, Kind::Azure(_), Some(remote)) => blocks::part(store, remote, begun, number, body).await,
+            (None, _, Some(remote)) => multipart::part(store, remote, begun, number, body).await,
             (None, _, None) => Err(store.cannot_write(&begun.path)),
         }
     }

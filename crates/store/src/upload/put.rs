@@ -1,9 +1,7 @@
 //! Writing an object in one request.
 
-use bytes::Bytes;
-
 use super::remote::Remote;
-use super::{Stored, Writing, blocks, folder, multipart};
+use super::{Body, Stored, Writing, blocks, folder, multipart};
 use crate::url::Kind;
 use crate::{Store, StoreError};
 
@@ -20,13 +18,19 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Refused`] if a condition of [`Writing`] does not hold, and what else can go wrong.
-    pub async fn put(&self, path: &str, bytes: Bytes, options: &Writing) -> Result<Stored, StoreError> {
+    pub async fn put(
+        &self,
+        path: &str,
+        body: impl Into<Body>,
+        options: &Writing,
+    ) -> Result<Stored, StoreError> {
+        let body = body.into();
         match (self.kind(), self.remote(path)?) {
-            (Kind::Folders, _) => folder::put(self, path, bytes, options).await,
+            (Kind::Folders, _) => folder::put(self, path, body, options).await,
             (Kind::S3(_) | Kind::Gcs(_), Some(remote)) => {
-                multipart::put(self, remote, path, bytes, options).await
+                multipart::put(self, remote, path, body, options).await
             }
-            (Kind::Azure(_), Some(remote)) => blocks::put(self, remote, path, bytes, options).await,
+            (Kind::Azure(_), Some(remote)) => blocks::put(self, remote, path, body, options).await,
             _ => Err(self.cannot_write(path)),
         }
     }

@@ -10,7 +10,7 @@ use opendal::Buffer;
 
 use super::answer::Answer;
 use super::remote::{Remote, Signing};
-use super::{OnExisting, Writing};
+use super::{Body, OnExisting, Writing};
 use crate::attempt::{Trouble, patient};
 use crate::transport::{client, retry_after};
 use crate::{Store, StoreError};
@@ -28,17 +28,24 @@ pub(super) struct Asking<'a> {
     /// What stands behind the `?`, escaped.
     pub(super) query: String,
     pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
+    pub(super) body: Body,
     /// How many bytes the store has to take to its disks before it answers.
     storing: u64,
 }
 
 impl<'a> Asking<'a> {
     pub(super) fn new(method: Method, path: &'a str, query: impl Into<String>) -> Self {
-        Self { method, path, query: query.into(), headers: HeaderMap::new(), body: Bytes::new(), storing: 0 }
+        Self {
+            method,
+            path,
+            query: query.into(),
+            headers: HeaderMap::new(),
+            body: Body::default(),
+            storing: 0,
+        }
     }
 
-    pub(super) fn body(mut self, body: impl Into<Bytes>) -> Self {
+    pub(super) fn body(mut self, body: impl Into<Body>) -> Self {
         self.body = body.into();
         self.storing = self.storing.max(self.body.len() as u64);
         self
@@ -91,9 +98,11 @@ impl Drop for Piece {
     }
 }
 
-fn in_pieces(body: &Bytes, sent: &Arc<AtomicU64>) -> Buffer {
-    let cuts = (0..body.len()).step_by(PIECE);
-    let pieces = cuts.map(|from| body.slice(from..body.len().min(from + PIECE)));
+fn in_pieces(body: &Body, sent: &Arc<AtomicU64>) -> Buffer {
+    let pieces = body.pieces().iter().flat_map(|piece| {
+        let cuts = (0..piece.len()).step_by(PIECE);
+        cuts.map(|from| piece.slice(from..piece.len().min(from + PIECE)))
+    });
     pieces.map(|bytes| Bytes::from_owner(Piece { bytes, sent: sent.clone() })).collect::<Vec<_>>().into()
 }
 

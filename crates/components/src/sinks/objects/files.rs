@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime};
 
 use arrow_buffer::Buffer;
 use async_trait::async_trait;
-use bytes::Bytes;
 use thalweg_engine::{Fate, FileTransform, Journal, Trouble};
 use thalweg_record::{Arena, Content, File, Lease, ReadRanges, Share};
 use thalweg_store::{Part, PartWriter, StoreError, Stored, Upload, Verified};
@@ -19,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
 
-use super::parts::{Body, Former, Noted, send};
+use super::parts::{Former, Noted, held, send};
 use super::{OnExists, Target};
 use crate::shared::content::unreadable;
 use crate::shared::file_template::FileTemplate;
@@ -252,7 +251,7 @@ impl Files {
         let arena = self.memory.arena(length).await;
         let body = from.read(0, arena).await?;
         let permit = target.limit.acquire(size).await;
-        match target.store.put(path, Bytes::from_owner(Body(body)), &target.writing).await {
+        match target.store.put(path, held(body), &target.writing).await {
             Ok(stored) => {
                 if stored.was_overloaded {
                     permit.overloaded();
@@ -378,7 +377,9 @@ impl Job<'_> {
                 match room {
                     Room::Whole(arena) => {
                         let body = from.read(at, arena).await?;
-                        send(&target, &upload, number, at, body).await.map_err(|error| unwritten(&error))
+                        send(&target, &upload, number, at, held(body).into())
+                            .await
+                            .map_err(|error| unwritten(&error))
                     }
                     Room::Passing(ranges, writer, _lease) => passed(ranges, at..at + length, writer).await,
                 }

@@ -14,11 +14,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Context, Error, Journal, Rejects, Sink, Written};
-use thalweg_record::{Arena, Batch, Budget};
-use thalweg_store::{Begun, Part, StoreError, Upload};
+use thalweg_record::{Arena, Batch, Budget, payload_slices};
+use thalweg_store::{Begun, Body, Part, StoreError, Upload};
 use tokio::task::JoinSet;
 
-use super::parts::{Body, Noted, send, unfinished as noted_as_begun};
+use super::parts::{Noted, held, send, unfinished as noted_as_begun};
 use super::table::{Parquet, Table};
 use super::{ObjectsSink, Target};
 use crate::shared::delimited::Delimited;
@@ -36,6 +36,8 @@ pub(super) struct Messages {
     target: Target,
     encode: EncodeConfig,
     delimited: Delimited,
+    /// Whether messages are written for this sink alone.
+    is_encoded: bool,
     parquet: Option<Parquet>,
     budget: Budget,
     /// When an object has so many bytes, or is so old, the next one is begun.
@@ -75,9 +77,9 @@ struct Object {
     /// The table that it is, if it is one.
     table: Option<Table>,
     /// What it gave and was not added yet.
-    undrained: Vec<u8>,
+    undrained: Bytes,
     /// What was gathered for the next part.
-    gathered: Option<Gathered>,
+    gathered: Gathered,
     /// Bytes of the parts that were sent off.
     offset: u64,
     next: u32,
@@ -92,12 +94,44 @@ struct Object {
 }
 
 /// A part in the making.
+#[derive(Default)]
 struct Gathered {
+    /// What comes first, and goes off from where it lies.
+    body: Body,
+    /// What comes behind it, and was copied.
+    copied: Option<Copied>,
+}
+
+struct Copied {
     arena: Arena,
     filled: usize,
 }
 
-impl Write for Gathered {
+impl Gathered {
+    fn len(&self) -> usize {
+        self.body.len() + self.copied.as_ref().map_or(0, |copied| copied.filled)
+    }
+
+    /// How much memory it takes.
+    fn memory(&self) -> usize {
+        self.body.len() + self.copied.as_ref().map_or(0, |copied| copied.arena.len())
+    }
+
+    /// Whether so many more bytes have room behind what was copied.
+    fn fits(&self, more: usize) -> bool {
+        self.copied.as_ref().is_some_and(|copied| copied.filled + more <= copied.arena.len())
+    }
+
+    /// All of it, to which only more pieces can be added now.
+    fn body(&mut self) -> &mut Body {
+        if let Some(Copied { arena, filled }) = self.copied.take() {
+            self.body.push(held(arena.freeze().slice_with_length(0, filled)));
+        }
+        &mut self.body
+    }
+}
+
+impl Write for Copied {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut free = self.arena.get_mut(self.filled..).unwrap_or_default();
         let written = free.write(bytes)?;
@@ -110,11 +144,16 @@ impl Write for Gathered {
     }
 }
 
+/// What a table has given, counted from here on.
+fn paid(budget: &Budget, bytes: Vec<u8>) -> Bytes {
+    if bytes.is_empty() { Bytes::new() } else { held(budget.claim(bytes.len()).freeze(bytes)) }
+}
+
 /// A part that could not be sent.
 struct Unsent {
     number: u32,
     offset: u64,
-    body: Buffer,
+    body: Body,
 }
 
 type Outcome = Result<Part, (Unsent, StoreError)>;
@@ -125,8 +164,8 @@ impl Object {
             number,
             upload: None,
             table: None,
-            undrained: Vec::new(),
-            gathered: None,
+            undrained: Bytes::new(),
+            gathered: Gathered::default(),
             offset: 0,
             next: 1,
             sending: JoinSet::new(),
@@ -136,10 +175,6 @@ impl Object {
             is_new: true,
             since: Instant::now(),
         }
-    }
-
-    fn gathered(&self) -> usize {
-        self.gathered.as_ref().map_or(0, |gathered| gathered.filled)
     }
 
     /// How many parts there are from the first on without a gap.
@@ -156,6 +191,7 @@ impl Messages {
         });
         Self {
             encode: config.encode.clone(),
+            is_encoded: config.encode.encoder().is_some(),
             delimited: Delimited::new(&config.delimiter),
             parquet: config.parquet.clone(),
             budget: context.memory.budget().clone(),
@@ -188,16 +224,16 @@ impl Messages {
 
     /// Sends off what was gathered, as a part.
     async fn cut(&mut self) -> Result<(), Error> {
-        if self.object.gathered() == 0 {
+        if self.object.gathered.len() == 0 {
             return Ok(());
         }
         self.begin().await?;
-        let part = self.object.gathered.as_ref().map_or(1, |gathered| gathered.arena.len());
+        let part = self.object.gathered.memory();
         let fitting = (self.budget.limit() * 3 / 8 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end());
         while self.object.sending.len() >= self.writers.unwrap_or(fitting).max(1) {
             self.reap().await?;
         }
-        let Some(body) = self.gathered() else { return Ok(()) };
+        let body = std::mem::take(self.object.gathered.body());
         let (number, offset) = (self.object.next, self.object.offset);
         self.object.next += 1;
         self.object.offset += body.len() as u64;
@@ -205,45 +241,76 @@ impl Messages {
         Ok(())
     }
 
-    /// Takes what was gathered.
-    fn gathered(&mut self) -> Option<Buffer> {
-        let Gathered { arena, filled } = self.object.gathered.take()?;
-        Some(arena.freeze().slice_with_length(0, filled))
+    /// How many bytes the next part should have.
+    fn size(&self) -> usize {
+        let size = self.target.part_size(None, self.object.next);
+        usize::try_from(size).unwrap_or(usize::MAX / 2)
     }
 
-    /// Sees to it that there is room for so many more bytes, in a part that should have `size` bytes.
-    async fn make_room(&mut self, more: usize, size: usize) -> Result<(), Error> {
+    /// Sees to it that so many more bytes can be copied.
+    async fn make_room(&mut self, more: usize) -> Result<(), Error> {
+        let (size, gathered) = (self.size(), &self.object.gathered);
         let smallest = usize::try_from(self.target.store.limits().smallest_part).unwrap_or(usize::MAX);
-        let fits = |gathered: &Gathered| gathered.filled + more <= gathered.arena.len();
-        if self.object.gathered() >= size
-            || self.object.gathered() >= smallest && !self.object.gathered.as_ref().is_some_and(fits)
-        {
+        if gathered.len() >= size || gathered.len() >= smallest && !gathered.fits(more) {
             self.cut().await?;
         }
-        if !self.object.gathered.as_ref().is_some_and(fits) {
-            let former = self.object.gathered.take();
-            let filled = former.as_ref().map_or(0, |former| former.filled);
-            let arena = self.budget.claim_arena((size + SLACK).max(filled + more));
-            let mut gathered = Gathered { arena, filled: 0 };
-            if let Some(former) = former {
-                let kept = former.arena.get(..filled).unwrap_or_default();
-                gathered.write_all(kept).map_err(|error| Error::permanent(error.to_string()))?;
+        let gathered = &mut self.object.gathered;
+        let copied = match gathered.copied.take() {
+            Some(copied) if copied.filled + more <= copied.arena.len() => copied,
+            former => {
+                let kept = former.as_ref().and_then(|former| former.arena.get(..former.filled));
+                let kept = kept.unwrap_or_default();
+                let capacity = (size + SLACK).saturating_sub(gathered.body.len()).max(kept.len() + more);
+                let mut copied = Copied { arena: self.budget.claim_arena(capacity), filled: 0 };
+                copied.write_all(kept).map_err(|error| Error::permanent(error.to_string()))?;
+                copied
             }
-            self.object.gathered = Some(gathered);
-        }
+        };
+        gathered.copied = Some(copied);
         Ok(())
     }
 
-    /// Adds at most so many bytes.
-    async fn append(
-        &mut self,
-        most: usize,
-        write: impl FnOnce(&mut Delimited, &mut Gathered) -> io::Result<()>,
-    ) -> Result<(), Error> {
-        let size = self.target.part_size(None, self.object.next);
-        self.make_room(most, usize::try_from(size).unwrap_or(usize::MAX / 2)).await?;
-        let Some(gathered) = &mut self.object.gathered else { return Ok(()) };
-        write(&mut self.delimited, gathered).map_err(|error| Error::permanent(error.to_string()))
+    /// What a batch is made of, delimiters included, if it can go off from where it lies.
+    ///
+    /// Only what was written for this sink: what a source has read must not be kept until there is enough for a part, since the source
+    /// may wait for its memory.
+    fn slices(&self, batch: &Batch) -> Option<Vec<Buffer>> {
+        let is_free = self.is_encoded && self.object.gathered.copied.is_none();
+        let delimiter = self.delimited.delimiter();
+        match delimiter {
+            &[delimiter] if is_free => payload_slices(batch.payload(), delimiter),
+            _ => None,
+        }
+    }
+
+    /// Adds pieces as they are.
+    async fn add(&mut self, pieces: impl IntoIterator<Item = Bytes>) -> Result<(), Error> {
+        if self.object.gathered.len() >= self.size() {
+            self.cut().await?;
+        }
+        let body = self.object.gathered.body();
+        pieces.into_iter().for_each(|piece| body.push(piece));
+        Ok(())
+    }
+
+    /// Adds messages, behind a header if there is one.
+    async fn write_messages(&mut self, batch: &Batch, header: Option<Vec<u8>>) -> Result<(), Error> {
+        let header = header.map(|mut header| {
+            header.extend_from_slice(self.delimited.delimiter());
+            Bytes::from(header)
+        });
+        if let Some(slices) = self.slices(batch) {
+            return self.add(header.into_iter().chain(slices.into_iter().map(held))).await;
+        }
+        let header = header.unwrap_or_default();
+        let most = header.len() + batch.payload_bytes() + batch.rows() * self.delimited.delimiter().len();
+        self.make_room(most).await?;
+        let Some(copied) = &mut self.object.gathered.copied else { return Ok(()) };
+        copied
+            .write_all(&header)
+            .and_then(|()| self.delimited.write(batch.payload(), copied))
+            .and_then(|()| self.delimited.flush(copied))
+            .map_err(|error| Error::permanent(error.to_string()))
     }
 
     /// Adds what a table has given: before it is given more, since that cannot be taken back if this fails.
@@ -251,12 +318,9 @@ impl Messages {
         if self.object.undrained.is_empty() {
             return Ok(());
         }
-        let bytes = std::mem::take(&mut self.object.undrained);
-        let added = self.append(bytes.len(), |_, gathered| gathered.write_all(&bytes)).await;
-        if added.is_err() {
-            self.object.undrained = bytes;
-        }
-        added
+        self.add([self.object.undrained.clone()]).await?;
+        self.object.undrained = Bytes::new();
+        Ok(())
     }
 
     async fn begin(&mut self) -> Result<(), Error> {
@@ -341,17 +405,13 @@ impl Messages {
         self.catch_up()?;
         self.drain().await?;
         if let Some(table) = self.object.table.take() {
-            self.object.undrained = table.finish()?;
+            self.object.undrained = paid(&self.budget, table.finish()?);
             self.drain().await?;
         }
         let path = self.path(self.object.number);
         if self.object.upload.is_none() {
-            let body = match &self.object.gathered {
-                Some(gathered) => Buffer::from(gathered.arena.get(..gathered.filled).unwrap_or_default()),
-                None => Buffer::from_vec(Vec::<u8>::new()),
-            };
-            let stored =
-                self.target.store.put(&path, Bytes::from_owner(Body(body)), &self.target.writing).await;
+            let body = self.object.gathered.body().clone();
+            let stored = self.target.store.put(&path, body, &self.target.writing).await;
             self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
         } else {
             self.cut().await?;
@@ -417,7 +477,7 @@ impl Sink for Messages {
         }
         // All that can fail comes before the batch is taken: it comes again then.
         self.catch_up()?;
-        let so_far = self.object.offset + self.object.gathered() as u64;
+        let so_far = self.object.offset + self.object.gathered.len() as u64;
         if self.is_old() || self.rotate.is_some_and(|(size, _)| !self.object.is_new && so_far >= size) {
             self.complete().await?;
         }
@@ -429,21 +489,14 @@ impl Sink for Messages {
                     Some(table) => table,
                     None => self.object.table.insert(Table::new(&options, batch, &self.budget)?),
                 };
-                self.object.undrained = table.write(batch, rejects)?;
+                self.object.undrained = paid(&self.budget, table.write(batch, rejects)?);
             }
             None => {
                 let header = match self.object.is_new {
                     true => self.encode.header(&batch.fields().schema()),
                     false => None,
                 };
-                let delimiters = (batch.rows() + 1) * self.delimited.delimiter().len();
-                let of_header = header.as_ref().map_or(0, Vec::len);
-                self.append(batch.payload_bytes() + delimiters + of_header, |delimited, gathered| {
-                    header.map_or(Ok(()), |header| delimited.message(&header, gathered))?;
-                    delimited.write(batch.payload(), gathered)?;
-                    delimited.flush(gathered)
-                })
-                .await?;
+                self.write_messages(batch, header).await?;
             }
         }
         if std::mem::take(&mut self.object.is_new) {

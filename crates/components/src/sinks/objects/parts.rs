@@ -7,17 +7,19 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Error, Journal};
-use thalweg_store::{Begun, Part, StoreError, Upload};
+use thalweg_store::{Begun, Body, Part, StoreError, Upload};
 
 use super::Target;
 
-/// A buffer as the body of a request: nothing is copied.
-pub(super) struct Body(pub(super) Buffer);
-
-impl AsRef<[u8]> for Body {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
+/// A buffer as a piece of a body: nothing is copied.
+pub(super) fn held(buffer: Buffer) -> Bytes {
+    struct Held(Buffer);
+    impl AsRef<[u8]> for Held {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
     }
+    Bytes::from_owner(Held(buffer))
 }
 
 /// Sends a part when its turn comes.
@@ -26,10 +28,10 @@ pub(super) async fn send(
     upload: &Upload,
     number: u32,
     offset: u64,
-    body: Buffer,
+    body: Body,
 ) -> Result<Part, StoreError> {
     let permit = target.limit.acquire(body.len() as u64).await;
-    match upload.part(number, offset, Bytes::from_owner(Body(body))).await {
+    match upload.part(number, offset, body).await {
         Ok(sent) => {
             if sent.was_overloaded {
                 permit.overloaded();
