@@ -69,6 +69,11 @@ impl Intake {
         self.positions.is_some() && self.lane.is_some()
     }
 
+    /// The share of the budget that [`arena`](Self::arena) is of: for those who wait for memory elsewhere.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
     /// Claims memory of the budget without waiting: for what is in hand, and must go on.
     pub fn claim(&self, bytes: usize) -> Lease {
         self.share.budget().claim(bytes)

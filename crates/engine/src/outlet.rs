@@ -127,6 +127,11 @@ impl Outlet {
         self.share.reserve(bytes).await
     }
 
+    /// The share of the budget that [`arena`](Self::arena) is of: for those who wait for memory elsewhere.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
     /// Claims memory of the budget without waiting: for what is in hand, and must go on.
     pub fn claim(&self, bytes: usize) -> Lease {
         self.share.budget().claim(bytes)

@@ -436,6 +436,32 @@ mod tests {
         }
     }
 
+    fn written(lines: &[&str]) -> BinaryViewArray {
+        let mut writer = PayloadWriter::default();
+        lines.iter().for_each(|line| writer.push(line.as_bytes()));
+        writer.finish()
+    }
+
+    #[test]
+    fn what_was_written_for_somebody_can_be_kept_as_it_lies() {
+        let line = "x".repeat(100);
+        let lines = vec![line.as_str(); 400];
+        let array = written(&lines);
+        let slices = payload_slices(&array, b'\n').unwrap();
+        assert_eq!(slices.len(), 1);
+        assert_eq!(slices[0].as_slice(), (lines.join("\n") + "\n").as_bytes());
+        assert_eq!(slices[0].as_ptr(), array.data_buffers()[0].as_ptr());
+        assert!(payload_slices(&array, b'\r').is_none());
+        // Of the memory, too little is of these messages.
+        assert!(payload_slices(&array.slice(0, 100), b'\n').is_none());
+        // They lie in too many pieces.
+        let keep: arrow_array::BooleanArray = (0..400).map(|at| Some(at % 10 != 0)).collect();
+        let kept = arrow_select::filter::filter(&array, &keep).unwrap();
+        let kept = kept.as_any().downcast_ref::<BinaryViewArray>().unwrap();
+        assert!(payload_slices(kept, b'\n').is_none());
+        assert!(payload_slices(&written(&["short", &line.repeat(400)]), b'\n').is_none());
+    }
+
     #[test]
     fn a_value_has_the_view_that_arrow_gives_it() {
         let text = b"abcdefghijklmnop";

@@ -6,13 +6,13 @@
 //! rejected: whether a line feed ends a row of comma-separated values depends on all the quotes before it. Finding the rows
 //! is a small part of reading them.)
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use bytes::Bytes;
-use thalweg_record::{Arena, ReadRanges};
+use thalweg_record::{Arena, ReadRanges, Share};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
@@ -30,7 +30,19 @@ const AT_ONCE: std::ops::RangeInclusive<usize> = 4..=8;
 const SLICE: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
 
 /// A slice on its way.
-type Coming = JoinHandle<(Arena, Permit, io::Result<()>)>;
+struct Coming {
+    fetching: JoinHandle<io::Result<Arena>>,
+    length: usize,
+    permit: Permit,
+    /// Its place among those that may be on their way at once.
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.fetching.abort();
+    }
+}
 
 /// What it takes to hold a slice, if there is a bound.
 type Permit = Option<OwnedSemaphorePermit>;
@@ -49,17 +61,23 @@ pub struct Ahead {
     ranges: Arc<dyn ReadRanges>,
     slice: usize,
     at_once: usize,
-    /// A permit for each slice that is held somewhere, if there is a bound.
-    window: Option<Arc<Semaphore>>,
-    /// Where the next slice begins that was not asked for.
-    next: u64,
+    /// How many slices may be held somewhere, if there is a bound.
+    window: Option<usize>,
+    /// How far it was given.
+    given: u64,
     length: u64,
-    coming: VecDeque<(usize, Coming)>,
+    asking: Option<Asking>,
 }
 
-impl Drop for Ahead {
+/// What asks for slices, while whoever reads works on those that came: it would be too late when the next one is wanted.
+struct Asking {
+    task: JoinHandle<()>,
+    coming: UnboundedReceiver<Coming>,
+}
+
+impl Drop for Asking {
     fn drop(&mut self) {
-        self.coming.iter().for_each(|(_, coming)| coming.abort());
+        self.task.abort();
     }
 }
 
@@ -76,70 +94,73 @@ impl Ahead {
         Self {
             slice,
             at_once: pace.at_once.unwrap_or_else(at_once).max(1),
-            window: pace.window.map(|window| Arc::new(Semaphore::new(window.max(1)))),
-            next: from,
+            window: pace.window.map(|window| window.max(1)),
+            given: from,
             length: ranges.length(),
-            coming: VecDeque::new(),
+            asking: None,
             ranges,
         }
     }
 
     /// Whether all was given.
     pub fn is_end(&self) -> bool {
-        self.next >= self.length && self.coming.is_empty()
+        self.given >= self.length
     }
 
-    /// The next slice, with `carry` before it. Waits until it is there, and asks for others meanwhile.
+    /// The next slice, with `carry` before it. Waits until it is there.
     ///
     /// # Errors
     /// If it cannot be had.
     pub async fn more(&mut self, carry: &[u8], out: &impl Taker) -> io::Result<Buffer> {
-        loop {
-            let may_ask = self.next < self.length && self.coming.len() < self.at_once;
-            let capacity = FRONT + self.slice_at(self.next);
-            let Some((_, coming)) = self.coming.front_mut() else {
-                if !may_ask {
-                    return Ok(Buffer::from(carry));
-                }
-                let permit = permit(self.window.as_ref()).await;
-                let arena = out.arena(capacity).await;
-                self.ask(arena, permit);
-                continue;
-            };
-            let window = self.window.as_ref();
-            let arena = async {
-                let permit = permit(window).await;
-                (out.arena(capacity).await, permit)
-            };
-            tokio::select! {
-                biased;
-                came = coming => {
-                    let length = self.coming.pop_front().map_or(0, |(length, _)| length);
-                    let (arena, permit, fetched) = came.map_err(io::Error::other)?;
-                    fetched?;
-                    return Ok(joined(carry, arena, permit, length, out));
-                }
-                (arena, permit) = arena, if may_ask => self.ask(arena, permit),
-            }
+        if self.is_end() {
+            return Ok(Buffer::from(carry));
         }
+        let asking = match &mut self.asking {
+            Some(asking) => asking,
+            None => {
+                let asking = self.ask(out.share().clone());
+                self.asking.insert(asking)
+            }
+        };
+        let ended = || io::Error::other("what reads ahead has ended");
+        let mut coming = asking.coming.recv().await.ok_or_else(ended)?;
+        let arena = (&mut coming.fetching).await.map_err(io::Error::other)??;
+        self.given += coming.length as u64;
+        Ok(joined(carry, arena, coming.permit.take(), coming.length, out))
     }
 
-    fn slice_at(&self, position: u64) -> usize {
-        usize::try_from(self.length.saturating_sub(position)).unwrap_or(usize::MAX).min(self.slice)
-    }
-
-    fn ask(&mut self, mut arena: Arena, permit: Permit) {
-        let (ranges, position, length) = (self.ranges.clone(), self.next, self.slice_at(self.next));
-        self.next += length as u64;
-        let coming = tokio::spawn(async move {
-            let fetched = match arena.get_mut(FRONT..FRONT + length) {
-                Some(into) => ranges.fetch(position, into).await,
-                None => Err(io::ErrorKind::OutOfMemory.into()),
-            };
-            (arena, permit, fetched)
+    fn ask(&self, memory: Share) -> Asking {
+        let (found, coming) = unbounded_channel();
+        let slots = Arc::new(Semaphore::new(self.at_once));
+        let window = self.window.map(|window| Arc::new(Semaphore::new(window)));
+        let (ranges, slice, length, mut next) = (self.ranges.clone(), self.slice, self.length, self.given);
+        let task = tokio::spawn(async move {
+            while next < length
+                && let Some(slot) = permit(Some(&slots)).await
+            {
+                let permit = permit(window.as_ref()).await;
+                let length = usize::try_from(length - next).unwrap_or(usize::MAX).min(slice);
+                let arena = memory.arena(FRONT + length).await;
+                let fetching = tokio::spawn(fetched(ranges.clone(), next, arena, length));
+                next += length as u64;
+                if found.send(Coming { fetching, length, permit, _slot: slot }).is_err() {
+                    return;
+                }
+            }
         });
-        self.coming.push_back((length, coming));
+        Asking { task, coming }
     }
+}
+
+async fn fetched(
+    ranges: Arc<dyn ReadRanges>,
+    position: u64,
+    mut arena: Arena,
+    length: usize,
+) -> io::Result<Arena> {
+    let into = arena.get_mut(FRONT..FRONT + length).ok_or(io::ErrorKind::OutOfMemory)?;
+    ranges.fetch(position, into).await?;
+    Ok(arena)
 }
 
 async fn permit(window: Option<&Arc<Semaphore>>) -> Permit {

@@ -1,15 +1,22 @@
 //! What takes messages that were read: the outlet of a source, or the intake of what reads files.
 
 use thalweg_engine::{Error, Intake, Outlet, Reading};
-use thalweg_record::{Arena, Lease};
+use thalweg_record::{Arena, Lease, Share};
 
 /// Takes messages, and gives memory to read them into.
 pub trait Taker: Send {
+    /// Its share of the budget, for memory that others wait for.
+    fn share(&self) -> &Share;
+
     /// Waits until the budget has room, and gives memory.
-    fn arena(&self, capacity: usize) -> impl Future<Output = Arena> + Send;
+    fn arena(&self, capacity: usize) -> impl Future<Output = Arena> + Send {
+        self.share().arena(capacity)
+    }
 
     /// Claims memory without waiting: for what is in hand, and must go on.
-    fn claim(&self, bytes: usize) -> Lease;
+    fn claim(&self, bytes: usize) -> Lease {
+        self.share().budget().claim(bytes)
+    }
 
     /// Sends messages on.
     ///
@@ -25,12 +32,8 @@ pub trait Taker: Send {
 }
 
 impl Taker for Outlet {
-    async fn arena(&self, capacity: usize) -> Arena {
-        Outlet::arena(self, capacity).await
-    }
-
-    fn claim(&self, bytes: usize) -> Lease {
-        Outlet::claim(self, bytes)
+    fn share(&self) -> &Share {
+        Outlet::share(self)
     }
 
     async fn send(&mut self, reading: Reading) -> Result<(), Error> {
@@ -43,12 +46,8 @@ impl Taker for Outlet {
 }
 
 impl Taker for Intake {
-    async fn arena(&self, capacity: usize) -> Arena {
-        Intake::arena(self, capacity).await
-    }
-
-    fn claim(&self, bytes: usize) -> Lease {
-        Intake::claim(self, bytes)
+    fn share(&self) -> &Share {
+        Intake::share(self)
     }
 
     async fn send(&mut self, reading: Reading) -> Result<(), Error> {

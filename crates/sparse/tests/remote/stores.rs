@@ -2,6 +2,7 @@
 
 use crate::server::Server;
 use crate::{content, quick};
+use bytes::Bytes;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use thalweg_sparse::{Origin, RemoteError, RemoteFile, RemoteOptions};
@@ -158,13 +159,13 @@ async fn files_of_real_stores_are_read_in_ranges() {
     ];
     for url in urls {
         let (store, path) = Store::from_url(&url).unwrap();
-        store.put(&path, bytes.clone().into(), &Writing::default()).await.unwrap();
+        store.put(&path, Bytes::from(bytes.clone()), &Writing::default()).await.unwrap();
         let file = open(&url).await;
         assert_eq!(file.length(), 3_000_000);
         assert_eq!(file.read(1_000_000, 70_000).await.unwrap(), bytes[1_000_000..1_070_000]);
         assert_eq!(file.read(2_999_000, 1_000).await.unwrap(), bytes[2_999_000..]);
         assert!(file.statistics().fetched < 200_000, "{url}");
-        store.put(&path, vec![0; 3_000_000].into(), &Writing::default()).await.unwrap();
+        store.put(&path, Bytes::from(vec![0; 3_000_000]), &Writing::default()).await.unwrap();
         let changed = file.read(2_000_000, 10).await.unwrap_err();
         assert!(matches!(changed, RemoteError::Changed { .. }), "{changed}");
         let wrong = url

@@ -69,7 +69,10 @@ pub fn part_size(wanted: u64, total: Option<u64>, number: u32, limits: &Limits) 
     let (largest, parts) = (limits.largest_part.max(1), u128::from(limits.most_parts.max(1)));
     let base = u128::from(wanted.max(limits.smallest_part).max(1));
     let size = match total {
-        Some(total) => base.max(u128::from(total).div_ceil(parts)),
+        Some(total) => {
+            let size = base.max(u128::from(total).div_ceil(parts));
+            size.div_ceil(u128::from(MIB)).saturating_mul(u128::from(MIB))
+        }
         None => {
             let to_fit = u128::from(limits.most_bytes.min(MOST_UNKNOWN));
             let missing = to_fit.saturating_sub(base.saturating_mul(parts));
@@ -77,8 +80,7 @@ pub fn part_size(wanted: u64, total: Option<u64>, number: u32, limits: &Limits) 
             base + (3 * missing).div_ceil(parts) * number * number / (parts * parts) + 1
         }
     };
-    let in_mebibytes = size.div_ceil(u128::from(MIB)).saturating_mul(u128::from(MIB));
-    u64::try_from(in_mebibytes).unwrap_or(u64::MAX).min(largest)
+    u64::try_from(size).unwrap_or(u64::MAX).min(largest)
 }
 
 #[cfg(test)]

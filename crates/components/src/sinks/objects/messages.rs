@@ -25,7 +25,7 @@ use crate::shared::delimited::Delimited;
 use crate::shared::stored::failure;
 use crate::transforms::encode::EncodeConfig;
 
-/// How many parts may be under way at once where nothing is said: as many as three eighths of the memory hold, and of these so many. The
+/// How many parts may be under way at once where nothing is said: as many as half of the memory holds, and of these so many. The
 /// limit of their store may be lower.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=32;
 /// A part gets so many bytes longer than it should be: it ends where a batch ends.
@@ -229,7 +229,7 @@ impl Messages {
         }
         self.begin().await?;
         let part = self.object.gathered.memory();
-        let fitting = (self.budget.limit() * 3 / 8 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end());
+        let fitting = (self.budget.limit() / 2 / part).clamp(*AT_ONCE.start(), *AT_ONCE.end());
         while self.object.sending.len() >= self.writers.unwrap_or(fitting).max(1) {
             self.reap().await?;
         }
