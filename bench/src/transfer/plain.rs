@@ -131,7 +131,7 @@ impl Peer {
         };
         let found = [
             ("s5cmd", Tools::find().s5cmd().ok()),
-            ("rclone", in_path("rclone")),
+            ("rclone", Tools::find().rclone().ok()),
             ("aws", in_path("aws")),
             ("curl", in_path("curl")),
         ];
@@ -167,6 +167,8 @@ impl Peer {
                     ("ENV_AUTH", "true"),
                     ("ENDPOINT", &endpoint),
                     ("REGION", region),
+                    // It would make the bucket that is there.
+                    ("NO_CHECK_BUCKET", "true"),
                 ];
                 command
                     .envs(settings.map(|(name, value)| (format!("RCLONE_CONFIG_BENCH_{name}"), value)))

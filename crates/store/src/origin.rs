@@ -39,6 +39,7 @@ impl Origin {
     /// - `s3://BUCKET/KEY`, `gs://BUCKET/KEY` and `az://CONTAINER/KEY`. Options of OpenDAL's service may follow as a query:
     ///   `?region=eu-central-1&endpoint=http://localhost:9000`, `?account_name=…`. Credentials are looked for where the
     ///   tools of each look for them: the environment and the usual files;
+    /// - `webdav://HOST/PATH` and, over TLS, `webdavs://…`, with `user:password@` likewise;
     /// - `file:///PATH`, or just a path.
     ///
     /// # Errors

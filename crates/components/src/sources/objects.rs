@@ -29,7 +29,7 @@ use crate::sources::file::Paths;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSource {
-    /// What to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, or a path. One that ends with a slash
+    /// What to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, `webdavs://…`, or a path. One that ends with a slash
     /// is all that is below it; with `*` or `**` it is what matches: `s3://logs/2026/**/*.csv`. Options of a store follow
     /// as a query (`?region=eu-central-1&endpoint=…`); its credentials are found in the environment, or where its
     /// own tools keep them.

@@ -18,7 +18,7 @@ use crate::sources::file::Paths;
 
 /// Files on servers, of which only that is fetched what is read: by `slice`, `check_type`, or what else reads them.
 ///
-/// A file is named by its URL: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`. Options of a store
+/// A file is named by its URL: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `webdavs://…`. Options of a store
 /// follow as a query (`?region=eu-central-1`); its credentials are found in the environment, or where its own tools
 /// keep them. Ranges that lie near each other are fetched together, what is temporary is tried again, and a file that
 /// changes while it is read is told.

@@ -36,7 +36,7 @@ impl Remote {
     /// From a store's URL; what is wrong with its options, if something is.
     pub(crate) fn of(kind: &Kind) -> Result<Option<Self>, String> {
         match kind {
-            Kind::Http | Kind::Folders => Ok(None),
+            Kind::Http | Kind::WebDav | Kind::Folders => Ok(None),
             Kind::S3(settings) => s3(config(settings)?, &settings.holder).map(Some),
             Kind::Gcs(settings) => google(config(settings)?, &settings.holder).map(Some),
             Kind::Azure(settings) => azure(config(settings)?, &settings.holder).map(Some),

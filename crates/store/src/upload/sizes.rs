@@ -23,7 +23,12 @@ pub struct Limits {
     pub most_parts: u32,
     /// The most bytes of an object.
     pub most_bytes: u64,
+    /// Whether all parts but the last must have the same size.
+    pub equal_parts: bool,
 }
+
+/// What the endpoints of Cloudflare's store end with: it takes no parts of different sizes.
+const CLOUDFLARE: &str = ".r2.cloudflarestorage.com";
 
 impl Store {
     /// What it can take.
@@ -34,11 +39,17 @@ impl Store {
             largest_part: 5 * GIB,
             most_parts: 10_000,
             most_bytes: 5 * TIB,
+            equal_parts: false,
         };
         match self.kind() {
-            Kind::Http => {
-                Limits { can_write: false, smallest_part: 0, largest_part: 0, most_parts: 0, most_bytes: 0 }
-            }
+            Kind::Http | Kind::WebDav => Limits {
+                can_write: false,
+                smallest_part: 0,
+                largest_part: 0,
+                most_parts: 0,
+                most_bytes: 0,
+                equal_parts: false,
+            },
             Kind::Folders => Limits {
                 can_write: true,
                 smallest_part: 1,
@@ -46,8 +57,14 @@ impl Store {
                 most_parts: u32::MAX,
                 // The kernel counts positions in numbers with a sign.
                 most_bytes: i64::MAX as u64,
+                equal_parts: false,
             },
-            Kind::S3(_) | Kind::Gcs(_) => of_objects,
+            Kind::S3(settings) => {
+                let endpoint =
+                    settings.options.get("endpoint").map_or("", |endpoint| endpoint.trim_end_matches('/'));
+                Limits { equal_parts: endpoint.ends_with(CLOUDFLARE), ..of_objects }
+            }
+            Kind::Gcs(_) => of_objects,
             Kind::Azure(_) => Limits {
                 smallest_part: 1,
                 largest_part: 4000 * MIB,
@@ -64,7 +81,7 @@ impl Store {
 /// `wanted` is how many would be best. If it is known how many bytes there are in all, every part has the same size, a multiple of
 /// 1 MiB, and not more than `wanted` unless they would not fit. If it is not known, the first parts have the wanted size, and
 /// those behind grow with the square of their number, so that 5 TiB fit: what turns out small is sent in small parts, and
-/// the largest part stays below three times the mean.
+/// the largest part stays below three times the mean. Where all must have the same size, they do not grow.
 pub fn part_size(wanted: u64, total: Option<u64>, number: u32, limits: &Limits) -> u64 {
     let (largest, parts) = (limits.largest_part.max(1), u128::from(limits.most_parts.max(1)));
     let base = u128::from(wanted.max(limits.smallest_part).max(1));
@@ -73,6 +90,7 @@ pub fn part_size(wanted: u64, total: Option<u64>, number: u32, limits: &Limits) 
             let size = base.max(u128::from(total).div_ceil(parts));
             size.div_ceil(u128::from(MIB)).saturating_mul(u128::from(MIB))
         }
+        None if limits.equal_parts => base,
         None => {
             let to_fit = u128::from(limits.most_bytes.min(MOST_UNKNOWN));
             let missing = to_fit.saturating_sub(base.saturating_mul(parts));
@@ -101,6 +119,7 @@ mod tests {
     fn what_comes_without_a_known_length_may_be_as_long_as_the_store_allows() {
         for limits in all() {
             for wanted in [0, 8 * MIB, 64 * MIB, GIB] {
+                assert!(!limits.equal_parts);
                 let mut sum = 0_u64;
                 for number in 1..=limits.most_parts.min(50_000) {
                     sum = sum.saturating_add(part_size(wanted, None, number, &limits));
@@ -117,6 +136,13 @@ mod tests {
         assert!(part_size(8 * MIB, None, 1, &limits) <= 9 * MIB);
         assert!(part_size(8 * MIB, None, 300, &limits) <= 10 * MIB);
         assert!(part_size(8 * MIB, None, 10_000, &limits) < 1600 * MIB);
+    }
+
+    #[test]
+    fn parts_do_not_grow_where_all_must_have_one_size() {
+        let limits = limits("s3://bucket/x?endpoint=https://me.r2.cloudflarestorage.com/");
+        assert_eq!(part_size(8 * MIB, None, 1, &limits), 8 * MIB);
+        assert_eq!(part_size(8 * MIB, None, 9_000, &limits), 8 * MIB);
     }
 
     #[test]

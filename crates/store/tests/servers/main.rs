@@ -5,6 +5,7 @@
 mod conforms;
 mod faults;
 mod google;
+mod webdav;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,14 +60,18 @@ impl Place {
     }
 
     fn of(url: &str, proxy: Option<Proxy>, server: impl Send + Sync + 'static) -> Self {
-        let retries = Retries {
-            attempts: 4,
-            first: Duration::from_millis(10),
-            silence: Duration::from_secs(5),
-            ..Retries::default()
-        };
-        let (store, prefix) = Store::with_retries(url, retries).unwrap();
+        let (store, prefix) = Store::with_retries(url, quick()).unwrap();
         Self { store, prefix, proxy, _server: Box::new(server) }
+    }
+}
+
+/// As is usual, but with less patience.
+fn quick() -> Retries {
+    Retries {
+        attempts: 4,
+        first: Duration::from_millis(10),
+        silence: Duration::from_secs(5),
+        ..Retries::default()
     }
 }
 

@@ -134,7 +134,7 @@ impl FileTransform for Files {
         let path = self.path_of(file)?;
         let from = From::of(file)?;
         let size = from.size()?;
-        let limits = self.target.store.limits();
+        let limits = self.target.limits;
         if size > limits.most_bytes {
             let reason =
                 format!("the file has {size} bytes, and the store takes at most {}", limits.most_bytes);

@@ -197,8 +197,8 @@ impl Messages {
             budget: context.memory.budget().clone(),
             rotate,
             writers: config.writers,
-            // A table that was begun cannot be gone on with.
-            resumes: context.resumes && config.parquet.is_none(),
+            // A table that was begun cannot be gone on with, nor an object whose parts do not end where batches end.
+            resumes: context.resumes && config.parquet.is_none() && !target.limits.equal_parts,
             journal: context.journal.clone().filter(|_| context.resumes),
             object: Object::new(1),
             gone: None,
@@ -233,7 +233,10 @@ impl Messages {
         while self.object.sending.len() >= self.writers.unwrap_or(fitting).max(1) {
             self.reap().await?;
         }
-        let body = std::mem::take(self.object.gathered.body());
+        let mut body = std::mem::take(self.object.gathered.body());
+        if self.target.limits.equal_parts {
+            self.object.gathered.body = body.split_off(self.size());
+        }
         let (number, offset) = (self.object.next, self.object.offset);
         self.object.next += 1;
         self.object.offset += body.len() as u64;
@@ -249,9 +252,14 @@ impl Messages {
 
     /// Sees to it that so many more bytes can be copied.
     async fn make_room(&mut self, more: usize) -> Result<(), Error> {
-        let (size, gathered) = (self.size(), &self.object.gathered);
-        let smallest = usize::try_from(self.target.store.limits().smallest_part).unwrap_or(usize::MAX);
-        if gathered.len() >= size || gathered.len() >= smallest && !gathered.fits(more) {
+        let size = self.size();
+        let smallest = match self.target.limits.equal_parts {
+            true => size,
+            false => usize::try_from(self.target.limits.smallest_part).unwrap_or(usize::MAX),
+        };
+        while self.object.gathered.len() >= size
+            || self.object.gathered.len() >= smallest && !self.object.gathered.fits(more)
+        {
             self.cut().await?;
         }
         let gathered = &mut self.object.gathered;
@@ -285,7 +293,7 @@ impl Messages {
 
     /// Adds pieces as they are.
     async fn add(&mut self, pieces: impl IntoIterator<Item = Bytes>) -> Result<(), Error> {
-        if self.object.gathered.len() >= self.size() {
+        while self.object.gathered.len() >= self.size() {
             self.cut().await?;
         }
         let body = self.object.gathered.body();
@@ -414,7 +422,9 @@ impl Messages {
             let stored = self.target.store.put(&path, body, &self.target.writing).await;
             self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
         } else {
-            self.cut().await?;
+            while self.object.gathered.len() > 0 {
+                self.cut().await?;
+            }
             while !self.object.sending.is_empty() {
                 self.reap().await?;
             }

@@ -25,7 +25,7 @@ use thalweg_engine::{
 };
 use thalweg_record::Budget;
 use thalweg_runtime::ConcurrencyLimit;
-use thalweg_store::{OnExisting, Part, Store, Writing, part_size};
+use thalweg_store::{Limits, OnExisting, Part, Store, Writing, part_size};
 
 use crate::shared::file_template::{FileTemplate, Variable};
 use crate::shared::stored::failure;
@@ -187,6 +187,7 @@ impl ObjectsSink {
                     OnExists::Skip | OnExists::Error => OnExisting::Keep,
                 },
             },
+            limits: store.limits(),
             store,
             path,
             counts: Arc::default(),
@@ -240,6 +241,7 @@ fn show(details: &Details, store: &Store, counts: &Arc<Counts>) {
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub(super) store: Store,
+    pub(super) limits: Limits,
     /// The path of the object, or what the paths of all begin with.
     pub(super) path: String,
     pub(super) writing: Writing,
@@ -254,7 +256,7 @@ pub(super) struct Target {
 impl Target {
     /// How many bytes the part of a number has.
     pub(super) fn part_size(&self, total: Option<u64>, number: u32) -> u64 {
-        part_size(self.wanted, total, number, &self.store.limits())
+        part_size(self.wanted, total, number, &self.limits)
     }
 
     /// How many bytes each part of a file has that is fetched from a store. There must be some of them, since the first ones are
@@ -262,7 +264,7 @@ impl Target {
     pub(super) fn fetched_part_size(&self, total: u64) -> u64 {
         let fetched = (total / 16).max(self.wanted).min(self.fetched);
         let wanted = if self.store.is_here() { fetched } else { self.wanted };
-        part_size(wanted, Some(total), 1, &self.store.limits())
+        part_size(wanted, Some(total), 1, &self.limits)
     }
 
     /// An object is complete, and has this CRC-32C.

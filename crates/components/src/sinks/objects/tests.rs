@@ -170,6 +170,31 @@ proptest! {
 }
 
 #[tokio::test]
+async fn where_all_parts_must_have_one_size_they_have_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts = [10, 40_000, 1023, 0, 3000, 20_000].map(|length| "x".repeat(length));
+    for encode in ["", ", encode: json"] {
+        let config = sink(folder.path(), &format!("/out.log', part_size: 1KiB, writers: 1{encode}"));
+        let context = Context { resumes: true, ..context() };
+        let mut target = config.new_target(context.memory.budget()).unwrap();
+        target.limits.equal_parts = true;
+        config.common.set(target).unwrap();
+        let mut sink = SinkConfig::build(&config, &context).unwrap();
+        sink.open(None).await.unwrap();
+        for text in &texts {
+            sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+            assert_eq!(sink.secured(), 0);
+        }
+        let state = sink.state().unwrap();
+        let parts = state["parts"].as_array().unwrap();
+        assert!(parts.len() > 30 && parts.iter().all(|part| part["size"] == 1024), "{state}");
+        sink.finish().await.unwrap();
+        let (found, _) = below(folder.path());
+        assert!(found[0].1 == texts.join("\n") + "\n");
+    }
+}
+
+#[tokio::test]
 async fn what_was_begun_and_not_saved_is_thrown_away_by_the_next_run_or_without_one() {
     let folder = tempfile::tempdir().unwrap();
     let state = tempfile::tempdir().unwrap();
