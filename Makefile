@@ -18,7 +18,7 @@ help:
 	@echo "make demo    run the examples on real input, and show what came out"
 	@echo "make test    check the format, lint, and run all tests"
 	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
-	@echo "make tools   install the servers that tests and benchmarks need (Go and Node's npm; 'make test' does so itself)"
+	@echo "make tools   install the servers that tests and benchmarks need (Go, Node's npm, Python; 'make test' does so itself)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
 	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory,"

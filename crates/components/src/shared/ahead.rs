@@ -93,8 +93,8 @@ impl Ahead {
         let at_once = || (share / slice).clamp(*AT_ONCE.start(), *AT_ONCE.end());
         Self {
             slice,
-            at_once: pace.at_once.unwrap_or_else(at_once).max(1),
-            window: pace.window.map(|window| window.max(1)),
+            at_once: pace.at_once.unwrap_or_else(at_once).clamp(1, Semaphore::MAX_PERMITS),
+            window: pace.window.map(|window| window.clamp(1, Semaphore::MAX_PERMITS)),
             given: from,
             length: ranges.length(),
             asking: None,
@@ -298,6 +298,15 @@ mod tests {
             prop_assert_eq!(&came[..], &bytes[from as usize..]);
             prop_assert_eq!(budget.used(), 0);
         }
+    }
+
+    #[tokio::test]
+    async fn there_may_be_as_many_at_once_as_anybody_says() {
+        let file = bounded("x", &[7; 100], 10, usize::MAX, Some(usize::MAX));
+        let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
+        let budget = Budget::new(1 << 20);
+        let (out, _main, _errors) = intake(&budget, 1 << 10, &file);
+        assert_eq!(Ahead::new(ranges, 0, 1 << 20).more(&[], &out).await.unwrap().len(), 10);
     }
 
     #[tokio::test]
