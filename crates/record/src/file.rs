@@ -181,8 +181,13 @@ pub trait ReadRanges: fmt::Debug + Send + Sync {
     /// Fills `into` with what is there from a position on. Waits meanwhile, and several may wait for parts at once.
     fn fetch<'a>(&'a self, position: u64, into: &'a mut [u8]) -> Fetching<'a>;
 
-    /// Gives what is in a range as it comes, so that it needs no memory as a whole. Waits meanwhile, and several may wait for
-    /// ranges at once.
+    /// Whether [`stream`](Self::stream) gives the bytes of one request as they come.
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// Gives what is in a range as it comes, so that it needs no memory as a whole; piece after piece, where it does not come so. Waits
+    /// meanwhile, and several may wait for ranges at once.
     fn stream<'a>(&'a self, range: Range<u64>, take: &'a mut Take<'a>) -> Fetching<'a> {
         Box::pin(async move {
             let mut piece = vec![0; PIECE];

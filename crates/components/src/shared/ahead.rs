@@ -230,6 +230,10 @@ pub(crate) mod testing {
             })
         }
 
+        fn streams(&self) -> bool {
+            true
+        }
+
         fn pace(&self) -> Pace {
             self.pace
         }

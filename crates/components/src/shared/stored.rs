@@ -119,6 +119,10 @@ impl ReadRanges for StoredObject {
         Box::pin(self.in_turn(length, self.object.read(position, into)))
     }
 
+    fn streams(&self) -> bool {
+        true
+    }
+
     fn stream<'a>(&'a self, range: Range<u64>, take: &'a mut Take<'a>) -> Fetching<'a> {
         let length = range.end.saturating_sub(range.start);
         Box::pin(self.in_turn(length, self.object.stream(range, take)))

@@ -20,6 +20,9 @@ pub(crate) enum Signing {
     Microsoft(Signer<reqsign_azure_storage::Credential>),
 }
 
+/// What the hosts of Cloudflare's store end with.
+const CLOUDFLARE: &str = ".r2.cloudflarestorage.com";
+
 /// Where a store of objects is.
 pub(crate) struct Remote {
     /// The URL of the bucket or container.
@@ -41,6 +44,12 @@ impl Remote {
             Kind::Gcs(settings) => google(config(settings)?, &settings.holder).map(Some),
             Kind::Azure(settings) => azure(config(settings)?, &settings.holder).map(Some),
         }
+    }
+
+    /// Whether all parts of an upload but the last must have the same size: so Cloudflare wants it.
+    pub(super) fn wants_equal_parts(&self) -> bool {
+        let (_, rest) = self.base.split_once("://").unwrap_or_default();
+        rest.split('/').next().is_some_and(|host| host.ends_with(CLOUDFLARE))
     }
 
     /// The URL of an object, with a query that is escaped already.

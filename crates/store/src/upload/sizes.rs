@@ -27,9 +27,6 @@ pub struct Limits {
     pub equal_parts: bool,
 }
 
-/// What the endpoints of Cloudflare's store end with: it takes no parts of different sizes.
-const CLOUDFLARE: &str = ".r2.cloudflarestorage.com";
-
 impl Store {
     /// What it can take.
     pub fn limits(&self) -> Limits {
@@ -59,12 +56,10 @@ impl Store {
                 most_bytes: i64::MAX as u64,
                 equal_parts: false,
             },
-            Kind::S3(settings) => {
-                let endpoint =
-                    settings.options.get("endpoint").map_or("", |endpoint| endpoint.trim_end_matches('/'));
-                Limits { equal_parts: endpoint.ends_with(CLOUDFLARE), ..of_objects }
-            }
-            Kind::Gcs(_) => of_objects,
+            Kind::S3(_) | Kind::Gcs(_) => Limits {
+                equal_parts: matches!(self.made(), Ok(Some(remote)) if remote.wants_equal_parts()),
+                ..of_objects
+            },
             Kind::Azure(_) => Limits {
                 smallest_part: 1,
                 largest_part: 4000 * MIB,
@@ -140,6 +135,11 @@ mod tests {
 
     #[test]
     fn parts_do_not_grow_where_all_must_have_one_size() {
+        assert!(
+            limits("s3://bucket/x?endpoint=me.eu.r2.cloudflarestorage.com&enable_virtual_host_style=true")
+                .equal_parts
+        );
+        assert!(!limits("s3://me.r2.cloudflarestorage.com/x").equal_parts);
         let limits = limits("s3://bucket/x?endpoint=https://me.r2.cloudflarestorage.com/");
         assert_eq!(part_size(8 * MIB, None, 1, &limits), 8 * MIB);
         assert_eq!(part_size(8 * MIB, None, 9_000, &limits), 8 * MIB);

@@ -394,6 +394,7 @@ impl Job<'_> {
     /// What a part is held in.
     async fn room(&self, upload: &Upload, number: u32, offset: u64, length: u64) -> Result<Room, Trouble> {
         if let From::Ranges(ranges) = &self.from
+            && ranges.streams()
             && let Some(writer) = upload.writer(number, offset)
         {
             return Ok(Room::Passing(ranges.clone(), writer, self.memory.reserve(PASSING).await));

@@ -174,7 +174,7 @@ impl ObjectsSink {
             wanted: self.wanted(budget, &store),
             fetched: match self.part_size {
                 Some(size) => size.bytes(),
-                None => 16 << 20,
+                None => (budget.limit() as u64 / 4).clamp(1 << 20, 16 << 20),
             },
             limit: match self.writers {
                 Some(writers) => ConcurrencyLimit::fixed(writers),
