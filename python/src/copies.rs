@@ -43,7 +43,7 @@ pub fn copy<'py>(
     py.check_signals()?;
     match copied {
         Ok(copied) => summary(py, &copied),
-        Err(NotCopied::Wrong(text)) => Err(configuration_error(py, &text)),
+        Err(NotCopied::Invalid(text)) => Err(configuration_error(py, &text)),
         Err(NotCopied::Failed(text)) => Err(Error::new_err(text)),
     }
 }

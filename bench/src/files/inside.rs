@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use thalweg_engine::{BuildSource, Context, Error, Flow, Keeping, Mistake, Outlet, Plan, Run, Source};
+use thalweg_engine::{BuildSource, Context, Error, Flow, Mistake, Plan, Run, Source, SourceOutput, StateDir};
 use thalweg_record::{Ack, File, Origin};
 use tokio::sync::oneshot;
 
@@ -72,8 +72,8 @@ fn through(each: usize, unit: usize) -> Result<Duration, String> {
     for source in &mut graph.sources {
         source.config = Arc::new(Fixed(fixture.clone()));
     }
-    let keeping = Keeping { folder: std::env::temp_dir().join("thalweg-bench-none"), positions: false };
-    let run = Run::new(Plan::new(&graph, 2), keeping).map_err(|error| error.full())?;
+    let state_dir = StateDir { folder: std::env::temp_dir().join("thalweg-bench-none"), positions: false };
+    let run = Run::new(Plan::new(&graph, 2), state_dir).map_err(|error| error.full())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let summary = runtime.map_err(|error| error.to_string())?.block_on(run.wait());
     if let Some(failure) = summary.failure {
@@ -113,7 +113,7 @@ struct Sending(Arc<Fixture>);
 
 #[async_trait]
 impl Source for Sending {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         for _ in 0..ROUNDS {
             let start = Instant::now();
             let (tell, told) = oneshot::channel();

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::place::{LATENCY, Place, SOURCE, target as target_of};
+use super::place::{LATENCY, SOURCE, Testbed, target as target_of};
 use super::rows::{Rows, TYPES};
 use super::{MEMORY, megabytes, pure, target};
 use crate::contest::{Contender, Contest};
@@ -77,7 +77,7 @@ enum Work {
 ///
 /// # Errors
 /// If a program fails, or what one wrote is wrong.
-pub fn run(contest: &Contest, rows: &Rows, place: &Place, ways: &[bool]) -> Result<(), String> {
+pub fn run(contest: &Contest, rows: &Rows, place: &Testbed, ways: &[bool]) -> Result<(), String> {
     // What the bare client uploads.
     pure::write(contest, rows, &contest.path(TARGET))?;
     for &is_slow in ways {
@@ -97,7 +97,7 @@ pub fn run(contest: &Contest, rows: &Rows, place: &Place, ways: &[bool]) -> Resu
     Ok(())
 }
 
-fn table(contest: &Contest, rows: &Rows, place: &Place, is_slow: bool) -> Result<(), String> {
+fn table(contest: &Contest, rows: &Rows, place: &Testbed, is_slow: bool) -> Result<(), String> {
     let mut lines = Vec::new();
     let mut add = |name, slice, seed, text: String| {
         let configuration = contest.path(&format!("{} {is_slow}.yaml", lines.len()));
@@ -184,7 +184,7 @@ fn judge(lines: &[Row], runs: &[Run]) {
 }
 
 impl Mode {
-    fn configuration(&self, place: &Place, slice: &str, is_slow: bool) -> String {
+    fn configuration(&self, place: &Testbed, slice: &str, is_slow: bool) -> String {
         let reading = format!(", slice: {slice}, readers: {}, queue: {}", self.readers, self.queue);
         let concurrency = self.concurrency.map_or_else(String::new, |many| format!(", concurrency: {many}"));
         let writing = format!(", writers: {}", self.writers);
@@ -193,7 +193,7 @@ impl Mode {
 }
 
 fn text(
-    place: &Place,
+    place: &Testbed,
     is_slow: bool,
     memory: &str,
     reading: &str,

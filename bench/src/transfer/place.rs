@@ -20,7 +20,7 @@ pub const BUCKET: &str = "bench";
 pub const SOURCE: &str = "rows.csv";
 
 /// A running server.
-pub struct Place {
+pub struct Testbed {
     /// The server itself.
     pub server: S3,
     slow: Proxy,
@@ -29,7 +29,7 @@ pub struct Place {
     taken: Cell<Duration>,
 }
 
-impl Place {
+impl Testbed {
     /// Starts a server, and uploads the rows.
     ///
     /// # Errors

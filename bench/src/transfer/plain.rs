@@ -6,7 +6,7 @@ use std::process::Command;
 
 use thalweg_testbed::Tools;
 
-use super::place::{BUCKET, Place, SOURCE, target as target_of};
+use super::place::{BUCKET, SOURCE, Testbed, target as target_of};
 use super::rows::Rows;
 use super::{MEMORY, print, target};
 use crate::contest::{Contender, Contest};
@@ -39,7 +39,7 @@ const KINDS: [Kind; 3] = [
 ///
 /// # Errors
 /// If a program fails, or what it wrote is wrong.
-pub fn run(contest: &Contest, rows: &Rows, place: &Place) -> Result<(), String> {
+pub fn run(contest: &Contest, rows: &Rows, place: &Testbed) -> Result<(), String> {
     let peers = Peer::find();
     for kind in &KINDS {
         copy(contest, rows, place, kind, &peers)?;
@@ -53,7 +53,7 @@ pub fn run(contest: &Contest, rows: &Rows, place: &Place) -> Result<(), String> 
     Ok(())
 }
 
-fn copy(contest: &Contest, rows: &Rows, place: &Place, kind: &Kind, peers: &[Peer]) -> Result<(), String> {
+fn copy(contest: &Contest, rows: &Rows, place: &Testbed, kind: &Kind, peers: &[Peer]) -> Result<(), String> {
     let folder = contest.path("copies");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let (from_remote, to_remote) = kind.is_remote;
@@ -139,7 +139,7 @@ impl Peer {
     }
 
     /// How it copies between objects (`Ok`) and files (`Err`), if it does that by way of itself.
-    fn command(&self, place: &Place, from: Result<&str, &str>, to: Result<&str, &str>) -> Option<Command> {
+    fn command(&self, place: &Testbed, from: Result<&str, &str>, to: Result<&str, &str>) -> Option<Command> {
         // Asked to copy on one server, they let the server do it, which is other work.
         if from.is_ok() && to.is_ok() {
             return None;

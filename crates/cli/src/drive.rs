@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use thalweg_components::sources::internal_logs::InternalLogs;
-use thalweg_engine::{FileWatcher, Graph, Handle, Keeping, Plan, Run, SourceConfig, Summary};
+use thalweg_engine::{FileWatcher, Graph, Handle, Plan, Run, SourceConfig, StateDir, Summary};
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::log;
 use crate::paint::Paint;
 use crate::progress::{Progress, Retried, Watching};
@@ -17,7 +17,7 @@ use crate::serve::Server;
 
 /// How to run and what to show.
 #[derive(Debug, Clone, Copy)]
-pub struct Manner {
+pub struct RunOptions {
     /// How many cores to use.
     pub cores: usize,
     /// Everything is told in JSON.
@@ -52,14 +52,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Runs a graph to its end. `watcher` sees what happens to each file.
 pub fn drive(
     graph: &Graph,
-    keeping: Keeping,
-    manner: Manner,
+    state_dir: StateDir,
+    manner: RunOptions,
     watcher: Option<Arc<dyn FileWatcher>>,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, CliError> {
     let progress = Progress::new(graph, manner);
     let listens = graph.sources.iter().any(|source| source.kind == InternalLogs::NAME);
     log::begin(progress.bars(), manner.json, manner.quiet, listens)?;
-    let run = Run::new(Plan::new(graph, manner.cores), keeping)?;
+    let run = Run::new(Plan::new(graph, manner.cores), state_dir)?;
     let run = if manner.continues { run.continuing() } else { run };
     let run = if let Some(watcher) = watcher { run.watched(watcher) } else { run };
     let handle = run.handle();
@@ -80,14 +80,14 @@ pub fn drive(
         let mut received = 0;
         loop {
             tokio::select! {
-                summary = &mut wait => break Ok::<_, Failure>(summary),
+                summary = &mut wait => break Ok::<_, CliError>(summary),
                 signal = signals.next() => match signal {
                     Asked::ToEnd => {
                         received += 1;
                         heed(received, &handle, &watching, manner);
                     }
                     Asked::ToRoll => {
-                        handle.roll();
+                        handle.reopen();
                         tell(&watching, manner, "rolling", "rolling: files are begun anew");
                     }
                 },
@@ -105,7 +105,7 @@ pub fn drive(
 }
 
 /// Waits between two runs. Says whether a signal came meanwhile that asks to end.
-pub fn pause(time: Duration) -> Result<bool, Failure> {
+pub fn pause(time: Duration) -> Result<bool, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = Signals::new()?;
@@ -120,7 +120,7 @@ pub fn pause(time: Duration) -> Result<bool, Failure> {
 }
 
 /// Does what a signal asks for, the first time and later.
-fn heed(received: usize, handle: &Handle, watching: &Watching, manner: Manner) {
+fn heed(received: usize, handle: &Handle, watching: &Watching, manner: RunOptions) {
     if received == 1 {
         handle.stop();
         tell(
@@ -134,7 +134,7 @@ fn heed(received: usize, handle: &Handle, watching: &Watching, manner: Manner) {
     }
 }
 
-fn tell(watching: &Watching, manner: Manner, event: &str, text: &str) {
+fn tell(watching: &Watching, manner: RunOptions, event: &str, text: &str) {
     if manner.json {
         watching.say(&format!("{}\n", json!({ "event": event, "message": text })));
     } else if !manner.quiet {

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use thalweg_components::sources::internal_logs::InternalLogs;
 use thalweg_config::{ByteSize, Diagnostics, Document};
 use thalweg_dialects::capyfile;
-use thalweg_engine::{Graph, Handle, Keeping, Plan, Registry, SourceConfig, Summary};
+use thalweg_engine::{Graph, Handle, Plan, Registry, SourceConfig, StateDir, Summary};
 
 use crate::commands::check::shown;
-use crate::drive::{Manner, Outcome};
-use crate::exit::Failure;
+use crate::drive::{Outcome, RunOptions};
+use crate::exit::CliError;
 use crate::load::{Configuration, restrict, state_folder};
 use crate::paint::Paint;
 use crate::progress::{Progress, Retried, Watching};
@@ -19,7 +19,7 @@ use crate::{log, summary};
 
 /// Why a configuration cannot be run.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum LoadError {
     /// There are mistakes in it.
     Mistakes(Diagnostics),
     /// What was asked for beside it is wrong: a sentence.
@@ -28,20 +28,20 @@ pub enum Refusal {
     Failed(String),
 }
 
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
+impl From<CliError> for LoadError {
+    fn from(failure: CliError) -> Self {
         match failure {
-            Failure::Mistakes(diagnostics) => Refusal::Mistakes(diagnostics),
-            Failure::Usage(text) => Refusal::Usage(text),
-            Failure::Failed(text) => Refusal::Failed(text),
-            Failure::Told | Failure::NobodyReads => Refusal::Failed("it failed".to_owned()),
+            CliError::Mistakes(diagnostics) => LoadError::Mistakes(diagnostics),
+            CliError::Usage(text) => LoadError::Usage(text),
+            CliError::Failed(text) => LoadError::Failed(text),
+            CliError::AlreadyReported | CliError::NobodyReads => LoadError::Failed("it failed".to_owned()),
         }
     }
 }
 
 /// What is asked for beside a configuration; it goes before what that says.
 #[derive(Debug, Default, Clone)]
-pub struct Wishes {
+pub struct Overrides {
     /// Only these pipelines, with what feeds them; without any, all.
     pub pipelines: Vec<String>,
     /// Where positions and dead letters are kept.
@@ -55,14 +55,14 @@ pub struct Ready {
     /// What it says.
     pub graph: Graph,
     /// Where its run keeps what outlives it.
-    pub keeping: Keeping,
+    pub state_dir: StateDir,
 }
 
 /// Reads a file as it stands; `-` is the standard input.
 ///
 /// # Errors
 /// If it cannot be read, or is no YAML.
-pub fn open(path: &Path) -> Result<Document, Refusal> {
+pub fn open(path: &Path) -> Result<Document, LoadError> {
     Ok(Configuration { path }.open()?)
 }
 
@@ -75,10 +75,10 @@ pub fn ready(
     document: Document,
     path: &Path,
     registry: &Registry,
-    wishes: &Wishes,
-) -> Result<Ready, Refusal> {
+    wishes: &Overrides,
+) -> Result<Ready, LoadError> {
     if capyfile::is_capyfile(&document) {
-        return Err(Refusal::Usage(format!(
+        return Err(LoadError::Usage(format!(
             "`{}` is a service definition of capyfile, which has phases that are run one after the other; \
              `python -m thalweg run` does that, and `python -m thalweg convert` makes configurations of it",
             document.name()
@@ -91,7 +91,7 @@ pub fn ready(
     graph.memory = wishes.memory.unwrap_or(graph.memory);
     let (folder, positions) =
         state_folder(&configuration.folder(), graph.state.as_deref(), wishes.state.as_deref());
-    Ok(Ready { graph, keeping: Keeping { folder, positions } })
+    Ok(Ready { graph, state_dir: StateDir { folder, positions } })
 }
 
 /// What `thalweg check` says of a configuration that is right; with `plan`, for how many cores it is planned.
@@ -113,8 +113,8 @@ pub struct Showing(Watching);
 ///
 /// # Errors
 /// If the variable that says what is logged is wrong.
-pub fn show(graph: &Graph, handle: Handle, quiet: bool) -> Result<Showing, Refusal> {
-    let manner = Manner { cores: 1, json: false, quiet, continues: false, listen: None };
+pub fn show(graph: &Graph, handle: Handle, quiet: bool) -> Result<Showing, LoadError> {
+    let manner = RunOptions { cores: 1, json: false, quiet, continues: false, listen: None };
     let progress = Progress::new(graph, manner);
     let listens = graph.sources.iter().any(|source| source.kind == InternalLogs::NAME);
     log::begin(progress.bars(), false, false, listens)?;

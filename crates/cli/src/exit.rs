@@ -19,12 +19,12 @@ pub enum Exit {
     /// Done, but with errors that `--strict` counts.
     Errors = 1,
     /// The configuration is wrong, and that was told already.
-    Wrong = 2,
+    LoadError = 2,
 }
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CliError {
     /// The configuration is wrong.
     Mistakes(Diagnostics),
     /// The command line is wrong: a sentence.
@@ -32,28 +32,28 @@ pub enum Failure {
     /// It was tried and failed: a sentence.
     Failed(String),
     /// It failed, and that was told already.
-    Told,
+    AlreadyReported,
     /// Whoever reads the output has gone away, which is not worth a word.
     NobodyReads,
 }
 
-impl From<thalweg_engine::Error> for Failure {
+impl From<thalweg_engine::Error> for CliError {
     fn from(error: thalweg_engine::Error) -> Self {
-        Failure::Failed(error.full())
+        CliError::Failed(error.full())
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
-            std::io::ErrorKind::BrokenPipe => Failure::NobodyReads,
-            _ => Failure::Failed(error.to_string()),
+            std::io::ErrorKind::BrokenPipe => CliError::NobodyReads,
+            _ => CliError::Failed(error.to_string()),
         }
     }
 }
 
 /// Says why a command failed, in JSON if that was asked for.
-pub fn tell(failure: &Failure, json: bool) {
+pub fn tell(failure: &CliError, json: bool) {
     let line = |event: &str, what: serde_json::Value| {
         let mut line = json!({ "event": event });
         let key = if event == "mistakes" { "mistakes" } else { "message" };
@@ -61,26 +61,26 @@ pub fn tell(failure: &Failure, json: bool) {
         print::err(&format!("{line}\n"));
     };
     match failure {
-        Failure::Mistakes(diagnostics) if json => line("mistakes", json!(diagnostics)),
-        Failure::Mistakes(diagnostics) => print::err(&diagnostics.render(Paint::stderr().is_on())),
-        Failure::Usage(text) | Failure::Failed(text) if json => line("failed", text.as_str().into()),
-        Failure::Usage(text) | Failure::Failed(text) => {
+        CliError::Mistakes(diagnostics) if json => line("mistakes", json!(diagnostics)),
+        CliError::Mistakes(diagnostics) => print::err(&diagnostics.render(Paint::stderr().is_on())),
+        CliError::Usage(text) | CliError::Failed(text) if json => line("failed", text.as_str().into()),
+        CliError::Usage(text) | CliError::Failed(text) => {
             print::err(&format!("{} {}\n", Paint::stderr().red("error:"), text.trim_end_matches('.')));
         }
-        Failure::Told | Failure::NobodyReads => {}
+        CliError::AlreadyReported | CliError::NobodyReads => {}
     }
 }
 
 /// Says what has to be said, in JSON if that was asked for, and gives the exit code.
-pub fn report(result: Result<Exit, Failure>, json: bool) -> u8 {
+pub fn report(result: Result<Exit, CliError>, json: bool) -> u8 {
     let failure = match result {
         Ok(exit) => return exit as u8,
         Err(failure) => failure,
     };
     tell(&failure, json);
     match failure {
-        Failure::Mistakes(_) | Failure::Usage(_) => WRONG,
-        Failure::Failed(_) | Failure::Told => FAILED,
-        Failure::NobodyReads => 0,
+        CliError::Mistakes(_) | CliError::Usage(_) => WRONG,
+        CliError::Failed(_) | CliError::AlreadyReported => FAILED,
+        CliError::NobodyReads => 0,
     }
 }

@@ -7,7 +7,7 @@ use thalweg_config::{Comments, Diagnostics, Document, nearest};
 use thalweg_dialects::Conversion;
 use thalweg_engine::{Graph, Registry};
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// The configuration that is read from the standard input.
 const STDIN: &str = "-";
@@ -37,46 +37,46 @@ pub struct Configuration<'a> {
 
 impl Configuration<'_> {
     /// Reads the text. What is in thalweg's own form gets its variables; other dialects know none, and are read into it.
-    pub fn read(&self) -> Result<Loaded, Failure> {
+    pub fn read(&self) -> Result<Loaded, CliError> {
         Self::loaded(self.open()?)
     }
 
     /// The same of a text that was read already.
-    pub fn loaded(mut document: Document) -> Result<Loaded, Failure> {
+    pub fn loaded(mut document: Document) -> Result<Loaded, CliError> {
         if let Some(conversion) = thalweg_dialects::read(&document) {
-            let Conversion { document, comments, remarks } = conversion.map_err(Failure::Mistakes)?;
+            let Conversion { document, comments, remarks } = conversion.map_err(CliError::Mistakes)?;
             return Ok(Loaded { document, foreign: Some(Foreign { comments, remarks }) });
         }
         let variables = |name: &str| std::env::var(name).ok();
         let mut diagnostics = document.diagnostics();
         document.substitute(&variables, &mut diagnostics);
-        diagnostics.into_result(Loaded { document, foreign: None }).map_err(Failure::Mistakes)
+        diagnostics.into_result(Loaded { document, foreign: None }).map_err(CliError::Mistakes)
     }
 
     /// Reads the text as it stands.
-    pub fn open(&self) -> Result<Document, Failure> {
+    pub fn open(&self) -> Result<Document, CliError> {
         if self.path != Path::new(STDIN) {
-            return Document::open(self.path).map_err(Failure::Mistakes);
+            return Document::open(self.path).map_err(CliError::Mistakes);
         }
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes)?;
         let text = String::from_utf8(bytes).map_err(|_| {
-            Failure::Usage("the configuration on the standard input is not UTF-8 text".to_owned())
+            CliError::Usage("the configuration on the standard input is not UTF-8 text".to_owned())
         })?;
-        Document::parse(STDIN_NAME, &text).map_err(Failure::Mistakes)
+        Document::parse(STDIN_NAME, &text).map_err(CliError::Mistakes)
     }
 
     /// Reads and checks the whole configuration.
-    pub fn graph(&self, registry: &Registry) -> Result<Graph, Failure> {
+    pub fn graph(&self, registry: &Registry) -> Result<Graph, CliError> {
         self.graph_of(&self.read()?, registry)
     }
 
     /// Checks what was read.
-    pub fn graph_of(&self, loaded: &Loaded, registry: &Registry) -> Result<Graph, Failure> {
-        let graph = thalweg_engine::read(&loaded.document, registry).map_err(Failure::Mistakes)?;
+    pub fn graph_of(&self, loaded: &Loaded, registry: &Registry) -> Result<Graph, CliError> {
+        let graph = thalweg_engine::read(&loaded.document, registry).map_err(CliError::Mistakes)?;
         let reads_stdin = graph.sources.iter().find(|source| source.kind == "stdin");
         match reads_stdin {
-            Some(source) if self.path == Path::new(STDIN) => Err(Failure::Usage(format!(
+            Some(source) if self.path == Path::new(STDIN) => Err(CliError::Usage(format!(
                 "the configuration comes from the standard input, so the source `{}` cannot read that; \
                  put the configuration into a file",
                 source.name
@@ -108,11 +108,11 @@ pub fn state_folder(folder: &Path, configured: Option<&Path>, given: Option<&Pat
 }
 
 /// Keeps only the pipelines that the command line names, if it names any.
-pub fn restrict(graph: &mut Graph, names: &[String]) -> Result<(), Failure> {
+pub fn restrict(graph: &mut Graph, names: &[String]) -> Result<(), CliError> {
     for name in names {
         if graph.pipeline(name).is_none() {
             let known: Vec<&str> = graph.pipelines.iter().map(|pipeline| &*pipeline.name).collect();
-            return Err(Failure::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "there is no pipeline called `{name}`; {}",
                 did_you_mean(name, &known)
             )));

@@ -17,7 +17,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::paint::Paint;
 
 /// The variable that says what is told: `error`, `warn`, `info`, `debug`, `trace`, or by module
@@ -29,7 +29,7 @@ static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
 /// Begins to show warnings on the standard error output; `quietly`, only errors. `listens` says whether the graph has a
 /// source that takes what is logged.
-pub fn begin(bars: &MultiProgress, json: bool, quietly: bool, listens: bool) -> Result<(), Failure> {
+pub fn begin(bars: &MultiProgress, json: bool, quietly: bool, listens: bool) -> Result<(), CliError> {
     begin_with("warn", bars, json, quietly, listens)
 }
 
@@ -40,7 +40,7 @@ pub fn begin_with(
     json: bool,
     quietly: bool,
     listens: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     *BARS.lock().unwrap_or_else(PoisonError::into_inner) = Some(bars.clone());
     tell::show_by(match (quietly, json) {
         (true, _) => |_, _| {},
@@ -50,7 +50,7 @@ pub fn begin_with(
     let usual = if quietly { "error" } else { usual };
     let wanted = std::env::var(VARIABLE).ok().filter(|wanted| !wanted.is_empty());
     let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(usual)).map_err(|error| {
-        Failure::Usage(format!("`{VARIABLE}` is wrong: {error}; write for example `{VARIABLE}=debug`"))
+        CliError::Usage(format!("`{VARIABLE}` is wrong: {error}; write for example `{VARIABLE}=debug`"))
     })?;
     let shown = tracing_subscriber::fmt::layer()
         .with_writer(AroundBars)

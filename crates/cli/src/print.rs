@@ -5,7 +5,7 @@ use std::io::{self, Write};
 /// Writes to the standard output.
 ///
 /// # Errors
-/// Those of writing; see [`Failure::NobodyReads`](crate::exit::Failure::NobodyReads).
+/// Those of writing; see [`CliError::NobodyReads`](crate::exit::CliError::NobodyReads).
 pub fn out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;

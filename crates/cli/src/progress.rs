@@ -13,7 +13,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use thalweg_engine::{ComponentCounts, Graph, Handle};
 
-use crate::drive::Manner;
+use crate::drive::RunOptions;
 use crate::format::{bytes, bytes_of, clock, counted, per_second};
 use crate::print;
 
@@ -61,7 +61,7 @@ impl Retried {
 
 impl Progress {
     /// For a run of this graph.
-    pub fn new(graph: &Graph, manner: Manner) -> Self {
+    pub fn new(graph: &Graph, manner: RunOptions) -> Self {
         // Messages that appear on the same terminal would be torn up by the lines of progress.
         let is_busy = stdout().is_terminal() && graph.sinks.iter().any(|sink| sink.kind == "stdout");
         let form = match (manner.json, manner.quiet) {

@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use thalweg_engine::{ComponentCounts, Handle};
 use tokio::net::TcpListener;
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// What can be asked for.
 const PATHS: &str = "/metrics  counters, for Prometheus\n/health   200 if all is well, 503 and why if not\n";
@@ -32,10 +32,10 @@ pub struct Server {
 
 impl Server {
     /// Takes the address, so that one in use is told before anything runs.
-    pub async fn bind(address: SocketAddr, handle: Handle) -> Result<Self, Failure> {
+    pub async fn bind(address: SocketAddr, handle: Handle) -> Result<Self, CliError> {
         let listener = TcpListener::bind(address)
             .await
-            .map_err(|error| Failure::Failed(format!("cannot listen on {address}: {error}")))?;
+            .map_err(|error| CliError::Failed(format!("cannot listen on {address}: {error}")))?;
         Ok(Self { listener, handle, begun: Instant::now() })
     }
 

@@ -154,7 +154,7 @@ fn main() {
     println!("{rows} JSON lines of {} bytes", bytes / rows);
     let lines = batch(&lines);
     let payload = lines.payload().clone();
-    let fresh = || Batch::new(payload.clone(), lines.meta().clone(), Ack::unobserved());
+    let fresh = || Batch::new(payload.clone(), lines.meta().clone(), Ack::noop());
     let ns = best(|| payload.iter().flatten().map(|line| black_box(line.to_vec()).len()).sum::<usize>());
     report("limit: copying each line", ns, rows, bytes);
     let ns = best(|| {

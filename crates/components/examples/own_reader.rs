@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_components::custom::{Custom, Reader, Rows, WriteError, Writer};
 use thalweg_config::Document;
-use thalweg_engine::{Keeping, Plan, Run};
+use thalweg_engine::{Plan, Run, StateDir};
 
 /// Measurements, each a number of 64 bits.
 struct Measurements {
@@ -102,10 +102,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let document = Document::parse("own.yaml", &text).map_err(|mistakes| mistakes.render(false))?;
     let graph = thalweg_engine::read(&document, &registry).map_err(|mistakes| mistakes.render(false))?;
     let plan = Plan::new(&graph, 2);
-    let keeping = Keeping { folder: folder.join("state"), positions: false };
+    let state_dir = StateDir { folder: folder.join("state"), positions: false };
     let runtime = tokio::runtime::Runtime::new()?;
     let summary =
-        runtime.block_on(async { Ok::<_, Box<dyn Error>>(Run::new(plan, keeping)?.wait().await) })?;
+        runtime.block_on(async { Ok::<_, Box<dyn Error>>(Run::new(plan, state_dir)?.wait().await) })?;
     std::fs::remove_dir_all(&folder)?;
     match summary.failure {
         None => Ok(()),

@@ -16,8 +16,8 @@ pub(crate) struct Flows(BTreeMap<Arc<str>, Flow>);
 /// to the dead letters, whatever takes its errors, since these are one flow.
 fn rejected(step: &Step) -> Flow {
     match step {
-        Step::Unpack(_) => Flow::Messages,
-        Step::Messages(_) | Step::Waits(_) | Step::Files(_) | Step::Part => step.takes(),
+        Step::FileReader(_) => Flow::Messages,
+        Step::Messages(_) | Step::Waits(_) | Step::Files(_) | Step::Marker => step.takes(),
     }
 }
 

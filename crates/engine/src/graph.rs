@@ -11,7 +11,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 
 use crate::component::{BuildSink, BuildSource, Flow, Step};
-use crate::read::LetterBounds;
+use crate::read::DeadLetterLimits;
 
 /// A checked configuration. Printed, it shows what leads where.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub struct Graph {
     /// Where positions are kept, if they are.
     pub state: Option<PathBuf>,
     /// How many dead letters are kept.
-    pub dead_letters: LetterBounds,
+    pub dead_letters: DeadLetterLimits,
     /// Where the run makes its temporary files: the system's folder for these, if none is named.
     pub temporary: Option<PathBuf>,
     /// Sources by name, in the order of the configuration.

@@ -10,12 +10,12 @@ use thalweg_runtime::{Receiver, Sender, Stop};
 use crate::metrics::ComponentMetrics;
 use crate::outlet::{Received, give, made_of};
 use crate::outlets::part_rejected;
-use crate::positions::{Mark, Positions};
+use crate::positions::{Checkpoint, Positions};
 use crate::{Error, Role};
 
-/// Where an [`Unpack`](crate::Unpack) puts the messages of a file. They owe what the file owes: it is acknowledged when all of
+/// Where an [`FileReader`](crate::FileReader) puts the messages of a file. They owe what the file owes: it is acknowledged when all of
 /// them are.
-pub struct Intake {
+pub struct FileOutput {
     pub(crate) share: Share,
     pub(crate) batch_bytes: usize,
     pub(crate) stop: Stop,
@@ -28,12 +28,12 @@ pub struct Intake {
     pub(crate) place: Ack,
     /// How far a run got in each file, where that is kept, and the file at hand in it.
     pub(crate) positions: Option<Arc<Positions>>,
-    pub(crate) lane: Option<Arc<str>>,
+    pub(crate) partition: Option<Arc<str>>,
     /// Where it came from.
     pub(crate) meta: Arc<Meta>,
 }
 
-impl Intake {
+impl FileOutput {
     /// The component's name in the configuration.
     pub fn name(&self) -> &Arc<str> {
         &self.metrics.name
@@ -61,12 +61,12 @@ impl Intake {
 
     /// Where a former run got to in the file at hand, and this one is to go on: the position of a mark.
     pub fn saved(&self) -> Option<Value> {
-        self.positions.as_ref()?.saved(self.lane.as_ref()?)
+        self.positions.as_ref()?.saved(self.partition.as_ref()?)
     }
 
     /// Whether it is kept how far the file at hand was read, so that marks are of use.
     pub fn keeps_places(&self) -> bool {
-        self.positions.is_some() && self.lane.is_some()
+        self.positions.is_some() && self.partition.is_some()
     }
 
     /// The share of the budget that [`arena`](Self::arena) is of: for those who wait for memory elsewhere.
@@ -86,12 +86,12 @@ impl Intake {
         self.ack = file.ack().split();
         self.meta = Arc::new(meta);
         let identity = file.origin().identity().filter(|_| self.positions.is_some());
-        self.lane = identity.map(|identity| format!("{} {identity}", file.origin().source).into());
-        if let (Some(positions), Some(lane)) = (self.positions.clone(), self.lane.clone()) {
+        self.partition = identity.map(|identity| format!("{} {identity}", file.origin().source).into());
+        if let (Some(positions), Some(partition)) = (self.positions.clone(), self.partition.clone()) {
             // Each message owes it as well: the file is settled while its last messages are still on their way.
             let forgotten = Ack::new(self.metrics.name.clone(), move |settlement| {
                 if settlement.outcome.is_safe() {
-                    positions.forget(&lane);
+                    positions.forget(&partition);
                 }
             });
             file.ack_mut().merge(forgotten.split());
@@ -101,10 +101,10 @@ impl Intake {
 
     /// All of the file was sent.
     pub(crate) fn end(&mut self) {
-        self.lane = None;
-        std::mem::replace(&mut self.place, Ack::unobserved()).settle(Outcome::Filtered);
+        self.partition = None;
+        std::mem::replace(&mut self.place, Ack::noop()).settle(Outcome::Filtered);
         // What is left of it is the file as such, whose messages have their own parts.
-        std::mem::replace(&mut self.ack, Ack::unobserved()).settle(Outcome::Filtered);
+        std::mem::replace(&mut self.ack, Ack::noop()).settle(Outcome::Filtered);
     }
 
     /// Sends messages on. Waits until there is room for them. With a mark (of which only the position counts), a later run goes
@@ -148,10 +148,10 @@ impl Intake {
     }
 
     fn batch(&mut self, mut received: Received) -> Result<Batch, Error> {
-        if let (Some(mark), Some(positions), Some(lane)) =
-            (received.reading.mark.take(), &self.positions, &self.lane)
+        if let (Some(checkpoint), Some(positions), Some(partition)) =
+            (received.reading.checkpoint.take(), &self.positions, &self.partition)
         {
-            let next = positions.expect(Some(Mark { lane: lane.clone(), ..mark }));
+            let next = positions.expect(Some(Checkpoint { partition: partition.clone(), ..checkpoint }));
             std::mem::replace(&mut self.place, next).settle(Outcome::Filtered);
         }
         // The place first: it is to be settled before the file may be.
@@ -166,11 +166,11 @@ pub(crate) fn loose_intake(
     budget: &Budget,
     batch_bytes: usize,
     file: &File,
-) -> (Intake, Receiver<Parcel>, Receiver<Parcel>) {
+) -> (FileOutput, Receiver<Parcel>, Receiver<Parcel>) {
     let (main, main_out) = thalweg_runtime::channel(usize::MAX);
     let (errors, errors_out) = thalweg_runtime::channel(usize::MAX);
     let name: Arc<str> = "test".into();
-    let intake = Intake {
+    let intake = FileOutput {
         share: budget.share(),
         batch_bytes,
         stop: Stop::default(),
@@ -178,9 +178,9 @@ pub(crate) fn loose_intake(
         main: vec![main],
         errors: vec![errors],
         ack: file.ack().split(),
-        place: Ack::unobserved(),
+        place: Ack::noop(),
         positions: None,
-        lane: None,
+        partition: None,
         meta: Arc::new(Meta { source: name, path: Some(file.to_string().into()), time_us: 0 }),
     };
     (intake, main_out, errors_out)
@@ -200,7 +200,7 @@ mod tests {
             payload: testing::batch(["x"]).payload().clone(),
             path: None,
             positions: None,
-            mark: position.map(|position| Mark::in_file(position.into())),
+            checkpoint: position.map(|position| Checkpoint::in_file(position.into())),
         }
     }
 
@@ -219,12 +219,13 @@ mod tests {
         let source = Positions::new("in".into(), BTreeMap::new(), failures);
         let origin = Origin::new("in".into(), "a".into(), 3).at("s3://b/a");
         let mut file = File::new(origin, Content::from(vec![1, 2, 3]));
-        file.ack_mut().merge(source.expect(Some(Mark { lane: "l".into(), position: 1.into() })));
+        file.ack_mut().merge(source.expect(Some(Checkpoint { partition: "l".into(), offset: 1.into() })));
         let (mut intake, main, errors) = loose_intake(&Budget::new(1 << 20), 1 << 10, &file);
         intake.ack.settle(Outcome::Filtered);
-        intake.ack = Ack::unobserved();
+        intake.ack = Ack::noop();
         intake.positions = Some(positions.clone());
-        let meta = |intake: &Intake| Meta { source: "in".into(), path: None, time_us: intake.meta.time_us };
+        let meta =
+            |intake: &FileOutput| Meta { source: "in".into(), path: None, time_us: intake.meta.time_us };
         let begun = meta(&intake);
         intake.begin(&mut file, begun);
         assert!(intake.keeps_places() && intake.saved().is_none());
@@ -232,18 +233,18 @@ mod tests {
         intake.reject_each(reading(None), vec!["why".to_owned()]).await.unwrap();
         intake.send(reading(Some(20))).await.unwrap();
         intake.end();
-        let [lane] = &positions.lanes()[..] else { panic!() };
+        let [partition] = &positions.partitions()[..] else { panic!() };
         let (first, second, rejected) = (taken(&main).await, taken(&main).await, taken(&errors).await);
         second.settle(Outcome::Delivered);
         first.settle(Outcome::Delivered);
-        assert_eq!(positions.saved(lane), None);
+        assert_eq!(positions.saved(partition), None);
         assert_eq!(source.saved("l"), None);
         // The file is settled before its last messages are.
         file.settle(Outcome::Filtered);
         rejected.settle(Outcome::Rejected);
         assert_eq!(source.saved("l"), Some(1.into()));
-        assert_eq!(positions.saved(lane), None);
-        assert_eq!(positions.take_changes(), [(lane.clone(), None)]);
+        assert_eq!(positions.saved(partition), None);
+        assert_eq!(positions.take_changes(), [(partition.clone(), None)]);
     }
 
     #[tokio::test]
@@ -254,7 +255,7 @@ mod tests {
         let mut file = File::new(origin, Content::from(vec![1, 2, 3]));
         let (mut intake, main, _errors) = loose_intake(&Budget::new(1 << 20), 1 << 10, &file);
         intake.ack.settle(Outcome::Filtered);
-        intake.ack = Ack::unobserved();
+        intake.ack = Ack::noop();
         intake.positions = Some(positions.clone());
         let meta = Meta { source: "in".into(), path: None, time_us: intake.meta.time_us };
         intake.begin(&mut file, meta);
@@ -264,9 +265,9 @@ mod tests {
         let (first, second) = (taken(&main).await, taken(&main).await);
         first.settle(Outcome::Delivered);
         file.settle(Outcome::Filtered);
-        let [lane] = &positions.lanes()[..] else { panic!() };
-        assert_eq!(positions.saved(lane), Some(10.into()));
+        let [partition] = &positions.partitions()[..] else { panic!() };
+        assert_eq!(positions.saved(partition), Some(10.into()));
         second.settle(Outcome::Delivered);
-        assert_eq!(positions.saved(lane), None);
+        assert_eq!(positions.saved(partition), None);
     }
 }

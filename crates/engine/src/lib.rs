@@ -31,24 +31,25 @@ mod temporary;
 pub mod testing;
 
 pub use component::{
-    BuildFileTransform, BuildSink, BuildSource, BuildTransform, BuildUnpack, BuildWaiting, Context, Cost,
-    Fate, FileSink, FileTransform, FileTransformConfig, Flow, InFlight, Mistake, Sink, SinkConfig, Source,
-    SourceConfig, Step, Transform, TransformConfig, Trouble, Unpack, UnpackConfig, WaitingTransform, Written,
+    BuildFileReader, BuildFileTransform, BuildSink, BuildSource, BuildTransform, BuildWaiting, Context, Cost,
+    Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform, FileTransformConfig, Flow,
+    InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig, Step, Transform, TransformConfig,
+    WaitingTransform, WriteOutcome,
 };
 pub use details::Details;
 pub use error::{Error, ErrorKind};
 pub use graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
-pub use intake::Intake;
+pub use intake::FileOutput;
 pub use journal::Journal;
 pub use kept::KeptField;
 pub use metrics::{ComponentCounts, ComponentMetrics};
-pub use outlet::{Meter, Outlet, Reading, Received, Settled};
+pub use outlet::{Meter, Reading, Received, Settled, SourceOutput};
 pub use outlets::{Outlets, Output, Rejects};
 pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, SourceStage, Target};
-pub use positions::{Mark, Positions};
-pub use read::{ByKey, DEFAULT_MEMORY, Failover, LetterBounds, PipelineSettings, Settings, read};
+pub use positions::{Checkpoint, Positions};
+pub use read::{ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, PipelineSettings, Settings, read};
 pub use registry::{Built, Definition, Registry, Role};
-pub use run::{FileEvent, FileWatcher, Handle, Keeping, Run, Summary};
+pub use run::{FileEvent, FileWatcher, Handle, Run, StateDir, Summary};
 pub use schema::schema;
-pub use store::{DeadLetter, KeptFile, LetterId, LetterTally, Store};
+pub use store::{DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Store};
 pub use temporary::Temporaries;

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::metrics::ComponentMetrics;
 use crate::outlets::part_rejected;
-use crate::positions::{Mark, Positions};
+use crate::positions::{Checkpoint, Positions};
 use crate::run::saves::Saves;
 use crate::{Error, Role};
 
@@ -29,7 +29,7 @@ pub struct Reading {
     /// Where in it each begins.
     pub positions: Option<UInt64Array>,
     /// Where to go on once they are safe; a reading without a mark is lost if the run is killed.
-    pub mark: Option<Mark>,
+    pub checkpoint: Option<Checkpoint>,
 }
 
 /// A [`Reading`], and fields that came with its messages: what a protocol says of them.
@@ -48,7 +48,7 @@ impl From<Reading> for Received {
 }
 
 /// Becomes the answer to what was sent, once all of it has ended somewhere, and stays there even if the process is killed
-/// now: see [`Outlet::send_acked`].
+/// now: see [`SourceOutput::send_acked`].
 pub struct Settled(Pin<Box<dyn Future<Output = Settlement> + Send>>);
 
 impl Settled {
@@ -92,7 +92,7 @@ impl Meter {
 /// A source that reads from many places at once gives each its clone: they send independently, and all stand on the
 /// source's one share of the budget. What the source leads to goes on until the last clone is dropped.
 #[derive(Clone)]
-pub struct Outlet {
+pub struct SourceOutput {
     pub(crate) share: Share,
     pub(crate) batch_bytes: usize,
     pub(crate) positions: Arc<Positions>,
@@ -106,7 +106,7 @@ pub struct Outlet {
     pub(crate) singly: bool,
 }
 
-impl Outlet {
+impl SourceOutput {
     /// The source's name in the configuration.
     pub fn name(&self) -> &Arc<str> {
         &self.metrics.name
@@ -138,24 +138,24 @@ impl Outlet {
     }
 
     /// Where a former run got to in a lane.
-    pub fn saved(&self, lane: &str) -> Option<Value> {
-        self.positions.saved(lane)
+    pub fn saved(&self, partition: &str) -> Option<Value> {
+        self.positions.saved(partition)
     }
 
     /// Up to where nothing in a lane will be needed again, even if the process is killed now: what came before may be
     /// removed where it comes from, or be acknowledged to whoever sent it. [`saved`](Self::saved) may be further on.
-    pub fn lasting(&self, lane: &str) -> Option<Value> {
-        self.positions.lasting(lane)
+    pub fn committed(&self, partition: &str) -> Option<Value> {
+        self.positions.committed(partition)
     }
 
     /// The lanes that former runs, or this one, got somewhere in.
-    pub fn lanes(&self) -> Vec<Arc<str>> {
-        self.positions.lanes()
+    pub fn partitions(&self) -> Vec<Arc<str>> {
+        self.positions.partitions()
     }
 
     /// Forgets a lane that will never be read again: its file is gone, say.
-    pub fn forget(&self, lane: &str) {
-        self.positions.forget(lane);
+    pub fn forget(&self, partition: &str) {
+        self.positions.forget(partition);
     }
 
     /// Whether the run was told to stop: the source then returns, having sent what it has read so far.
@@ -263,7 +263,7 @@ impl Outlet {
     }
 
     fn batch_of(&self, mut received: Received, meta: Meta) -> Result<Batch, Error> {
-        let ack = self.positions.expect(received.reading.mark.take());
+        let ack = self.positions.expect(received.reading.checkpoint.take());
         let batch = made_of(received, Arc::new(meta), ack)?;
         self.metrics.add_in(batch.rows(), batch.payload_bytes());
         Ok(batch)
@@ -278,8 +278,12 @@ impl Outlet {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub async fn send_files(&mut self, mut files: Vec<File>, mark: Option<Mark>) -> Result<(), Error> {
-        let ack = self.positions.expect(mark);
+    pub async fn send_files(
+        &mut self,
+        mut files: Vec<File>,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<(), Error> {
+        let ack = self.positions.expect(checkpoint);
         files.iter_mut().for_each(|file| file.ack_mut().merge(ack.split()));
         // What is left of it stands for no file.
         ack.settle(Outcome::Filtered);
@@ -296,8 +300,8 @@ impl Outlet {
     }
 
     /// Notes where to go on once all before it in its lane is safe, with nothing sent.
-    pub fn mark(&self, mark: Mark) {
-        self.positions.expect(Some(mark)).settle(Outcome::Filtered);
+    pub fn checkpoint(&self, checkpoint: Checkpoint) {
+        self.positions.expect(Some(checkpoint)).settle(Outcome::Filtered);
     }
 
     /// Sends a file to the `errors` output: it was found but cannot be used.
@@ -308,9 +312,9 @@ impl Outlet {
         &mut self,
         mut file: File,
         mut problem: Problem,
-        mark: Option<Mark>,
+        checkpoint: Option<Checkpoint>,
     ) -> Result<(), Error> {
-        file.ack_mut().merge(self.positions.expect(mark));
+        file.ack_mut().merge(self.positions.expect(checkpoint));
         problem.component = self.name().clone();
         file.set_problem(problem);
         let parcel = Parcel::Files(vec![file]);
@@ -370,12 +374,12 @@ pub(crate) fn loose_outlet(
     budget: &thalweg_record::Budget,
     batch_bytes: usize,
     saved: std::collections::BTreeMap<String, Value>,
-) -> (Outlet, thalweg_runtime::Receiver<Parcel>, thalweg_runtime::Receiver<Parcel>) {
+) -> (SourceOutput, thalweg_runtime::Receiver<Parcel>, thalweg_runtime::Receiver<Parcel>) {
     let (failures, _) = tokio::sync::mpsc::unbounded_channel();
     let (main, main_out) = thalweg_runtime::channel(usize::MAX);
     let (errors, errors_out) = thalweg_runtime::channel(usize::MAX);
     let name: Arc<str> = "source".into();
-    let outlet = Outlet {
+    let outlet = SourceOutput {
         share: budget.share(),
         batch_bytes,
         positions: Positions::new(name.clone(), saved, failures),
@@ -398,12 +402,12 @@ mod tests {
 
     use crate::testing;
 
-    fn reading(mark: Option<Mark>) -> Reading {
+    fn reading(checkpoint: Option<Checkpoint>) -> Reading {
         Reading {
             payload: testing::batch(["one", "two"]).payload().clone(),
             path: None,
             positions: None,
-            mark,
+            checkpoint,
         }
     }
 
@@ -411,8 +415,8 @@ mod tests {
     async fn what_was_sent_is_answered_when_its_last_part_is_settled_and_moves_its_lane_too() {
         let budget = Budget::new(1 << 20);
         let (mut outlet, main, _errors) = loose_outlet(Stop::default(), &budget, 1 << 10, BTreeMap::new());
-        let mark = Mark { lane: "l".into(), position: 7.into() };
-        let mut settled = outlet.send_acked(reading(Some(mark))).await.unwrap();
+        let checkpoint = Checkpoint { partition: "l".into(), offset: 7.into() };
+        let mut settled = outlet.send_acked(reading(Some(checkpoint))).await.unwrap();
         let Some((_, Parcel::Messages(batch))) = main.take().await else { panic!("it was not sent") };
         let half = batch.share();
         batch.settle(Outcome::Delivered);

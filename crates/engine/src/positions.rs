@@ -15,17 +15,17 @@ use tokio::sync::mpsc;
 
 /// A message of a source that must be answered: where it leaves off.
 #[derive(Debug, Clone)]
-pub struct Mark {
+pub struct Checkpoint {
     /// What is read in order: a file's identity, say.
-    pub lane: Arc<str>,
+    pub partition: Arc<str>,
     /// What the source needs to know to go on after this batch.
-    pub position: Value,
+    pub offset: Value,
 }
 
-impl Mark {
+impl Checkpoint {
     /// A place in the file at hand, of what reads messages out of it: each file is a lane of its own.
     pub fn in_file(position: Value) -> Self {
-        Self { lane: "".into(), position }
+        Self { partition: "".into(), offset: position }
     }
 }
 
@@ -33,23 +33,23 @@ impl Mark {
 #[derive(Debug)]
 pub struct Positions {
     source: Arc<str>,
-    lanes: Mutex<BTreeMap<Arc<str>, Lane>>,
+    partitions: Mutex<BTreeMap<Arc<str>, Partition>>,
     failures: mpsc::UnboundedSender<String>,
     /// Whether positions are saved, so that a later run goes on where the last save was.
     keeps: AtomicBool,
     /// Held by the source and by each of its batches that is not settled.
-    presence: Mutex<Option<Presence>>,
+    guard: Mutex<Option<LiveGuard>>,
 }
 
 /// As long as there is one, something is still to come: its receiver ends with the last.
-pub(crate) type Presence = mpsc::Sender<Never>;
+pub(crate) type LiveGuard = mpsc::Sender<Never>;
 
 /// Nothing is ever sent.
 #[derive(Debug)]
 pub(crate) enum Never {}
 
 #[derive(Debug, Default)]
-struct Lane {
+struct Partition {
     /// The number of the first batch in `sent`.
     first: u64,
     /// Batches sent whose turn has not come: their marks, and how they were settled.
@@ -70,82 +70,85 @@ impl Positions {
         saved: BTreeMap<String, Value>,
         failures: mpsc::UnboundedSender<String>,
     ) -> Arc<Self> {
-        let lanes = saved
+        let partitions = saved
             .into_iter()
-            .map(|(lane, value)| {
-                (lane.into(), Lane { safe: Some(value.clone()), stored: Some(value), ..Lane::default() })
+            .map(|(partition, value)| {
+                (
+                    partition.into(),
+                    Partition { safe: Some(value.clone()), stored: Some(value), ..Partition::default() },
+                )
             })
             .collect();
         Arc::new(Self {
             source,
-            lanes: Mutex::new(lanes),
+            partitions: Mutex::new(partitions),
             failures,
             keeps: AtomicBool::new(false),
-            presence: Mutex::default(),
+            guard: Mutex::default(),
         })
     }
 
-    /// They are saved: see [`lasting`](Self::lasting).
+    /// They are saved: see [`committed`](Self::committed).
     pub(crate) fn keep(&self) {
         self.keeps.store(true, Relaxed);
     }
 
     /// Notes what was saved.
-    pub(crate) fn note_stored(&self, lane: &str, position: Option<&Value>) {
-        if let Some(lane) = self.lanes.lock().get_mut(lane) {
-            lane.stored = position.cloned();
+    pub(crate) fn note_stored(&self, partition: &str, position: Option<&Value>) {
+        if let Some(partition) = self.partitions.lock().get_mut(partition) {
+            partition.stored = position.cloned();
         }
     }
 
     /// Up to where nothing will be asked for again in a lane, even if the process is killed now. Where positions are
     /// saved that is what was saved last: a run that continues from there cuts back what its sinks wrote since.
-    pub fn lasting(&self, lane: &str) -> Option<Value> {
+    pub fn committed(&self, partition: &str) -> Option<Value> {
         if !self.keeps.load(Relaxed) {
-            return self.saved(lane);
+            return self.saved(partition);
         }
-        self.lanes.lock().get(lane).and_then(|lane| lane.stored.clone())
+        self.partitions.lock().get(partition).and_then(|partition| partition.stored.clone())
     }
 
-    /// Lets `presence` know when the source has ended and all that it sent is settled; see [`leave`](Self::leave).
-    pub(crate) fn attend(&self, presence: Presence) {
-        *self.presence.lock() = Some(presence);
+    /// Lets `guard` know when the source has ended and all that it sent is settled; see [`leave`](Self::leave).
+    pub(crate) fn attend(&self, guard: LiveGuard) {
+        *self.guard.lock() = Some(guard);
     }
 
     /// The source has ended.
     pub(crate) fn leave(&self) {
-        *self.presence.lock() = None;
+        *self.guard.lock() = None;
     }
 
     /// Where to begin in a lane, if a former run was there.
-    pub fn saved(&self, lane: &str) -> Option<Value> {
-        self.lanes.lock().get(lane).and_then(|lane| lane.safe.clone())
+    pub fn saved(&self, partition: &str) -> Option<Value> {
+        self.partitions.lock().get(partition).and_then(|partition| partition.safe.clone())
     }
 
     /// The lanes that are known.
-    pub fn lanes(&self) -> Vec<Arc<str>> {
-        self.lanes.lock().keys().cloned().collect()
+    pub fn partitions(&self) -> Vec<Arc<str>> {
+        self.partitions.lock().keys().cloned().collect()
     }
 
     /// The acknowledgement of the next batch of a lane; of a batch without a mark, just failure is noted.
-    pub fn expect(self: &Arc<Self>, mark: Option<Mark>) -> Ack {
+    pub fn expect(self: &Arc<Self>, checkpoint: Option<Checkpoint>) -> Ack {
         let this = self.clone();
-        let presence = self.presence.lock().clone();
-        let Some(Mark { lane, position }) = mark else {
+        let guard = self.guard.lock().clone();
+        let Some(Checkpoint { partition, offset: position }) = checkpoint else {
             return Ack::new(self.source.clone(), move |settlement| {
                 this.note_failure(&settlement);
-                drop(presence);
+                drop(guard);
             });
         };
         let number = {
-            let mut lanes = self.lanes.lock();
-            let lane = lanes.entry(lane.clone()).or_default();
-            lane.sent.push_back((Some(position), None));
-            lane.first + lane.sent.len() as u64 - 1
+            let mut partitions = self.partitions.lock();
+            let partition = partitions.entry(partition.clone()).or_default();
+            partition.sent.push_back((Some(position), None));
+            partition.first + partition.sent.len() as u64 - 1
         };
         Ack::new(self.source.clone(), move |settlement| {
-            this.settle(&lane, number, settlement.outcome);
+            this.settle(&partition, number, settlement.outcome);
             this.note_failure(&settlement);
-            drop(presence);
+            drop(guard);
         })
     }
 
@@ -157,43 +160,43 @@ impl Positions {
         }
     }
 
-    fn settle(&self, lane: &str, number: u64, outcome: Outcome) {
-        let mut lanes = self.lanes.lock();
-        let Some(lane) = lanes.get_mut(lane) else { return };
-        let at = number.checked_sub(lane.first).and_then(|at| usize::try_from(at).ok());
-        if let Some(sent) = at.and_then(|at| lane.sent.get_mut(at)) {
+    fn settle(&self, partition: &str, number: u64, outcome: Outcome) {
+        let mut partitions = self.partitions.lock();
+        let Some(partition) = partitions.get_mut(partition) else { return };
+        let at = number.checked_sub(partition.first).and_then(|at| usize::try_from(at).ok());
+        if let Some(sent) = at.and_then(|at| partition.sent.get_mut(at)) {
             sent.1 = Some(outcome);
         }
-        while let Some((_, Some(outcome))) = lane.sent.front() {
-            lane.stuck |= !outcome.is_safe();
-            let Some((position, _)) = lane.sent.pop_front() else { break };
-            lane.first += 1;
-            if !lane.stuck {
-                lane.safe = position;
-                lane.changed = true;
+        while let Some((_, Some(outcome))) = partition.sent.front() {
+            partition.stuck |= !outcome.is_safe();
+            let Some((position, _)) = partition.sent.pop_front() else { break };
+            partition.first += 1;
+            if !partition.stuck {
+                partition.safe = position;
+                partition.changed = true;
             }
         }
     }
 
     /// Forgets a lane that will never be read again.
-    pub fn forget(&self, lane: &str) {
-        let mut lanes = self.lanes.lock();
-        if let Some(lane) = lanes.get_mut(lane) {
-            lane.safe = None;
-            lane.changed = true;
+    pub fn forget(&self, partition: &str) {
+        let mut partitions = self.partitions.lock();
+        if let Some(partition) = partitions.get_mut(partition) {
+            partition.safe = None;
+            partition.changed = true;
         }
     }
 
     /// The lanes whose position moved since the last call: where to begin there, or nothing if it was forgotten.
     pub fn take_changes(&self) -> Vec<(Arc<str>, Option<Value>)> {
-        let mut lanes = self.lanes.lock();
+        let mut partitions = self.partitions.lock();
         let mut changed = Vec::new();
-        for (name, lane) in lanes.iter_mut() {
-            if std::mem::take(&mut lane.changed) {
-                changed.push((name.clone(), lane.safe.clone()));
+        for (name, partition) in partitions.iter_mut() {
+            if std::mem::take(&mut partition.changed) {
+                changed.push((name.clone(), partition.safe.clone()));
             }
         }
-        lanes.retain(|_, lane| lane.safe.is_some() || !lane.sent.is_empty());
+        partitions.retain(|_, partition| partition.safe.is_some() || !partition.sent.is_empty());
         changed
     }
 }
@@ -207,15 +210,15 @@ mod tests {
     fn what_lasts_is_what_was_saved_where_positions_are_saved() {
         let (failures, _failed) = mpsc::unbounded_channel();
         let positions = Positions::new("s".into(), BTreeMap::new(), failures);
-        let mark = || Some(Mark { lane: "l".into(), position: 1.into() });
-        positions.expect(mark()).settle(Outcome::Delivered);
-        assert_eq!(positions.lasting("l"), Some(1.into()));
+        let checkpoint = || Some(Checkpoint { partition: "l".into(), offset: 1.into() });
+        positions.expect(checkpoint()).settle(Outcome::Delivered);
+        assert_eq!(positions.committed("l"), Some(1.into()));
         positions.keep();
-        assert_eq!(positions.lasting("l"), None);
-        for (lane, position) in positions.take_changes() {
-            positions.note_stored(&lane, position.as_ref());
+        assert_eq!(positions.committed("l"), None);
+        for (partition, position) in positions.take_changes() {
+            positions.note_stored(&partition, position.as_ref());
         }
-        assert_eq!(positions.lasting("l"), Some(1.into()));
+        assert_eq!(positions.committed("l"), Some(1.into()));
     }
 
     proptest! {
@@ -227,7 +230,7 @@ mod tests {
             let (failures, mut failed) = mpsc::unbounded_channel();
             let positions = Positions::new("s".into(), BTreeMap::new(), failures);
             let mut acks: Vec<_> = (0..outcomes.len())
-                .map(|n| (n, positions.expect(Some(Mark { lane: "l".into(), position: n.into() }))))
+                .map(|n| (n, positions.expect(Some(Checkpoint { partition: "l".into(), offset: n.into() }))))
                 .collect();
             let mut settled = vec![false; outcomes.len()];
             let mut seed = order;

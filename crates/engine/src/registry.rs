@@ -8,8 +8,8 @@ use serde_json::Value;
 use thalweg_config::{Diagnostics, Node, decode};
 
 use crate::component::{
-    BuildSink, BuildSource, FileSink, FileTransformConfig, Flow, SinkConfig, SourceConfig, Step,
-    TransformConfig, UnpackConfig,
+    BuildSink, BuildSource, FileReaderConfig, FileSink, FileTransformConfig, Flow, SinkConfig, SourceConfig,
+    Step, TransformConfig,
 };
 
 /// The role of a component in the graph.
@@ -153,7 +153,7 @@ impl Registry {
     }
 
     /// Adds a transform of files to messages.
-    pub fn unpack<C: UnpackConfig>(self) -> Self {
+    pub fn file_reader<C: FileReaderConfig>(self) -> Self {
         self.add(
             Role::Transform,
             Flow::Files,
@@ -162,7 +162,7 @@ impl Registry {
             inlined_schema::<C>,
             |node, diagnostics| {
                 let config = thalweg_config::decode::<C>(node, diagnostics)?;
-                Some(Built::Transform(Step::Unpack(Arc::new(config))))
+                Some(Built::Transform(Step::FileReader(Arc::new(config))))
             },
         )
     }

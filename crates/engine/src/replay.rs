@@ -26,8 +26,8 @@ use crate::component::{
 };
 use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, To};
 use crate::kept::{alike, restore};
-use crate::store::{DeadLetter, KeptFile, LetterId};
-use crate::{Error, Mark, Outlet, Reading, Store, Summary};
+use crate::store::{DeadLetter, DeadLetterId, KeptFile};
+use crate::{Checkpoint, Error, Reading, SourceOutput, Store, Summary};
 
 /// The kind of the sources that give letters.
 pub const KIND: &str = "dead_letters";
@@ -40,7 +40,7 @@ pub struct Replay {
     /// What to run, one after the other.
     pub runs: Vec<ReplayRun>,
     /// Letters that cannot be processed again, and why.
-    pub left: Vec<(LetterId, String)>,
+    pub left: Vec<(DeadLetterId, String)>,
 }
 
 /// One run over letters.
@@ -48,7 +48,7 @@ pub struct ReplayRun {
     /// What to run: see [`Run::continuing`](crate::Run::continuing).
     pub graph: Graph,
     /// The letters of each source.
-    letters: BTreeMap<Arc<str>, Vec<LetterId>>,
+    letters: BTreeMap<Arc<str>, Vec<DeadLetterId>>,
 }
 
 impl ReplayRun {
@@ -63,9 +63,10 @@ impl ReplayRun {
     }
 
     /// The letters that a run has brought into safety: delivered, filtered, or kept as new letters.
-    pub fn safe(&self, summary: &Summary) -> Vec<LetterId> {
+    pub fn safe(&self, summary: &Summary) -> Vec<DeadLetterId> {
         let safe = self.letters.iter().flat_map(|(source, ids)| {
-            let reached = summary.positions.get(&**source).and_then(|lanes| lanes.get(LANE)?.as_u64());
+            let reached =
+                summary.positions.get(&**source).and_then(|partitions| partitions.get(LANE)?.as_u64());
             ids.iter().copied().filter(move |&id| reached.is_some_and(|reached| id <= reached))
         });
         safe.collect()
@@ -83,16 +84,16 @@ impl ReplayRun {
 }
 
 /// Finds out how letters, given in the order of their numbers, can be processed again.
-pub fn replay(graph: &Graph, letters: Vec<(LetterId, DeadLetter)>) -> Replay {
+pub fn replay(graph: &Graph, letters: Vec<(DeadLetterId, DeadLetter)>) -> Replay {
     let mut left = Vec::new();
-    let mut by_way: BTreeMap<Way, Vec<(LetterId, DeadLetter)>> = BTreeMap::new();
+    let mut by_way: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)>> = BTreeMap::new();
     for (id, letter) in letters {
         match way(graph, &letter).and_then(|way| restorable(graph, &way, &letter).map(|()| way)) {
             Ok(way) => by_way.entry(way).or_default().push((id, letter)),
             Err(reason) => left.push((id, reason)),
         }
     }
-    let (written, others) = by_way.into_iter().partition(|(way, _)| matches!(way, Way::Written(_)));
+    let (written, others) = by_way.into_iter().partition(|(way, _)| matches!(way, Way::WriteOutcome(_)));
     let runs = [through_pipelines(graph, others), to_sinks(graph, written)];
     Replay { runs: runs.into_iter().filter(|run| !run.is_empty()).collect(), left }
 }
@@ -105,14 +106,16 @@ enum Way {
     /// The end of a pipeline, before the encoding of this sink.
     Encoding(Arc<str>),
     /// A sink, past its encoding.
-    Written(Arc<str>),
+    WriteOutcome(Arc<str>),
 }
 
 impl Way {
     /// The name of the source of letters that go this way. No name in a configuration has a dot.
     fn source(&self) -> Arc<str> {
         match self {
-            Way::Pipeline(name, 0) | Way::Encoding(name) | Way::Written(name) => format!("letters.{name}"),
+            Way::Pipeline(name, 0) | Way::Encoding(name) | Way::WriteOutcome(name) => {
+                format!("letters.{name}")
+            }
             Way::Pipeline(name, at) => format!("letters.{name}.{at}"),
         }
         .into()
@@ -130,7 +133,7 @@ fn way(graph: &Graph, letter: &DeadLetter) -> Result<Way, String> {
     let component = letter.component.as_str();
     let sink = |name: &str| graph.sinks.iter().find(|sink| &*sink.name == name);
     if let Some(sink) = sink(component) {
-        return Ok(Way::Written(sink.name.clone()));
+        return Ok(Way::WriteOutcome(sink.name.clone()));
     }
     let (name, transform) = component.split_once('.').unwrap_or((component, ""));
     match (graph.pipeline(name), sink(name)) {
@@ -205,7 +208,7 @@ fn file_of(letter: &DeadLetter) -> Option<File> {
     Some(file)
 }
 
-fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(LetterId, DeadLetter)>>) -> ReplayRun {
+fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)>>) -> ReplayRun {
     let mut run = ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new() };
     let mut pipelines = graph.pipelines.clone();
     pipelines.iter_mut().for_each(|pipeline| pipeline.from.retain(|feed| !matches!(feed, Feed::Source(_))));
@@ -216,7 +219,7 @@ fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(LetterId, DeadLe
             Way::Pipeline(name, at) => {
                 entrances.entry(name).or_default().insert(at, Feed::Source(source));
             }
-            Way::Encoding(name) | Way::Written(name) => {
+            Way::Encoding(name) | Way::WriteOutcome(name) => {
                 pipelines.push(straight(source, To::All(vec![name])));
             }
         }
@@ -291,10 +294,10 @@ fn prune(pipelines: &mut Vec<Pipeline>) {
     }
 }
 
-fn to_sinks(graph: &Graph, letters: BTreeMap<Way, Vec<(LetterId, DeadLetter)>>) -> ReplayRun {
+fn to_sinks(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)>>) -> ReplayRun {
     let mut run = ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new() };
     for (way, letters) in letters {
-        let Way::Written(name) = &way else { continue };
+        let Way::WriteOutcome(name) = &way else { continue };
         let sink = graph.sinks.iter().find(|sink| sink.name == *name).cloned();
         run.graph.sinks.extend(sink.map(|sink| SinkNode { config: Arc::new(Encoded(sink.config)), ..sink }));
         // The fields may be part of the sink's paths, keys or headers.
@@ -330,7 +333,12 @@ fn straight(source: Arc<str>, to: To) -> Pipeline {
 }
 
 impl ReplayRun {
-    fn add_source(&mut self, way: &Way, letters: Vec<(LetterId, DeadLetter)>, with_fields: bool) -> Arc<str> {
+    fn add_source(
+        &mut self,
+        way: &Way,
+        letters: Vec<(DeadLetterId, DeadLetter)>,
+        with_fields: bool,
+    ) -> Arc<str> {
         let name = way.source();
         self.letters.insert(name.clone(), letters.iter().map(|(id, _)| *id).collect());
         let config = Arc::new(Letters { letters: letters.into(), with_fields });
@@ -370,7 +378,7 @@ impl BuildSink for Encoded {
 
 /// A source of letters.
 struct Letters {
-    letters: Arc<[(LetterId, DeadLetter)]>,
+    letters: Arc<[(DeadLetterId, DeadLetter)]>,
     with_fields: bool,
 }
 
@@ -397,14 +405,14 @@ impl BuildSource for Letters {
 }
 
 struct LettersSource {
-    letters: Arc<[(LetterId, DeadLetter)]>,
+    letters: Arc<[(DeadLetterId, DeadLetter)]>,
     with_fields: bool,
     next: usize,
 }
 
 impl LettersSource {
     /// As many of the next letters as can be one batch.
-    fn take(&mut self, bytes: usize) -> &[(LetterId, DeadLetter)] {
+    fn take(&mut self, bytes: usize) -> &[(DeadLetterId, DeadLetter)] {
         let rest = &self.letters[self.next..];
         let Some((_, first)) = rest.first() else { return rest };
         let mut size = 0;
@@ -429,7 +437,7 @@ impl LettersSource {
 
 #[async_trait]
 impl Source for LettersSource {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let with_fields = self.with_fields;
         while !out.is_stopping() {
             let letters = self.take(out.batch_bytes());
@@ -437,8 +445,8 @@ impl Source for LettersSource {
             if first.file.is_some() {
                 // One that has gone since it was looked for is as one that was rejected again: its letter stays.
                 let Some(file) = file_of(first) else { continue };
-                let mark = Mark { lane: LANE.into(), position: (*last).into() };
-                out.send_files(vec![file], Some(mark)).await?;
+                let checkpoint = Checkpoint { partition: LANE.into(), offset: (*last).into() };
+                out.send_files(vec![file], Some(checkpoint)).await?;
                 continue;
             }
             let mut payload = PayloadWriter::default();
@@ -448,7 +456,7 @@ impl Source for LettersSource {
                 payload: payload.finish(),
                 path: first.path.as_deref().map(Arc::from),
                 positions: positions.map(UInt64Array::from),
-                mark: Some(Mark { lane: LANE.into(), position: (*last).into() }),
+                checkpoint: Some(Checkpoint { partition: LANE.into(), offset: (*last).into() }),
             };
             let meta = Meta {
                 source: first.source.as_str().into(),

@@ -18,8 +18,9 @@ use thalweg_runtime::{Receiver, Stop};
 
 use crate::component::{SinkConfig, SourceConfig, TransformConfig};
 use crate::{
-    Context, Details, Error, Fate, FileTransformConfig, Intake, Outlets, Output, Rejects, Sink, Source,
-    Temporaries, Trouble, UnpackConfig, Written, intake::loose_intake, outlet::loose_outlet,
+    Context, Details, Disposition, Error, FileError, FileOutput, FileReaderConfig, FileTransformConfig,
+    Outlets, Output, Rejects, Sink, Source, Temporaries, WriteOutcome, intake::loose_intake,
+    outlet::loose_outlet,
 };
 
 /// Reads a component's options as they stand in a configuration (the part after `name:`), in YAML.
@@ -63,7 +64,7 @@ pub fn context() -> Context {
 
 /// A batch of these payloads whose acknowledgement nobody waits for.
 pub fn batch<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>) -> Batch {
-    batch_with(payloads, Ack::unobserved())
+    batch_with(payloads, Ack::noop())
 }
 
 fn batch_with<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>, ack: Ack) -> Batch {
@@ -189,13 +190,16 @@ pub fn file_of(name: &str, content: &[u8]) -> File {
 ///
 /// # Panics
 /// If it cannot be built, or failed by no fault of the file's.
-pub async fn apply_to_file<C: FileTransformConfig>(yaml: &str, file: &mut File) -> Result<Fate, Problem> {
+pub async fn apply_to_file<C: FileTransformConfig>(
+    yaml: &str,
+    file: &mut File,
+) -> Result<Disposition, Problem> {
     let config = options::<C>(yaml);
     let mut transform = config.build(&context()).expect("it can be built");
     match transform.apply(file).await {
         Ok(fate) => Ok(fate),
-        Err(Trouble::Rejected(problem)) => Err(problem),
-        Err(Trouble::Failed(error)) => panic!("{}", error.full()),
+        Err(FileError::Rejected(problem)) => Err(problem),
+        Err(FileError::Failed(error)) => panic!("{}", error.full()),
     }
 }
 
@@ -239,7 +243,7 @@ pub fn intake(
     budget: &Budget,
     batch_bytes: usize,
     file: &File,
-) -> (Intake, Receiver<Parcel>, Receiver<Parcel>) {
+) -> (FileOutput, Receiver<Parcel>, Receiver<Parcel>) {
     loose_intake(budget, batch_bytes, file)
 }
 
@@ -247,15 +251,15 @@ pub fn intake(
 ///
 /// # Panics
 /// If it cannot be built, or failed by no fault of the file's.
-pub async fn unpack<C: UnpackConfig>(yaml: &str, file: &mut File, batch_bytes: usize) -> Unpacked {
+pub async fn unpack<C: FileReaderConfig>(yaml: &str, file: &mut File, batch_bytes: usize) -> Unpacked {
     let mut context = context();
     context.batch_bytes = batch_bytes;
     let mut unpack = options::<C>(yaml).build(&context).expect("it can be built");
     let (mut out, main, errors) = intake(&Budget::new(256 << 20), batch_bytes, file);
     let problem = match unpack.unpack(file, &mut out).await {
         Ok(()) => None,
-        Err(Trouble::Rejected(problem)) => Some(problem),
-        Err(Trouble::Failed(error)) => panic!("{}", error.full()),
+        Err(FileError::Rejected(problem)) => Some(problem),
+        Err(FileError::Failed(error)) => panic!("{}", error.full()),
     };
     drop(out);
     let mut unpacked = Unpacked { problem, ..Unpacked::default() };
@@ -442,7 +446,7 @@ pub async fn sink_conforms<C: SinkConfig>(yaml: &str) {
         let mut rejects = Rejects::default();
         let written = sink.write(&batch, &mut rejects).await.expect("it writes");
         assert!(rejects.take().is_empty(), "it rejected a plain message");
-        if written == Written::Pending {
+        if written == WriteOutcome::Buffered {
             sink.flush().await.expect("it flushes");
         }
     }

@@ -42,7 +42,7 @@ fn batch(rows: usize, hits: usize) -> Result<Batch, Box<dyn Error>> {
     let meta = Arc::new(Meta { source: "speed".into(), path: None, time_us: 0 });
     let status: ArrayRef =
         Arc::new(Int64Array::from_iter_values((0..rows).map(|row| if row % 50 == 0 { 500 } else { 200 })));
-    let batch = Batch::new(writer.finish(), meta, Ack::unobserved());
+    let batch = Batch::new(writer.finish(), meta, Ack::noop());
     Ok(batch.set_fields([(Field::new("status", DataType::Int64, true), status)])?)
 }
 

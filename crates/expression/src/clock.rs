@@ -10,7 +10,7 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImp
 
 /// What of the present time a function gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Part {
+enum ClockPart {
     Instant,
     Date,
     TimeOfDay,
@@ -20,7 +20,7 @@ enum Part {
 struct Present {
     name: &'static str,
     aliases: Vec<String>,
-    part: Part,
+    part: ClockPart,
     signature: Signature,
 }
 
@@ -35,9 +35,9 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         })
     };
     vec![
-        make("now", &["current_timestamp"], Part::Instant),
-        make("current_date", &["today"], Part::Date),
-        make("current_time", &[], Part::TimeOfDay),
+        make("now", &["current_timestamp"], ClockPart::Instant),
+        make("current_date", &["today"], ClockPart::Date),
+        make("current_time", &[], ClockPart::TimeOfDay),
     ]
 }
 
@@ -46,9 +46,9 @@ impl Present {
         const DAY_US: i64 = 86_400_000_000;
         let us = now.timestamp_micros();
         match self.part {
-            Part::Instant => ScalarValue::TimestampMicrosecond(Some(us), Some("UTC".into())),
-            Part::Date => ScalarValue::Date32(i32::try_from(us.div_euclid(DAY_US)).ok()),
-            Part::TimeOfDay => ScalarValue::Time64Microsecond(Some(us.rem_euclid(DAY_US))),
+            ClockPart::Instant => ScalarValue::TimestampMicrosecond(Some(us), Some("UTC".into())),
+            ClockPart::Date => ScalarValue::Date32(i32::try_from(us.div_euclid(DAY_US)).ok()),
+            ClockPart::TimeOfDay => ScalarValue::Time64Microsecond(Some(us.rem_euclid(DAY_US))),
         }
     }
 }
@@ -68,9 +68,9 @@ impl ScalarUDFImpl for Present {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.part {
-            Part::Instant => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-            Part::Date => DataType::Date32,
-            Part::TimeOfDay => DataType::Time64(TimeUnit::Microsecond),
+            ClockPart::Instant => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            ClockPart::Date => DataType::Date32,
+            ClockPart::TimeOfDay => DataType::Time64(TimeUnit::Microsecond),
         })
     }
 
@@ -90,7 +90,7 @@ mod tests {
             Present { name: "", aliases: vec![], part, signature: Signature::nullary(Volatility::Volatile) }
                 .at(minute_before)
         };
-        assert_eq!(of(Part::Date), ScalarValue::Date32(Some(-1)));
-        assert_eq!(of(Part::TimeOfDay), ScalarValue::Time64Microsecond(Some(86_340_000_000)));
+        assert_eq!(of(ClockPart::Date), ScalarValue::Date32(Some(-1)));
+        assert_eq!(of(ClockPart::TimeOfDay), ScalarValue::Time64Microsecond(Some(86_340_000_000)));
     }
 }

@@ -34,7 +34,7 @@ const INLINE: usize = 12;
 
 /// Where in a payload the literal has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Place {
+enum Anchor {
     Anywhere,
     Start,
     End,
@@ -44,7 +44,7 @@ enum Place {
 /// The function that a recognised condition becomes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Search {
-    place: Place,
+    place: Anchor,
     literal: Vec<u8>,
     signature: Signature,
 }
@@ -65,10 +65,10 @@ fn of_like(Like { negated, expr, pattern, escape_char, case_insensitive }: &Like
     }
     let pattern = text(pattern)?;
     let (place, literal) = match (pattern.strip_prefix('%'), pattern.strip_suffix('%')) {
-        (Some(_), Some(_)) => (Place::Anywhere, pattern.get(1..pattern.len().checked_sub(1)?)?),
-        (None, Some(start)) => (Place::Start, start),
-        (Some(end), None) => (Place::End, end),
-        (None, None) => (Place::Whole, pattern),
+        (Some(_), Some(_)) => (Anchor::Anywhere, pattern.get(1..pattern.len().checked_sub(1)?)?),
+        (None, Some(start)) => (Anchor::Start, start),
+        (Some(end), None) => (Anchor::End, end),
+        (None, None) => (Anchor::Whole, pattern),
     };
     if literal.contains(['%', '_', '\\']) {
         return None;
@@ -79,9 +79,9 @@ fn of_like(Like { negated, expr, pattern, escape_char, case_insensitive }: &Like
 
 fn of_call(call: &ScalarFunction) -> Option<Expr> {
     let place = match call.name() {
-        "contains" => Place::Anywhere,
-        "starts_with" => Place::Start,
-        "ends_with" => Place::End,
+        "contains" => Anchor::Anywhere,
+        "starts_with" => Anchor::Start,
+        "ends_with" => Anchor::End,
         _ => return None,
     };
     match call.args.as_slice() {
@@ -98,7 +98,7 @@ fn of_comparison(BinaryExpr { left, op, right }: &BinaryExpr) -> Option<Expr> {
             _ => None,
         };
         if let Some(literal) = literal {
-            let found = search(Place::Whole, literal)?;
+            let found = search(Anchor::Whole, literal)?;
             return Some(if *op == Operator::NotEq { Expr::Not(found.into()) } else { found });
         }
     }
@@ -112,7 +112,7 @@ fn of_comparison(BinaryExpr { left, op, right }: &BinaryExpr) -> Option<Expr> {
     };
     match call.args.as_slice() {
         [of, literal] if call.name() == "strpos" && is_payload(of) => {
-            let search = search(Place::Anywhere, text(literal)?)?;
+            let search = search(Anchor::Anywhere, text(literal)?)?;
             Some(if found { search } else { Expr::Not(search.into()) })
         }
         _ => None,
@@ -131,7 +131,7 @@ fn text(expr: &Expr) -> Option<&str> {
 }
 
 /// The empty literal is left to the plain evaluation, and so is U+FFFD, which may stand for other bytes.
-fn search(place: Place, literal: &str) -> Option<Expr> {
+fn search(place: Anchor, literal: &str) -> Option<Expr> {
     if literal.is_empty() || literal.contains('\u{fffd}') {
         return None;
     }
@@ -176,10 +176,10 @@ impl Search {
             BooleanBuffer::collect_bool(payload.len(), |row| test(payload.value(row)))
         };
         match self.place {
-            Place::Anywhere => contains(payload, literal),
-            Place::Start => each(&|value| value.starts_with(literal)),
-            Place::End => each(&|value| value.ends_with(literal)),
-            Place::Whole => each(&|value| value == literal),
+            Anchor::Anywhere => contains(payload, literal),
+            Anchor::Start => each(&|value| value.starts_with(literal)),
+            Anchor::End => each(&|value| value.ends_with(literal)),
+            Anchor::Whole => each(&|value| value == literal),
         }
     }
 }

@@ -71,7 +71,7 @@ struct Origin {
     /// The first failure's reason, and who is to be told. Locked only on failure and at the end.
     answer: Mutex<(Option<String>, Option<Answer>)>,
     /// Whether a failure is made good by whoever is told.
-    is_guarded: bool,
+    has_failover: bool,
 }
 
 impl Origin {
@@ -108,31 +108,34 @@ impl Ack {
 
     /// As [`new`](Self::new), of an origin whose failure `answer` makes good: it sends the messages another way. A
     /// sink that cannot write them is to say so by failing this, where else it would go on trying.
-    pub fn guarded(place: std::sync::Arc<str>, answer: impl FnOnce(Settlement) + Send + 'static) -> Self {
+    pub fn with_failover(
+        place: std::sync::Arc<str>,
+        answer: impl FnOnce(Settlement) + Send + 'static,
+    ) -> Self {
         Self::of(place, answer, true)
     }
 
     fn of(
         place: std::sync::Arc<str>,
         answer: impl FnOnce(Settlement) + Send + 'static,
-        is_guarded: bool,
+        has_failover: bool,
     ) -> Self {
         let origin = Origin {
             pending: AtomicUsize::new(1),
             worst: AtomicU8::new(Outcome::Filtered as u8),
             answer: Mutex::new((None, Some(Box::new(answer)))),
-            is_guarded,
+            has_failover,
         };
         Self { origins: SmallVec::from_iter([Arc::new(origin)]), place }
     }
 
     /// Whether a failure of all that it stands for is made good: see [`guarded`](Self::guarded).
-    pub fn is_guarded(&self) -> bool {
-        !self.origins.is_empty() && self.origins.iter().all(|origin| origin.is_guarded)
+    pub fn has_failover(&self) -> bool {
+        !self.origins.is_empty() && self.origins.iter().all(|origin| origin.has_failover)
     }
 
     /// An acknowledgement that nobody waits for: for data made by the engine itself, and in tests.
-    pub fn unobserved() -> Self {
+    pub fn noop() -> Self {
         Self { origins: SmallVec::new(), place: "nowhere".into() }
     }
 
@@ -214,12 +217,12 @@ mod tests {
 
     #[test]
     fn it_is_guarded_if_all_that_it_stands_for_is() {
-        let guarded = || Ack::guarded("test".into(), |_| {});
+        let guarded = || Ack::with_failover("test".into(), |_| {});
         let mut ack = guarded().split();
         ack.merge(guarded());
-        assert!(ack.is_guarded());
+        assert!(ack.has_failover());
         ack.merge(Ack::new("test".into(), |_| {}));
-        assert!(!ack.is_guarded() && !Ack::unobserved().is_guarded());
+        assert!(!ack.has_failover() && !Ack::noop().has_failover());
     }
 
     #[derive(Debug, Clone)]

@@ -311,7 +311,7 @@ impl File {
             problem: None,
             report: None,
             lease: None,
-            ack: Ack::unobserved(),
+            ack: Ack::noop(),
         }
     }
 
@@ -430,7 +430,7 @@ impl File {
 
     /// Parts the duty to acknowledge from the file, which goes on as messages, say.
     pub fn take_ack(&mut self) -> Ack {
-        std::mem::replace(&mut self.ack, Ack::unobserved())
+        std::mem::replace(&mut self.ack, Ack::noop())
     }
 
     /// Settles it. What was the run's own goes before anybody is told.

@@ -25,11 +25,11 @@ pub type Ticket = u64;
 pub(crate) trait Claim<T>: Send + Sync {
     /// Takes a place for an item, if it wants to have it at once. Called under the channel's lock, so that nobody
     /// else can come between: it must be quick, and must not touch the channel.
-    fn claim(&self) -> Option<Place<T>>;
+    fn claim(&self) -> Option<ClaimedWork<T>>;
 }
 
 /// A claimed place: works on the item that it is given.
-pub(crate) type Place<T> = Box<dyn FnOnce(Ticket, T) + Send>;
+pub(crate) type ClaimedWork<T> = Box<dyn FnOnce(Ticket, T) + Send>;
 
 /// How an item was handed over.
 #[must_use = "an item that was claimed must be worked on"]

@@ -14,7 +14,7 @@ use crate::{Fingerprint, Origin, StoreError};
 
 /// Why an attempt did not bring all that was asked for.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum AttemptError {
     /// It may go better later.
     Temporary {
         /// What went wrong.
@@ -34,15 +34,15 @@ pub enum Trouble {
     Fatal(StoreError),
 }
 
-impl Trouble {
+impl AttemptError {
     /// What ended before its end.
     pub fn cut(why: String) -> Self {
-        Trouble::Temporary { why, asked: None, overloaded: false }
+        AttemptError::Temporary { why, asked: None, overloaded: false }
     }
 
     /// Nothing came for so long.
     pub fn silent(silence: Duration) -> Self {
-        Trouble::cut(format!("nothing came for {:.1} s", silence.as_secs_f64()))
+        AttemptError::cut(format!("nothing came for {:.1} s", silence.as_secs_f64()))
     }
 
     /// What an error of OpenDAL means, beside what was seen of the reply. `what` was being done to `name`.
@@ -51,11 +51,11 @@ impl Trouble {
         let overloaded = matches!(seen.status, Some(429 | 503)) || error.kind() == ErrorKind::RateLimited;
         let passing = matches!(seen.status, Some(408 | 425 | 429 | 500 | 502 | 503 | 504));
         if overloaded || passing || error.is_temporary() {
-            return Trouble::Temporary { why, asked: seen.retry_after, overloaded };
+            return AttemptError::Temporary { why, asked: seen.retry_after, overloaded };
         }
         let name = name.to_owned();
         let denied = error.kind() == ErrorKind::PermissionDenied || matches!(seen.status, Some(401 | 403));
-        Trouble::Fatal(match error.kind() {
+        AttemptError::Fatal(match error.kind() {
             ErrorKind::NotFound => StoreError::Absent { name },
             _ if denied => StoreError::Denied { name, what: "read", why },
             _ => StoreError::Failed { name, what: what.to_owned(), attempts: 1, why, is_temporary: false },
@@ -85,25 +85,25 @@ pub trait Receiver: Send {
     ///
     /// # Errors
     /// If it is another state.
-    fn head(&mut self, state: Option<Fingerprint>) -> Result<(), Trouble>;
+    fn head(&mut self, state: Option<Fingerprint>) -> Result<(), AttemptError>;
 
     /// Bytes of the range, in their order: these begin so far behind its beginning.
     ///
     /// # Errors
     /// If they are of no use.
-    fn bytes(&mut self, at: u64, bytes: Bytes) -> Result<(), Trouble>;
+    fn bytes(&mut self, at: u64, bytes: Bytes) -> Result<(), AttemptError>;
 
     /// All came, of an object that is in this state, which was looked up afterwards.
     ///
     /// # Errors
     /// If it is another state.
-    fn confirmed(&mut self, state: Fingerprint) -> Result<(), Trouble>;
+    fn confirmed(&mut self, state: Fingerprint) -> Result<(), AttemptError>;
 }
 
 /// Asks once for a range of an object. `length` is how long the object is believed to be: some replies do not say.
 ///
 /// # Errors
-/// [`Trouble`]: what came before it was given to `into`.
+/// [`AttemptError`]: what came before it was given to `into`.
 pub async fn receive(
     origin: &Origin,
     range: Range<u64>,
@@ -111,16 +111,16 @@ pub async fn receive(
     silence: Duration,
     seen: &Arc<Mutex<Seen>>,
     into: &mut impl Receiver,
-) -> Result<(), Trouble> {
+) -> Result<(), AttemptError> {
     let operator = origin.looking(seen);
     let wanted = range.end - range.start;
     let trouble = |error: &opendal::Error| {
         let seen = seen.lock().clone();
         match seen.status {
-            _ if seen.ignored_range => Trouble::Ignored,
+            _ if seen.ignored_range => AttemptError::Ignored,
             // The head was right, so what went wrong with the rest may go better the next time.
-            Some(200 | 206) => Trouble::cut(said(error, &seen)),
-            _ => Trouble::of(
+            Some(200 | 206) => AttemptError::cut(said(error, &seen)),
+            _ => AttemptError::of(
                 error,
                 origin.name(),
                 &format!("reading {wanted} bytes at {}", range.start),
@@ -134,7 +134,7 @@ pub async fn receive(
     let (mut received, mut has_head, mut is_confirmed) = (0, false, false);
     loop {
         let buffer = match patient(silence, stream.next()).await {
-            None => return Err(Trouble::silent(silence)),
+            None => return Err(AttemptError::silent(silence)),
             Some(None) => break,
             Some(Some(Err(error))) => {
                 let now = seen.lock().clone();
@@ -172,7 +172,7 @@ pub async fn receive(
         into.confirmed(Fingerprint::new(metadata.content_length(), &metadata))?;
     }
     if received < wanted {
-        return Err(Trouble::cut(format!("{received} bytes came of {wanted}")));
+        return Err(AttemptError::cut(format!("{received} bytes came of {wanted}")));
     }
     Ok(())
 }
@@ -181,22 +181,22 @@ pub async fn receive(
 /// tell about a file what they would tell with that.
 ///
 /// # Errors
-/// [`Trouble`].
+/// [`AttemptError`].
 pub async fn state(
     origin: &Origin,
     by_reading: bool,
     silence: Duration,
     seen: &Arc<Mutex<Seen>>,
-) -> Result<Fingerprint, Trouble> {
+) -> Result<Fingerprint, AttemptError> {
     let name = origin.name();
     if by_reading {
         return first(origin, silence, seen).await;
     }
     let operator = origin.looking(seen);
     let metadata = match patient(silence, operator.stat(origin.path())).await {
-        None => return Err(Trouble::silent(silence)),
+        None => return Err(AttemptError::silent(silence)),
         Some(Err(error)) => {
-            return Err(Trouble::of(&error, name, "asking for its state", &seen.lock().clone()));
+            return Err(AttemptError::of(&error, name, "asking for its state", &seen.lock().clone()));
         }
         Some(Ok(metadata)) => metadata,
     };
@@ -207,17 +207,21 @@ pub async fn state(
 }
 
 /// The state that comes with the first byte.
-async fn first(origin: &Origin, silence: Duration, seen: &Arc<Mutex<Seen>>) -> Result<Fingerprint, Trouble> {
+async fn first(
+    origin: &Origin,
+    silence: Duration,
+    seen: &Arc<Mutex<Seen>>,
+) -> Result<Fingerprint, AttemptError> {
     struct First(Option<Fingerprint>);
     impl Receiver for First {
-        fn head(&mut self, state: Option<Fingerprint>) -> Result<(), Trouble> {
+        fn head(&mut self, state: Option<Fingerprint>) -> Result<(), AttemptError> {
             self.0 = state;
             Ok(())
         }
-        fn bytes(&mut self, _: u64, _: Bytes) -> Result<(), Trouble> {
+        fn bytes(&mut self, _: u64, _: Bytes) -> Result<(), AttemptError> {
             Ok(())
         }
-        fn confirmed(&mut self, state: Fingerprint) -> Result<(), Trouble> {
+        fn confirmed(&mut self, state: Fingerprint) -> Result<(), AttemptError> {
             self.0 = Some(state);
             Ok(())
         }
@@ -228,7 +232,9 @@ async fn first(origin: &Origin, silence: Duration, seen: &Arc<Mutex<Seen>>) -> R
     match (received, first.0, length) {
         (Ok(()), Some(state), Some(length)) => Ok(Fingerprint { length, ..state }),
         // The whole of it: its head has said what it is, and the rest is not waited for.
-        (Err(Trouble::Ignored), _, Some(length)) => Ok(Fingerprint { length, etag: None, modified: None }),
+        (Err(AttemptError::Ignored), _, Some(length)) => {
+            Ok(Fingerprint { length, etag: None, modified: None })
+        }
         (Err(trouble), ..) => Err(trouble),
         (Ok(()), ..) => Err(impossible(
             origin.name(),
@@ -238,9 +244,9 @@ async fn first(origin: &Origin, silence: Duration, seen: &Arc<Mutex<Seen>>) -> R
     }
 }
 
-fn impossible(name: &str, what: &str, why: &str) -> Trouble {
+fn impossible(name: &str, what: &str, why: &str) -> AttemptError {
     let (name, what, why) = (name.to_owned(), what.to_owned(), why.to_owned());
-    Trouble::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
+    AttemptError::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
 }
 
 /// The outcome of something, unless it takes too long.

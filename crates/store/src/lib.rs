@@ -6,7 +6,7 @@
 //!
 //! An object is [written](Store::put) in one request, or [begun](Store::begin), sent in parts, many at once, and completed: then it
 //! can be seen, and not before. What was interrupted is [gone on with](Store::resume) by another process that has kept what was
-//! [`Begun`] and which [`Part`]s are done; or it is [thrown away](Store::discard). Conditions ([`OnExisting`]) are for the store to
+//! [`Begun`] and which [`UploadedPart`]s are done; or it is [thrown away](Store::discard). Conditions ([`OnExisting`]) are for the store to
 //! look at, so that of two that write only one wins. A checksum goes along with what is sent where the store compares it, and what
 //! is written says whether it did ([`Verified`]).
 //!
@@ -41,7 +41,7 @@ mod upload;
 mod url;
 mod walk;
 
-pub use attempt::{Receiver, Trouble, receive, state};
+pub use attempt::{AttemptError, Receiver, receive, state};
 pub use error::StoreError;
 pub use fingerprint::Fingerprint;
 pub use list::{Listing, Object};
@@ -51,5 +51,6 @@ pub use read::Take;
 pub use store::{Counts, Store};
 pub use transport::Seen;
 pub use upload::{
-    Begun, Body, Limits, OnExisting, Part, PartWriter, Sent, Stored, Upload, Verified, Writing, part_size,
+    Begun, Body, Limits, OnExisting, PartWriter, Sent, Stored, Upload, UploadedPart, Verified, Writing,
+    part_size,
 };

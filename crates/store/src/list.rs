@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use opendal::{EntryMode, ErrorKind};
 
-use crate::attempt::{Trouble, patient};
+use crate::attempt::{AttemptError, patient};
 use crate::local::working;
 use crate::url::Kind;
 use crate::walk::{Found, Walk};
@@ -122,18 +122,18 @@ impl Listing {
         Ok(Some(Object { store: self.store.clone(), path, state }))
     }
 
-    async fn step(&mut self) -> Result<Option<Object>, Trouble> {
+    async fn step(&mut self) -> Result<Option<Object>, AttemptError> {
         let silence = self.store.retries().silence;
         let name = self.store.name(&self.prefix);
         let seen = Arc::default();
         let operator = self.store.origin(&self.prefix).looking(&seen);
         let trouble = |error: opendal::Error| match error.kind() {
             ErrorKind::Unsupported => {
-                Trouble::Fatal(StoreError::Impossible { name: name.clone(), what: "listing" })
+                AttemptError::Fatal(StoreError::Impossible { name: name.clone(), what: "listing" })
             }
-            _ => match Trouble::of(&error, &name, "listing it", &seen.lock().clone()) {
-                Trouble::Fatal(StoreError::Denied { name, why, .. }) => {
-                    Trouble::Fatal(StoreError::Denied { name, what: "listed", why })
+            _ => match AttemptError::of(&error, &name, "listing it", &seen.lock().clone()) {
+                AttemptError::Fatal(StoreError::Denied { name, why, .. }) => {
+                    AttemptError::Fatal(StoreError::Denied { name, what: "listed", why })
                 }
                 trouble => trouble,
             },
@@ -153,7 +153,7 @@ impl Listing {
         };
         loop {
             let entry = match patient(silence, lister.next()).await {
-                None => return Err(Trouble::silent(silence)),
+                None => return Err(AttemptError::silent(silence)),
                 Some(None) => return Ok(None),
                 Some(Some(Err(error))) => return Err(trouble(error)),
                 Some(Some(Ok(entry))) => entry,
@@ -164,7 +164,7 @@ impl Listing {
             }
             if metadata.mode() == EntryMode::Unknown {
                 metadata = match patient(silence, operator.stat(&path)).await {
-                    None => return Err(Trouble::silent(silence)),
+                    None => return Err(AttemptError::silent(silence)),
                     // It has gone since.
                     Some(Err(error)) if error.kind() == ErrorKind::NotFound => continue,
                     Some(Err(error)) => return Err(trouble(error)),

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use crate::attempt::{Receiver, Trouble, receive};
+use crate::attempt::{AttemptError, Receiver, receive};
 use crate::{Fingerprint, Object, StoreError};
 
 /// An object that gives a few bytes each time and then breaks off is not asked for ever.
@@ -29,9 +29,9 @@ struct Taking<'a, 'b> {
 }
 
 impl Taking<'_, '_> {
-    fn same(&mut self, now: &Fingerprint) -> Result<(), Trouble> {
+    fn same(&mut self, now: &Fingerprint) -> Result<(), AttemptError> {
         if !self.object.state.agrees(now) {
-            return Err(Trouble::Other(now.to_string()));
+            return Err(AttemptError::Other(now.to_string()));
         }
         self.is_known = true;
         Ok(())
@@ -39,21 +39,21 @@ impl Taking<'_, '_> {
 }
 
 impl Receiver for Taking<'_, '_> {
-    fn head(&mut self, state: Option<Fingerprint>) -> Result<(), Trouble> {
+    fn head(&mut self, state: Option<Fingerprint>) -> Result<(), AttemptError> {
         state.map_or(Ok(()), |state| self.same(&state))
     }
 
-    fn bytes(&mut self, at: u64, bytes: Bytes) -> Result<(), Trouble> {
+    fn bytes(&mut self, at: u64, bytes: Bytes) -> Result<(), AttemptError> {
         (self.take)(self.start + at, &bytes).map_err(|error| {
             let what = format!("taking {} bytes at {}", bytes.len(), self.start + at);
             let (name, why) = (self.object.name(), error.to_string());
-            Trouble::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
+            AttemptError::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
         })?;
         self.taken += bytes.len() as u64;
         Ok(())
     }
 
-    fn confirmed(&mut self, state: Fingerprint) -> Result<(), Trouble> {
+    fn confirmed(&mut self, state: Fingerprint) -> Result<(), AttemptError> {
         self.same(&state)
     }
 }
@@ -109,7 +109,7 @@ impl Object {
             start += kept;
             // An attempt that brought something was not in vain.
             failed = if kept > 0 { 1 } else { failed + 1 };
-            was_overloaded |= matches!(&trouble, Trouble::Temporary { overloaded: true, .. });
+            was_overloaded |= matches!(&trouble, AttemptError::Temporary { overloaded: true, .. });
             let pause = match self.store.pause(&name, &what, trouble, failed) {
                 Ok(pause) if attempts < MOST_RETRIES => pause,
                 Ok(_) => {

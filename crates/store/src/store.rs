@@ -8,7 +8,7 @@ use std::time::Duration;
 use opendal::{ErrorKind, Operator};
 use parking_lot::Mutex;
 
-use crate::attempt::{Trouble, patient, state};
+use crate::attempt::{AttemptError, patient, state};
 use crate::transport::Seen;
 use crate::upload::Remote;
 use crate::url::{self, Kind};
@@ -90,7 +90,7 @@ impl Store {
     /// # Errors
     /// As there.
     pub fn with_retries(url: &str, retries: Retries) -> Result<(Self, String), StoreError> {
-        let url::Place { operator, kind, name, key, path } = url::parse(url)?;
+        let url::Location { operator, kind, name, key, path } = url::parse(url)?;
         let inner =
             Inner { operator, kind, name, key, retries, counts: Counts::default(), remote: OnceLock::new() };
         Ok((Self { inner: Arc::new(inner) }, path))
@@ -189,10 +189,12 @@ impl Store {
             let (name, operator) = (&name, self.origin(path).looking(&seen));
             async move {
                 match patient(self.inner.retries.silence, operator.delete(path)).await {
-                    None => Err(Trouble::silent(self.inner.retries.silence)),
+                    None => Err(AttemptError::silent(self.inner.retries.silence)),
                     Some(Ok(())) => Ok(()),
                     Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
-                    Some(Err(error)) => Err(Trouble::of(&error, name, "removing it", &seen.lock().clone())),
+                    Some(Err(error)) => {
+                        Err(AttemptError::of(&error, name, "removing it", &seen.lock().clone()))
+                    }
                 }
             }
         })
@@ -200,7 +202,7 @@ impl Store {
     }
 
     /// Does something, again and again while what goes wrong is temporary.
-    pub(crate) async fn patiently<T, F: Future<Output = Result<T, Trouble>>>(
+    pub(crate) async fn patiently<T, F: Future<Output = Result<T, AttemptError>>>(
         &self,
         name: &str,
         what: &str,
@@ -224,12 +226,12 @@ impl Store {
         &self,
         name: &str,
         what: &str,
-        trouble: Trouble,
+        trouble: AttemptError,
         failed: u32,
     ) -> Result<Duration, StoreError> {
         let name = name.to_owned();
         match trouble {
-            Trouble::Temporary { why, asked, .. } => {
+            AttemptError::Temporary { why, asked, .. } => {
                 self.inner.retries.pause(failed, asked).ok_or_else(|| StoreError::Failed {
                     name,
                     what: what.to_owned(),
@@ -238,13 +240,13 @@ impl Store {
                     is_temporary: true,
                 })
             }
-            Trouble::Fatal(error) => Err(error),
-            Trouble::Ignored => Err(StoreError::NoRanges { name }),
-            Trouble::Other(is) => {
+            AttemptError::Fatal(error) => Err(error),
+            AttemptError::Ignored => Err(StoreError::NoRanges { name }),
+            AttemptError::Other(is) => {
                 Err(StoreError::Changed { name, was: "what it was when it was found".to_owned(), is })
             }
             // Nobody here gives up what it waits for.
-            Trouble::Stale => Err(StoreError::Failed {
+            AttemptError::Stale => Err(StoreError::Failed {
                 name,
                 what: what.to_owned(),
                 attempts: failed,

@@ -118,17 +118,17 @@ fn asked(value: &str) -> Option<(u64, u64)> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Part {
+struct ContentRange {
     first: Option<u64>,
     length: Option<u64>,
 }
 
 /// What `Content-Range` says: `bytes 0-99/1000`, `bytes 0-99/*` or `bytes */1000`.
-fn part(headers: &HeaderMap) -> Option<Part> {
+fn part(headers: &HeaderMap) -> Option<ContentRange> {
     let value = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
     let (range, length) = value.trim().strip_prefix("bytes")?.trim().split_once('/')?;
     let first = range.split_once('-').and_then(|(first, _)| first.parse().ok());
-    Some(Part { first, length: length.parse().ok() })
+    Some(ContentRange { first, length: length.parse().ok() })
 }
 
 fn number(headers: &HeaderMap, name: header::HeaderName) -> Option<u64> {
@@ -160,9 +160,9 @@ mod tests {
         assert_eq!(asked("bytes=0-99"), Some((0, 99)));
         assert_eq!(asked("bytes=-99"), None);
         let part = |value| part(&headers(header::CONTENT_RANGE, value));
-        assert_eq!(part("bytes 0-99/1000"), Some(Part { first: Some(0), length: Some(1000) }));
-        assert_eq!(part("bytes 5-9/*"), Some(Part { first: Some(5), length: None }));
-        assert_eq!(part("bytes */77"), Some(Part { first: None, length: Some(77) }));
+        assert_eq!(part("bytes 0-99/1000"), Some(ContentRange { first: Some(0), length: Some(1000) }));
+        assert_eq!(part("bytes 5-9/*"), Some(ContentRange { first: Some(5), length: None }));
+        assert_eq!(part("bytes */77"), Some(ContentRange { first: None, length: Some(77) }));
         assert_eq!(part("lines 0-99/1000"), None);
     }
 

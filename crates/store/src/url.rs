@@ -10,7 +10,7 @@ use crate::StoreError;
 use crate::transport::{Exactly, client};
 
 /// What a URL leads to.
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) operator: Operator,
     pub(crate) kind: Kind,
     /// What stands before a path to make a name for people of it; of a web server, the name of the file itself.
@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     pub(crate) options: BTreeMap<String, String>,
 }
 
-pub(crate) fn parse(url: &str) -> Result<Place, StoreError> {
+pub(crate) fn parse(url: &str) -> Result<Location, StoreError> {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
         None => ("file".to_owned(), url),
@@ -66,7 +66,7 @@ pub(crate) fn parse(url: &str) -> Result<Place, StoreError> {
     place.map_err(|why| StoreError::NotAUrl { url: without_secrets(url), why })
 }
 
-fn http(scheme: &str, rest: &str) -> Result<Place, String> {
+fn http(scheme: &str, rest: &str) -> Result<Location, String> {
     let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
     let (user, host, path) = authority(rest);
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
@@ -82,7 +82,7 @@ fn http(scheme: &str, rest: &str) -> Result<Place, String> {
     let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
     // The exact URL is asked for whatever the path, which is what a copy of it is called.
     let path = file_name(&path);
-    Ok(Place { operator, kind: Kind::Http, name: without_secrets(&url), key: url, path })
+    Ok(Location { operator, kind: Kind::Http, name: without_secrets(&url), key: url, path })
 }
 
 /// A name and a password.
@@ -96,7 +96,7 @@ fn authority(rest: &str) -> (Option<User>, &str, &str) {
     (Some((decoded(user), decoded(password))), host, path)
 }
 
-fn webdav(scheme: &str, rest: &str) -> Result<Place, String> {
+fn webdav(scheme: &str, rest: &str) -> Result<Location, String> {
     let (user, host, path) = authority(rest);
     if host.is_empty() {
         return Err(format!("it must be `{scheme}://HOST/PATH`"));
@@ -110,7 +110,7 @@ fn webdav(scheme: &str, rest: &str) -> Result<Place, String> {
     let operator = operator.with_context(OperationContext::new().with_http_transport(client()));
     let name = format!("{scheme}://{host}/");
     let path = decoded(path.trim_start_matches('/'));
-    Ok(Place { operator, kind: Kind::WebDav, key: name.clone(), name, path })
+    Ok(Location { operator, kind: Kind::WebDav, key: name.clone(), name, path })
 }
 
 /// The last part of the path of a URL, as the name of a file.
@@ -124,7 +124,7 @@ fn file_name(path: &str) -> String {
 }
 
 /// A path of this machine. OpenDAL takes paths as they are written, so they are made plain before.
-fn file(rest: &str, is_url: bool) -> Result<Place, String> {
+fn file(rest: &str, is_url: bool) -> Result<Location, String> {
     let given = if is_url {
         let rest = rest.strip_prefix("localhost").unwrap_or(rest);
         if !rest.starts_with('/') {
@@ -143,7 +143,7 @@ fn file(rest: &str, is_url: bool) -> Result<Place, String> {
         path.push('/');
     }
     let operator = Operator::new(services::Fs::default().root("/")).map_err(|error| error.to_string())?;
-    Ok(Place { operator, kind: Kind::Folders, key: "file:///".to_owned(), name: "/".to_owned(), path })
+    Ok(Location { operator, kind: Kind::Folders, key: "file:///".to_owned(), name: "/".to_owned(), path })
 }
 
 /// A path without `..`: what is there is looked at, since it may be a link; what is not there is as it is written.
@@ -156,7 +156,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-fn store<B>(holder: &str, scheme: &str, rest: &str, kind: fn(Settings) -> Kind) -> Result<Place, String>
+fn store<B>(holder: &str, scheme: &str, rest: &str, kind: fn(Settings) -> Kind) -> Result<Location, String>
 where
     B: opendal::Builder + Default,
     B::Config: opendal::Configurator<Builder = B>,
@@ -189,7 +189,13 @@ where
     let operator = operator.with_context(OperationContext::new().with_http_transport(client()));
     let name = format!("{scheme}://{holding}/");
     let settings = Settings { holder: holding.to_owned(), options };
-    Ok(Place { operator, kind: kind(settings), key: format!("{endpoint} {name}"), name, path: decoded(path) })
+    Ok(Location {
+        operator,
+        kind: kind(settings),
+        key: format!("{endpoint} {name}"),
+        name,
+        path: decoded(path),
+    })
 }
 
 /// The URL without password and query.

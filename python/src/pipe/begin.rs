@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use pyo3::prelude::*;
-use thalweg::embed::{self, Ready, Refusal, Wishes};
+use thalweg::embed::{self, LoadError, Overrides, Ready};
 use thalweg_config::{ByteSize, Comments, Document};
 use thalweg_engine::{Plan, Registry};
 
@@ -28,11 +28,11 @@ pub enum Configuration {
 }
 
 impl Configuration {
-    fn open(&self) -> Result<(Document, &Path), Refusal> {
+    fn open(&self) -> Result<(Document, &Path), LoadError> {
         match self {
             Configuration::Path(path) => Ok((embed::open(path)?, path)),
             Configuration::Text(json) => {
-                let document = |text: &str| Document::parse(NAME, text).map_err(Refusal::Mistakes);
+                let document = |text: &str| Document::parse(NAME, text).map_err(LoadError::Mistakes);
                 // As a person would write it, so that mistakes are shown in something that can be read.
                 let text = thalweg_config::write(document(json)?.root(), &Comments::default());
                 Ok((document(&text)?, Path::new("")))
@@ -40,21 +40,21 @@ impl Configuration {
         }
     }
 
-    fn ready(&self, registry: &Registry, wishes: &Wishes) -> Result<(String, Ready), Refusal> {
+    fn ready(&self, registry: &Registry, wishes: &Overrides) -> Result<(String, Ready), LoadError> {
         let (document, path) = self.open()?;
         let name = document.name().to_owned();
         Ok((name, embed::ready(document, path, registry, wishes)?))
     }
 }
 
-fn raised(py: Python<'_>, refusal: Refusal) -> PyErr {
+fn raised(py: Python<'_>, refusal: LoadError) -> PyErr {
     match refusal {
-        Refusal::Mistakes(mistakes) => {
+        LoadError::Mistakes(mistakes) => {
             let told = serde_json::to_string(&mistakes).unwrap_or_default();
             mistaken(py, mistakes.render(false).trim_end(), &told)
         }
-        Refusal::Usage(text) => configuration_error(py, &text),
-        Refusal::Failed(text) => Error::new_err(text),
+        LoadError::Usage(text) => configuration_error(py, &text),
+        LoadError::Failed(text) => Error::new_err(text),
     }
 }
 
@@ -63,11 +63,11 @@ fn wishes(
     pipelines: Vec<String>,
     state: Option<PathBuf>,
     memory: Option<String>,
-) -> PyResult<Wishes> {
+) -> PyResult<Overrides> {
     let memory = memory.map(|text| {
         ByteSize::from_str(&text).map_err(|error| configuration_error(py, &format!("`memory`: {error}")))
     });
-    Ok(Wishes { pipelines, state, memory: memory.transpose()? })
+    Ok(Overrides { pipelines, state, memory: memory.transpose()? })
 }
 
 /// Begins a run. `show` is whether it is shown on the standard error output.
@@ -90,10 +90,10 @@ pub fn start(
     let wishes = wishes(py, pipelines, state, memory)?;
     let cores = threads.map_or_else(embed::cores, |threads| usize::from(threads.max(1)));
     let started = py.detach(|| {
-        let (_, Ready { graph, keeping }) = config.ready(&registry, &wishes)?;
-        let run = thalweg_engine::Run::new(Plan::new(&graph, cores), keeping.clone());
-        let run = run.map_err(|error| Refusal::Failed(error.full()))?;
-        let run = if keeping.positions { run.continuing() } else { run };
+        let (_, Ready { graph, state_dir }) = config.ready(&registry, &wishes)?;
+        let run = thalweg_engine::Run::new(Plan::new(&graph, cores), state_dir.clone());
+        let run = run.map_err(|error| LoadError::Failed(error.full()))?;
+        let run = if state_dir.positions { run.continuing() } else { run };
         let showing = embed::show(&graph, run.handle(), !show)?;
         Run::begin(run, showing, cores, cause)
     });
@@ -113,7 +113,7 @@ pub fn check(
     let registry = objects::add(py, thalweg_components::registry(), given, &Cause::default())?;
     let cores = threads.map_or_else(embed::cores, |threads| usize::from(threads.max(1)));
     let checked = py.detach(|| {
-        let (name, ready) = config.ready(&registry, &Wishes::default())?;
+        let (name, ready) = config.ready(&registry, &Overrides::default())?;
         Ok(embed::described(&name, &ready.graph, plan.then_some(cores)))
     });
     checked.map_err(|refusal| raised(py, refusal))
@@ -124,7 +124,7 @@ pub fn check(
 pub fn as_yaml(py: Python<'_>, json: &str) -> PyResult<String> {
     let written = Document::parse(NAME, json)
         .map(|document| thalweg_config::write(document.root(), &Comments::default()));
-    written.map_err(|mistakes| raised(py, Refusal::Mistakes(mistakes)))
+    written.map_err(|mistakes| raised(py, LoadError::Mistakes(mistakes)))
 }
 
 /// The roles and names of all components that come with thalweg.

@@ -67,11 +67,11 @@ fn fixed(column: &ArrayRef, width: usize) -> Result<ArrayRef, ArrowError> {
 
 /// A part of a buffer as one of its own.
 fn part(buffer: &Buffer, from: usize, length: usize) -> Buffer {
-    struct Part(Buffer);
-    impl AsRef<[u8]> for Part {
+    struct Slice(Buffer);
+    impl AsRef<[u8]> for Slice {
         fn as_ref(&self) -> &[u8] {
             &self.0
         }
     }
-    Buffer::from(::bytes::Bytes::from_owner(Part(buffer.slice_with_length(from, length))))
+    Buffer::from(::bytes::Bytes::from_owner(Slice(buffer.slice_with_length(from, length))))
 }

@@ -90,7 +90,7 @@ fn one(py: Python<'_>, registry: Registry, given: Given, cause: &Cause) -> PyRes
         match sort.as_str() {
             "reader" => {
                 let reader = ReaderClass { kind: name, class: object, options, cause };
-                return Ok(Built::Transform(Step::Unpack(Arc::new(reader))));
+                return Ok(Built::Transform(Step::FileReader(Arc::new(reader))));
             }
             "writer" => {
                 return Ok(Built::Sink(Arc::new(WriterClass { class: object, options, shape, cause })));

@@ -7,7 +7,7 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use pyo3::prelude::*;
 use serde_json::Value;
 use thalweg_components::custom::{ReadRows, Rows, unpacking};
-use thalweg_engine::{BuildUnpack, Context, Error, Mistake, Unpack};
+use thalweg_engine::{BuildFileReader, Context, Error, FileReader, Mistake};
 
 use super::objects::{Cause, Object, arguments, bridged};
 use super::{batches, capsules};
@@ -24,7 +24,7 @@ pub struct ReaderClass {
     pub cause: Cause,
 }
 
-impl BuildUnpack for ReaderClass {
+impl BuildFileReader for ReaderClass {
     fn kind(&self) -> &'static str {
         self.kind
     }
@@ -33,7 +33,7 @@ impl BuildUnpack for ReaderClass {
         Vec::new()
     }
 
-    fn build(&self, context: &Context) -> Result<Box<dyn Unpack>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
         let made = bridged("reader", |py, reader| {
             let made = self.class.bind(py).call((), Some(&arguments(py, &self.options)?))?;
             Ok((reader.call1((&made,))?.extract::<bool>()?, made.unbind()))

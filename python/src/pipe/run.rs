@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
 use serde_json::json;
-use thalweg::embed::{self, Refusal, Showing};
+use thalweg::embed::{self, LoadError, Showing};
 use thalweg_engine::Handle;
 
 use super::objects::Cause;
@@ -50,8 +50,8 @@ impl Run {
         showing: Showing,
         cores: usize,
         cause: Cause,
-    ) -> Result<Self, Refusal> {
-        let failed = |error: std::io::Error| Refusal::Failed(error.to_string());
+    ) -> Result<Self, LoadError> {
+        let failed = |error: std::io::Error| LoadError::Failed(error.to_string());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(cores)
             .thread_name("thalweg")

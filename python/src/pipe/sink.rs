@@ -7,7 +7,9 @@ use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use pyo3::prelude::*;
 use serde_json::Value;
-use thalweg_engine::{BuildSink, BuildTransform, Context, Error, InFlight, Mistake, Rejects, Sink, Written};
+use thalweg_engine::{
+    BuildSink, BuildTransform, Context, Error, InFlight, Mistake, Rejects, Sink, WriteOutcome,
+};
 use thalweg_record::Batch;
 use tokio::sync::oneshot;
 
@@ -78,9 +80,9 @@ impl Writing {
 
 #[async_trait]
 impl Sink for Writing {
-    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         self.call(Some(rows_of(batch, self.shape)?)).await?;
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -124,12 +126,12 @@ struct Offering {
 
 #[async_trait]
 impl Sink for Offering {
-    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         let gone = || Error::permanent("nobody reads the stream any more");
         let (asked, wanted) = oneshot::channel();
         self.to.send((rows_of(batch, self.shape)?, asked)).map_err(|_| gone())?;
         wanted.await.map_err(|_| gone())?;
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {

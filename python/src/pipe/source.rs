@@ -10,7 +10,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple};
 use thalweg_components::shared::arenas::Arenas;
-use thalweg_engine::{BuildSource, Context, Error, Mistake, Outlet, Reading, Received, Source};
+use thalweg_engine::{BuildSource, Context, Error, Mistake, Reading, Received, Source, SourceOutput};
 use thalweg_record::{Arena, ViewBuilder};
 
 use super::batches::{Parts, bytes_of, empty_payload, parts};
@@ -78,7 +78,7 @@ enum Taken {
 
 #[async_trait]
 impl Source for Iterating {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let mut large = 0;
         while !out.is_stopping() {
             let mut arena = self.arenas.take(large, out).await;
@@ -109,7 +109,7 @@ fn payloads(buffer: Buffer, ends: &[usize]) -> Reading {
         views.push_range(0, start, end - start);
         start = end;
     }
-    Reading { payload: views.finish(), path: None, positions: None, mark: None }
+    Reading { payload: views.finish(), path: None, positions: None, checkpoint: None }
 }
 
 impl Iterating {
@@ -234,7 +234,7 @@ struct Streamed(ArrowArrayStreamReader);
 
 #[async_trait]
 impl Source for Streamed {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         while !out.is_stopping() {
             let Some(rows) = self.0.next() else { break };
             let rows = rows?;
@@ -253,14 +253,14 @@ impl Source for Streamed {
 }
 
 /// Sends rows when the budget has room for them.
-async fn send_rows(out: &mut Outlet, rows: &RecordBatch) -> Result<(), Error> {
+async fn send_rows(out: &mut SourceOutput, rows: &RecordBatch) -> Result<(), Error> {
     // From then on the buffers are counted themselves. The byte goes with the payload: it says that the source has something
     // under way, so that it waits for room before it sends more.
     let mut lease = out.reserve(1 + bytes_of(rows)).await;
     let held = lease.split(1).freeze(vec![0]);
     let Parts { payload, fields } = parts(rows).map_err(Error::permanent)?;
     let payload = payload.unwrap_or_else(|| empty_payload(&[held], rows.num_rows()));
-    let reading = Reading { payload, path: None, positions: None, mark: None };
+    let reading = Reading { payload, path: None, positions: None, checkpoint: None };
     let fields = Some(fields).filter(|fields| fields.num_columns() > 0);
     out.send(Received { reading, fields }).await
 }

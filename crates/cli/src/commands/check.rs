@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use thalweg_config::{Diagnostics, Document};
-use thalweg_dialects::capyfile::{self, Surroundings};
+use thalweg_dialects::capyfile::{self, Environment};
 use thalweg_engine::{Graph, Plan};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::format::counted;
 use crate::load::Configuration;
 use crate::paint::Paint;
@@ -38,7 +38,7 @@ pub struct Arguments {
     threads: Option<u16>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let configuration = Configuration { path: &arguments.config };
     let registry = thalweg_components::registry();
     let document = match configuration.open() {
@@ -52,10 +52,10 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         Ok((graph, loaded.foreign.map(|foreign| foreign.remarks)))
     });
     let (graph, remarks) = match read {
-        Err(Failure::Mistakes(diagnostics)) if arguments.json => {
+        Err(CliError::Mistakes(diagnostics)) if arguments.json => {
             let found = json!({ "file": diagnostics.name(), "right": false, "mistakes": diagnostics });
             print::out(&format!("{found}\n"))?;
-            return Ok(Exit::Wrong);
+            return Ok(Exit::LoadError);
         }
         other => other?,
     };
@@ -99,17 +99,17 @@ struct Service<'a> {
 }
 
 impl Service<'_> {
-    fn check(self, arguments: &Arguments) -> Result<Exit, Failure> {
+    fn check(self, arguments: &Arguments) -> Result<Exit, CliError> {
         let name = self.configuration.name();
         let (remarks, graphs) = match self.graphs() {
-            Err(Failure::Mistakes(diagnostics)) if arguments.json => {
+            Err(CliError::Mistakes(diagnostics)) if arguments.json => {
                 let found = json!({ "file": diagnostics.name(), "right": false, "mistakes": diagnostics });
                 print::out(&format!("{found}\n"))?;
-                return Ok(Exit::Wrong);
+                return Ok(Exit::LoadError);
             }
             other => other?,
         };
-        let service = capyfile::service(&self.document).map_err(Failure::Mistakes)?;
+        let service = capyfile::service(&self.document).map_err(CliError::Mistakes)?;
         let cores = arguments.threads.map_or_else(super::cores, usize::from);
         if arguments.json {
             let processors = &service.processors;
@@ -133,10 +133,10 @@ impl Service<'_> {
     }
 
     /// What is to be remarked, and the graphs of the processors that need no request.
-    fn graphs(&self) -> Result<(Diagnostics, Vec<(String, Graph)>), Failure> {
-        let surroundings = Surroundings::of_this_process();
-        let remarks = capyfile::check(&self.document, surroundings).map_err(Failure::Mistakes)?;
-        let service = capyfile::service(&self.document).map_err(Failure::Mistakes)?;
+    fn graphs(&self) -> Result<(Diagnostics, Vec<(String, Graph)>), CliError> {
+        let surroundings = Environment::of_this_process();
+        let remarks = capyfile::check(&self.document, surroundings).map_err(CliError::Mistakes)?;
+        let service = capyfile::service(&self.document).map_err(CliError::Mistakes)?;
         let registry = thalweg_components::registry();
         let mut graphs = Vec::new();
         for processor in &service.processors {
@@ -144,10 +144,10 @@ impl Service<'_> {
                 continue;
             }
             let phases = capyfile::read(&self.document, Some(processor), surroundings)
-                .map_err(|wrong| Failure::Mistakes(wrong.into_diagnostics()))?;
+                .map_err(|wrong| CliError::Mistakes(wrong.into_diagnostics()))?;
             for phase in phases {
-                let graph =
-                    thalweg_engine::read(&phase.conversion.document, &registry).map_err(Failure::Mistakes)?;
+                let graph = thalweg_engine::read(&phase.conversion.document, &registry)
+                    .map_err(CliError::Mistakes)?;
                 graphs.push((processor.clone(), graph));
             }
         }

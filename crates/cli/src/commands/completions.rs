@@ -3,7 +3,7 @@
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::print;
 
 /// Prints a script that makes a shell complete thalweg's command line.
@@ -17,7 +17,7 @@ pub struct Arguments {
     shell: Shell,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut super::CommandLine::command(), "thalweg", &mut script);
     print::out(&String::from_utf8_lossy(&script))?;

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use thalweg_engine::{Definition, Registry, Role};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::format::paragraphs;
 use crate::load::did_you_mean;
 use crate::paint::Paint;
@@ -28,7 +28,7 @@ pub struct Arguments {
     json: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let registry = thalweg_components::registry();
     let wanted = |known: &&Definition| arguments.name.as_deref().is_none_or(|name| known.name == name);
     let found: Vec<&Definition> = registry.iter().filter(wanted).collect();
@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         names.sort_unstable();
         names.dedup();
         let help = did_you_mean(name, &names);
-        return Err(Failure::Usage(format!("there is no component called `{name}`; {help}")));
+        return Err(CliError::Usage(format!("there is no component called `{name}`; {help}")));
     }
     let text = if arguments.json {
         let all: Vec<Value> = found.into_iter().map(described).collect();

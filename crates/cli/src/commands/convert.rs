@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use thalweg_config::Document;
 use thalweg_dialects::Conversion;
-use thalweg_dialects::capyfile::{self, Surroundings};
+use thalweg_dialects::capyfile::{self, Environment};
 
 use super::new::write_new;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::load::Configuration;
 use crate::print;
 
@@ -33,7 +33,7 @@ pub struct Arguments {
     output: Option<PathBuf>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let configuration = Configuration { path: &arguments.config };
     let name = configuration.name();
     let document = configuration.open()?;
@@ -41,15 +41,15 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         return put(arguments, &of_service(&name, &document, arguments.processor.as_deref())?);
     }
     if arguments.processor.is_some() {
-        return Err(Failure::Usage(format!("`{name}` is no service definition: it has no processors")));
+        return Err(CliError::Usage(format!("`{name}` is no service definition: it has no processors")));
     }
     let loaded = Configuration::loaded(document)?;
     let Some(foreign) = &loaded.foreign else {
-        return Err(Failure::Usage(format!("`{name}` is in thalweg's own form already")));
+        return Err(CliError::Usage(format!("`{name}` is in thalweg's own form already")));
     };
     // What would not run is not printed either, and its mistakes are shown where they were made. That a configuration from
     // the standard input cannot read that as well is no mistake in it.
-    thalweg_engine::read(&loaded.document, &thalweg_components::registry()).map_err(Failure::Mistakes)?;
+    thalweg_engine::read(&loaded.document, &thalweg_components::registry()).map_err(CliError::Mistakes)?;
     let mut text = format!("# {name}, in thalweg's own form.\n");
     let body = thalweg_config::write(loaded.document.root(), &foreign.comments);
     if !body.starts_with('#') {
@@ -59,7 +59,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     put(arguments, &text)
 }
 
-fn put(arguments: &Arguments, text: &str) -> Result<Exit, Failure> {
+fn put(arguments: &Arguments, text: &str) -> Result<Exit, CliError> {
     match &arguments.output {
         None => print::out(text)?,
         Some(path) => {
@@ -72,11 +72,11 @@ fn put(arguments: &Arguments, text: &str) -> Result<Exit, Failure> {
 }
 
 /// A service definition of capyfile's: a document for each run that it takes.
-fn of_service(name: &str, document: &Document, processor: Option<&str>) -> Result<String, Failure> {
-    let service = capyfile::service(document).map_err(Failure::Mistakes)?;
+fn of_service(name: &str, document: &Document, processor: Option<&str>) -> Result<String, CliError> {
+    let service = capyfile::service(document).map_err(CliError::Mistakes)?;
     let processor = processor.map(|name| name.strip_prefix(&format!("{}:", service.name)).unwrap_or(name));
-    let phases = capyfile::read(document, processor, Surroundings::of_this_process())
-        .map_err(|wrong| Failure::Mistakes(wrong.into_diagnostics()))?;
+    let phases = capyfile::read(document, processor, Environment::of_this_process())
+        .map_err(|wrong| CliError::Mistakes(wrong.into_diagnostics()))?;
     let mut text = String::new();
     for (number, phase) in phases.iter().enumerate() {
         if number > 0 {

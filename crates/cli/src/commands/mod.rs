@@ -15,7 +15,7 @@ mod sparse;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -76,7 +76,7 @@ impl CommandLine {
 }
 
 /// Does what the command line says.
-pub fn dispatch(line: CommandLine) -> Result<Exit, Failure> {
+pub fn dispatch(line: CommandLine) -> Result<Exit, CliError> {
     match line.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Serve(arguments) => serve::run(&arguments),

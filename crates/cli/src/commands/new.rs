@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::load::did_you_mean;
 use crate::paint::Paint;
 use crate::print;
@@ -59,7 +59,7 @@ pub struct Arguments {
     output: Option<PathBuf>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     if arguments.list {
         let paint = Paint::stdout();
         let lines = TEMPLATES.iter().map(|known| {
@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     }
     let Some(template) = TEMPLATES.iter().find(|known| known.name == arguments.template) else {
         let help = did_you_mean(&arguments.template, &TEMPLATES.map(|known| known.name));
-        return Err(Failure::Usage(format!("there is no template called `{}`; {help}", arguments.template)));
+        return Err(CliError::Usage(format!("there is no template called `{}`; {help}", arguments.template)));
     };
     let Some(path) = &arguments.output else {
         print::out(template.text)?;
@@ -84,14 +84,14 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 }
 
 /// Writes a file that must not exist.
-pub fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
     let shown = path.display();
     let written = OpenOptions::new().write(true).create_new(true).open(path);
     let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            Failure::Usage(format!("`{shown}` exists, and is left as it is; name another file"))
+            CliError::Usage(format!("`{shown}` exists, and is left as it is; name another file"))
         }
-        _ => Failure::Failed(format!("`{shown}` cannot be written: {error}")),
+        _ => CliError::Failed(format!("`{shown}` cannot be written: {error}")),
     })
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::print;
 
 /// Prints the JSON schema of configurations, with which editors complete and check them.
@@ -14,7 +14,7 @@ An editor with the YAML language server uses it in files that begin with:
   # yaml-language-server: $schema=thalweg.schema.json")]
 pub struct Arguments {}
 
-pub fn run(_: &Arguments) -> Result<Exit, Failure> {
+pub fn run(_: &Arguments) -> Result<Exit, CliError> {
     let schema = thalweg_engine::schema(&thalweg_components::registry());
     print::out(&format!("{schema:#}\n"))?;
     Ok(Exit::Done)

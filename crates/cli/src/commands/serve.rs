@@ -16,12 +16,12 @@ use thalweg_engine::DEFAULT_MEMORY;
 use thalweg_runtime::Stop;
 
 use crate::drive::{Asked, Signals};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::log;
 use crate::paint::Paint;
 use crate::print;
 use crate::server::{Check, Server, Settings};
-use crate::service::{self, World};
+use crate::service::{self, EtcdLookup};
 
 /// Where capyfile's server listens.
 const USUAL_ADDRESS: &str = ":8024";
@@ -111,12 +111,12 @@ enum Mode {
     Lock,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let given = arguments.service.as_deref().or(arguments.service_definition.as_deref());
     let document = service::find(given)?;
     if !capyfile::is_capyfile(&document) {
         let name = document.name();
-        return Err(Failure::Usage(format!(
+        return Err(CliError::Usage(format!(
             "`{name}` is no service definition: it has no list of `processors`; use `thalweg run {name}`"
         )));
     }
@@ -124,7 +124,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     log::begin_with(usual, &MultiProgress::new(), arguments.json, arguments.quiet, false)?;
     let settings = settings(arguments)?;
     let (cores, has_tls) = (settings.cores, settings.tls.is_some());
-    let server = Arc::new(Server::new(document, settings, World::of_this_process()?)?);
+    let server = Arc::new(Server::new(document, settings, EtcdLookup::of_this_process()?)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores)
         .max_blocking_threads(1024)
@@ -144,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         loop {
             tokio::select! {
                 ended = &mut serving => {
-                    break ended.unwrap_or_else(|error| Err(Failure::Failed(error.to_string())));
+                    break ended.unwrap_or_else(|error| Err(CliError::Failed(error.to_string())));
                 }
                 signal = signals.next() => match signal {
                     Asked::ToEnd if stop.is_requested() => break Ok(false),
@@ -163,7 +163,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     runtime.shutdown_background();
     match ended? {
         true => Ok(Exit::Done),
-        false => Err(Failure::Failed("some of what was under way was given up".to_owned())),
+        false => Err(CliError::Failed("some of what was under way was given up".to_owned())),
     }
 }
 
@@ -176,19 +176,19 @@ fn tell(arguments: &Arguments, event: &str, text: &str) {
     }
 }
 
-fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
+fn settings(arguments: &Arguments) -> Result<Settings, CliError> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let tls = match (set("SERVER_CERT_FILE"), set("SERVER_KEY_FILE")) {
         (Some(certificate), Some(key)) => Some(TlsServer::new(certificate.into(), key.into())),
         (None, None) => None,
         _ => {
             let text = "`SERVER_CERT_FILE` and `SERVER_KEY_FILE` belong together: set both, or neither";
-            return Err(Failure::Usage(text.to_owned()));
+            return Err(CliError::Usage(text.to_owned()));
         }
     };
     let endpoint = arguments.health_check_endpoint.clone();
     if !endpoint.starts_with('/') {
-        return Err(Failure::Usage(format!("`{endpoint}` is no path: it begins with `/`")));
+        return Err(CliError::Usage(format!("`{endpoint}` is no path: it begins with `/`")));
     }
     let verbosity = arguments.health_check_verbosity;
     Ok(Settings {
@@ -212,7 +212,7 @@ fn settings(arguments: &Arguments) -> Result<Settings, Failure> {
 }
 
 /// A number of seconds, or a time with its unit.
-fn grace(text: &str) -> Result<Duration, Failure> {
+fn grace(text: &str) -> Result<Duration, CliError> {
     match text.parse::<u64>() {
         Ok(number) if number >= NANOSECONDS => {
             tracing::warn!(
@@ -223,7 +223,7 @@ fn grace(text: &str) -> Result<Duration, Failure> {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
         Err(_) => TimeSpan::from_str(text).map(TimeSpan::duration).map_err(|_| {
             let what = "is neither a number of seconds nor a time such as `1m`";
-            Failure::Usage(format!("`SERVER_SHUTDOWN_TIMEOUT` is `{text}`, which {what}"))
+            CliError::Usage(format!("`SERVER_SHUTDOWN_TIMEOUT` is `{text}`, which {what}"))
         }),
     }
 }

@@ -20,7 +20,7 @@ use thalweg_components::shared::net::{
 };
 use thalweg_components::shared::tls::TlsServer;
 use thalweg_components::shared::upload::{self, Room};
-use thalweg_components::shared::web::{Manner, converse};
+use thalweg_components::shared::web::{ConnectionOptions, converse};
 use thalweg_config::{ByteSize, Document};
 use thalweg_dialects::capyfile::{self, Operation};
 use thalweg_engine::{Registry, Temporaries};
@@ -28,8 +28,8 @@ use thalweg_record::Budget;
 use thalweg_runtime::Stop;
 use tokio::sync::Semaphore;
 
-use crate::exit::Failure;
-use crate::service::{World, surroundings};
+use crate::exit::CliError;
+use crate::service::{EtcdLookup, surroundings};
 
 pub use health::Check;
 
@@ -71,7 +71,7 @@ pub struct Server {
     service: String,
     /// The processors, and what they do.
     processors: BTreeMap<String, Vec<Operation>>,
-    world: World,
+    world: EtcdLookup,
     registry: Registry,
     budget: Budget,
     room: Room,
@@ -83,9 +83,9 @@ pub struct Server {
 
 impl Server {
     /// Checks the definition, as far as that can be done without a request.
-    pub fn new(document: Document, settings: Settings, world: World) -> Result<Self, Failure> {
-        let service = capyfile::service(&document).map_err(Failure::Mistakes)?;
-        let remarks = capyfile::check(&document, surroundings(&world, None)).map_err(Failure::Mistakes)?;
+    pub fn new(document: Document, settings: Settings, world: EtcdLookup) -> Result<Self, CliError> {
+        let service = capyfile::service(&document).map_err(CliError::Mistakes)?;
+        let remarks = capyfile::check(&document, surroundings(&world, None)).map_err(CliError::Mistakes)?;
         for remark in remarks.to_string().lines() {
             tracing::warn!("{remark}");
         }
@@ -117,13 +117,13 @@ impl Server {
     }
 
     /// Takes the address; one that is in use is a failure.
-    pub async fn bind(&self, announce: &Announce) -> Result<Listener, Failure> {
+    pub async fn bind(&self, announce: &Announce) -> Result<Listener, CliError> {
         let address = Address::Tcp(self.settings.address.clone());
         Ok(Listener::bind(&address, UnixSocket::default(), announce).await?)
     }
 
     /// Answers requests until it is told to stop, and those that are under way then. Says whether all of them were.
-    pub async fn run(self: Arc<Self>, listener: Listener, stop: Stop) -> Result<bool, Failure> {
+    pub async fn run(self: Arc<Self>, listener: Listener, stop: Stop) -> Result<bool, CliError> {
         let tls = self.settings.tls.as_ref().map(TlsServer::acceptor).transpose()?;
         let limits = Limits { max_connections: CONNECTIONS, end_after_idle: None };
         let owner = Serving { server: self.clone(), stop: stop.clone() };
@@ -164,7 +164,7 @@ impl Owner for Serving {
 impl Serving {
     async fn connection(self, client: Client) -> Result<(), thalweg_engine::Error> {
         let peer = client.name.clone();
-        let manner = Manner { read_timeout: PATIENCE, keep_alive: true };
+        let manner = ConnectionOptions { read_timeout: PATIENCE, keep_alive: true };
         let Serving { server, stop } = self;
         let answer = |request| server.clone().answer(request, peer.clone());
         converse(client, manner, stop.requested(), answer).await;

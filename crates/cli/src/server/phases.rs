@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use thalweg_components::shared::upload::Upload;
 use thalweg_dialects::capyfile::response::{self, Answer};
-use thalweg_dialects::capyfile::{Input, Phase, Step, Wrong, read};
+use thalweg_dialects::capyfile::{Input, LoadError, Phase, Step, read};
 use thalweg_dialects::capyfile::{Operation, Request};
-use thalweg_engine::{Feed, Graph, Keeping, Plan, Run};
+use thalweg_engine::{Feed, Graph, Plan, Run, StateDir};
 
 use super::Server;
 use super::uploads::Uploaded;
@@ -33,11 +33,11 @@ impl Server {
         });
         let phases = match phases.await {
             Ok(Ok(phases)) => phases,
-            Ok(Err(Wrong::Request(wrong))) => {
+            Ok(Err(LoadError::Request(wrong))) => {
                 let said: Vec<&str> = wrong.iter().map(|wrong| wrong.message.as_str()).collect();
                 return response::invalid_request(&said.join("; "));
             }
-            Ok(Err(Wrong::Definition(wrong))) => {
+            Ok(Err(LoadError::Definition(wrong))) => {
                 tracing::error!("the definition is wrong: {wrong}");
                 return response::internal();
             }
@@ -80,8 +80,8 @@ impl Server {
         lead_errors_on(&mut graph, phase);
         let copies = u32::try_from(cores).unwrap_or(1).min(self.all_turns);
         let Ok(_turn) = self.turns.acquire_many(copies).await else { return Err(response::internal()) };
-        let keeping = Keeping { folder: PathBuf::from(NOWHERE), positions: false };
-        let run = Run::new(Plan::new(&graph, cores), keeping).map_err(|error| {
+        let state_dir = StateDir { folder: PathBuf::from(NOWHERE), positions: false };
+        let run = Run::new(Plan::new(&graph, cores), state_dir).map_err(|error| {
             tracing::error!("{}", error.full());
             response::internal()
         })?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use thalweg_components::shared::upload::Upload;
 use thalweg_engine::component::BuildSource;
-use thalweg_engine::{Context, Error, Flow, Mistake, Outlet, Source};
+use thalweg_engine::{Context, Error, Flow, Mistake, Source, SourceOutput};
 use thalweg_record::File;
 
 use super::watch::Watch;
@@ -42,7 +42,7 @@ struct Giving {
 
 #[async_trait]
 impl Source for Giving {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let name = out.name().clone();
         let files: Vec<File> = self.files.iter().map(|file| file.file(name.clone())).collect();
         self.watch.expect(&files);

@@ -9,7 +9,7 @@ use thalweg_components::shared::fetch::Fetch;
 use thalweg_engine::Error;
 
 use super::wait;
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// How long etcd may take, as in capyfile.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -27,12 +27,12 @@ impl Etcd {
     /// As `ETCD_ENDPOINTS` (a list in JSON), `ETCD_USERNAME` and `ETCD_PASSWORD` say; none if they do not.
     pub(super) fn of_the_environment(
         variable: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, CliError> {
         let set = |name| variable(name).filter(|value| !value.is_empty());
         let Some(list) = set("ETCD_ENDPOINTS") else { return Ok(None) };
         let endpoints: Vec<String> = serde_json::from_str(&list).unwrap_or_default();
         if endpoints.is_empty() {
-            return Err(Failure::Usage(
+            return Err(CliError::Usage(
                 "`ETCD_ENDPOINTS` is not a list in JSON; write for example `[\"localhost:2379\"]`".to_owned(),
             ));
         }
@@ -107,7 +107,7 @@ fn value(answer: &Value) -> Result<Option<String>, Error> {
 mod tests {
     use super::*;
 
-    fn of(variables: &[(&str, &str)]) -> Result<Option<Etcd>, Failure> {
+    fn of(variables: &[(&str, &str)]) -> Result<Option<Etcd>, CliError> {
         Etcd::of_the_environment(&|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(etcd.endpoints, ["http://a:2379", "https://b:2379"]);
         assert_eq!(etcd.user, Some(("me".to_owned(), "secret".to_owned())));
         for wrong in ["a:2379", "[]", "[1]"] {
-            assert!(matches!(of(&[("ETCD_ENDPOINTS", wrong)]), Err(Failure::Usage(_))), "{wrong}");
+            assert!(matches!(of(&[("ETCD_ENDPOINTS", wrong)]), Err(CliError::Usage(_))), "{wrong}");
         }
     }
 

@@ -28,7 +28,7 @@ pub trait Custom {
 
 impl Custom for Registry {
     fn reader<R: Reader>(self) -> Self {
-        self.unpack::<WithReader<R>>()
+        self.file_reader::<WithReader<R>>()
     }
 
     fn writer<W: Writer>(self) -> Self {

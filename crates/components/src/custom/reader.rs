@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use thalweg_engine::{Context, Error, Intake, Mistake, Reading, Received, Trouble, Unpack, UnpackConfig};
+use thalweg_engine::{
+    Context, Error, FileError, FileOutput, FileReader, FileReaderConfig, Mistake, Reading, Received,
+};
 use thalweg_record::{File, ViewBuilder};
 
 use crate::shared::arenas::Arenas;
@@ -75,7 +77,7 @@ impl<R: Reader> ReadRows for R {
 }
 
 /// What reads files by an instance; `unpacks` is as [`Reader::UNPACKS`].
-pub fn unpacking(reader: impl ReadRows + 'static, unpacks: bool, context: &Context) -> Box<dyn Unpack> {
+pub fn unpacking(reader: impl ReadRows + 'static, unpacks: bool, context: &Context) -> Box<dyn FileReader> {
     Box::new(Unpacking {
         reader,
         unpacks,
@@ -95,7 +97,7 @@ pub struct WithReader<R: Reader> {
     reader: PhantomData<fn() -> R>,
 }
 
-impl<R: Reader> UnpackConfig for WithReader<R> {
+impl<R: Reader> FileReaderConfig for WithReader<R> {
     const NAME: &'static str = R::NAME;
     const EXAMPLE: &'static str = "";
 
@@ -103,7 +105,7 @@ impl<R: Reader> UnpackConfig for WithReader<R> {
         R::new(&self.options).err().map(|why| Mistake::new("", why)).into_iter().collect()
     }
 
-    fn build(&self, context: &Context) -> Result<Box<dyn Unpack>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
         let reader = R::new(&self.options).map_err(Error::permanent)?;
         Ok(unpacking(reader, R::UNPACKS, context))
     }
@@ -118,15 +120,16 @@ struct Unpacking<R> {
 }
 
 #[async_trait]
-impl<R: ReadRows> Unpack for Unpacking<R> {
-    async fn unpack(&mut self, file: &mut File, out: &mut Intake) -> Result<(), Trouble> {
+impl<R: ReadRows> FileReader for Unpacking<R> {
+    async fn unpack(&mut self, file: &mut File, out: &mut FileOutput) -> Result<(), FileError> {
         let compression = if self.unpacks { Compression::Auto } else { Compression::None };
         let mut plain = Plain::open(file, compression, 0, self.memory)?;
         self.reader.begin();
         loop {
             let buffer = plain.more(&mut self.arenas, out).await;
             plain.check()?;
-            let Rows { rows, used } = self.reader.read(&buffer, plain.is_end()).map_err(Trouble::rejected)?;
+            let Rows { rows, used } =
+                self.reader.read(&buffer, plain.is_end()).map_err(FileError::rejected)?;
             if let Some(rows) = rows.filter(|rows| rows.num_rows() > 0) {
                 out.send(received(rows)).await?;
             }
@@ -134,7 +137,7 @@ impl<R: ReadRows> Unpack for Unpacking<R> {
             if plain.is_end() {
                 return match rest.len() {
                     0 => Ok(()),
-                    left => Err(Trouble::rejected(format!("the last {left} bytes of the file are no row"))),
+                    left => Err(FileError::rejected(format!("the last {left} bytes of the file are no row"))),
                 };
             }
             plain.carry(rest);
@@ -146,7 +149,7 @@ impl<R: ReadRows> Unpack for Unpacking<R> {
 fn received(rows: RecordBatch) -> Received {
     let mut payload = ViewBuilder::over(&[], rows.num_rows());
     (0..rows.num_rows()).for_each(|_| payload.push(b""));
-    let reading = Reading { payload: payload.finish(), path: None, positions: None, mark: None };
+    let reading = Reading { payload: payload.finish(), path: None, positions: None, checkpoint: None };
     Received { reading, fields: Some(rows) }
 }
 

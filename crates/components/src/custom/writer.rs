@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, Written};
+use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::{Batch, PAYLOAD};
 
 /// Puts rows somewhere. There is an instance for each that may write at the same time.
@@ -87,7 +87,7 @@ struct Writing<W>(W);
 
 #[async_trait]
 impl<W: Writer> Sink for Writing<W> {
-    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         let fields = batch.fields();
         if fields.num_columns() > 0 {
             self.0.write(fields).await?;
@@ -96,7 +96,7 @@ impl<W: Writer> Sink for Writing<W> {
             let rows = RecordBatch::try_from_iter([(PAYLOAD, payload)]);
             self.0.write(&rows.map_err(|error| Error::permanent(error.to_string()))?).await?;
         }
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -140,7 +140,7 @@ mod tests {
         let mut sink = Writing(Late(false));
         let batch = thalweg_engine::testing::batch(["a"]);
         assert!(sink.write(&batch, &mut Rejects::default()).await.is_err());
-        assert_eq!(sink.write(&batch, &mut Rejects::default()).await.unwrap(), Written::Safe);
+        assert_eq!(sink.write(&batch, &mut Rejects::default()).await.unwrap(), WriteOutcome::Durable);
         let _ = sink_conforms::<WithWriter<Late>>;
     }
 }

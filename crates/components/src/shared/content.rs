@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
-use thalweg_engine::{Error, ErrorKind, Temporaries, Trouble};
+use thalweg_engine::{Error, ErrorKind, FileError, Temporaries};
 use thalweg_record::{Content, File, ReadRanges, Temporary};
 
 use super::io::io_error;
@@ -40,7 +40,7 @@ impl AsRef<[u8]> for InMemory {
 ///
 /// # Errors
 /// A rejection that says why it cannot be read: it has gone, say.
-pub fn open(file: &File) -> Result<Opened, Trouble> {
+pub fn open(file: &File) -> Result<Opened, FileError> {
     match file.content() {
         Content::Path(path) => open_path(path),
         Content::Temporary(temporary) => open_path(temporary.path()),
@@ -53,7 +53,7 @@ pub fn open(file: &File) -> Result<Opened, Trouble> {
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_path(path: &Path) -> Result<Opened, Trouble> {
+pub fn open_path(path: &Path) -> Result<Opened, FileError> {
     let opened = fs::File::open(path).map_err(|error| unreadable(&error))?;
     Ok(Opened::File(opened))
 }
@@ -62,7 +62,7 @@ pub fn open_path(path: &Path) -> Result<Opened, Trouble> {
 ///
 /// # Errors
 /// A failure: it is not the file's fault.
-pub fn temporary_for(name: &Path, temporary: &Temporaries) -> Result<(fs::File, Arc<Temporary>), Trouble> {
+pub fn temporary_for(name: &Path, temporary: &Temporaries) -> Result<(fs::File, Arc<Temporary>), FileError> {
     temporary.create(&suffix_of(name)).map_err(|error| unwritable(&error))
 }
 
@@ -76,11 +76,11 @@ pub fn suffix_of(name: &Path) -> String {
 }
 
 /// Why a temporary file cannot be written. What can pass is tried again; it is never the file's fault.
-pub fn unwritable(error: &io::Error) -> Trouble {
+pub fn unwritable(error: &io::Error) -> FileError {
     let message = format!(
         "cannot write a temporary file: {error}. `temporary` in the configuration says where they are."
     );
-    Trouble::Failed(match io_error("write", "", error).kind() {
+    FileError::Failed(match io_error("write", "", error).kind() {
         ErrorKind::Permanent => Error::permanent(message),
         _ => Error::temporary(message),
     })
@@ -90,7 +90,7 @@ pub fn unwritable(error: &io::Error) -> Trouble {
 ///
 /// # Errors
 /// If that cannot be written.
-pub fn put_on_disk(file: &mut File, temporary: &Temporaries) -> Result<(), Trouble> {
+pub fn put_on_disk(file: &mut File, temporary: &Temporaries) -> Result<(), FileError> {
     let Content::Memory(buffer) = file.content() else { return Ok(()) };
     let (mut written, held) = temporary_for(Path::new(file.name()), temporary)?;
     io::Write::write_all(&mut written, buffer).map_err(|error| unwritable(&error))?;
@@ -103,12 +103,12 @@ pub fn put_on_disk(file: &mut File, temporary: &Temporaries) -> Result<(), Troub
 }
 
 /// Why a file cannot be read.
-pub fn unreadable(error: &io::Error) -> Trouble {
+pub fn unreadable(error: &io::Error) -> FileError {
     let why = match error.kind() {
         io::ErrorKind::NotFound => "it is no longer there".to_owned(),
         _ => error.to_string(),
     };
-    Trouble::coded("FILE_CAN_NOT_BE_OPENED", format!("the file cannot be read: {why}"))
+    FileError::coded("FILE_CAN_NOT_BE_OPENED", format!("the file cannot be read: {why}"))
 }
 
 /// Copies what is left to read; gives how many bytes that were. `unwritable` says what is told if they cannot be written.
@@ -118,8 +118,8 @@ pub fn unreadable(error: &io::Error) -> Trouble {
 pub fn copy(
     from: &mut impl Read,
     to: &mut impl Write,
-    unwritable: impl Fn(&io::Error) -> Trouble,
-) -> Result<u64, Trouble> {
+    unwritable: impl Fn(&io::Error) -> FileError,
+) -> Result<u64, FileError> {
     let mut piece = vec![0; 64 << 10];
     let mut copied = 0;
     loop {

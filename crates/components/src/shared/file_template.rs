@@ -8,7 +8,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use thalweg_config::{FormatError, nearest, register_format};
-use thalweg_engine::Trouble;
+use thalweg_engine::FileError;
 use thalweg_record::File;
 
 use super::mime;
@@ -117,7 +117,7 @@ impl FileTemplate {
     ///
     /// # Errors
     /// If it needs a path or a hash and the file has none, or the type of a content that cannot be read.
-    pub fn render(&self, file: &mut File) -> Result<OsString, Trouble> {
+    pub fn render(&self, file: &mut File) -> Result<OsString, FileError> {
         let mut text = OsString::new();
         for piece in &self.pieces {
             match piece {
@@ -129,15 +129,15 @@ impl FileTemplate {
     }
 }
 
-fn value(variable: Variable, file: &mut File) -> Result<Cow<'_, OsStr>, Trouble> {
+fn value(variable: Variable, file: &mut File) -> Result<Cow<'_, OsStr>, FileError> {
     let without_path = || {
         let reason = "the file lies nowhere: its content is in memory, and has no path";
-        Trouble::coded("COMMAND_TEMPLATE_CAN_NOT_BE_RENDERED", reason)
+        FileError::coded("COMMAND_TEMPLATE_CAN_NOT_BE_RENDERED", reason)
     };
     let absolute =
         |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).into_os_string();
     let owned = |text: OsString| Ok(Cow::Owned(text));
-    let typed = |file: &mut File| Ok::<_, Trouble>(mime::extension(&mime::of(file)?));
+    let typed = |file: &mut File| Ok::<_, FileError>(mime::extension(&mime::of(file)?));
     match variable {
         Variable::Path => owned(file.path().map(absolute).ok_or_else(without_path)?),
         Variable::OriginalPath => {
@@ -165,7 +165,9 @@ fn value(variable: Variable, file: &mut File) -> Result<Cow<'_, OsStr>, Trouble>
         Variable::RetypedSuffix => owned(dotted(OsStr::new(typed(file)?))),
         Variable::Hash => {
             let hash = file.note(HASH).map(|hash| Cow::Borrowed(OsStr::new(hash)));
-            hash.ok_or_else(|| Trouble::rejected("the file has no `{hash}`: put the transform `hash` before"))
+            hash.ok_or_else(|| {
+                FileError::rejected("the file has no `{hash}`: put the transform `hash` before")
+            })
         }
         Variable::Date => owned(chrono::Utc::now().format("%Y-%m-%d").to_string().into()),
     }
@@ -288,10 +290,10 @@ mod tests {
         assert_eq!(rendered("{{{id}}}", &mut file), format!("{{{}}}", file.origin().id()));
         assert_eq!(rendered("{date}", &mut file).len(), 10);
         let error = "{path}".parse::<FileTemplate>().unwrap().render(&mut file);
-        assert!(matches!(error, Err(Trouble::Rejected(problem)) if problem.reason.contains("no path")));
+        assert!(matches!(error, Err(FileError::Rejected(problem)) if problem.reason.contains("no path")));
         let error = "{hash}".parse::<FileTemplate>().unwrap().render(&mut file);
         assert!(
-            matches!(error, Err(Trouble::Rejected(problem)) if problem.reason.contains("put the transform `hash`"))
+            matches!(error, Err(FileError::Rejected(problem)) if problem.reason.contains("put the transform `hash`"))
         );
         file.set_note(HASH, "cafe");
         assert_eq!(rendered("{hash}", &mut file), "cafe");

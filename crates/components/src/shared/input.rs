@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Error, Outlet, Source};
+use thalweg_engine::{Error, Source, SourceOutput};
 use tokio::sync::mpsc;
 
 use super::arenas::Arenas;
 use super::decompress::{Compression, Damage, Decoder};
-use super::framing::{After, Cutter, Framing, Place};
+use super::framing::{After, Cutter, Framing, StreamPosition};
 use super::io::io_error;
 
 /// How much is read at once: what a pipe holds.
@@ -31,7 +31,7 @@ const PIECES: usize = 4;
 
 /// How an input is read.
 #[derive(Debug, Clone)]
-pub(crate) struct Manner {
+pub(crate) struct InputOptions {
     /// How it is compressed.
     pub(crate) compression: Compression,
     /// How it is cut.
@@ -46,7 +46,7 @@ pub(crate) struct Manner {
 
 /// A source that reads one input from its beginning to its end.
 pub(crate) struct Input {
-    manner: Manner,
+    manner: InputOptions,
     arenas: Arenas,
     cutter: Cutter,
     /// What was read of the message that is not complete.
@@ -73,8 +73,8 @@ enum Came {
 
 impl Input {
     /// Of something that may wait in a read for any time.
-    pub(crate) fn new(manner: Manner, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
-        let cutter = Cutter::new(&manner.framing, manner.max_message_bytes, Place::default());
+    pub(crate) fn new(manner: InputOptions, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
+        let cutter = Cutter::new(&manner.framing, manner.max_message_bytes, StreamPosition::default());
         let pieces = Pieces::Unread(Some(Box::new(input)));
         let arenas = Arenas::new(batch_bytes);
         Self { manner, arenas, cutter, carry: Vec::new(), piece: None, pieces, is_stopping: false }
@@ -210,7 +210,7 @@ fn read_pieces(
 
 #[async_trait]
 impl Source for Input {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         self.begin()?;
         let quiet = self.manner.framing.quiet();
         loop {
@@ -247,7 +247,7 @@ impl Source for Input {
                     return Ok(());
                 }
                 Some(Came::Failed(error)) => {
-                    let Manner { shown, path, .. } = &self.manner;
+                    let InputOptions { shown, path, .. } = &self.manner;
                     let reason = match Damage::of(&error) {
                         Some(damage) => format!("breaks off: of {shown}, {damage}"),
                         None => format!("breaks off: {shown} cannot be read on: {error}"),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_engine::Trouble;
+use thalweg_engine::FileError;
 use thalweg_media::mime;
 use thalweg_record::File;
 
@@ -12,7 +12,7 @@ use super::content::{open, unreadable};
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn of(file: &mut File) -> Result<Arc<str>, Trouble> {
+pub fn of(file: &mut File) -> Result<Arc<str>, FileError> {
     if let Some(known) = file.mime() {
         return Ok(known.clone());
     }
@@ -25,7 +25,7 @@ pub fn of(file: &mut File) -> Result<Arc<str>, Trouble> {
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn look(file: &File) -> Result<Arc<str>, Trouble> {
+pub fn look(file: &File) -> Result<Arc<str>, FileError> {
     if let Some(known) = file.mime() {
         return Ok(known.clone());
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, Pattern, TimeSpan};
 use thalweg_engine::Mistake;
 
-use super::framing::{After, Cutter, Delimiter, Framing, KEPT, Piece, Place};
+use super::framing::{After, Cutter, Delimiter, Framing, KEPT, Piece, StreamPosition};
 
 /// A length above this is no length: it was read in the wrong place.
 const LONGEST: usize = 1 << 30;
@@ -113,7 +113,7 @@ impl Partition {
         let size = self.size.map(ByteSize::as_usize);
         let head = match self.by {
             By::Delimiter => {
-                let cutter = Box::new(Cutter::new(&self.framing(), limit, Place::default()));
+                let cutter = Box::new(Cutter::new(&self.framing(), limit, StreamPosition::default()));
                 return Partitioner { kind: Kind::Cut(cutter), whole: self.whole.unwrap_or(whole) };
             }
             By::Ascii => Head::Ascii { offset: self.offset, delimiter: self.delimiter.bytes().to_vec() },

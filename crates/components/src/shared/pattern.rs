@@ -12,11 +12,11 @@ pub struct Root {
     text: String,
     base: Arc<Path>,
     /// What is below `base` in a pattern, part by part; empty if it is a plain path.
-    parts: Vec<Part>,
+    parts: Vec<PathSegment>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum PathSegment {
     /// `**`: any folders, or none.
     Folders,
     Name(Pattern),
@@ -47,8 +47,10 @@ impl Root {
             (plain, false) => PathBuf::from(plain.join("/")),
         };
         let part = |part: &&str| match *part {
-            "**" => Ok(Part::Folders),
-            name => Pattern::new(name).map(Part::Name).map_err(|error| Error::permanent(error.to_string())),
+            "**" => Ok(PathSegment::Folders),
+            name => {
+                Pattern::new(name).map(PathSegment::Name).map_err(|error| Error::permanent(error.to_string()))
+            }
         };
         Ok(Self {
             text: text.to_owned(),
@@ -85,8 +87,8 @@ impl Root {
         let mut parts = self.parts.iter();
         for name in &names {
             match parts.next() {
-                Some(Part::Folders) => return hidden || !name.starts_with('.'),
-                Some(Part::Name(pattern)) if pattern.matches_with(name, matching(hidden)) => {}
+                Some(PathSegment::Folders) => return hidden || !name.starts_with('.'),
+                Some(PathSegment::Name(pattern)) if pattern.matches_with(name, matching(hidden)) => {}
                 _ => return false,
             }
         }
@@ -94,23 +96,23 @@ impl Root {
     }
 }
 
-fn matches(parts: &[Part], names: &[&str], how: MatchOptions) -> bool {
+fn matches(parts: &[PathSegment], names: &[&str], how: MatchOptions) -> bool {
     match (parts.split_first(), names.split_first()) {
         (None, names) => names.is_none(),
         // At its end it stands for all files.
-        (Some((Part::Folders, [])), Some((name, rest))) => {
+        (Some((PathSegment::Folders, [])), Some((name, rest))) => {
             is_visible(name, how) && (rest.is_empty() || matches(parts, rest, how))
         }
-        (Some((Part::Folders, after)), _) => {
+        (Some((PathSegment::Folders, after)), _) => {
             matches(after, names, how)
                 || names
                     .split_first()
                     .is_some_and(|(name, rest)| is_visible(name, how) && matches(parts, rest, how))
         }
-        (Some((Part::Name(pattern), after)), Some((name, rest))) => {
+        (Some((PathSegment::Name(pattern), after)), Some((name, rest))) => {
             pattern.matches_with(name, how) && matches(after, rest, how)
         }
-        (Some((Part::Name(_), _)), None) => false,
+        (Some((PathSegment::Name(_), _)), None) => false,
     }
 }
 

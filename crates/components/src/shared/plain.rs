@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
 use arrow_buffer::Buffer;
-use thalweg_engine::Trouble;
+use thalweg_engine::FileError;
 use thalweg_record::{Content, File};
 
 use super::ahead::Ahead;
@@ -41,7 +41,7 @@ impl Plain {
     ///
     /// # Errors
     /// A rejection that says why it cannot be read.
-    pub fn open(file: &File, compression: Compression, from: u64, budget: usize) -> Result<Self, Trouble> {
+    pub fn open(file: &File, compression: Compression, from: u64, budget: usize) -> Result<Self, FileError> {
         let mut opened = open(file)?;
         if let (Content::Ranges(ranges), Compression::Auto, 0) = (file.content(), compression, from)
             && ranges.pace().slice.is_none_or(|slice| slice >= TELLING)
@@ -156,10 +156,10 @@ impl Plain {
     ///
     /// # Errors
     /// A rejection that says it.
-    pub fn check(&self) -> Result<(), Trouble> {
+    pub fn check(&self) -> Result<(), FileError> {
         let Some(error) = &self.failure else { return Ok(()) };
         let why = Damage::of(error).map_or_else(|| error.to_string(), ToString::to_string);
-        Err(Trouble::rejected(format!(
+        Err(FileError::rejected(format!(
             "the file cannot be read to its end: {why}. The messages before that were sent on."
         )))
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use thalweg_engine::{Error, Meter, Trouble};
+use thalweg_engine::{Error, FileError, Meter};
 use thalweg_record::{Fetching, Pace, ReadRanges, Take};
 use thalweg_runtime::ConcurrencyLimit;
 use thalweg_sparse::{BudgetAccount, Pool, RemoteFile, RemoteOptions};
@@ -142,10 +142,10 @@ pub fn failure(error: &StoreError) -> Error {
 }
 
 /// What an error of a store means for the file at hand.
-pub fn trouble(error: &StoreError) -> Trouble {
+pub fn trouble(error: &StoreError) -> FileError {
     match error {
-        StoreError::Failed { is_temporary: true, .. } => Trouble::Failed(failure(error)),
-        StoreError::Absent { .. } => Trouble::coded("FILE_CAN_NOT_BE_OPENED", error.to_string()),
-        _ => Trouble::rejected(error.to_string()),
+        StoreError::Failed { is_temporary: true, .. } => FileError::Failed(failure(error)),
+        StoreError::Absent { .. } => FileError::coded("FILE_CAN_NOT_BE_OPENED", error.to_string()),
+        _ => FileError::rejected(error.to_string()),
     }
 }

@@ -1,6 +1,6 @@
 //! What takes messages that were read: the outlet of a source, or the intake of what reads files.
 
-use thalweg_engine::{Error, Intake, Outlet, Reading};
+use thalweg_engine::{Error, FileOutput, Reading, SourceOutput};
 use thalweg_record::{Arena, Lease, Share};
 
 /// Takes messages, and gives memory to read them into.
@@ -31,30 +31,30 @@ pub trait Taker: Send {
     fn reject(&mut self, reading: Reading, reason: &str) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-impl Taker for Outlet {
+impl Taker for SourceOutput {
     fn share(&self) -> &Share {
-        Outlet::share(self)
+        SourceOutput::share(self)
     }
 
     async fn send(&mut self, reading: Reading) -> Result<(), Error> {
-        Outlet::send(self, reading).await
+        SourceOutput::send(self, reading).await
     }
 
     async fn reject(&mut self, reading: Reading, reason: &str) -> Result<(), Error> {
-        Outlet::reject(self, reading, reason).await
+        SourceOutput::reject(self, reading, reason).await
     }
 }
 
-impl Taker for Intake {
+impl Taker for FileOutput {
     fn share(&self) -> &Share {
-        Intake::share(self)
+        FileOutput::share(self)
     }
 
     async fn send(&mut self, reading: Reading) -> Result<(), Error> {
-        Intake::send(self, reading).await
+        FileOutput::send(self, reading).await
     }
 
     async fn reject(&mut self, reading: Reading, reason: &str) -> Result<(), Error> {
-        Intake::reject(self, reading, reason).await
+        FileOutput::reject(self, reading, reason).await
     }
 }

@@ -180,7 +180,7 @@ pub(crate) enum Edit<'a> {
     /// This piece of it, which is not copied.
     Piece(&'a [u8]),
     /// What was written into the buffer.
-    Written,
+    WriteOutcome,
     /// The message is left alone.
     Keep,
 }
@@ -250,7 +250,7 @@ impl Editor {
             }
             match edit(input.value(row), &mut buffer) {
                 Ok(Edit::Piece(piece)) => result.push(piece),
-                Ok(Edit::Written) => result.push(&buffer),
+                Ok(Edit::WriteOutcome) => result.push(&buffer),
                 Ok(Edit::Keep) => result.push_null(),
                 Err(reason) => {
                     result.push_null();

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    BuildFileTransform, Context, Cost, Error, Fate, FileSink, FileTransform, Mistake, Rejects, Sink,
-    SinkConfig, Trouble, Written,
+    BuildFileTransform, Context, Cost, Disposition, Error, FileError, FileSink, FileTransform, Mistake,
+    Rejects, Sink, SinkConfig, WriteOutcome,
 };
 use thalweg_record::{Batch, File};
 
@@ -45,8 +45,8 @@ struct Discard;
 
 #[async_trait]
 impl Sink for Discard {
-    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<Written, Error> {
-        Ok(Written::Safe)
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        Ok(WriteOutcome::Durable)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -76,8 +76,8 @@ impl BuildFileTransform for DiscardFiles {
 
 #[async_trait]
 impl FileTransform for Discard {
-    async fn apply(&mut self, _: &mut File) -> Result<Fate, Trouble> {
-        Ok(Fate::GoesOn)
+    async fn apply(&mut self, _: &mut File) -> Result<Disposition, FileError> {
+        Ok(Disposition::Continue)
     }
 }
 

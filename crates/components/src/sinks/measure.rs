@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Context, Error, Rejects, Sink, SinkConfig, Written};
+use thalweg_engine::{Context, Error, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 
 use crate::shared::tell::tell;
@@ -146,9 +146,9 @@ impl Sink for Measuring {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         self.counters.add(batch.rows(), batch.payload_bytes());
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, Written};
+use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 
 use crate::shared::spool::write::{Bounds, Refusal, Writer};
@@ -140,7 +140,7 @@ impl Sink for Spooling {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         let written = thalweg_runtime::blocking(|| {
             let mut writer = lock(&self.writer);
             writer.look_at_clock().map_err(Refusal::Failed)?;
@@ -148,8 +148,8 @@ impl Sink for Spooling {
         });
         let path = &self.config.path;
         let reason = match (written, self.config.max_bytes) {
-            (Ok(()), _) if self.config.fsync => return Ok(Written::Pending),
-            (Ok(()), _) => return Ok(Written::Safe),
+            (Ok(()), _) if self.config.fsync => return Ok(WriteOutcome::Buffered),
+            (Ok(()), _) => return Ok(WriteOutcome::Durable),
             (Err(Refusal::Failed(error)), _) => return Err(error),
             (Err(Refusal::TooLarge), most) => {
                 let most = most.unwrap_or_default();
@@ -169,7 +169,7 @@ impl Sink for Spooling {
         };
         let rows = u32::try_from(batch.rows()).unwrap_or(u32::MAX);
         (0..rows).for_each(|row| rejects.reject(row, reason.clone()));
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, Written,
+    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_record::Batch;
 
@@ -169,9 +169,9 @@ impl Sink for StdoutSink {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         thalweg_runtime::blocking(|| self.write_batch(batch))?;
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -213,7 +213,7 @@ mod tests {
         for delimiter in ["\n", "\0", "--"] {
             let (mut sink, mut reader) = to_pipe(delimiter);
             let mut rejects = Rejects::default();
-            assert_eq!(sink.write(&batch(["a", ""]), &mut rejects).await.unwrap(), Written::Safe);
+            assert_eq!(sink.write(&batch(["a", ""]), &mut rejects).await.unwrap(), WriteOutcome::Durable);
             sink.finish().await.unwrap();
             drop(sink);
             let mut read = String::new();

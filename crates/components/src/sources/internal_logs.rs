@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outlet, Reading, Source, SourceConfig};
+use thalweg_engine::{Context, Error, Reading, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Meta, PayloadWriter};
 use tokio::sync::Notify;
 
@@ -236,7 +236,7 @@ sinks:
   log: { file: { path: out/thalweg.jsonl, encode: json } }
 "#;
 
-    fn attends(&self) -> bool {
+    fn is_auxiliary(&self) -> bool {
         true
     }
 
@@ -254,7 +254,7 @@ struct Listening {
 
 #[async_trait]
 impl Source for Listening {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         loop {
             // Looked at before the queue: what is logged before the end is sent.
             let is_last = out.is_stopping();
@@ -330,7 +330,7 @@ fn batch_of(records: &[Record]) -> Result<(Reading, RecordBatch), Error> {
     let columns = columns.into_iter().map(|(_, column)| column).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(records.len()));
     let fields = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?;
-    Ok((Reading { payload: payload.finish(), path: None, positions: None, mark: None }, fields))
+    Ok((Reading { payload: payload.finish(), path: None, positions: None, checkpoint: None }, fields))
 }
 
 #[cfg(test)]

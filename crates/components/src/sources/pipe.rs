@@ -16,7 +16,7 @@ use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig};
 
 use crate::shared::decompress::Compression;
 use crate::shared::framing::{DEFAULT_LIMIT, Framing};
-use crate::shared::input::{Input, Manner};
+use crate::shared::input::{Input, InputOptions};
 use crate::shared::mode::Mode;
 
 /// Reads messages from a named pipe (as `mkfifo` makes them): lines, or what another delimiter or a pattern separates.
@@ -71,7 +71,7 @@ sinks:
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
-        let manner = Manner {
+        let manner = InputOptions {
             compression: Compression::None,
             framing: self.framing.clone(),
             max_message_bytes: self.max_message_bytes,

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Error, Flow, Mistake, Outlet, Source, SourceConfig};
+use thalweg_engine::{Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, Fetching, File, Origin as Found, Problem, ReadRanges};
 use thalweg_sparse::{BudgetAccount, Cache, Origin, Pool, RemoteError, RemoteFile, RemoteOptions};
 use tokio::runtime::Handle;
@@ -86,7 +86,7 @@ struct RemoteFiles {
 
 #[async_trait]
 impl Source for RemoteFiles {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         while let Some(url) = self.urls.first() {
             if out.is_stopping() {
                 return Ok(());

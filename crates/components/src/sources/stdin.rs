@@ -9,7 +9,7 @@ use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig};
 
 use crate::shared::decompress::Compression;
 use crate::shared::framing::{DEFAULT_LIMIT, Framing};
-use crate::shared::input::{Input, Manner};
+use crate::shared::input::{Input, InputOptions};
 
 /// Reads messages from the standard input: lines, or what another delimiter or a pattern separates.
 ///
@@ -56,8 +56,8 @@ sinks:
 }
 
 impl StdinSource {
-    fn manner(&self) -> Manner {
-        Manner {
+    fn manner(&self) -> InputOptions {
+        InputOptions {
             compression: self.compression,
             framing: self.framing.clone(),
             max_message_bytes: self.max_message_bytes,

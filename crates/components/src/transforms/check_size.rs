@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Error, Fate, FileTransform, FileTransformConfig, Mistake, Trouble};
+use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
 use thalweg_record::File;
 
 use crate::shared::content::{open, unreadable};
@@ -63,16 +63,16 @@ struct Checking {
 
 #[async_trait]
 impl FileTransform for Checking {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         // Its size may be another than when it was found, and it may have gone.
         let size = open(file)?.size().map_err(|error| unreadable(&error))?;
         let (code, words, bound) = match size {
             _ if size < self.min.0 => ("FILE_SIZE_IS_TOO_SMALL", "less than", self.min),
             _ if size > self.max.0 => ("FILE_SIZE_IS_TOO_BIG", "greater than", self.max),
-            _ => return Ok(Fate::GoesOn),
+            _ => return Ok(Disposition::Continue),
         };
         let reason = format!("the file's size is {}, which is {words} {bound}", ByteSize(size));
-        Err(Trouble::coded(code, reason))
+        Err(FileError::coded(code, reason))
     }
 }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Fate, FileTransform, FileTransformConfig, Mistake, Trouble};
+use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
 use thalweg_record::{File, Times};
 
 /// Rejects files by when they were last read, written or changed, as their source found them.
@@ -115,12 +115,12 @@ struct Checking {
 
 #[async_trait]
 impl FileTransform for Checking {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let times = &file.origin().times;
         for bound in &self.bounds {
             let Some(time) = (bound.time)(times) else {
                 let reason = format!("it is not known when the file was {}", bound.what);
-                return Err(Trouble::coded("FILE_INFO_CAN_NOT_BE_RETRIEVED", reason));
+                return Err(FileError::coded("FILE_INFO_CAN_NOT_BE_RETRIEVED", reason));
             };
             let is_allowed = if bound.is_min { time >= bound.at } else { time <= bound.at };
             if !is_allowed {
@@ -129,10 +129,10 @@ impl FileTransform for Checking {
                 let order = if bound.is_min { "before" } else { "after" };
                 let reason =
                     format!("the file was {} at {}, {order} {}", bound.what, shown(time), shown(bound.at));
-                return Err(Trouble::coded(bound.code, reason));
+                return Err(FileError::coded(bound.code, reason));
             }
         }
-        Ok(Fate::GoesOn)
+        Ok(Disposition::Continue)
     }
 }
 

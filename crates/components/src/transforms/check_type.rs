@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Fate, FileTransform, FileTransformConfig, Mistake, Trouble};
+use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
 use thalweg_media::mime::Matcher;
 use thalweg_record::File;
 
@@ -64,13 +64,13 @@ struct Checking {
 
 #[async_trait]
 impl FileTransform for Checking {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let mime = mime::of(file)?;
         let is_allowed = self.allow.as_ref().is_none_or(|allow| allow.matches(&mime));
         if is_allowed && !self.deny.matches(&mime) {
-            return Ok(Fate::GoesOn);
+            return Ok(Disposition::Continue);
         }
-        Err(Trouble::coded(
+        Err(FileError::coded(
             "FILE_MIME_TYPE_IS_NOT_ALLOWED",
             format!("the file's type `{mime}` is not allowed"),
         ))

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use flate2::write::GzEncoder;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Cost, Error, Fate, FileTransform, FileTransformConfig, Mistake, Trouble};
+use thalweg_engine::{
+    Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+};
 use thalweg_record::{Content, File};
 
 use crate::shared::content::{Opened, copy, open, temporary_for, unwritable};
@@ -101,7 +103,7 @@ struct Compressing {
 
 #[async_trait]
 impl FileTransform for Compressing {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let _lease = self.context.memory.reserve(self.format.memory(self.level)).await;
         let from = open(file)?;
         let mut name: OsString = file.name().to_owned();
@@ -122,7 +124,7 @@ impl FileTransform for Compressing {
         };
         file.set_content(Content::Temporary(held), size);
         file.set_name(name);
-        Ok(Fate::GoesOn)
+        Ok(Disposition::Continue)
     }
 }
 
@@ -131,7 +133,7 @@ fn compressed<W: Write>(
     mut from: Opened,
     mut to: W,
     finish: impl FnOnce(W) -> io::Result<fs::File>,
-) -> Result<u64, Trouble> {
+) -> Result<u64, FileError> {
     copy(&mut from, &mut to, unwritable)?;
     let written = finish(to).and_then(|file| file.metadata());
     Ok(written.map_err(|error| unwritable(&error))?.len())
@@ -152,7 +154,7 @@ mod tests {
             ("{ format: zstd, level: 19 }", "x.log.zst"),
         ] {
             let mut file = file_of("x.log", &text);
-            assert_eq!(apply_to_file::<Compress>(yaml, &mut file).await, Ok(Fate::GoesOn));
+            assert_eq!(apply_to_file::<Compress>(yaml, &mut file).await, Ok(Disposition::Continue));
             assert_eq!(file.name(), name);
             let path = file.path().unwrap().to_owned();
             let packed = fs::read(&path).unwrap();

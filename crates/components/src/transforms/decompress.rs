@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Cost, Error, Fate, FileTransform, FileTransformConfig, Mistake, Trouble};
+use thalweg_engine::{
+    Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+};
 use thalweg_record::{Content, File};
 
 use crate::shared::content::{open, temporary_for, unreadable, unwritable};
@@ -102,12 +104,12 @@ struct Decompressing {
 
 #[async_trait]
 impl FileTransform for Decompressing {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let mut from = open(file)?;
         let head = from.head(4).map_err(|error| unreadable(&error))?;
         let found = Compression::Auto.of(&head).flatten();
         let format = match (self.options.format, found) {
-            (Form::Auto, None) => return Ok(Fate::GoesOn),
+            (Form::Auto, None) => return Ok(Disposition::Continue),
             (Form::Auto, Some(format)) => format,
             (Form::Gzip, Some(Format::Gzip)) => Format::Gzip,
             (Form::Zstd, Some(Format::Zstd)) => Format::Zstd,
@@ -134,12 +136,12 @@ impl FileTransform for Decompressing {
         }
         file.set_content(Content::Temporary(held), size);
         file.set_name(name);
-        Ok(Fate::GoesOn)
+        Ok(Disposition::Continue)
     }
 }
 
 impl Decompressing {
-    fn refuse_a_bomb(&self, size: u64, compressed: u64) -> Result<(), Trouble> {
+    fn refuse_a_bomb(&self, size: u64, compressed: u64) -> Result<(), FileError> {
         let Decompress { max_size, max_ratio, .. } = self.options;
         if size > max_size.0 {
             return Err(rejected(format!(
@@ -157,11 +159,11 @@ impl Decompressing {
     }
 }
 
-fn rejected(reason: String) -> Trouble {
-    Trouble::coded("FILE_CAN_NOT_BE_DECOMPRESSED", format!("the file cannot be decompressed: {reason}"))
+fn rejected(reason: String) -> FileError {
+    FileError::coded("FILE_CAN_NOT_BE_DECOMPRESSED", format!("the file cannot be decompressed: {reason}"))
 }
 
-fn other(format: Format) -> Trouble {
+fn other(format: Format) -> FileError {
     rejected(format!("it is no {format} file; `format: auto` lets files go on that are not compressed"))
 }
 
@@ -201,17 +203,17 @@ mod tests {
         let mut transform = options::<Decompress>(yaml).build(&context).unwrap();
         let result = match transform.apply(&mut file).await {
             Ok(fate) => {
-                assert_eq!(fate, Fate::GoesOn);
+                assert_eq!(fate, Disposition::Continue);
                 let mut content = Vec::new();
                 open(&file).unwrap().read_to_end(&mut content).unwrap();
                 assert_eq!(content.len() as u64, file.size());
                 Ok((file.name().to_str().unwrap().to_owned(), content))
             }
-            Err(Trouble::Rejected(problem)) => {
+            Err(FileError::Rejected(problem)) => {
                 assert_eq!((file.name().to_str(), file.size()), (Some(name), bytes.len() as u64));
                 Err(problem)
             }
-            Err(Trouble::Failed(error)) => panic!("{error}"),
+            Err(FileError::Failed(error)) => panic!("{error}"),
         };
         drop(file);
         assert_eq!(left(), before);

@@ -104,14 +104,14 @@ impl Transform for Extractor {
                     return Ok(Edit::Piece(piece.unwrap_or_default()));
                 }
                 template.write(value, Some(locations), buffer);
-                return Ok(Edit::Written);
+                return Ok(Edit::WriteOutcome);
             }
             match no_match {
                 NoMatch::Reject => Err("does not match the pattern".to_owned()),
                 NoMatch::Keep => Ok(Edit::Keep),
                 NoMatch::Empty => {
                     template.write(value, None, buffer);
-                    Ok(Edit::Written)
+                    Ok(Edit::WriteOutcome)
                 }
             }
         })

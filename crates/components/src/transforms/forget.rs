@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Fate, FileTransform, FileTransformConfig, Trouble};
+use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
 use thalweg_record::{File, Outcome};
 
 /// Lets files end here, with nothing done to them: they stay where they are. What is temporary of them is removed.
@@ -38,8 +38,8 @@ sinks:
 
 #[async_trait]
 impl FileTransform for Forget {
-    async fn apply(&mut self, _: &mut File) -> Result<Fate, Trouble> {
-        Ok(Fate::Ends(Outcome::Filtered))
+    async fn apply(&mut self, _: &mut File) -> Result<Disposition, FileError> {
+        Ok(Disposition::End(Outcome::Filtered))
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
         std::fs::write(&path, "1").unwrap();
         let mut file = file_at(&path);
         let fate = apply_to_file::<Forget>("{}", &mut file).await;
-        assert_eq!(fate, Ok(Fate::Ends(Outcome::Filtered)));
+        assert_eq!(fate, Ok(Disposition::End(Outcome::Filtered)));
         file.settle(Outcome::Filtered);
         assert!(path.exists());
     }

@@ -7,12 +7,14 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Error, Intake, Mark, Mistake, Trouble, Unpack, UnpackConfig};
+use thalweg_engine::{
+    Checkpoint, Context, Error, FileError, FileOutput, FileReader, FileReaderConfig, Mistake,
+};
 use thalweg_record::File;
 
 use crate::shared::arenas::Arenas;
 use crate::shared::decompress::Compression;
-use crate::shared::framing::{After, Cutter, DEFAULT_LIMIT, Framing, Place};
+use crate::shared::framing::{After, Cutter, DEFAULT_LIMIT, Framing, StreamPosition};
 use crate::shared::plain::Plain;
 
 /// Turns each file into the lines in it, or what another delimiter or a pattern separates.
@@ -39,7 +41,7 @@ fn default_limit() -> ByteSize {
     DEFAULT_LIMIT
 }
 
-impl UnpackConfig for Lines {
+impl FileReaderConfig for Lines {
     const NAME: &'static str = "lines";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -54,7 +56,7 @@ sinks:
         self.framing.check(self.max_message_bytes)
     }
 
-    fn build(&self, context: &Context) -> Result<Box<dyn Unpack>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
         Ok(Box::new(Cutting {
             config: self.clone(),
             arenas: Arenas::new(context.batch_bytes),
@@ -71,19 +73,21 @@ struct Cutting {
 }
 
 #[async_trait]
-impl Unpack for Cutting {
-    async fn unpack(&mut self, file: &mut File, out: &mut Intake) -> Result<(), Trouble> {
+impl FileReader for Cutting {
+    async fn unpack(&mut self, file: &mut File, out: &mut FileOutput) -> Result<(), FileError> {
         let Self { config, arenas, memory } = self;
-        let from: Place =
+        let from: StreamPosition =
             out.saved().and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default();
         let keeps = out.keeps_places();
-        let mark = |place: Place| serde_json::to_value(place).ok().filter(|_| keeps).map(Mark::in_file);
+        let checkpoint = |place: StreamPosition| {
+            serde_json::to_value(place).ok().filter(|_| keeps).map(Checkpoint::in_file)
+        };
         let mut plain = Plain::open(file, config.compression, from.offset, *memory)?;
         let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, from);
         loop {
             let buffer = plain.more(arenas, out).await;
             let after = if plain.is_end() { After::End } else { After::More };
-            cutter.send(&buffer, after, None, mark, out).await?;
+            cutter.send(&buffer, after, None, checkpoint, out).await?;
             plain.check()?;
             if plain.is_end() {
                 return Ok(());

@@ -246,7 +246,8 @@ fn unicode(text: &str, at: usize) -> Option<(char, usize)> {
     if let Some(character) = char::from_u32(u32::from(first)) {
         return Some((character, 4));
     }
-    let second = text.get(at + 4..at + 6).filter(|mark| *mark == "\\u").and_then(|_| unit(at + 6));
+    let second =
+        text.get(at + 4..at + 6).filter(|checkpoint| *checkpoint == "\\u").and_then(|_| unit(at + 6));
     let pair = second.and_then(|second| char::decode_utf16([first, second]).next()?.ok());
     Some(pair.map_or((char::REPLACEMENT_CHARACTER, 4), |character| (character, 10)))
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Fate, FileTransform, FileTransformConfig, Trouble};
+use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
 use thalweg_record::{Content, File, Outcome};
 
 /// Removes files from the disk. They end there.
@@ -40,7 +40,7 @@ sinks:
 
 #[async_trait]
 impl FileTransform for Remove {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let mut paths: Vec<&Path> = Vec::new();
         // What is temporary goes with the last that holds it: that may be another branch.
         if let Content::Path(path) = file.content() {
@@ -59,17 +59,17 @@ impl FileTransform for Remove {
         for path in paths {
             fs::remove_file(path).map_err(|error| irremovable(path, &error))?;
         }
-        Ok(Fate::Ends(Outcome::Delivered))
+        Ok(Disposition::End(Outcome::Delivered))
     }
 }
 
-fn irremovable(path: &Path, error: &io::Error) -> Trouble {
+fn irremovable(path: &Path, error: &io::Error) -> FileError {
     let why = match error.kind() {
         io::ErrorKind::NotFound => "it is no longer there".to_owned(),
         _ => error.to_string(),
     };
     let reason = format!("the file at `{}` cannot be removed: {why}", path.display());
-    Trouble::coded("FILE_INPUT_IS_UNWRITABLE", reason)
+    FileError::coded("FILE_INPUT_IS_UNWRITABLE", reason)
 }
 
 /// Whether two paths are the same name in the same folder. Links that lead to the same file are not.
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use thalweg_engine::testing::{apply_to_file, file_at, file_of};
 
-    const DELIVERED: Result<Fate, thalweg_record::Problem> = Ok(Fate::Ends(Outcome::Delivered));
+    const DELIVERED: Result<Disposition, thalweg_record::Problem> = Ok(Disposition::End(Outcome::Delivered));
 
     #[tokio::test]
     async fn it_is_gone_and_a_second_time_it_cannot_be_removed() {

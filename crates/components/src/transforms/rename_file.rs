@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Fate, FileTransform, FileTransformConfig, Mistake, Trouble};
+use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
 use thalweg_record::File;
 
 use crate::shared::file_template::FileTemplate;
@@ -55,13 +55,13 @@ struct Renaming {
 
 #[async_trait]
 impl FileTransform for Renaming {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let name = self.to.render(file)?;
         if name.is_empty() {
-            return Err(Trouble::rejected("the new name is empty for this file"));
+            return Err(FileError::rejected("the new name is empty for this file"));
         }
         file.set_name(name);
-        Ok(Fate::GoesOn)
+        Ok(Disposition::Continue)
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
     async fn a_file_has_its_new_name_and_one_without_any_is_rejected() {
         let mut file = file_of("a.txt", b"text");
         let to = r#"{ to: "below/{stem}-1{suffix}" }"#;
-        assert_eq!(apply_to_file::<RenameFile>(to, &mut file).await, Ok(Fate::GoesOn));
+        assert_eq!(apply_to_file::<RenameFile>(to, &mut file).await, Ok(Disposition::Continue));
         assert_eq!(
             (file.name().to_str(), file.origin().name.to_str()),
             (Some("below/a-1.txt"), Some("a.txt"))

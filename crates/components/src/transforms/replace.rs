@@ -140,7 +140,7 @@ impl Transform for Replacer {
     fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
         let Self { editor, what } = self;
         editor.edit(batch, out, |value, buffer| {
-            Ok(if what.replace(value, buffer) { Edit::Written } else { Edit::Piece(value) })
+            Ok(if what.replace(value, buffer) { Edit::WriteOutcome } else { Edit::Piece(value) })
         })
     }
 }

@@ -86,8 +86,8 @@ sinks:
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         Ok(Box::new(Sampler {
             part: match (self.rate, self.one_in) {
-                (_, Some(count)) => Part::Of(self.take.unwrap_or(1), count.max(1)),
-                (rate, None) => Part::Rate(rate.unwrap_or(1.0)),
+                (_, Some(count)) => Fraction::Of(self.take.unwrap_or(1), count.max(1)),
+                (rate, None) => Fraction::Rate(rate.unwrap_or(1.0)),
             },
             key: self.key.iter().cloned().collect(),
             rest: self.rest,
@@ -100,14 +100,14 @@ sinks:
 }
 
 #[derive(Clone, Copy)]
-enum Part {
+enum Fraction {
     Rate(f64),
     /// The first so many of each group of so many.
     Of(u64, u64),
 }
 
 struct Sampler {
-    part: Part,
+    part: Fraction,
     key: Vec<String>,
     rest: bool,
     seed: u64,
@@ -122,8 +122,8 @@ impl Transform for Sampler {
         let rows = batch.rows();
         let keep = if self.key.is_empty() {
             match self.part {
-                Part::Rate(rate) => BooleanBuffer::collect_bool(rows, |_| self.random.f64() < rate),
-                Part::Of(take, count) => BooleanBuffer::collect_bool(rows, |_| {
+                Fraction::Rate(rate) => BooleanBuffer::collect_bool(rows, |_| self.random.f64() < rate),
+                Fraction::Of(take, count) => BooleanBuffer::collect_bool(rows, |_| {
                     let place = self.count;
                     self.count = (place + 1) % count;
                     place < take
@@ -134,10 +134,12 @@ impl Transform for Sampler {
             let hash = |row: usize| self.hashes.get(row).map_or(0, |&hash| hash as u64);
             match self.part {
                 // The upper 53 bits of the hash, as a number from 0 up to 1.
-                Part::Rate(rate) => BooleanBuffer::collect_bool(rows, |row| {
+                Fraction::Rate(rate) => BooleanBuffer::collect_bool(rows, |row| {
                     (hash(row) >> 11) as f64 / ((1_u64 << 53) as f64) < rate
                 }),
-                Part::Of(take, count) => BooleanBuffer::collect_bool(rows, |row| hash(row) % count < take),
+                Fraction::Of(take, count) => {
+                    BooleanBuffer::collect_bool(rows, |row| hash(row) % count < take)
+                }
             }
         };
         let keep = BooleanArray::from(keep);

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteRange, ByteSize};
 use thalweg_engine::{
-    Context, Error, Fate, FileTransform, FileTransformConfig, Mistake, Temporaries, Trouble,
+    Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake, Temporaries,
 };
 use thalweg_record::{Content, File};
 
@@ -60,7 +60,7 @@ struct Slicing {
 
 #[async_trait]
 impl FileTransform for Slicing {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let mut from = open(file)?;
         let length = from.size().map_err(|error| unreadable(&error))?;
         let mut spans = Vec::new();
@@ -68,7 +68,7 @@ impl FileTransform for Slicing {
             let Some(span) = range.within(length) else {
                 let reason =
                     format!("the range `{range}` is not within the file, which has {}", ByteSize(length));
-                return Err(Trouble::rejected(reason));
+                return Err(FileError::rejected(reason));
             };
             spans.push(span);
         }
@@ -84,7 +84,7 @@ impl FileTransform for Slicing {
             size += length;
         }
         file.set_content(Content::Temporary(held), size);
-        Ok(Fate::GoesOn)
+        Ok(Disposition::Continue)
     }
 }
 

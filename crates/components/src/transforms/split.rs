@@ -93,13 +93,13 @@ struct Splitter {
     field: String,
     into: Option<Layout>,
     keep_empty: bool,
-    parts: Vec<Part>,
+    parts: Vec<Piece>,
     decoded: String,
 }
 
 /// Where a part is: in the message, or in what was decoded of it.
 #[derive(Clone, Copy)]
-enum Part {
+enum Piece {
     Raw(usize, usize),
     Decoded(usize, usize),
 }
@@ -114,7 +114,7 @@ impl Splitter {
         let length = finder.needle().len();
         let mut add = |start: usize, end: usize| {
             if end > start || self.keep_empty {
-                self.parts.push(Part::Raw(start, end));
+                self.parts.push(Piece::Raw(start, end));
             }
         };
         for end in finder.find_iter(value) {
@@ -145,13 +145,13 @@ impl Splitter {
             let is_plain = !raw.starts_with('"') || !raw.contains('\\');
             match (place, is_plain) {
                 (Some(start), true) if raw.starts_with('"') => {
-                    self.parts.push(Part::Raw(start + 1, (start + raw.len()).saturating_sub(1)));
+                    self.parts.push(Piece::Raw(start + 1, (start + raw.len()).saturating_sub(1)));
                 }
-                (Some(start), true) => self.parts.push(Part::Raw(start, start + raw.len())),
+                (Some(start), true) => self.parts.push(Piece::Raw(start, start + raw.len())),
                 _ => {
                     let begin = self.decoded.len();
                     self.decoded.push_str(element.as_str().unwrap_or(raw));
-                    self.parts.push(Part::Decoded(begin, self.decoded.len()));
+                    self.parts.push(Piece::Decoded(begin, self.decoded.len()));
                 }
             }
         }
@@ -161,10 +161,10 @@ impl Splitter {
         if is_closed { Ok(()) } else { Err(wrong.to_owned()) }
     }
 
-    fn part<'a>(&'a self, value: &'a [u8], part: Part) -> &'a [u8] {
+    fn part<'a>(&'a self, value: &'a [u8], part: Piece) -> &'a [u8] {
         let part = match part {
-            Part::Raw(start, end) => value.get(start..end),
-            Part::Decoded(start, end) => self.decoded.as_bytes().get(start..end),
+            Piece::Raw(start, end) => value.get(start..end),
+            Piece::Decoded(start, end) => self.decoded.as_bytes().get(start..end),
         };
         part.unwrap_or_default()
     }

@@ -51,7 +51,7 @@ sinks:
 mod tests {
     use super::*;
     use crate::sinks::objects::URL;
-    use thalweg_engine::Fate;
+    use thalweg_engine::Disposition;
     use thalweg_engine::testing::{context, file_of, options};
 
     #[tokio::test]
@@ -61,7 +61,7 @@ mod tests {
         let upload = options::<Upload>(&format!("{{ url: '{path}/', name: 'x-{{name}}' }}"));
         let mut file = file_of("a", b"1");
         let mut transform = FileTransformConfig::build(&upload, &context()).unwrap();
-        assert_eq!(transform.apply(&mut file).await.unwrap(), Fate::GoesOn);
+        assert_eq!(transform.apply(&mut file).await.unwrap(), Disposition::Continue);
         assert_eq!(std::fs::read(folder.path().join("x-a")).unwrap(), b"1");
         assert_eq!(file.note(URL).unwrap(), format!("{path}/x-a"));
     }

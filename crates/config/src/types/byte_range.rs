@@ -22,12 +22,12 @@ pub(crate) const FORMAT: &str = "byte-range";
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteRange {
-    from: Place,
-    to: Place,
+    from: Endpoint,
+    to: Endpoint,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Endpoint {
     Begin(u64),
     /// So many bytes before the end.
     End(u64),
@@ -37,8 +37,8 @@ impl ByteRange {
     /// Where that is in a file of this length; none if it is not within the file.
     pub fn within(self, length: u64) -> Option<Range<u64>> {
         let at = |place| match place {
-            Place::Begin(at) => at,
-            Place::End(before) => length.saturating_sub(before),
+            Endpoint::Begin(at) => at,
+            Endpoint::End(before) => length.saturating_sub(before),
         };
         let (from, to) = (at(self.from), at(self.to));
         (from <= to && to <= length).then_some(from..to)
@@ -52,16 +52,18 @@ impl FromStr for ByteRange {
         let Some((from, to)) = text.split_once(':') else {
             return Err(FormatError::new(format!("`{text}` is not a range.")).help(EXAMPLE));
         };
-        let place = |text: &str, none| -> Result<Place, FormatError> {
+        let place = |text: &str, none| -> Result<Endpoint, FormatError> {
             match (text.trim(), text.trim().strip_prefix('-')) {
                 ("", _) => Ok(none),
-                (_, Some(before)) => Ok(Place::End(before.parse::<ByteSize>()?.0)),
-                (at, None) => Ok(Place::Begin(at.parse::<ByteSize>()?.0)),
+                (_, Some(before)) => Ok(Endpoint::End(before.parse::<ByteSize>()?.0)),
+                (at, None) => Ok(Endpoint::Begin(at.parse::<ByteSize>()?.0)),
             }
         };
-        let range = Self { from: place(from, Place::Begin(0))?, to: place(to, Place::End(0))? };
+        let range = Self { from: place(from, Endpoint::Begin(0))?, to: place(to, Endpoint::End(0))? };
         match (range.from, range.to) {
-            (Place::Begin(from), Place::Begin(to)) | (Place::End(to), Place::End(from)) if from > to => {
+            (Endpoint::Begin(from), Endpoint::Begin(to)) | (Endpoint::End(to), Endpoint::End(from))
+                if from > to =>
+            {
                 Err(FormatError::new(format!("`{text}` ends before it begins.")).help(EXAMPLE))
             }
             _ => Ok(range),
@@ -74,15 +76,15 @@ const EXAMPLE: &str = "Write `FROM:TO`, `FROM:`, `:TO` or `-LAST:`, for example 
 impl fmt::Display for ByteRange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.from {
-            Place::Begin(0) => {}
-            Place::Begin(at) => write!(formatter, "{}", ByteSize(at))?,
-            Place::End(before) => write!(formatter, "-{}", ByteSize(before))?,
+            Endpoint::Begin(0) => {}
+            Endpoint::Begin(at) => write!(formatter, "{}", ByteSize(at))?,
+            Endpoint::End(before) => write!(formatter, "-{}", ByteSize(before))?,
         }
         formatter.write_str(":")?;
         match self.to {
-            Place::End(0) => Ok(()),
-            Place::Begin(at) => write!(formatter, "{}", ByteSize(at)),
-            Place::End(before) => write!(formatter, "-{}", ByteSize(before)),
+            Endpoint::End(0) => Ok(()),
+            Endpoint::Begin(at) => write!(formatter, "{}", ByteSize(at)),
+            Endpoint::End(before) => write!(formatter, "-{}", ByteSize(before)),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use thalweg_config::{ByteSize, Comments, Diagnostics, Document, Node, Span};
 
 use super::definition::{Definition, beginning};
+use super::environment::SourceType;
 use super::operation::Operation;
 use super::phases::Draft;
-use super::surroundings::SourceType;
 use super::{Input, Phase, Step};
 use crate::Conversion;
 use crate::made::{self, Made};

@@ -6,7 +6,7 @@
 //!
 //! 1. `definition` and `operation` read what stands in it, held against `tables`, where every parameter of every operation
 //!    has its fate. What capyfile ignored in silence is a remark, or a mistake if it changed what was meant.
-//! 2. `values` fetches the parameters of the processor that is to run, from the [`Surroundings`], and `transforms` makes
+//! 2. `values` fetches the parameters of the processor that is to run, from the [`Environment`], and `transforms` makes
 //!    a transform of each operation. `goglob` and `gotext` translate patterns and templates.
 //! 3. `phases` cuts a processor at its reading operations: where one stands in the middle, the files before it end there,
 //!    and another run begins. `emit` writes a document for each.
@@ -17,13 +17,13 @@
 pub mod codes;
 mod definition;
 mod emit;
+mod environment;
 pub mod events;
 mod goglob;
 mod gotext;
 mod operation;
 mod phases;
 pub mod response;
-mod surroundings;
 pub mod tables;
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ use crate::report::Report;
 use definition::{Definition, Keys};
 use values::Values;
 
-pub use surroundings::{Etcd, Request, SECRETS, SourceType, Surroundings};
+pub use environment::{Environment, Etcd, Request, SECRETS, SourceType};
 pub use tables::Operation;
 
 /// A service as it calls itself.
@@ -94,14 +94,14 @@ pub struct Phase {
 
 /// Why nothing can be run.
 #[derive(Debug, Clone)]
-pub enum Wrong {
+pub enum LoadError {
     /// The definition is wrong, or what it refers to on this machine is missing.
     Definition(Diagnostics),
     /// The definition is right, and what the request says is missing or is not what it should be.
     Request(Diagnostics),
 }
 
-impl Wrong {
+impl LoadError {
     /// What is wrong, each at its place in the definition.
     pub fn diagnostics(&self) -> &Diagnostics {
         match self {
@@ -117,13 +117,13 @@ impl Wrong {
     }
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for LoadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.diagnostics().fmt(formatter)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for LoadError {}
 
 /// Whether a document has the form of a service definition: a list of `processors`, and none of the sections of ours.
 pub fn is_capyfile(document: &Document) -> bool {
@@ -186,14 +186,14 @@ pub fn needs_request(document: &Document, processor: &str) -> bool {
 pub fn read(
     document: &Document,
     processor: Option<&str>,
-    surroundings: Surroundings<'_>,
-) -> Result<Vec<Phase>, Wrong> {
+    environment: Environment<'_>,
+) -> Result<Vec<Phase>, LoadError> {
     let mut report = Report::new(document);
     let definition = definition::read(document, &mut report);
     if let Some(wanted) = processor {
         known(&definition, wanted, document, &mut report);
     }
-    let mut values = Values::new(&mut report, document.diagnostics(), surroundings);
+    let mut values = Values::new(&mut report, document.diagnostics(), environment);
     let mut drafts = Vec::new();
     for found in &definition.processors {
         if processor.is_none_or(|wanted| wanted == found.name) {
@@ -204,8 +204,8 @@ pub fn read(
     }
     let of_request = values.of_request;
     let remarks = report.remarks;
-    report.mistakes.into_result(()).map_err(Wrong::Definition)?;
-    of_request.into_result(()).map_err(Wrong::Request)?;
+    report.mistakes.into_result(()).map_err(LoadError::Definition)?;
+    of_request.into_result(()).map_err(LoadError::Request)?;
     Ok(emit::emit(document, &definition, drafts, &remarks))
 }
 
@@ -213,10 +213,10 @@ pub fn read(
 ///
 /// # Errors
 /// Every mistake in it, each at its place.
-pub fn check(document: &Document, surroundings: Surroundings<'_>) -> Result<Diagnostics, Diagnostics> {
+pub fn check(document: &Document, environment: Environment<'_>) -> Result<Diagnostics, Diagnostics> {
     let mut report = Report::new(document);
     let definition = definition::read(document, &mut report);
-    let mut values = Values::without_request(&mut report, document.diagnostics(), surroundings);
+    let mut values = Values::without_request(&mut report, document.diagnostics(), environment);
     for processor in &definition.processors {
         phases::drafts(&definition, processor, &mut values);
     }

@@ -7,7 +7,7 @@ use regex::Regex;
 use thalweg_config::{Node, Span, nearest};
 
 use super::definition::{Keys, beginning, key_of, text, unknown_keys};
-use super::surroundings::SourceType;
+use super::environment::SourceType;
 use super::tables::{self, KINDS, Need, OperationKind, ParameterRule};
 use crate::report::Report;
 

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use regex::Regex;
 use thalweg_config::{ByteSize, Node, nearest};
 
+use super::environment::SourceType;
 use super::gotext;
 use super::operation::{Cleanup, Operation, Target};
-use super::surroundings::SourceType;
 use super::tables;
 use super::values::{Got, Values};
 use crate::made::{self, Made};

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use thalweg_config::{ByteSize, Diagnostic, Diagnostics, Node, Span, Value};
 
+use super::environment::{Environment, SourceType};
 use super::operation::{Operation, Parameter};
-use super::surroundings::{SourceType, Surroundings};
 use super::tables::Takes;
 use crate::report::Report;
 
@@ -31,23 +31,23 @@ pub(super) struct Values<'v> {
     pub(super) report: &'v mut Report,
     /// Mistakes in what a request says.
     pub(super) of_request: Diagnostics,
-    surroundings: Surroundings<'v>,
+    environment: Environment<'v>,
     /// Whether parameters of requests are passed over, since there is none yet.
     before_requests: bool,
 }
 
 impl<'v> Values<'v> {
-    pub(super) fn new(report: &'v mut Report, none: Diagnostics, surroundings: Surroundings<'v>) -> Self {
-        Self { report, of_request: none, surroundings, before_requests: false }
+    pub(super) fn new(report: &'v mut Report, none: Diagnostics, environment: Environment<'v>) -> Self {
+        Self { report, of_request: none, environment, before_requests: false }
     }
 
     /// The same before there is a request: what only it can say is neither there nor missing.
     pub(super) fn without_request(
         report: &'v mut Report,
         none: Diagnostics,
-        surroundings: Surroundings<'v>,
+        environment: Environment<'v>,
     ) -> Self {
-        Self { before_requests: true, ..Self::new(report, none, surroundings) }
+        Self { before_requests: true, ..Self::new(report, none, environment) }
     }
 
     /// A mistake in a value: the client's if it is from the request.
@@ -200,7 +200,7 @@ impl<'v> Values<'v> {
             Ok(text) => Some(Raw::Text(text)),
             Err((message, help)) => {
                 // Without a server nobody could have said it.
-                let mistake = match self.surroundings.request {
+                let mistake = match self.environment.request {
                     Some(_) => self.wrong(from, span, message),
                     None => self.report.mistake(span, message),
                 };
@@ -213,7 +213,7 @@ impl<'v> Values<'v> {
     }
 
     fn fetch(&self, from: SourceType, name: &str) -> Result<String, (String, String)> {
-        let around = &self.surroundings;
+        let around = &self.environment;
         let missing =
             |what: String| (format!("{what} can not be found. Please make sure it is set"), String::new());
         let unread = |what: String, advice: &str, error: std::io::Error| {

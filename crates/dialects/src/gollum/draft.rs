@@ -27,7 +27,7 @@ pub(super) enum Feed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
     /// To another lane.
-    Lane(usize),
+    Branch(usize),
     /// To a sink.
     Sink(usize),
 }
@@ -178,7 +178,7 @@ fn joined(last: &Transform, next: &Transform) -> Option<Transform> {
 
 /// What will be a pipeline.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct Branch {
     pub(super) name: String,
     /// Which of two lanes that become one gives its name: the greater.
     pub(super) rank: u8,
@@ -195,7 +195,7 @@ pub(super) struct Lane {
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) sources: Vec<Station>,
-    pub(super) lanes: Vec<Option<Lane>>,
+    pub(super) lanes: Vec<Option<Branch>>,
     pub(super) sinks: Vec<Station>,
     /// The folder for positions, where the file says one.
     pub(super) state: Option<(String, Span)>,
@@ -205,7 +205,7 @@ pub(super) struct Draft {
 
 impl Draft {
     pub(super) fn lane(&mut self, name: impl Into<String>, rank: u8, span: Span) -> usize {
-        self.lanes.push(Some(Lane {
+        self.lanes.push(Some(Branch {
             name: name.into(),
             rank,
             span,
@@ -220,7 +220,7 @@ impl Draft {
     }
 
     /// The lane of a number. Numbers come from [`lane`](Self::lane), and lanes end only in the simplification.
-    pub(super) fn at(&mut self, lane: usize) -> Option<&mut Lane> {
+    pub(super) fn at(&mut self, lane: usize) -> Option<&mut Branch> {
         self.lanes.get_mut(lane)?.as_mut()
     }
 

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use thalweg_config::{Comments, Diagnostics, Node, Span};
 
-use super::draft::{Draft, End, Feed, Lane, Station, Step, Way};
+use super::draft::{Branch, Draft, End, Feed, Station, Step, Way};
 use super::made::{self, Made};
 use super::modulators::valid_name;
 use super::plugins::unique;
-use super::text::Part;
+use super::text::TextPart;
 
 /// The nodes, and what is to be said beside them.
 pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, plugins: &[Span], root: Span) -> (Node, Comments) {
@@ -71,11 +71,11 @@ fn order(draft: &Draft) -> Vec<usize> {
         order.push(index);
         let Some(lane) = &draft.lanes[index] else { continue };
         for end in &lane.to {
-            if let End::Lane(next) = end {
+            if let End::Branch(next) = end {
                 waiting.push_back(*next);
             }
         }
-        let takes = |other: &Lane| {
+        let takes = |other: &Branch| {
             other.from.iter().any(|feed| matches!(feed, Feed::Output(from, _) if *from == index))
         };
         for (next, other) in draft.lanes.iter().enumerate() {
@@ -102,7 +102,7 @@ impl Emitter {
         }
     }
 
-    fn pipeline(&mut self, name: &str, lane: &Lane, into: &mut Made) {
+    fn pipeline(&mut self, name: &str, lane: &Branch, into: &mut Made) {
         let mut made = Made::new(lane.span);
         let place = format!("pipelines/{name}");
         for note in &lane.notes {
@@ -143,7 +143,7 @@ impl Emitter {
         let at = format!("{place}/transforms/{}", transforms.len());
         match step {
             Step::Text(text) => {
-                let has_time = text.parts.iter().any(|part| matches!(part, Part::Time(_)));
+                let has_time = text.parts.iter().any(|part| matches!(part, TextPart::Time(_)));
                 for (kind, options) in text.transforms() {
                     if has_time && kind == "encode" {
                         let at = format!("{place}/transforms/{}", transforms.len());
@@ -161,10 +161,10 @@ impl Emitter {
         }
     }
 
-    fn to(&self, lane: &Lane) -> Node {
+    fn to(&self, lane: &Branch) -> Node {
         let span = lane.span;
         let name = |end: &End| match end {
-            End::Lane(lane) => self.lanes.get(lane).cloned(),
+            End::Branch(lane) => self.lanes.get(lane).cloned(),
             End::Sink(sink) => self.sinks.get(*sink).cloned().flatten(),
         };
         let names: Vec<Node> = lane.to.iter().filter_map(name).map(|name| made::text(name, span)).collect();

@@ -12,7 +12,7 @@ use super::made::{self, Made};
 use super::plugins::{Plugin, Plugins, get, known, unique};
 use super::report::Report;
 use super::settings::Settings;
-use super::tables::{self, Fate, Role, consumers, formatters, producers};
+use super::tables::{self, OptionSupport, Role, consumers, formatters, producers};
 
 /// A filter of v0.4: its type, its options with their new names, and what they mean where they are not given.
 struct FormerFilter {
@@ -214,11 +214,11 @@ impl Reader<'_> {
         };
         if let Some(rule) = gone.iter().find(|rule| rule.name == key.name) {
             match rule.fate {
-                Fate::Refused(instead) => {
+                OptionSupport::Refused(instead) => {
                     let message = format!("`{}` has nothing like it here.", rule.name);
                     self.report.mistake(key.span, message).help(instead);
                 }
-                Fate::Idle(why) | Fate::Used(why) => {
+                OptionSupport::Idle(why) | OptionSupport::Used(why) => {
                     self.report.remark(key.span, format!("`{}` means nothing here: {why}.", rule.name));
                 }
             }

@@ -31,7 +31,7 @@ pub(super) struct Modulated {
 
 /// Where a list stands.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct ListContext {
     pub(super) role: Role,
     /// The stream that its messages are in, where it is one.
     pub(super) stream: Option<String>,
@@ -60,13 +60,13 @@ pub(super) struct Frame {
 /// Turns lists into transforms.
 pub(super) struct Modulation<'a> {
     pub(super) report: &'a mut Report,
-    pub(super) place: Place,
+    pub(super) place: ListContext,
     pub(super) frame: Frame,
     pub(super) done: Modulated,
 }
 
 /// Turns a list of plugins into transforms.
-pub(super) fn modulate(nodes: &[Node], place: Place, report: &mut Report) -> Modulated {
+pub(super) fn modulate(nodes: &[Node], place: ListContext, report: &mut Report) -> Modulated {
     let mut modulation = Modulation { report, place, frame: Frame::default(), done: Modulated::default() };
     modulation.list(nodes);
     modulation.done

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use thalweg_config::{Key, Node, Span, Value};
 
 use super::report::Report;
-use super::tables::{Fate, OptionRule, PluginKind, Takes};
+use super::tables::{OptionRule, OptionSupport, PluginKind, Takes};
 
 /// The settings of a plugin.
 #[derive(Debug, Clone)]
@@ -102,7 +102,7 @@ impl Settings {
     }
 
     fn add(&mut self, rule: &'static OptionRule, key: Span, node: &Node, report: &mut Report) {
-        if let Fate::Refused(instead) = rule.fate {
+        if let OptionSupport::Refused(instead) = rule.fate {
             report
                 .mistake(key, format!("`{}` of `{}` has nothing like it here.", rule.name, self.kind.name))
                 .help(instead);
@@ -110,7 +110,7 @@ impl Settings {
         }
         if node.is_null() && rule.takes != Takes::Plugins {
             // `Key:` with nothing after it leaves the default, as in gollum.
-            if let Fate::Used(_) = rule.fate {
+            if let OptionSupport::Used(_) = rule.fate {
                 report.remark(key, format!("`{}` has no value, so that it means its default.", rule.name));
             }
             return;
@@ -137,7 +137,7 @@ impl Settings {
             report.mistake(node.span, message);
             return;
         }
-        if let Fate::Idle(why) = rule.fate {
+        if let OptionSupport::Idle(why) = rule.fate {
             report.remark(key, format!("`{}` means nothing here: {why}.", rule.name));
             return;
         }

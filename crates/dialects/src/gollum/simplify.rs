@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 use thalweg_config::{Node, Value};
 
-use super::draft::{Draft, End, Feed, Lane, Step, Way, push};
-use super::text::{Part, Text};
+use super::draft::{Branch, Draft, End, Feed, Step, Way, push};
+use super::text::{Text, TextPart};
 
 pub(super) fn simplify(draft: &mut Draft) {
     while absorb(draft) || unite(draft) || pass_through(draft) {}
@@ -39,13 +39,13 @@ fn line_feeds(draft: &mut Draft) {
     for lane in draft.lanes.iter_mut().flatten() {
         let Some(End::Sink(sink)) = lane.to.first() else { continue };
         let Some(Step::Text(text)) = lane.steps.last_mut().filter(|_| able.contains(sink)) else { continue };
-        if let Some(Part::Literal(literal)) = text.parts.last_mut() {
+        if let Some(TextPart::Literal(literal)) = text.parts.last_mut() {
             literal.pop();
             if literal.is_empty() {
                 text.parts.pop();
             }
         }
-        if text.parts == [Part::Column("payload".to_owned())] {
+        if text.parts == [TextPart::Column("payload".to_owned())] {
             lane.steps.pop();
         }
     }
@@ -65,14 +65,14 @@ fn delimiter(sink: &Node) -> Option<&str> {
 
 fn ends_line(step: &Step) -> bool {
     let Step::Text(Text { parts, into, unless_empty: None, .. }) = step else { return false };
-    into == "payload" && matches!(parts.last(), Some(Part::Literal(text)) if text.ends_with('\n'))
+    into == "payload" && matches!(parts.last(), Some(TextPart::Literal(text)) if text.ends_with('\n'))
 }
 
 /// Which lanes lead to a lane.
 fn inflow(draft: &Draft, lane: usize) -> Vec<usize> {
     let lanes = draft.lanes.iter().enumerate();
     lanes
-        .filter(|(_, other)| other.as_ref().is_some_and(|other| other.to.contains(&End::Lane(lane))))
+        .filter(|(_, other)| other.as_ref().is_some_and(|other| other.to.contains(&End::Branch(lane))))
         .map(|(index, _)| index)
         .collect()
 }
@@ -85,8 +85,8 @@ fn living(draft: &Draft) -> Vec<usize> {
 fn redirect(draft: &mut Draft, from: usize, to: usize) {
     for lane in draft.lanes.iter_mut().flatten() {
         for end in &mut lane.to {
-            if *end == End::Lane(from) {
-                *end = End::Lane(to);
+            if *end == End::Branch(from) {
+                *end = End::Branch(to);
             }
         }
         for feed in &mut lane.from {
@@ -99,7 +99,7 @@ fn redirect(draft: &mut Draft, from: usize, to: usize) {
     }
 }
 
-fn outputs(lane: &Lane) -> Vec<&str> {
+fn outputs(lane: &Branch) -> Vec<&str> {
     lane.steps.iter().flat_map(|step| step.outputs()).map(String::as_str).collect()
 }
 
@@ -107,7 +107,7 @@ fn outputs(lane: &Lane) -> Vec<&str> {
 fn absorb(draft: &mut Draft) -> bool {
     for first in living(draft) {
         let Some(lane) = &draft.lanes[first] else { continue };
-        let (Way::All, [End::Lane(second)]) = (lane.way, lane.to.as_slice()) else { continue };
+        let (Way::All, [End::Branch(second)]) = (lane.way, lane.to.as_slice()) else { continue };
         let second = *second;
         let Some(next) = draft.lanes[second].as_ref().filter(|_| second != first) else { continue };
         let taken = outputs(lane);
@@ -173,7 +173,7 @@ fn pass_through(draft: &mut Draft) -> bool {
         }
         for other in before {
             if let Some(other) = draft.lanes[other].as_mut() {
-                let at = other.to.iter().position(|end| *end == End::Lane(index)).unwrap_or(0);
+                let at = other.to.iter().position(|end| *end == End::Branch(index)).unwrap_or(0);
                 other.to.splice(at..=at, to.iter().copied());
             }
         }
@@ -199,7 +199,7 @@ fn unite(draft: &mut Draft) -> bool {
                     && one.steps.iter().zip(&other.steps).all(|(one, other)| {
                         one.is_like(other) && !one.is_stateful() && one.outputs().is_empty()
                     });
-            let fed_by_sources = |lane: &Lane| lane.from.iter().all(|feed| matches!(feed, Feed::Source(_)));
+            let fed_by_sources = |lane: &Branch| lane.from.iter().all(|feed| matches!(feed, Feed::Source(_)));
             let shared = one.from.iter().any(|feed| other.from.contains(feed));
             // A lane that others lead to has its own name for a reason.
             let leads = !inflow(draft, first).is_empty() || !inflow(draft, second).is_empty();

@@ -9,7 +9,7 @@ use super::made::{self, Made};
 
 /// A part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TextPart {
     /// These characters.
     Literal(String),
     /// The value of a column.
@@ -27,7 +27,7 @@ pub(super) enum Part {
 /// A text that a column is set to.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<TextPart>,
     pub(super) into: String,
     /// The column that has to hold something, where messages that have nothing there are left alone.
     pub(super) unless_empty: Option<String>,
@@ -37,17 +37,20 @@ pub(super) struct Text {
 impl Text {
     /// Whether each message's text depends on those before it.
     pub(super) fn is_stateful(&self) -> bool {
-        self.parts
-            .iter()
-            .any(|part| matches!(part, Part::Sequence | Part::Id("sequence" | "sequence_hex" | "time")))
+        self.parts.iter().any(|part| {
+            matches!(part, TextPart::Sequence | TextPart::Id("sequence" | "sequence_hex" | "time"))
+        })
     }
 
     /// This text with another put after it, if both can be one.
     pub(super) fn followed_by(&self, next: &Text) -> Option<Text> {
-        let here = Part::Column(self.into.clone());
-        let hashes = next.parts.contains(&Part::Id("hash"));
-        let numbers =
-            self.parts.iter().chain(&next.parts).filter(|part| matches!(part, Part::Sequence | Part::Id(_)));
+        let here = TextPart::Column(self.into.clone());
+        let hashes = next.parts.contains(&TextPart::Id("hash"));
+        let numbers = self
+            .parts
+            .iter()
+            .chain(&next.parts)
+            .filter(|part| matches!(part, TextPart::Sequence | TextPart::Id(_)));
         if self.into != next.into
             || hashes
             || numbers.count() > 1
@@ -69,7 +72,7 @@ impl Text {
 
     /// The transforms that it is, each with its kind and options.
     pub(super) fn transforms(&self) -> Vec<(&'static str, Node)> {
-        if let [Part::Id(kind)] = self.parts.as_slice() {
+        if let [TextPart::Id(kind)] = self.parts.as_slice() {
             return vec![("add_id", self.id(kind, &self.into))];
         }
         const NUMBER: &str = "number_of_message";
@@ -78,13 +81,13 @@ impl Text {
         let mut helpers = Vec::new();
         for part in &self.parts {
             match part {
-                Part::Sequence => {
+                TextPart::Sequence => {
                     let mut options = Made::new(self.span);
                     options.text("into", NUMBER, self.span).number("start", 1, self.span);
                     before.push(("add_sequence", options.done()));
                     helpers.push(made::text(NUMBER, self.span));
                 }
-                Part::Id(kind) => {
+                TextPart::Id(kind) => {
                     before.push(("add_id", self.id(kind, ID)));
                     helpers.push(made::text(ID, self.span));
                 }
@@ -119,9 +122,9 @@ impl Text {
         let mut template = String::new();
         for part in &self.parts {
             match part {
-                Part::Literal(text) => template.push_str(&text.replace('{', "{{").replace('}', "}}")),
-                Part::Column(name) => template.push_str(&format!("{{{name}}}")),
-                Part::Time(format) => {
+                TextPart::Literal(text) => template.push_str(&text.replace('{', "{{").replace('}', "}}")),
+                TextPart::Column(name) => template.push_str(&format!("{{{name}}}")),
+                TextPart::Time(format) => {
                     // What is no element of the time can stand outside, where it is easier to read.
                     let end = format.rfind('%').map_or(0, |at| at + element_length(&format[at..]));
                     let start = format.find('%').unwrap_or(0).min(end);
@@ -132,9 +135,9 @@ impl Text {
                     }
                     template.push_str(&plain(&format[end..]));
                 }
-                Part::Hostname => template.push_str("{meta.hostname}"),
-                Part::Sequence => template.push_str(&format!("{{{number}}}")),
-                Part::Id(_) => template.push_str(&format!("{{{id}}}")),
+                TextPart::Hostname => template.push_str("{meta.hostname}"),
+                TextPart::Sequence => template.push_str(&format!("{{{number}}}")),
+                TextPart::Id(_) => template.push_str(&format!("{{{id}}}")),
             }
         }
         template
@@ -151,18 +154,18 @@ fn element_length(format: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn text(parts: &[Part]) -> Text {
+    fn text(parts: &[TextPart]) -> Text {
         Text { parts: parts.to_vec(), into: "payload".into(), unless_empty: None, span: Span::default() }
     }
 
-    fn payload() -> Part {
-        Part::Column("payload".into())
+    fn payload() -> TextPart {
+        TextPart::Column("payload".into())
     }
 
     #[test]
     fn neighbours_are_one_template() {
-        let envelope = text(&[Part::Literal("<{".into()), payload(), Part::Literal("\n".into())]);
-        let timestamp = text(&[Part::Time("%Y-%m-%d %Z | ".into()), payload()]);
+        let envelope = text(&[TextPart::Literal("<{".into()), payload(), TextPart::Literal("\n".into())]);
+        let timestamp = text(&[TextPart::Time("%Y-%m-%d %Z | ".into()), payload()]);
         let both = envelope.followed_by(&timestamp).unwrap();
         assert_eq!(both.template("", ""), "{meta.time:%Y-%m-%d %Z} | <{{{payload}\n");
         let elsewhere = Text { into: "other".into(), ..timestamp.clone() };
@@ -173,8 +176,8 @@ mod tests {
 
     #[test]
     fn a_text_is_written_over_by_a_constant() {
-        let constant = text(&[Part::Literal("x".into())]);
-        let envelope = text(&[payload(), Part::Literal("\n".into())]);
+        let constant = text(&[TextPart::Literal("x".into())]);
+        let envelope = text(&[payload(), TextPart::Literal("\n".into())]);
         assert_eq!(envelope.followed_by(&constant).unwrap().template("", ""), "x");
     }
 }

@@ -12,8 +12,8 @@ pub trait BuildSource: Send + Sync {
     fn check(&self) -> Vec<Mistake>;
     /// See [`SourceConfig::BLOCKS`].
     fn blocks(&self) -> bool;
-    /// See [`SourceConfig::attends`].
-    fn attends(&self) -> bool {
+    /// See [`SourceConfig::is_auxiliary`].
+    fn is_auxiliary(&self) -> bool {
         false
     }
     /// See [`SourceConfig::GIVES`].
@@ -78,8 +78,8 @@ impl<C: SourceConfig> BuildSource for C {
     fn blocks(&self) -> bool {
         C::BLOCKS
     }
-    fn attends(&self) -> bool {
-        SourceConfig::attends(self)
+    fn is_auxiliary(&self) -> bool {
+        SourceConfig::is_auxiliary(self)
     }
     fn gives(&self) -> Flow {
         C::GIVES

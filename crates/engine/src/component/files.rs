@@ -12,41 +12,41 @@ use serde::de::DeserializeOwned;
 use thalweg_record::{File, Outcome, Problem};
 
 use super::{BuildSink, BuildTransform, Context, InFlight, Mistake, Sink};
-use crate::{Error, Intake};
+use crate::{Error, FileOutput};
 
 /// What becomes of a file after a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum Disposition {
     /// It goes on.
-    GoesOn,
+    Continue,
     /// It ends here, in this way: `Filtered` where the transform removed it on purpose.
-    Ends(Outcome),
+    End(Outcome),
 }
 
 /// Why a transform could not do its work on a file.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum FileError {
     /// It is the file's fault: it leaves by `errors`, with this reason.
     Rejected(Problem),
     /// It is not: after a temporary error the same file is tried again, after a permanent one the run ends.
     Failed(Error),
 }
 
-impl Trouble {
+impl FileError {
     /// The file's fault, without a code.
     pub fn rejected(reason: impl Into<String>) -> Self {
-        Trouble::Rejected(Problem::new(reason))
+        FileError::Rejected(Problem::new(reason))
     }
 
     /// The file's fault, with a word for programs.
     pub fn coded(code: &'static str, reason: impl Into<String>) -> Self {
-        Trouble::Rejected(Problem::new(reason).code(code))
+        FileError::Rejected(Problem::new(reason).code(code))
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for FileError {
     fn from(error: Error) -> Self {
-        Trouble::Failed(error)
+        FileError::Failed(error)
     }
 }
 
@@ -56,8 +56,8 @@ pub trait FileTransform: Send {
     /// Does it. Where it ends in trouble, the file must be as it was.
     ///
     /// # Errors
-    /// See [`Trouble`].
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble>;
+    /// See [`FileError`].
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError>;
 }
 
 /// A configured transform of files, or a sink of them.
@@ -99,17 +99,17 @@ pub enum Cost {
 
 /// Reads messages out of files.
 #[async_trait]
-pub trait Unpack: Send {
+pub trait FileReader: Send {
     /// Reads a file to its end and sends what is in it to `out`, which first has to be asked for room. Where it ends in
     /// trouble, what was sent goes on, and the file goes to the dead letters: what takes the `errors` of this takes messages.
     ///
     /// # Errors
-    /// See [`Trouble`].
-    async fn unpack(&mut self, file: &mut File, out: &mut Intake) -> Result<(), Trouble>;
+    /// See [`FileError`].
+    async fn unpack(&mut self, file: &mut File, out: &mut FileOutput) -> Result<(), FileError>;
 }
 
 /// A configured transform of files to messages.
-pub trait UnpackConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
+pub trait FileReaderConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// Its key in configurations.
     const NAME: &'static str;
     /// A whole configuration that shows it, runnable in an empty folder where that is possible.
@@ -124,7 +124,7 @@ pub trait UnpackConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     ///
     /// # Errors
     /// If its surroundings do not allow it.
-    fn build(&self, context: &Context) -> Result<Box<dyn Unpack>, Error>;
+    fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error>;
 }
 
 /// A configured transform of files of any type.
@@ -158,27 +158,27 @@ impl<C: FileTransformConfig> BuildFileTransform for C {
 }
 
 /// A configured transform of files to messages, of any type.
-pub trait BuildUnpack: Send + Sync {
+pub trait BuildFileReader: Send + Sync {
     /// Its key in configurations.
     fn kind(&self) -> &'static str;
-    /// See [`UnpackConfig::check`].
+    /// See [`FileReaderConfig::check`].
     fn check(&self) -> Vec<Mistake>;
-    /// See [`UnpackConfig::build`].
+    /// See [`FileReaderConfig::build`].
     ///
     /// # Errors
     /// As there.
-    fn build(&self, context: &Context) -> Result<Box<dyn Unpack>, Error>;
+    fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error>;
 }
 
-impl<C: UnpackConfig> BuildUnpack for C {
+impl<C: FileReaderConfig> BuildFileReader for C {
     fn kind(&self) -> &'static str {
         C::NAME
     }
     fn check(&self) -> Vec<Mistake> {
-        UnpackConfig::check(self)
+        FileReaderConfig::check(self)
     }
-    fn build(&self, context: &Context) -> Result<Box<dyn Unpack>, Error> {
-        UnpackConfig::build(self, context)
+    fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
+        FileReaderConfig::build(self, context)
     }
 }
 

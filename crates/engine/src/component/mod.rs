@@ -4,7 +4,7 @@
 //! `#[serde(deny_unknown_fields)]` and defaults; the doc comments of the struct and its fields are what
 //! `thalweg components NAME` and editors show. It implements one of [`SourceConfig`], [`TransformConfig`],
 //! [`SinkConfig`], which build the thing that runs; those that take files are [`FileTransformConfig`] and
-//! [`UnpackConfig`].
+//! [`FileReaderConfig`].
 
 mod build;
 mod files;
@@ -16,12 +16,12 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use thalweg_record::{Batch, Share};
 
-use crate::{Details, Error, Journal, Outlet, Outlets, Rejects, Temporaries};
+use crate::{Details, Error, Journal, Outlets, Rejects, SourceOutput, Temporaries};
 
 pub use build::{BuildSink, BuildSource, BuildTransform};
 pub use files::{
-    BuildFileTransform, BuildUnpack, Cost, Fate, FileSink, FileTransform, FileTransformConfig, Trouble,
-    Unpack, UnpackConfig,
+    BuildFileReader, BuildFileTransform, Cost, Disposition, FileError, FileReader, FileReaderConfig,
+    FileSink, FileTransform, FileTransformConfig,
 };
 pub use step::Step;
 pub use waiting::{BuildWaiting, WaitingTransform};
@@ -50,14 +50,14 @@ impl Flow {
 pub trait Source: Send {
     /// Reads until the end, or until `out` says to stop, and sends what it reads to `out`.
     ///
-    /// It asks `out` for memory before it reads ([`Outlet::arena`], [`Outlet::reserve`]), and begins where
-    /// [`Outlet::saved`] says that a former run got to. Code that may block a thread goes into
+    /// It asks `out` for memory before it reads ([`SourceOutput::arena`], [`SourceOutput::reserve`]), and begins where
+    /// [`SourceOutput::saved`] says that a former run got to. Code that may block a thread goes into
     /// [`thalweg_runtime::blocking`].
     ///
     /// # Errors
     /// After a temporary error the engine calls this again, after a pause; so what was sent before must not be
     /// sent twice.
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error>;
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error>;
 }
 
 /// Changes batches, in memory, without waiting. It is built once for each copy of the segment it is part of.
@@ -81,14 +81,14 @@ pub trait Transform: Send {
 
 /// What became of what was given to a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     /// It is in safety: it can be acknowledged.
-    Safe,
+    Durable,
     /// It will be in safety after the next [`Sink::flush`].
-    Pending,
+    Buffered,
     /// The sink keeps it until it can be brought into safety together with what comes later: as an object that is there when it
-    /// is complete. It says by [`Sink::secured`] when it is; flushing does not help.
-    Kept,
+    /// is complete. It says by [`Sink::take_committed`] when it is; flushing does not help.
+    Staged,
 }
 
 /// Writes to somewhere. One runs as one task.
@@ -111,7 +111,7 @@ pub trait Sink: Send {
     /// # Errors
     /// If the batch as a whole could not be written. Nothing of it may then have been written: after a
     /// temporary error the engine calls this again with the same batch.
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error>;
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error>;
 
     /// Brings everything that was written into safety. The engine calls this when nothing more is waiting to
     /// be written, when memory is short, and at least once a second while something is pending.
@@ -120,9 +120,9 @@ pub trait Sink: Send {
     /// As [`write`](Self::write).
     async fn flush(&mut self) -> Result<(), Error>;
 
-    /// How many of the batches that it has [`Kept`](Written::Kept) came into safety since this was asked last, in the order in
+    /// How many of the batches that it has [`Kept`](WriteOutcome::Staged) came into safety since this was asked last, in the order in
     /// which they came. It is asked after each write and flush; in the end all are safe.
-    fn secured(&mut self) -> usize {
+    fn take_committed(&mut self) -> usize {
         0
     }
 
@@ -139,7 +139,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    async fn roll(&mut self) -> Result<(), Error> {
+    async fn reopen(&mut self) -> Result<(), Error> {
         self.flush().await
     }
 
@@ -221,7 +221,7 @@ pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
 
     /// Whether it only accompanies the other sources: it is then told to stop when those have ended and what they
     /// sent is settled, so that a run that has an end still ends. Alone, it is a source like any other.
-    fn attends(&self) -> bool {
+    fn is_auxiliary(&self) -> bool {
         false
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{BuildFileTransform, BuildTransform, BuildUnpack, BuildWaiting, Cost, Flow, Mistake};
+use super::{BuildFileReader, BuildFileTransform, BuildTransform, BuildWaiting, Cost, Flow, Mistake};
 
 /// A configured transform: what it is decides what it takes.
 #[derive(Clone)]
@@ -14,9 +14,9 @@ pub enum Step {
     /// Of files.
     Files(Arc<dyn BuildFileTransform>),
     /// Of files to messages.
-    Unpack(Arc<dyn BuildUnpack>),
+    FileReader(Arc<dyn BuildFileReader>),
     /// Sends the files that have a problem to `errors`: the planner puts it at the end of pipelines that carry them.
-    Part,
+    Marker,
 }
 
 impl Step {
@@ -26,8 +26,8 @@ impl Step {
             Step::Messages(config) => config.check(),
             Step::Waits(config) => config.check(),
             Step::Files(config) => config.check(),
-            Step::Unpack(config) => config.check(),
-            Step::Part => Vec::new(),
+            Step::FileReader(config) => config.check(),
+            Step::Marker => Vec::new(),
         }
     }
 
@@ -35,7 +35,7 @@ impl Step {
     pub fn outputs(&self) -> Vec<String> {
         match self {
             Step::Messages(config) => config.outputs(),
-            Step::Waits(_) | Step::Files(_) | Step::Unpack(_) | Step::Part => Vec::new(),
+            Step::Waits(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => Vec::new(),
         }
     }
 
@@ -44,7 +44,7 @@ impl Step {
         match self {
             Step::Messages(config) => config.is_sequential(),
             Step::Files(config) => config.cost() == Cost::Alone,
-            Step::Waits(_) | Step::Unpack(_) | Step::Part => false,
+            Step::Waits(_) | Step::FileReader(_) | Step::Marker => false,
         }
     }
 
@@ -52,8 +52,8 @@ impl Step {
     pub fn cost(&self) -> Cost {
         match self {
             Step::Files(config) => config.cost(),
-            Step::Unpack(_) => Cost::Core,
-            Step::Messages(_) | Step::Waits(_) | Step::Part => Cost::Small,
+            Step::FileReader(_) => Cost::Core,
+            Step::Messages(_) | Step::Waits(_) | Step::Marker => Cost::Small,
         }
     }
 
@@ -61,7 +61,7 @@ impl Step {
     pub fn takes(&self) -> Flow {
         match self {
             Step::Messages(_) | Step::Waits(_) => Flow::Messages,
-            Step::Files(_) | Step::Unpack(_) | Step::Part => Flow::Files,
+            Step::Files(_) | Step::FileReader(_) | Step::Marker => Flow::Files,
         }
     }
 
@@ -69,21 +69,21 @@ impl Step {
     pub fn gives(&self) -> Flow {
         match self {
             Step::Messages(config) => config.gives(),
-            Step::Waits(_) | Step::Unpack(_) => Flow::Messages,
-            Step::Files(_) | Step::Part => Flow::Files,
+            Step::Waits(_) | Step::FileReader(_) => Flow::Messages,
+            Step::Files(_) | Step::Marker => Flow::Files,
         }
     }
 
     /// Whether it begins a segment: nothing before it is called together with it.
     pub fn is_first(&self) -> bool {
-        matches!(self, Step::Waits(_) | Step::Unpack(_))
+        matches!(self, Step::Waits(_) | Step::FileReader(_))
     }
 
     /// How many copies of it there are to be, where it says so.
     pub fn copies(&self) -> Option<usize> {
         match self {
             Step::Waits(config) => config.copies(),
-            Step::Messages(_) | Step::Files(_) | Step::Unpack(_) | Step::Part => None,
+            Step::Messages(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => None,
         }
     }
 }

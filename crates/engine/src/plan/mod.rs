@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use thalweg_config::ByteSize;
 
-use crate::component::{BuildTransform, BuildUnpack, Cost, FileSink, Flow, Step};
+use crate::component::{BuildFileReader, BuildTransform, Cost, FileSink, Flow, Step};
 use crate::flow::Flows;
 use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 use crate::outlets::Output;
-use crate::read::LetterBounds;
+use crate::read::DeadLetterLimits;
 use crate::router::{Router, Way};
 
 /// Where a channel leads.
@@ -105,11 +105,11 @@ impl Segment {
     }
 
     /// Its operator, if it is one that reads messages out of files.
-    pub fn unpack(&self) -> Option<(&Operator, &Arc<dyn BuildUnpack>)> {
+    pub fn unpack(&self) -> Option<(&Operator, &Arc<dyn BuildFileReader>)> {
         let operator = self.operators.first()?;
         match &operator.node.config {
-            Step::Unpack(config) => Some((operator, config)),
-            Step::Messages(_) | Step::Waits(_) | Step::Files(_) | Step::Part => None,
+            Step::FileReader(config) => Some((operator, config)),
+            Step::Messages(_) | Step::Waits(_) | Step::Files(_) | Step::Marker => None,
         }
     }
 
@@ -153,7 +153,7 @@ pub struct Plan {
     /// About how many bytes of payload a batch has.
     pub batch_bytes: usize,
     /// How many dead letters are kept.
-    pub dead_letters: LetterBounds,
+    pub dead_letters: DeadLetterLimits,
     /// Where temporary files are made, if not in the system's folder for them.
     pub temporary: Option<PathBuf>,
     /// The sources.
@@ -306,7 +306,7 @@ impl Planner<'_> {
     /// The segment to put an operator into: the given one if it is of the right sort, else a new one.
     fn segment(&mut self, pipeline: &Pipeline, step: &Step, within: Option<usize>) -> (usize, bool) {
         let (takes, sequential) = (step.takes(), step.is_sequential());
-        let is_apart = matches!(step, Step::Unpack(_));
+        let is_apart = matches!(step, Step::FileReader(_));
         let said = step.copies().map(|copies| copies.max(1));
         let number = match within {
             Some(segment) if !step.is_first() && self.segments[segment].is_like(takes, sequential) => segment,
@@ -433,7 +433,8 @@ impl Planner<'_> {
     fn part(&mut self, pipeline: &Pipeline, within: Option<usize>) -> Vec<Target> {
         let name = format!("{}.errors", pipeline.name).into();
         let before = pipeline.transforms.iter().map(|node| node.name.clone()).collect();
-        let node = TransformNode { name, kind: "errors", config: Step::Part, targets: Targets::All, before };
+        let node =
+            TransformNode { name, kind: "errors", config: Step::Marker, targets: Targets::All, before };
         self.operator(pipeline, node, within, |planner, segment| {
             let errors = planner.errors(&pipeline.name).into_iter().map(Target::Stage).collect();
             let main = planner.end(pipeline, Some(segment), true);

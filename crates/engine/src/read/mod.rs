@@ -35,7 +35,7 @@ pub struct Settings {
     /// `--state` on the command line goes before it.
     pub state: Option<PathBuf>,
     /// How many dead letters are kept at most: the oldest are dropped for those that come.
-    pub dead_letters: LetterBounds,
+    pub dead_letters: DeadLetterLimits,
     /// A folder for the files that the run makes for itself and removes again: what an image was converted to, what was
     /// uploaded. Without it, the system's folder for such. Best on the disk that the files end on.
     pub temporary: Option<PathBuf>,
@@ -43,14 +43,19 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { memory: DEFAULT_MEMORY, state: None, dead_letters: LetterBounds::default(), temporary: None }
+        Self {
+            memory: DEFAULT_MEMORY,
+            state: None,
+            dead_letters: DeadLetterLimits::default(),
+            temporary: None,
+        }
     }
 }
 
 /// How many dead letters are kept at most. The oldest are dropped for those that come, and counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct LetterBounds {
+pub struct DeadLetterLimits {
     /// The most that they may take in the store, all together.
     #[schemars(example = "1GiB")]
     pub max_bytes: ByteSize,
@@ -58,7 +63,7 @@ pub struct LetterBounds {
     pub max_count: u64,
 }
 
-impl Default for LetterBounds {
+impl Default for DeadLetterLimits {
     fn default() -> Self {
         Self { max_bytes: ByteSize::gib(1), max_count: 1_000_000 }
     }

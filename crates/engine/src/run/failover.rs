@@ -44,8 +44,8 @@ impl Way {
     /// What is to be sent this way: a copy whose failure sends the batch the next, or the batch if there is none.
     fn guard(&self, batch: Batch) -> Batch {
         let Some(next) = self.next.clone() else { return batch };
-        let mut copy = batch.with_ack(Ack::unobserved());
-        *copy.ack_mut() = Ack::guarded(self.metrics.name.clone(), move |settlement| {
+        let mut copy = batch.with_ack(Ack::noop());
+        *copy.ack_mut() = Ack::with_failover(self.metrics.name.clone(), move |settlement| {
             if settlement.outcome.is_safe() {
                 batch.settle(settlement.outcome);
             } else {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use thalweg_record::{File, Outcome, Parcel, Problem};
 use thalweg_runtime::{ConcurrencyLimit, HandOver, Sender, Sequencer, Ticket, Worker};
 
-use crate::component::{Fate, FileTransform, Trouble};
+use crate::component::{Disposition, FileError, FileTransform};
 use crate::graph::{OnError, Targets};
 use crate::metrics::ComponentMetrics;
 use crate::outlets::Output;
@@ -127,7 +127,7 @@ impl FileCopy {
         while let Some((at, mut file)) = open.pop() {
             let output = match self.apply(at, &mut file, &mut since).await? {
                 Next::Output(output) => output,
-                Next::Ends(outcome) => {
+                Next::End(outcome) => {
                     file.settle(outcome);
                     continue;
                 }
@@ -180,18 +180,18 @@ impl FileCopy {
             match applied {
                 Ok(fate) => {
                     let outcome = match fate {
-                        Fate::Ends(outcome) => Some(outcome),
-                        Fate::GoesOn => operator.delivers.then_some(Outcome::Delivered),
+                        Disposition::End(outcome) => Some(outcome),
+                        Disposition::Continue => operator.delivers.then_some(Outcome::Delivered),
                     };
                     if outcome != Some(Outcome::Filtered) {
                         metrics.add_out(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
                     }
                     watch(file, outcome.map_or(FileEvent::WentOn, FileEvent::Ended));
-                    return Ok(outcome.map_or(Next::Output(Output::Main), Next::Ends));
+                    return Ok(outcome.map_or(Next::Output(Output::Main), Next::End));
                 }
-                Err(Trouble::Failed(error)) if error.kind() != ErrorKind::Permanent => {
+                Err(FileError::Failed(error)) if error.kind() != ErrorKind::Permanent => {
                     if let Err(error) = self.retries.pause(metrics, error, attempt).await {
-                        break Trouble::Failed(error);
+                        break FileError::Failed(error);
                     }
                     *since = Instant::now();
                     attempt += 1;
@@ -200,10 +200,10 @@ impl FileCopy {
             }
         };
         match trouble {
-            Trouble::Failed(error) => {
+            FileError::Failed(error) => {
                 Err(Error::permanent(format!("`{name}` failed at `{file}`")).caused_by(error))
             }
-            Trouble::Rejected(problem) => {
+            FileError::Rejected(problem) => {
                 file.set_problem(Problem { component: name.clone(), ..problem });
                 metrics.add_errors(1);
                 watch(file, FileEvent::Rejected);
@@ -235,5 +235,5 @@ impl FileCopy {
 /// Where a file goes after an operator.
 enum Next {
     Output(Output),
-    Ends(Outcome),
+    End(Outcome),
 }

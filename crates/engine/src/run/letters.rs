@@ -11,7 +11,7 @@ use thalweg_runtime::{Receiver, blocking};
 use crate::kept::keep;
 use crate::metrics::ComponentMetrics;
 use crate::store::{DeadLetter, KeptFile};
-use crate::{Error, LetterBounds};
+use crate::{DeadLetterLimits, Error};
 
 use super::LazyStore;
 
@@ -20,7 +20,7 @@ pub(super) struct Task {
     pub(super) store: Arc<LazyStore>,
     pub(super) metrics: Arc<ComponentMetrics>,
     /// How many are kept.
-    pub(super) bounds: LetterBounds,
+    pub(super) bounds: DeadLetterLimits,
     /// For each transform, those before it in its pipeline.
     pub(super) before: BTreeMap<Arc<str>, Arc<[Arc<str>]>>,
 }

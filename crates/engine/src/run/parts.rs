@@ -8,37 +8,37 @@ use thalweg_record::{Ack, Meta, Parcel};
 use thalweg_runtime::{Receiver, Sequencer, Stage, Worker};
 use tokio::sync::mpsc;
 
-use crate::component::{BuildUnpack, Flow, Step};
+use crate::component::{BuildFileReader, Flow, Step};
 use crate::metrics::ComponentMetrics;
 use crate::plan::{Destination, Operator, Plan, Segment};
 use crate::positions::Positions;
 use crate::store::Store;
-use crate::{Context, Cost, Error, Intake};
+use crate::{Context, Cost, Error, FileOutput};
 
 use super::channels::Channels;
 use super::files::{FileCopy, FileOperator, FileWatcher, Work};
-use super::unpack::Unpacker;
+use super::unpack::FileReaderWorker;
 use super::{Handle, Retries, adaptive, segment};
 
 /// What all segments of a run have in common.
-pub(super) struct Parts<'a> {
+pub(super) struct SegmentBuilder<'a> {
     pub(super) plan: &'a Plan,
     pub(super) handle: &'a Handle,
     pub(super) retries: &'a Retries,
     pub(super) watcher: &'a Option<Arc<dyn FileWatcher>>,
     pub(super) context: &'a (dyn Fn(&str) -> Context + Sync),
     pub(super) metrics: &'a (dyn Fn(&Arc<str>) -> Arc<ComponentMetrics> + Sync),
-    pub(super) places: &'a Places,
+    pub(super) places: &'a FileCheckpoints,
 }
 
 /// How far what reads messages out of files has got in each, where that is kept.
-pub(super) struct Places {
+pub(super) struct FileCheckpoints {
     pub(super) store: Option<Arc<Store>>,
     pub(super) failures: mpsc::UnboundedSender<String>,
     pub(super) known: Mutex<Vec<(Arc<str>, Arc<Positions>)>>,
 }
 
-impl Places {
+impl FileCheckpoints {
     fn of(&self, name: &Arc<str>) -> Result<Option<Arc<Positions>>, Error> {
         let Some(store) = &self.store else { return Ok(None) };
         let positions = Positions::new(name.clone(), store.positions(name)?, self.failures.clone());
@@ -51,7 +51,7 @@ impl Places {
 /// A task of a stage, and whether it blocks its thread.
 type Task = (bool, Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>);
 
-impl Parts<'_> {
+impl SegmentBuilder<'_> {
     /// The tasks of a segment, one for each copy.
     pub(super) fn segment(
         &self,
@@ -90,7 +90,7 @@ impl Parts<'_> {
                 let work = match &node.config {
                     Step::Messages(config) => segment::Work::Calls(config.build(&context)?),
                     Step::Waits(config) => segment::Work::Waits(config.build(&context)?),
-                    Step::Files(_) | Step::Unpack(_) | Step::Part => continue,
+                    Step::Files(_) | Step::FileReader(_) | Step::Marker => continue,
                 };
                 let metrics = (self.metrics)(&node.name);
                 operators.push(segment::Operator::new(work, metrics, outputs.clone()));
@@ -120,7 +120,7 @@ impl Parts<'_> {
                 let Operator { node, on_error, delivers, outputs } = operator;
                 let work = match &node.config {
                     Step::Files(config) => Work::Transform(config.build(context)?),
-                    Step::Messages(_) | Step::Waits(_) | Step::Unpack(_) | Step::Part => Work::Part,
+                    Step::Messages(_) | Step::Waits(_) | Step::FileReader(_) | Step::Marker => Work::Part,
                 };
                 operators.push(FileOperator {
                     work,
@@ -149,9 +149,9 @@ impl Parts<'_> {
         &self,
         segment: &Segment,
         operator: &Operator,
-        config: &Arc<dyn BuildUnpack>,
+        config: &Arc<dyn BuildFileReader>,
         channels: &mut Channels,
-    ) -> Result<Vec<Unpacker>, Error> {
+    ) -> Result<Vec<FileReaderWorker>, Error> {
         let name = &operator.node.name;
         let mut senders = |output| {
             let targets = operator.outputs.get(&output).map(|targets| targets.iter()).into_iter().flatten();
@@ -162,21 +162,21 @@ impl Parts<'_> {
         let refused = vec![channels.sender(Destination::DeadLetters)];
         let positions = self.places.of(name)?;
         let copy = |_| {
-            let out = Intake {
+            let out = FileOutput {
                 share: self.handle.budget.share(),
                 batch_bytes: self.plan.batch_bytes,
                 stop: self.handle.stop.clone(),
                 metrics: (self.metrics)(name),
                 main: main.clone(),
                 errors: errors.clone(),
-                ack: Ack::unobserved(),
-                place: Ack::unobserved(),
+                ack: Ack::noop(),
+                place: Ack::noop(),
                 positions: positions.clone(),
-                lane: None,
+                partition: None,
                 meta: Arc::new(Meta { source: name.clone(), path: None, time_us: 0 }),
             };
             let unpack = config.build(&(self.context)(name))?;
-            Ok(Unpacker { unpack, out, refused: refused.clone() })
+            Ok(FileReaderWorker { unpack, out, refused: refused.clone() })
         };
         (0..segment.copies).map(copy).collect()
     }

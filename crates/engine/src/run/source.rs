@@ -5,8 +5,8 @@ use std::time::Duration;
 use thalweg_runtime::Stop;
 use tokio::sync::mpsc;
 
-use crate::outlet::Outlet;
-use crate::positions::{Never, Presence};
+use crate::outlet::SourceOutput;
+use crate::positions::{LiveGuard, Never};
 use crate::{Error, ErrorKind, Source};
 
 use super::Retries;
@@ -26,21 +26,21 @@ pub(super) async fn dismiss(mut ended: Watch, mut settled: Watch, stop: Stop) {
 /// Sees when all of something have ended.
 pub(super) type Watch = mpsc::Receiver<Never>;
 
-/// Runs a source until it ends, again and again after temporary errors. `presence` is dropped then.
+/// Runs a source until it ends, again and again after temporary errors. `guard` is dropped then.
 pub(super) async fn run(
     source: Box<dyn Source>,
-    outlet: Outlet,
+    outlet: SourceOutput,
     retries: Retries,
-    presence: Option<Presence>,
+    guard: Option<LiveGuard>,
 ) -> Result<(), Error> {
     let positions = outlet.positions.clone();
     let result = read(source, outlet, retries).await;
     positions.leave();
-    drop(presence);
+    drop(guard);
     result
 }
 
-async fn read(mut source: Box<dyn Source>, mut outlet: Outlet, retries: Retries) -> Result<(), Error> {
+async fn read(mut source: Box<dyn Source>, mut outlet: SourceOutput, retries: Retries) -> Result<(), Error> {
     let name = outlet.name().clone();
     let mut attempt = 0;
     loop {
@@ -86,9 +86,9 @@ mod tests {
 
     #[async_trait]
     impl Source for One {
-        async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+        async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
             let payload = testing::batch(["one"]).payload().clone();
-            out.send(Reading { payload, path: None, positions: None, mark: None }).await
+            out.send(Reading { payload, path: None, positions: None, checkpoint: None }).await
         }
     }
 

@@ -6,20 +6,20 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thalweg_record::{File, Meta, Outcome, Parcel, Problem};
 use thalweg_runtime::{Sender, Ticket, Worker};
 
-use crate::component::{Trouble, Unpack};
-use crate::intake::Intake;
+use crate::component::{FileError, FileReader};
+use crate::intake::FileOutput;
 use crate::outlet::give;
 use crate::{Error, ErrorKind};
 
 /// One copy of it. It is a stage of its own: like a source, it waits for the budget and for room while it reads.
-pub(super) struct Unpacker {
-    pub(super) unpack: Box<dyn Unpack>,
-    pub(super) out: Intake,
+pub(super) struct FileReaderWorker {
+    pub(super) unpack: Box<dyn FileReader>,
+    pub(super) out: FileOutput,
     /// Where a file goes that cannot be read: what takes its `errors` takes messages.
     pub(super) refused: Vec<Sender<Parcel>>,
 }
 
-impl Worker for Unpacker {
+impl Worker for FileReaderWorker {
     type Item = Parcel;
     type Error = Error;
 
@@ -38,7 +38,7 @@ impl Worker for Unpacker {
     }
 }
 
-impl Unpacker {
+impl FileReaderWorker {
     async fn read(&mut self, mut file: File) -> Result<(), Error> {
         let name = self.out.metrics.name.clone();
         file.ack_mut().enter(&name);
@@ -64,16 +64,16 @@ impl Unpacker {
                 file.settle(Outcome::Filtered);
                 Ok(())
             }
-            Err(Trouble::Rejected(problem)) => {
+            Err(FileError::Rejected(problem)) => {
                 file.set_problem(Problem { component: name, ..problem });
                 self.refuse(file).await
             }
             // A part of its messages may have been sent: to begin with it anew would send these again.
-            Err(Trouble::Failed(error)) if error.kind() != ErrorKind::Permanent => {
+            Err(FileError::Failed(error)) if error.kind() != ErrorKind::Permanent => {
                 file.set_problem(Problem { component: name, ..Problem::new(error.full()) });
                 self.refuse(file).await
             }
-            Err(Trouble::Failed(error)) => {
+            Err(FileError::Failed(error)) => {
                 Err(Error::permanent(format!("`{name}` failed at `{file}`")).caused_by(error))
             }
         }

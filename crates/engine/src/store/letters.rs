@@ -9,8 +9,8 @@ use fjall::{Database, Keyspace, PersistMode};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::{DeadLetter, LetterId, options, unreadable, unwritable};
-use crate::{Error, LetterBounds};
+use super::{DeadLetter, DeadLetterId, options, unreadable, unwritable};
+use crate::{DeadLetterLimits, Error};
 
 /// The name of the first portion, and what the names of the others begin with.
 const NAME: &str = "dead_letters";
@@ -19,11 +19,12 @@ const KEY: &str = "dead_letters";
 /// A portion has this part of the bounds,
 const PARTS: u64 = 16;
 /// but not less than this.
-const LEAST: LetterBounds = LetterBounds { max_bytes: thalweg_config::ByteSize::kib(256), max_count: 1024 };
+const LEAST: DeadLetterLimits =
+    DeadLetterLimits { max_bytes: thalweg_config::ByteSize::kib(256), max_count: 1024 };
 
 /// What is known of the dead letters of a store as a whole.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LetterTally {
+pub struct DeadLetterCounts {
     /// How many there are.
     pub count: u64,
     /// The bytes that they take.
@@ -42,7 +43,7 @@ pub(super) struct Letters {
 struct Known {
     dropped: u64,
     /// The number of the next letter. None is given twice.
-    next: LetterId,
+    next: DeadLetterId,
     portions: Vec<Portion>,
 }
 
@@ -56,7 +57,7 @@ struct Portion {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct PortionTally {
     /// No letter in it, or after it, has a lower number.
-    first: LetterId,
+    first: DeadLetterId,
     count: u64,
     bytes: u64,
 }
@@ -65,7 +66,7 @@ struct PortionTally {
 #[derive(Serialize, Deserialize)]
 struct Saved {
     dropped: u64,
-    next: LetterId,
+    next: DeadLetterId,
     portions: Vec<PortionTally>,
 }
 
@@ -94,7 +95,7 @@ impl Known {
     }
 }
 
-fn name_of(first: LetterId) -> String {
+fn name_of(first: DeadLetterId) -> String {
     if first == 0 { NAME.to_owned() } else { format!("{NAME}.{first:020}") }
 }
 
@@ -103,7 +104,7 @@ fn size_of_letter(text: usize) -> u64 {
     text as u64 + 8
 }
 
-fn letter_id(key: &[u8]) -> LetterId {
+fn letter_id(key: &[u8]) -> DeadLetterId {
     key.try_into().map_or(0, u64::from_be_bytes)
 }
 
@@ -133,9 +134,9 @@ impl Letters {
         Ok(Self { database: database.clone(), tallies, known: Mutex::new(known) })
     }
 
-    pub(super) fn tally(&self) -> LetterTally {
+    pub(super) fn tally(&self) -> DeadLetterCounts {
         let known = self.known.lock();
-        LetterTally { count: known.count(), bytes: known.bytes(), dropped: known.dropped }
+        DeadLetterCounts { count: known.count(), bytes: known.bytes(), dropped: known.dropped }
     }
 
     pub(super) fn forget_dropped(&self) -> Result<(), Error> {
@@ -147,15 +148,15 @@ impl Letters {
     }
 
     /// The highest number that a letter may have, if there are any.
-    pub(super) fn last(&self) -> Option<LetterId> {
+    pub(super) fn last(&self) -> Option<DeadLetterId> {
         let known = self.known.lock();
         (known.count() > 0).then(|| known.next - 1)
     }
 
     pub(super) fn after(
         &self,
-        id: LetterId,
-    ) -> impl Iterator<Item = Result<(LetterId, DeadLetter), Error>> + use<> {
+        id: DeadLetterId,
+    ) -> impl Iterator<Item = Result<(DeadLetterId, DeadLetter), Error>> + use<> {
         let keyspaces: Vec<Keyspace> =
             self.known.lock().portions.iter().map(|portion| portion.keyspace.clone()).collect();
         let from = id.saturating_add(1).to_be_bytes();
@@ -167,7 +168,7 @@ impl Letters {
         })
     }
 
-    pub(super) fn add(&self, letters: &[DeadLetter], bounds: &LetterBounds) -> Result<u64, Error> {
+    pub(super) fn add(&self, letters: &[DeadLetter], bounds: &DeadLetterLimits) -> Result<u64, Error> {
         let mut known = self.known.lock();
         let mut new = known.clone();
         let fits = |count: u64, bytes: u64| count <= bounds.max_count && bytes <= bounds.max_bytes.bytes();
@@ -256,7 +257,7 @@ impl Letters {
         Ok(dropped)
     }
 
-    pub(super) fn remove(&self, ids: &[LetterId]) -> Result<(), Error> {
+    pub(super) fn remove(&self, ids: &[DeadLetterId]) -> Result<(), Error> {
         let mut known = self.known.lock();
         let mut new = known.clone();
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
@@ -298,8 +299,8 @@ mod tests {
     /// What a simple list does with the same letters, but for how many more than needed are dropped.
     #[derive(Default)]
     struct Model {
-        kept: VecDeque<(LetterId, u64)>,
-        next: LetterId,
+        kept: VecDeque<(DeadLetterId, u64)>,
+        next: DeadLetterId,
         dropped: u64,
     }
 
@@ -312,7 +313,7 @@ mod tests {
             self.kept.iter().map(|kept| kept.1).sum()
         }
 
-        fn add(&mut self, letters: &[DeadLetter], bounds: &LetterBounds) {
+        fn add(&mut self, letters: &[DeadLetter], bounds: &DeadLetterLimits) {
             for letter in letters {
                 self.next += 1;
                 let size = size_of_letter(serde_json::to_string(letter).unwrap().len());
@@ -328,7 +329,7 @@ mod tests {
         }
     }
 
-    fn found(store: &Store) -> Vec<LetterId> {
+    fn found(store: &Store) -> Vec<DeadLetterId> {
         store.letters().map(|found| found.unwrap().0).collect()
     }
 
@@ -342,7 +343,7 @@ mod tests {
         ) {
             let folder = tempfile::tempdir().unwrap();
             let mut store = Store::open(folder.path()).unwrap();
-            let bounds = LetterBounds { max_count, max_bytes: max_bytes.into() };
+            let bounds = DeadLetterLimits { max_count, max_bytes: max_bytes.into() };
             let mut model = Model::default();
             for (count, length, then) in steps {
                 let letters: Vec<_> = (0..count).map(|n| letter(&vec![b'x'; length * n])).collect();
@@ -369,7 +370,7 @@ mod tests {
                 }
                 prop_assert_eq!(found(&store), model.kept.iter().map(|kept| kept.0).collect::<Vec<_>>());
                 let expected =
-                    LetterTally { count: model.count(), bytes: model.bytes(), dropped: model.dropped };
+                    DeadLetterCounts { count: model.count(), bytes: model.bytes(), dropped: model.dropped };
                 prop_assert_eq!(store.tally(), expected);
             }
             store.forget_dropped().unwrap();
@@ -381,7 +382,7 @@ mod tests {
     fn whole_portions_go_and_what_is_kept_are_the_last_letters() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(folder.path()).unwrap();
-        let bounds = LetterBounds { max_count: 5000, max_bytes: thalweg_config::ByteSize::mib(64) };
+        let bounds = DeadLetterLimits { max_count: 5000, max_bytes: thalweg_config::ByteSize::mib(64) };
         let mut last = 0;
         for round in 0..40_u64 {
             let letters: Vec<_> = (0..300 + 10 * round).map(|_| letter(b"text")).collect();

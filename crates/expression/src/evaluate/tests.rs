@@ -10,7 +10,7 @@ fn batch_of(payloads: &[&str], fields: Vec<(Field, ArrayRef)>) -> Batch {
     let mut writer = PayloadWriter::default();
     payloads.iter().for_each(|payload| writer.push(payload.as_bytes()));
     let meta = Meta { source: "access".into(), path: Some("a/b.log".into()), time_us: 1_000_000 };
-    Batch::new(writer.finish(), Arc::new(meta), Ack::unobserved()).set_fields(fields).unwrap()
+    Batch::new(writer.finish(), Arc::new(meta), Ack::noop()).set_fields(fields).unwrap()
 }
 
 fn ints(name: &str, values: Vec<Option<i64>>) -> (Field, ArrayRef) {
@@ -403,7 +403,7 @@ fn a_field_called_payload_hides_the_payload() {
 fn a_broken_payload_is_searched_as_its_text_would_be() {
     let mut writer = PayloadWriter::default();
     writer.push(b"\xe2\x82 some error text\xff");
-    let batch = Batch::new(writer.finish(), batch_of(&[], vec![]).meta().clone(), Ack::unobserved());
+    let batch = Batch::new(writer.finish(), batch_of(&[], vec![]).meta().clone(), Ack::noop());
     assert_eq!(yes("payload LIKE '%error%'", &batch), [T]);
     assert_eq!(yes("payload LIKE '%\u{fffd}%'", &batch), [T]);
 }

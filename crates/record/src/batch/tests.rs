@@ -8,7 +8,7 @@ fn meta() -> Arc<Meta> {
 fn batch(lines: &[&str]) -> Batch {
     let mut writer = PayloadWriter::default();
     lines.iter().for_each(|line| writer.push(line.as_bytes()));
-    Batch::new(writer.finish(), meta(), Ack::unobserved())
+    Batch::new(writer.finish(), meta(), Ack::noop())
 }
 
 fn lines(batch: &Batch) -> Vec<String> {
@@ -69,7 +69,7 @@ fn what_is_not_utf8_is_shown_replaced_and_kept_as_it_was() {
     let mut writer = PayloadWriter::default();
     writer.push(b"ok");
     writer.push(b"\xff\xfe");
-    let batch = Batch::new(writer.finish(), meta(), Ack::unobserved());
+    let batch = Batch::new(writer.finish(), meta(), Ack::noop());
     assert_eq!(batch.column("payload").unwrap().as_string_view().value(1), "\u{fffd}\u{fffd}");
     assert_eq!(batch.payload().value(1), b"\xff\xfe");
 }

@@ -25,7 +25,7 @@ use parking_lot::RwLock;
 use slab::Slab;
 
 use super::clock::{Clock, nanoseconds};
-use super::home::{Place, Within};
+use super::home::{EventSource, Within};
 use super::hook::drop_contained;
 use super::inbox::Inbox;
 use super::readiness::Readiness;
@@ -303,7 +303,7 @@ impl<'l> Foreground<'l> {
             !event_loop.is_running.replace(true),
             "`block_on` was called by an evaluation, which would stop the event loop that it runs on: use `.await`"
         );
-        Self { event_loop, place: event_loop.add_entry(None), _within: Within::enter(Place::Here) }
+        Self { event_loop, place: event_loop.add_entry(None), _within: Within::enter(EventSource::Here) }
     }
 }
 
@@ -334,7 +334,7 @@ impl Drop for Foreground<'_> {
 pub fn block_on<Fut: Future>(future: Fut) -> Fut::Output {
     let mut future = pin!(future);
     let first = {
-        let _within = Within::enter(Place::Here);
+        let _within = Within::enter(EventSource::Here);
         future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     };
     match first {

@@ -25,7 +25,7 @@ impl<Fut: Future, H: Runs<Fut>> Home<Fut> for H {}
 /// What a home does. It stays within this crate, so that it may change.
 pub trait Runs<Fut: Future>: Copy {
     /// What [`wait`](super::wait) and its like use below this.
-    const PLACE: Place;
+    const PLACE: EventSource;
 
     /// Schedules code that has not started.
     fn start(code: impl FnOnce() -> Running<Fut>);
@@ -35,7 +35,7 @@ pub trait Runs<Fut: Future>: Copy {
 }
 
 impl<Fut: Future + 'static> Runs<Fut> for Here {
-    const PLACE: Place = Place::Here;
+    const PLACE: EventSource = EventSource::Here;
 
     #[inline]
     fn start(code: impl FnOnce() -> Running<Fut>) {
@@ -52,7 +52,7 @@ where
     Fut: Future + Send + 'static,
     Fut::Output: Send + 'static,
 {
-    const PLACE: Place = Place::Tokio;
+    const PLACE: EventSource = EventSource::Tokio;
 
     fn start(code: impl FnOnce() -> Running<Fut>) {
         tokio::spawn(code());
@@ -66,7 +66,7 @@ where
 
 /// Whose timers and descriptors the code uses that runs now on this thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum EventSource {
     /// Nothing of ours runs. Then it is tokio's where the thread is in a runtime, and else this thread's.
     Unsaid,
     Here,
@@ -74,17 +74,17 @@ pub enum Place {
 }
 
 thread_local! {
-    static PLACE: Cell<Place> = const { Cell::new(Place::Unsaid) };
+    static PLACE: Cell<EventSource> = const { Cell::new(EventSource::Unsaid) };
 }
 
 /// Says, until it is dropped, where the code runs that runs now on this thread.
 pub(super) struct Within {
-    before: Place,
+    before: EventSource,
 }
 
 impl Within {
     #[inline]
-    pub(super) fn enter(place: Place) -> Self {
+    pub(super) fn enter(place: EventSource) -> Self {
         Self { before: PLACE.replace(place) }
     }
 }
@@ -99,8 +99,8 @@ impl Drop for Within {
 /// Whether to wait with tokio's timers and descriptors.
 pub(super) fn is_tokio() -> bool {
     match PLACE.get() {
-        Place::Here => false,
-        Place::Tokio => true,
-        Place::Unsaid => tokio::runtime::Handle::try_current().is_ok(),
+        EventSource::Here => false,
+        EventSource::Tokio => true,
+        EventSource::Unsaid => tokio::runtime::Handle::try_current().is_ok(),
     }
 }

@@ -143,7 +143,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use controller::{Controller, Done, Outcome};
-use waiting::{HeldBack, Place, Slots};
+use waiting::{HeldBack, QueuePosition, Slots};
 
 /// How many pieces of work may be under way at once. Clones share the limit.
 ///
@@ -323,7 +323,7 @@ pub struct Acquire {
     shared: Arc<Shared>,
     bytes: u64,
     /// Where it waits, once it does.
-    place: Option<Place>,
+    place: Option<QueuePosition>,
 }
 
 impl Future for Acquire {

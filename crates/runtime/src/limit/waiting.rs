@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 
 /// A place in the queue.
-pub(super) type Place = u64;
+pub(super) type QueuePosition = u64;
 
 /// Whether something could have begun earlier if the limit had been higher.
 pub(super) type HeldBack = bool;
@@ -17,9 +17,9 @@ pub(super) type HeldBack = bool;
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     in_flight: usize,
-    next: Place,
+    next: QueuePosition,
     /// In the order of arrival.
-    waiting: BTreeMap<Place, Waker>,
+    waiting: BTreeMap<QueuePosition, Waker>,
     /// Somebody asked for a slot in vain, and has not come back.
     refused: bool,
 }
@@ -44,7 +44,7 @@ impl Slots {
         None
     }
 
-    pub(super) fn enqueue(&mut self, waker: Waker) -> Place {
+    pub(super) fn enqueue(&mut self, waker: Waker) -> QueuePosition {
         self.refused = false;
         let place = self.next;
         self.next += 1;
@@ -53,7 +53,7 @@ impl Slots {
     }
 
     /// Ready when the place has been handed a slot.
-    pub(super) fn poll(&mut self, place: Place, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, place: QueuePosition, context: &mut Context<'_>) -> Poll<()> {
         match self.waiting.get_mut(&place) {
             Some(waker) => {
                 waker.clone_from(context.waker());
@@ -64,7 +64,7 @@ impl Slots {
     }
 
     /// Leaves the queue. Gives the slot back if one had been handed over meanwhile, and says whether.
-    pub(super) fn leave(&mut self, place: Place) -> bool {
+    pub(super) fn leave(&mut self, place: QueuePosition) -> bool {
         let handed = self.waiting.remove(&place).is_none();
         if handed {
             self.give_back();

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 /// Where the files of one entry are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Places {
+pub(super) struct EntryPaths {
     pub data: PathBuf,
     pub ranges: PathBuf,
     pub lock: PathBuf,
@@ -17,7 +17,7 @@ pub(super) struct Places {
     pub new: PathBuf,
 }
 
-impl Places {
+impl EntryPaths {
     pub fn new(folder: &Path, name: &str) -> Self {
         let with = |extension: &str| folder.join(format!("{name}.{extension}"));
         Self { data: with("data"), ranges: with("ranges"), lock: with("lock"), new: with("new") }
@@ -96,7 +96,7 @@ fn disk(found: &Metadata) -> u64 {
 }
 
 /// All entries of a folder, in no order.
-pub(super) fn all(folder: &Path) -> io::Result<Vec<Places>> {
+pub(super) fn all(folder: &Path) -> io::Result<Vec<EntryPaths>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -105,7 +105,7 @@ pub(super) fn all(folder: &Path) -> io::Result<Vec<Places>> {
             .and_then(OsStr::to_str)
             .is_some_and(|end| matches!(end, "data" | "ranges" | "new"));
         if let Some(name) = path.file_stem().and_then(OsStr::to_str).filter(|_| ours) {
-            found.push(Places::new(folder, name));
+            found.push(EntryPaths::new(folder, name));
         }
     }
     found.sort_unstable();

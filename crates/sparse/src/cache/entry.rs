@@ -1,5 +1,5 @@
 use super::Cache;
-use super::disk::{Places, is_same, punch};
+use super::disk::{EntryPaths, is_same, punch};
 use super::journal::{self, Header, NOTE, Note};
 use crate::Span;
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ const TOUCH: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct CachedFile {
     cache: Cache,
-    places: Places,
+    places: EntryPaths,
     state: Mutex<State>,
 }
 
@@ -94,7 +94,7 @@ impl Open {
 }
 
 impl CachedFile {
-    pub(super) fn open(cache: Cache, places: Places, name: &str, fingerprint: &Fingerprint) -> Self {
+    pub(super) fn open(cache: Cache, places: EntryPaths, name: &str, fingerprint: &Fingerprint) -> Self {
         let state = State {
             name: name.to_owned(),
             generation: 0,

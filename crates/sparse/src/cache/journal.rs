@@ -1,6 +1,6 @@
 //! What an entry's journal looks like on disk: a head, then notes of 32 bytes, in the order in which pieces came.
 
-use super::disk::Places;
+use super::disk::EntryPaths;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -155,7 +155,7 @@ pub(super) fn notes(file: &File, number: u64, from: u64) -> io::Result<(Vec<Note
 }
 
 /// What the journal at this place says, if there is one.
-pub(super) fn load(places: &Places) -> io::Result<Option<(Header, Vec<Note>)>> {
+pub(super) fn load(places: &EntryPaths) -> io::Result<Option<(Header, Vec<Note>)>> {
     let file = match File::open(&places.ranges) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,
@@ -166,7 +166,11 @@ pub(super) fn load(places: &Places) -> io::Result<Option<(Header, Vec<Note>)>> {
 }
 
 /// Puts a journal with these notes in the place of what is there, at once. For who has the lock.
-pub(super) fn replace(places: &Places, header: &Header, notes: impl Iterator<Item = Note>) -> io::Result<()> {
+pub(super) fn replace(
+    places: &EntryPaths,
+    header: &Header,
+    notes: impl Iterator<Item = Note>,
+) -> io::Result<()> {
     let mut bytes = header.encode();
     notes.for_each(|note| bytes.extend(note.encode(header.number)));
     fs::write(&places.new, bytes)?;
@@ -180,7 +184,7 @@ mod tests {
     #[test]
     fn half_a_note_and_one_of_another_journal_are_not_believed() {
         let folder = tempfile::tempdir().unwrap();
-        let places = Places::new(folder.path(), "x");
+        let places = EntryPaths::new(folder.path(), "x");
         let fingerprint = Fingerprint { length: 77, etag: Some("\"t\"".to_owned()), modified: Some(-5) };
         let header = Header::new("name", &fingerprint);
         let list = [Note::of(0, b"abc"), Note::of(100, b"defg")];

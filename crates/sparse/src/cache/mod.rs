@@ -43,7 +43,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 pub use entry::CachedFile;
 
-use disk::Places;
+use disk::EntryPaths;
 use room::Room;
 
 /// A folder in which ranges of remote files are kept. Cloning gives another handle on the same cache; any number of
@@ -94,7 +94,7 @@ impl Cache {
     /// The entry for the file that is known as `key` and in the state that `fingerprint` says. What there is of another state is let go.
     /// `name` is shown to people. Whatever goes wrong only means that nothing is cached: see [`CachedFile::trouble`].
     pub fn open(&self, key: &str, name: &str, fingerprint: &Fingerprint) -> CachedFile {
-        let places = Places::new(&self.0.path, &format!("{:032x}", xxh3_128(key.as_bytes())));
+        let places = EntryPaths::new(&self.0.path, &format!("{:032x}", xxh3_128(key.as_bytes())));
         CachedFile::open(self.clone(), places, name, fingerprint)
     }
 

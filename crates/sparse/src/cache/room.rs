@@ -1,6 +1,6 @@
 //! How much a cache takes of the disk, and making room in it.
 
-use super::disk::Places;
+use super::disk::EntryPaths;
 use super::{Cache, disk};
 use std::io;
 
@@ -23,7 +23,7 @@ impl Room {
 impl Cache {
     /// Lets go of the entries that were not used for longest, other than `ours`, until `bytes` more fit; says how many
     /// bytes of ours must go as well.
-    pub(super) fn make_room(&self, ours: &Places, bytes: u64, limit: u64) -> io::Result<u64> {
+    pub(super) fn make_room(&self, ours: &EntryPaths, bytes: u64, limit: u64) -> io::Result<u64> {
         let mut room = self.0.room.lock();
         if let Some(total) = room.total
             && (room.written + bytes).saturating_mul(4) <= limit.saturating_sub(total)
@@ -31,7 +31,7 @@ impl Cache {
             room.written += bytes;
             return Ok(0);
         }
-        let mut entries: Vec<(_, u64, Places)> = disk::all(&self.0.path)?
+        let mut entries: Vec<(_, u64, EntryPaths)> = disk::all(&self.0.path)?
             .into_iter()
             .map(|places| (places.used(), places.disk(), places))
             .collect();

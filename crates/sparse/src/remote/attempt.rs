@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_record::Lease;
-use thalweg_store::{Fingerprint, Origin, Receiver, Seen, StoreError, Trouble, receive};
+use thalweg_store::{AttemptError, Fingerprint, Origin, Receiver, Seen, StoreError, receive};
 
 pub(crate) struct Attempted {
     pub request: Request,
-    pub result: Result<(), Trouble>,
+    pub result: Result<(), AttemptError>,
     /// How many bytes from the beginning of the range on are held now.
     pub kept: u64,
 }
@@ -88,8 +88,8 @@ pub(crate) async fn state(
             Err(trouble) => trouble,
         };
         let (why, asked) = match trouble {
-            Trouble::Temporary { why, asked, .. } => (why, asked),
-            Trouble::Fatal(error) => {
+            AttemptError::Temporary { why, asked, .. } => (why, asked),
+            AttemptError::Fatal(error) => {
                 told(request, Ending::Failed { why: error.to_string() });
                 if by_reading || matches!(error, StoreError::Absent { .. }) || seen.status.is_none() {
                     return Err(error.into());
@@ -97,7 +97,7 @@ pub(crate) async fn state(
                 by_reading = true;
                 continue;
             }
-            Trouble::Other(_) | Trouble::Ignored | Trouble::Stale => continue,
+            AttemptError::Other(_) | AttemptError::Ignored | AttemptError::Stale => continue,
         };
         retries += 1;
         match options.retries.pause(retries, asked) {
@@ -148,25 +148,25 @@ impl Fetcher {
     }
 
     /// Whether the origin is as it was.
-    fn same(&self, now: &Fingerprint) -> Result<(), Trouble> {
+    fn same(&self, now: &Fingerprint) -> Result<(), AttemptError> {
         if self.version.read().fingerprint.agrees(now) {
             Ok(())
         } else {
-            Err(Trouble::Other(now.to_string()))
+            Err(AttemptError::Other(now.to_string()))
         }
     }
 
-    fn hold(&self, position: u64, bytes: &[u8], generation: u64) -> Result<(), Trouble> {
+    fn hold(&self, position: u64, bytes: &[u8], generation: u64) -> Result<(), AttemptError> {
         let version = self.version.read();
         if version.generation != generation {
-            return Err(Trouble::Stale);
+            return Err(AttemptError::Stale);
         }
         match self.held.write_with(position, bytes, Overlap::Agree) {
             Ok(()) => Ok(()),
             Err(Error::Differs { position, .. }) => {
-                Err(Trouble::Other(format!("the same by that, with another byte at {position}")))
+                Err(AttemptError::Other(format!("the same by that, with another byte at {position}")))
             }
-            Err(error) => Err(Trouble::Fatal(StoreError::Failed {
+            Err(error) => Err(AttemptError::Fatal(StoreError::Failed {
                 name: self.origin.name().to_owned(),
                 what: "keeping what came".to_owned(),
                 attempts: 1,
@@ -191,7 +191,7 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    fn hold(&mut self, at: u64, bytes: &[u8]) -> Result<(), Trouble> {
+    fn hold(&mut self, at: u64, bytes: &[u8]) -> Result<(), AttemptError> {
         self.fetcher.hold(self.span.position + at, bytes, self.generation)?;
         self.asking.kept += bytes.len() as u64;
         Ok(())
@@ -199,7 +199,7 @@ impl Taking<'_> {
 }
 
 impl Receiver for Taking<'_> {
-    fn head(&mut self, state: Option<Fingerprint>) -> Result<(), Trouble> {
+    fn head(&mut self, state: Option<Fingerprint>) -> Result<(), AttemptError> {
         self.came = self.asking.note_first();
         self.fetcher.costs.lock().note_latency(self.came);
         match state {
@@ -211,7 +211,7 @@ impl Receiver for Taking<'_> {
         }
     }
 
-    fn bytes(&mut self, at: u64, bytes: Bytes) -> Result<(), Trouble> {
+    fn bytes(&mut self, at: u64, bytes: Bytes) -> Result<(), AttemptError> {
         self.asking.request.received += bytes.len() as u64;
         if let Some(staged) = &mut self.staged {
             staged.push(bytes);
@@ -224,7 +224,7 @@ impl Receiver for Taking<'_> {
         Ok(())
     }
 
-    fn confirmed(&mut self, state: Fingerprint) -> Result<(), Trouble> {
+    fn confirmed(&mut self, state: Fingerprint) -> Result<(), AttemptError> {
         self.fetcher.same(&state)?;
         let mut at = 0;
         for bytes in self.staged.take().unwrap_or_default() {

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_record::Share;
-use thalweg_store::{Fingerprint, Origin, Trouble};
+use thalweg_store::{AttemptError, Fingerprint, Origin};
 use tokio::sync::watch;
 
 /// An origin that gives a few bytes each time and then breaks off is not tried for ever.
@@ -199,7 +199,7 @@ impl Fetcher {
                 self.attempt(rest, generation, purpose, retries, lease).await;
             match &result {
                 Ok(()) => permit.succeeded(),
-                Err(Trouble::Temporary { overloaded: true, .. }) => permit.overloaded(),
+                Err(AttemptError::Temporary { overloaded: true, .. }) => permit.overloaded(),
                 Err(_) => permit.failed(),
             }
             let Err(trouble) = result else {
@@ -207,26 +207,26 @@ impl Fetcher {
                 break;
             };
             let (why, asked) = match trouble {
-                Trouble::Temporary { why, asked, .. } => (why, asked),
-                Trouble::Other(is) => {
+                AttemptError::Temporary { why, asked, .. } => (why, asked),
+                AttemptError::Other(is) => {
                     self.told(
                         request,
                         Ending::Failed { why: format!("the file has changed: it is {is} now") },
                     );
                     return Err(self.change(is, generation).await);
                 }
-                Trouble::Ignored => {
+                AttemptError::Ignored => {
                     self.told(
                         request,
                         Ending::Failed { why: "the whole file was given in place of a range".to_owned() },
                     );
                     return Err(self.take_whole());
                 }
-                Trouble::Fatal(error) => {
+                AttemptError::Fatal(error) => {
                     self.told(request, Ending::Failed { why: error.to_string() });
                     return Err(Stopped::Failed(error.into()));
                 }
-                Trouble::Stale => {
+                AttemptError::Stale => {
                     self.told(request, Ending::Failed { why: "the file has begun anew".to_owned() });
                     return Err(Stopped::Anew);
                 }

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use thalweg_sparse::{Ending, OnChange, Origin, RemoteError, RemoteFile, RemoteOptions, Request, Retries};
 
-type Told = Arc<Mutex<Vec<Request>>>;
+type RequestLog = Arc<Mutex<Vec<Request>>>;
 
-fn observed(options: RemoteOptions) -> (RemoteOptions, Told) {
-    let told = Told::default();
+fn observed(options: RemoteOptions) -> (RemoteOptions, RequestLog) {
+    let told = RequestLog::default();
     let observer = told.clone();
     let options = RemoteOptions {
         observer: Some(Arc::new(move |request| observer.lock().unwrap().push(request.clone()))),

@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 
 use crate::StoreError;
-use crate::attempt::Trouble;
+use crate::attempt::AttemptError;
 
 /// An answer.
 pub(super) struct Answer {
@@ -56,7 +56,7 @@ impl Answer {
     }
 
     /// Itself if the store did what it was asked to.
-    pub(super) fn done(self, name: &str, what: &str) -> Result<Self, Trouble> {
+    pub(super) fn done(self, name: &str, what: &str) -> Result<Self, AttemptError> {
         if self.status.is_success() { Ok(self) } else { Err(self.trouble(name, what)) }
     }
 
@@ -69,7 +69,7 @@ impl Answer {
     }
 
     /// What it means that the store did not do it.
-    pub(super) fn trouble(&self, name: &str, what: &str) -> Trouble {
+    pub(super) fn trouble(&self, name: &str, what: &str) -> AttemptError {
         let said = self.said();
         let code = said.code.as_deref().or_else(|| self.header("x-ms-error-code")).unwrap_or_default();
         let mut why = format!("the store replied {}", self.status);
@@ -89,10 +89,10 @@ impl Answer {
                     | "OperationAborted" | "ConditionalRequestConflict" | "Crc64Mismatch"
             );
         if is_passing {
-            return Trouble::Temporary { why, asked: self.retry_after, overloaded: is_overloaded };
+            return AttemptError::Temporary { why, asked: self.retry_after, overloaded: is_overloaded };
         }
         let name = name.to_owned();
-        Trouble::Fatal(match status {
+        AttemptError::Fatal(match status {
             401 | 403 => StoreError::Denied { name, what: "written", why },
             412 => StoreError::Refused {
                 name,
@@ -140,14 +140,14 @@ mod tests {
                 .trouble("n", "w")
         };
         for (status, code) in [(503, "SlowDown"), (429, ""), (200, "SlowDown")] {
-            assert!(matches!(trouble(status, code), Trouble::Temporary { overloaded: true, .. }));
+            assert!(matches!(trouble(status, code), AttemptError::Temporary { overloaded: true, .. }));
         }
         for (status, code) in [(500, "InternalError"), (400, "BadDigest"), (409, "OperationAborted")] {
-            assert!(matches!(trouble(status, code), Trouble::Temporary { overloaded: false, .. }));
+            assert!(matches!(trouble(status, code), AttemptError::Temporary { overloaded: false, .. }));
         }
-        assert!(matches!(trouble(412, "x"), Trouble::Fatal(StoreError::Refused { .. })));
-        assert!(matches!(trouble(403, "x"), Trouble::Fatal(StoreError::Denied { what: "written", .. })));
-        let Trouble::Fatal(error) = trouble(404, "NoSuchBucket") else { panic!() };
+        assert!(matches!(trouble(412, "x"), AttemptError::Fatal(StoreError::Refused { .. })));
+        assert!(matches!(trouble(403, "x"), AttemptError::Fatal(StoreError::Denied { what: "written", .. })));
+        let AttemptError::Fatal(error) = trouble(404, "NoSuchBucket") else { panic!() };
         assert_eq!(error.to_string(), "`n`: w failed: the store replied 404 Not Found: NoSuchBucket: m");
     }
 }

@@ -15,8 +15,8 @@ use super::answer::Answer;
 use super::put::holds;
 use super::remote::Remote;
 use super::request::{Asking, ask};
-use super::{Begun, Body, Part, Sent, Stored, Verified, Writing};
-use crate::attempt::Trouble;
+use super::{Begun, Body, Sent, Stored, UploadedPart, Verified, Writing};
+use crate::attempt::AttemptError;
 use crate::{Store, StoreError};
 
 /// How many hexadecimal digits an id has: with the number of the part, a name has sixteen bytes, as most others make them.
@@ -36,10 +36,10 @@ fn sums(body: &Body) -> (u32, String) {
 }
 
 /// Whether the store says that it has found this checksum. That it found another is as if it had broken off.
-fn is_confirmed(answer: &Answer, sum: &str) -> Result<bool, Trouble> {
+fn is_confirmed(answer: &Answer, sum: &str) -> Result<bool, AttemptError> {
     match answer.header(CHECKSUM) {
         Some(theirs) if theirs != sum => {
-            Err(Trouble::cut("what the store got is not what was sent".to_owned()))
+            Err(AttemptError::cut("what the store got is not what was sent".to_owned()))
         }
         theirs => Ok(theirs.is_some()),
     }
@@ -88,7 +88,7 @@ pub(super) async fn part(
         is_confirmed(&answer.done(&store.name(&begun.path), what)?, sum)
     });
     let (is_verified, was_overloaded) = sending.await?;
-    Ok(Sent { part: Part { number, size, tag: tag.clone(), crc32c, is_verified }, was_overloaded })
+    Ok(Sent { part: UploadedPart { number, size, tag: tag.clone(), crc32c, is_verified }, was_overloaded })
 }
 
 /// Makes an object of parts, which are in their order.
@@ -96,7 +96,7 @@ pub(super) async fn complete(
     store: &Store,
     remote: &Remote,
     begun: &Begun,
-    parts: &[Part],
+    parts: &[UploadedPart],
 ) -> Result<Stored, StoreError> {
     let (what, path) = ("completing its upload", begun.path.as_str());
     let mut list = String::from("<BlockList>");
@@ -125,7 +125,7 @@ pub(super) async fn completed(
     store: &Store,
     remote: &Remote,
     begun: &Begun,
-    parts: &[Part],
+    parts: &[UploadedPart],
 ) -> Option<Stored> {
     let asking = Asking::new(Method::GET, &begun.path, "comp=blocklist&blocklisttype=committed");
     let answer = ask(store, remote, &asking).await.ok().filter(|answer| answer.status.is_success())?;

@@ -3,11 +3,11 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::Part;
+use super::UploadedPart;
 use super::answer::Answer;
 use super::request::Asking;
 use crate::Store;
-use crate::attempt::Trouble;
+use crate::attempt::AttemptError;
 use crate::url::Kind;
 
 pub(super) fn is_google(store: &Store) -> bool {
@@ -38,17 +38,17 @@ pub(super) fn found<'a>(store: &Store, answer: &'a Answer) -> Option<&'a str> {
 }
 
 /// Whether the store says that it has found this checksum. That it found another is as if it had broken off.
-pub(super) fn is_confirmed(store: &Store, answer: &Answer, crc: u32) -> Result<bool, Trouble> {
+pub(super) fn is_confirmed(store: &Store, answer: &Answer, crc: u32) -> Result<bool, AttemptError> {
     match found(store, answer) {
         Some(theirs) if theirs != text(crc) => {
-            Err(Trouble::cut("what the store got is not what was sent".to_owned()))
+            Err(AttemptError::cut("what the store got is not what was sent".to_owned()))
         }
         theirs => Ok(theirs.is_some()),
     }
 }
 
 /// The CRC-32C of an object of these parts, in their order.
-pub(super) fn of_all(parts: &[Part]) -> u32 {
+pub(super) fn of_all(parts: &[UploadedPart]) -> u32 {
     parts.iter().fold(0, |crc, part| {
         crc32c::crc32c_combine(crc, part.crc32c, usize::try_from(part.size).unwrap_or(usize::MAX))
     })

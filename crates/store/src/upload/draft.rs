@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 
-use super::{OnExisting, Part};
+use super::{OnExisting, UploadedPart};
 
 /// The longest name of a file on the usual file systems.
 const LONGEST_NAME: usize = 255;
@@ -78,7 +78,7 @@ impl Draft {
     }
 
     /// Puts it in the target's place, for good.
-    pub(crate) fn complete(&self, parts: &[Part], on_existing: &OnExisting) -> io::Result<()> {
+    pub(crate) fn complete(&self, parts: &[UploadedPart], on_existing: &OnExisting) -> io::Result<()> {
         let size = parts.iter().map(|part| part.size).sum::<u64>();
         if !self.path.exists() && std::fs::metadata(&self.target).is_ok_and(|target| target.len() == size) {
             // It was completed before, by us.
@@ -105,7 +105,7 @@ impl Draft {
 }
 
 /// Whether a file is made of these parts.
-pub(crate) fn is_of(target: &Path, parts: &[Part]) -> io::Result<bool> {
+pub(crate) fn is_of(target: &Path, parts: &[UploadedPart]) -> io::Result<bool> {
     match File::open(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         opened => {
@@ -117,7 +117,7 @@ pub(crate) fn is_of(target: &Path, parts: &[Part]) -> io::Result<bool> {
 }
 
 /// Reads all parts again: the number of the first that a file does not hold.
-fn first_other(file: &File, parts: &[Part]) -> io::Result<Option<u32>> {
+fn first_other(file: &File, parts: &[UploadedPart]) -> io::Result<Option<u32>> {
     let mut buffer = vec![0; BLOCK];
     let mut position = 0;
     for part in parts {

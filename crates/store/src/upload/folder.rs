@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use super::draft::{self, Draft};
-use super::{Begun, Body, OnExisting, Part, Sent, Stored, Verified, Writing};
+use super::{Begun, Body, OnExisting, Sent, Stored, UploadedPart, Verified, Writing};
 use crate::local::{failed, working};
 use crate::{Store, StoreError};
 
@@ -59,7 +59,7 @@ pub(super) async fn part(
     })
     .await?;
     store.counts().written.fetch_add(size, Ordering::Relaxed);
-    let part = Part { number, size, tag: String::new(), crc32c, is_verified: false };
+    let part = UploadedPart { number, size, tag: String::new(), crc32c, is_verified: false };
     Ok(Sent { part, was_overloaded: false })
 }
 
@@ -111,9 +111,9 @@ impl PartWriter {
     ///
     /// # Errors
     /// What went wrong in writing.
-    pub fn finish(self) -> Result<Part, StoreError> {
+    pub fn finish(self) -> Result<UploadedPart, StoreError> {
         let Self { number, size, crc32c, .. } = self;
-        let part = Part { number, size, tag: String::new(), crc32c, is_verified: false };
+        let part = UploadedPart { number, size, tag: String::new(), crc32c, is_verified: false };
         self.error.map_or(Ok(part), Err)
     }
 }
@@ -122,7 +122,7 @@ pub(super) async fn complete(
     store: &Store,
     begun: &Begun,
     draft: &Draft,
-    parts: Vec<Part>,
+    parts: Vec<UploadedPart>,
 ) -> Result<Stored, StoreError> {
     let stored = Stored { verified: Verified::No, ..Stored::of(&parts) };
     let (draft, on_existing) = (draft.clone(), begun.writing.on_existing.clone());
@@ -134,7 +134,7 @@ pub(super) async fn complete(
 pub(super) async fn completed(
     store: &Store,
     begun: &Begun,
-    parts: Vec<Part>,
+    parts: Vec<UploadedPart>,
 ) -> Result<Option<Stored>, StoreError> {
     let target = target(store, &begun.path)?;
     let stored = Stored { verified: Verified::No, ..Stored::of(&parts) };
@@ -255,7 +255,7 @@ mod tests {
         let saved: Begun = serde_json::from_str(&saved).unwrap();
         let upload = store.resume(&saved).await.unwrap().unwrap();
         let second = upload.part(2, 5, Bytes::from_static(b"world")).await.unwrap().part;
-        let lost = Part { crc32c: 1, ..first.clone() };
+        let lost = UploadedPart { crc32c: 1, ..first.clone() };
         let error = upload.complete(&[lost, second.clone()]).await.unwrap_err();
         assert!(error.to_string().contains("part 1"), "{error}");
         upload.complete(&[first, second]).await.unwrap();

@@ -1,7 +1,7 @@
 //! Writing: an object in one request, or in parts.
 //!
 //! What is written in parts is seen by nobody before it is [complete](Upload::complete). What is needed to go on later, in another
-//! process, is [`Begun`] and the [`Part`]s that are done: who calls keeps both. How many parts are on their way at once, and
+//! process, is [`Begun`] and the [`UploadedPart`]s that are done: who calls keeps both. How many parts are on their way at once, and
 //! where their bytes are, is the business of who calls.
 //!
 //! | store | parts | whether the store confirms what it got |
@@ -73,7 +73,7 @@ pub struct Begun {
 
 /// A part that the store has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct UploadedPart {
     /// Which it is, from 1 on.
     pub number: u32,
     /// How many bytes it has.
@@ -90,7 +90,7 @@ pub struct Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
     /// The part.
-    pub part: Part,
+    pub part: UploadedPart,
     /// Whether the store had too much to do meanwhile: who sends much at once should then send less.
     pub was_overloaded: bool,
 }
@@ -112,7 +112,7 @@ pub struct Stored {
 
 impl Stored {
     /// One of these parts, in their order.
-    fn of(parts: &[Part]) -> Self {
+    fn of(parts: &[UploadedPart]) -> Self {
         Self {
             etag: None,
             size: parts.iter().map(|part| part.size).sum(),
@@ -137,7 +137,7 @@ pub enum Verified {
 
 impl Verified {
     /// What is known of an object of parts.
-    fn by(parts: &[Part]) -> Self {
+    fn by(parts: &[UploadedPart]) -> Self {
         if parts.iter().all(|part| part.is_verified) { Verified::Parts } else { Verified::No }
     }
 }

@@ -10,8 +10,8 @@ use super::crc::{found, is_confirmed, is_google, of_all, text, with_crc};
 use super::put::holds;
 use super::remote::Remote;
 use super::request::{Asking, ask};
-use super::{Begun, Body, OnExisting, Part, Sent, Stored, Verified, Writing};
-use crate::attempt::Trouble;
+use super::{Begun, Body, OnExisting, Sent, Stored, UploadedPart, Verified, Writing};
+use crate::attempt::AttemptError;
 use crate::{Store, StoreError};
 
 fn with_type<'a>(asking: Asking<'a>, writing: &Writing) -> Asking<'a> {
@@ -115,8 +115,8 @@ pub(super) async fn part(
             }
             let answer = answer.done(&store.name(&begun.path), what)?;
             let is_verified = is_confirmed(store, &answer, crc32c)?;
-            let tag = answer.etag().ok_or_else(|| Trouble::cut("the answer has no tag".to_owned()))?;
-            return Ok(Part { number, size, tag: tag.clone(), crc32c, is_verified });
+            let tag = answer.etag().ok_or_else(|| AttemptError::cut("the answer has no tag".to_owned()))?;
+            return Ok(UploadedPart { number, size, tag: tag.clone(), crc32c, is_verified });
         }
     });
     let (part, was_overloaded) = sending.await?;
@@ -128,14 +128,14 @@ pub(super) async fn complete(
     store: &Store,
     remote: &Remote,
     begun: &Begun,
-    parts: &[Part],
+    parts: &[UploadedPart],
 ) -> Result<Stored, StoreError> {
     let (what, path) = ("completing its upload", begun.path.as_str());
     let size = size_of(parts);
     let list = &list(parts, begun.has_checksums);
     let trouble = |why| {
         let (name, what) = (store.name(path), what.to_owned());
-        Trouble::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
+        AttemptError::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
     };
     let trouble = &trouble;
     let completing = store.asking(path, what, |_| async move {
@@ -167,7 +167,12 @@ pub(super) async fn complete(
 }
 
 /// An object of parts; `done` is its tag, and whether the store has confirmed the whole.
-fn stored(store: &Store, parts: &[Part], done: (Option<String>, bool), was_overloaded: bool) -> Stored {
+fn stored(
+    store: &Store,
+    parts: &[UploadedPart],
+    done: (Option<String>, bool),
+    was_overloaded: bool,
+) -> Stored {
     let (etag, is_whole) = done;
     let stored = Stored::of(parts);
     let verified = if is_whole { Verified::Whole } else { stored.verified };
@@ -175,7 +180,7 @@ fn stored(store: &Store, parts: &[Part], done: (Option<String>, bool), was_overl
     Stored { etag: etag.filter(|_| !is_google(store)), verified, was_overloaded, ..stored }
 }
 
-fn size_of(parts: &[Part]) -> u64 {
+fn size_of(parts: &[UploadedPart]) -> u64 {
     parts.iter().map(|part| part.size).sum()
 }
 
@@ -184,13 +189,13 @@ pub(super) async fn completed(
     store: &Store,
     remote: &Remote,
     begun: &Begun,
-    parts: &[Part],
+    parts: &[UploadedPart],
 ) -> Option<Stored> {
     let done = ours(store, remote, &begun.path, parts).await?;
     Some(stored(store, parts, done, false))
 }
 
-fn list(parts: &[Part], has_checksums: bool) -> String {
+fn list(parts: &[UploadedPart], has_checksums: bool) -> String {
     let mut list = String::from("<CompleteMultipartUpload>");
     for part in parts {
         let tag = quick_xml::escape::escape(part.tag.as_str());
@@ -205,7 +210,12 @@ fn list(parts: &[Part], has_checksums: bool) -> String {
 
 /// The tag of the object if it is the one of these parts, and whether the store has confirmed the whole: the answer of an earlier
 /// attempt was lost then.
-async fn ours(store: &Store, remote: &Remote, path: &str, parts: &[Part]) -> Option<(Option<String>, bool)> {
+async fn ours(
+    store: &Store,
+    remote: &Remote,
+    path: &str,
+    parts: &[UploadedPart],
+) -> Option<(Option<String>, bool)> {
     if is_google(store) {
         let there = ask(store, remote, &Asking::new(Method::HEAD, path, "")).await.ok()?;
         let is_ours = there.status.is_success() && found(store, &there) == Some(text(of_all(parts)).as_str());
@@ -223,7 +233,7 @@ async fn ours(store: &Store, remote: &Remote, path: &str, parts: &[Part]) -> Opt
 }
 
 /// The tag of an object of parts: the MD5 of the MD5s of the parts, which are their tags.
-fn tag_of(parts: &[Part]) -> Option<String> {
+fn tag_of(parts: &[UploadedPart]) -> Option<String> {
     let mut all = Md5::new();
     for part in parts {
         let tag = part.tag.trim_matches('"');
@@ -278,7 +288,7 @@ pub(super) async fn put(
 }
 
 /// Which generation of an object is to be replaced: Google compares these, and not tags.
-async fn generation(store: &Store, path: &str, writing: &Writing) -> Result<Option<String>, Trouble> {
+async fn generation(store: &Store, path: &str, writing: &Writing) -> Result<Option<String>, AttemptError> {
     let tag = match &writing.on_existing {
         OnExisting::Replace => return Ok(None),
         OnExisting::Keep => return Ok(Some("0".to_owned())),
@@ -286,12 +296,13 @@ async fn generation(store: &Store, path: &str, writing: &Writing) -> Result<Opti
     };
     let name = store.name(path);
     let found = store.origin(path).operator.stat(path).await;
-    let found = found.map_err(|error| Trouble::of(&error, &name, "asking for its state", &<_>::default()))?;
+    let found =
+        found.map_err(|error| AttemptError::of(&error, &name, "asking for its state", &<_>::default()))?;
     match found.version().filter(|_| found.etag() == Some(tag.as_str())) {
         Some(generation) => Ok(Some(generation.to_owned())),
         None => {
             let why = "it is another than it was".to_owned();
-            Err(Trouble::Fatal(StoreError::Refused { name, why }))
+            Err(AttemptError::Fatal(StoreError::Refused { name, why }))
         }
     }
 }
@@ -300,8 +311,8 @@ async fn generation(store: &Store, path: &str, writing: &Writing) -> Result<Opti
 mod tests {
     use super::*;
 
-    fn part(number: u32, tag: &str) -> Part {
-        Part { number, size: 1, tag: tag.to_owned(), crc32c: 0x0102_0304, is_verified: true }
+    fn part(number: u32, tag: &str) -> UploadedPart {
+        UploadedPart { number, size: 1, tag: tag.to_owned(), crc32c: 0x0102_0304, is_verified: true }
     }
 
     #[test]
@@ -316,8 +327,8 @@ mod tests {
     fn tags_are_escaped_and_checksums_told_where_the_store_knows_them() {
         assert_eq!(
             list(&[part(7, "\"a&b\"")], true),
-            "<CompleteMultipartUpload><Part><PartNumber>7</PartNumber><ETag>&quot;a&amp;b&quot;</ETag>\
-             <ChecksumCRC32C>AQIDBA==</ChecksumCRC32C></Part></CompleteMultipartUpload>"
+            "<CompleteMultipartUpload><UploadedPart><PartNumber>7</PartNumber><ETag>&quot;a&amp;b&quot;</ETag>\
+             <ChecksumCRC32C>AQIDBA==</ChecksumCRC32C></UploadedPart></CompleteMultipartUpload>"
         );
         assert!(!list(&[part(7, "a")], false).contains("CRC32C"));
     }

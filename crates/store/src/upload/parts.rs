@@ -2,7 +2,7 @@
 
 use super::draft::Draft;
 use super::folder::PartWriter;
-use super::{Begun, Body, Part, Sent, Stored, Writing, blocks, folder, multipart};
+use super::{Begun, Body, Sent, Stored, UploadedPart, Writing, blocks, folder, multipart};
 use crate::url::Kind;
 use crate::{Store, StoreError};
 
@@ -61,7 +61,11 @@ impl Store {
     ///
     /// # Errors
     /// What can go wrong.
-    pub async fn completed(&self, saved: &Begun, parts: &[Part]) -> Result<Option<Stored>, StoreError> {
+    pub async fn completed(
+        &self,
+        saved: &Begun,
+        parts: &[UploadedPart],
+    ) -> Result<Option<Stored>, StoreError> {
         let Some(parts) = in_order(parts) else { return Ok(None) };
         Ok(match (self.kind(), self.remote(&saved.path)?) {
             (Kind::Folders, _) => folder::completed(self, saved, parts).await?,
@@ -123,7 +127,7 @@ impl Upload {
     /// # Errors
     /// [`StoreError::Refused`] if a condition of [`Writing`] does not hold, and what else can go wrong. What was sent stays then,
     /// until it is thrown away.
-    pub async fn complete(&self, parts: &[Part]) -> Result<Stored, StoreError> {
+    pub async fn complete(&self, parts: &[UploadedPart]) -> Result<Stored, StoreError> {
         let (store, begun) = (&self.store, &self.begun);
         let Some(parts) = in_order(parts) else {
             let why = "the parts are not numbered from 1 on without a gap".to_owned();
@@ -148,7 +152,7 @@ impl Upload {
 }
 
 /// Parts in their order; none if one is missing or there are none.
-fn in_order(parts: &[Part]) -> Option<Vec<Part>> {
+fn in_order(parts: &[UploadedPart]) -> Option<Vec<UploadedPart>> {
     let mut parts = parts.to_vec();
     parts.sort_unstable_by_key(|part| part.number);
     let is_whole = (1..).zip(&parts).all(|(number, part): (u32, _)| part.number == number);

@@ -11,7 +11,7 @@ use opendal::Buffer;
 use super::answer::Answer;
 use super::remote::{Remote, Signing};
 use super::{Body, OnExisting, Writing};
-use crate::attempt::{Trouble, patient};
+use crate::attempt::{AttemptError, patient};
 use crate::transport::{client, retry_after};
 use crate::{Store, StoreError};
 
@@ -107,11 +107,17 @@ fn in_pieces(body: &Body, sent: &Arc<AtomicU64>) -> Buffer {
 }
 
 /// Asks once.
-pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> Result<Answer, Trouble> {
+pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> Result<Answer, AttemptError> {
     let name = store.name(asking.path);
     let failed = |why: String| {
         let what = "making a request".to_owned();
-        Trouble::Fatal(StoreError::Failed { name: name.clone(), what, attempts: 1, why, is_temporary: false })
+        AttemptError::Fatal(StoreError::Failed {
+            name: name.clone(),
+            what,
+            attempts: 1,
+            why,
+            is_temporary: false,
+        })
     };
     let sent = Arc::new(AtomicU64::new(0));
     let mut request = Request::new(in_pieces(&asking.body, &sent));
@@ -133,9 +139,9 @@ pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> 
     if let Err(error) = signed {
         let why = format!("no credentials could be had: {error}");
         return Err(if error.is_retryable() {
-            Trouble::cut(why)
+            AttemptError::cut(why)
         } else {
-            Trouble::Fatal(StoreError::Denied { name, what: "written", why })
+            AttemptError::Fatal(StoreError::Denied { name, what: "written", why })
         });
     }
     // The client says it by itself, in the form that its version of HTTP has for it.
@@ -149,12 +155,12 @@ pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> 
         match patient(silence + storing, &mut sending).await {
             Some(answered) => return answered,
             None if sent.load(Ordering::Relaxed) > before => {}
-            None => return Err(Trouble::silent(silence + storing)),
+            None => return Err(AttemptError::silent(silence + storing)),
         }
     }
 }
 
-async fn client_send(request: Request<Buffer>) -> Result<Answer, Trouble> {
+async fn client_send(request: Request<Buffer>) -> Result<Answer, AttemptError> {
     let answer = client().send(request).await.map_err(|error| {
         let mut why = error.message().to_owned();
         let mut source = std::error::Error::source(&error);
@@ -163,7 +169,7 @@ async fn client_send(request: Request<Buffer>) -> Result<Answer, Trouble> {
             source = cause.source();
         }
         // No answer: the network may be better later.
-        Trouble::cut(why)
+        AttemptError::cut(why)
     })?;
     let (head, body) = answer.into_parts();
     Ok(Answer {
@@ -177,7 +183,7 @@ async fn client_send(request: Request<Buffer>) -> Result<Answer, Trouble> {
 impl Store {
     /// Asks again and again while what goes wrong is temporary, and says whether the store had too much to do meanwhile. Each
     /// attempt is told whether one before it came to nothing: the store may have done then what was asked without saying so.
-    pub(super) async fn asking<T, F: Future<Output = Result<T, Trouble>>>(
+    pub(super) async fn asking<T, F: Future<Output = Result<T, AttemptError>>>(
         &self,
         path: &str,
         what: &str,
@@ -190,7 +196,7 @@ impl Store {
                 Ok(done) => return Ok((done, was_overloaded)),
                 Err(trouble) => trouble,
             };
-            was_overloaded |= matches!(trouble, Trouble::Temporary { overloaded: true, .. });
+            was_overloaded |= matches!(trouble, AttemptError::Temporary { overloaded: true, .. });
             failed += 1;
             let pause = self.pause(&self.name(path), what, trouble, failed)?;
             tokio::time::sleep(pause).await;

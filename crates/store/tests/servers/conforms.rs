@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use thalweg_store::{Begun, OnExisting, StoreError, Verified, Writing};
 
-use crate::{MIB, Place, content, content_type, read, send, writing};
+use crate::{MIB, TestStore, content, content_type, read, send, writing};
 
 /// Which checksums a store is to confirm: of an object, and of parts. And whether it can do what not all can.
 struct Expected {
@@ -18,7 +18,7 @@ struct Expected {
 async fn amazons_protocol_is_spoken() {
     let (whole, parts) = (Verified::Whole, Verified::Parts);
     let expected = Expected { whole, parts, has_types: true, has_tags: true, forgets: true };
-    conforms(&Place::s3(), &expected).await;
+    conforms(&TestStore::s3(), &expected).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,17 +26,17 @@ async fn microsofts_protocol_is_spoken() {
     // Azurite says nothing about the checksum of a whole.
     let (whole, parts) = (Verified::No, Verified::Parts);
     let expected = Expected { whole, parts, has_types: true, has_tags: true, forgets: false };
-    conforms(&Place::azure(), &expected).await;
+    conforms(&TestStore::azure(), &expected).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn folders_are_stores_too() {
     let (whole, parts) = (Verified::No, Verified::No);
     let expected = Expected { whole, parts, has_types: false, has_tags: false, forgets: true };
-    conforms(&Place::folder(), &expected).await;
+    conforms(&TestStore::folder(), &expected).await;
 }
 
-async fn conforms(place: &Place, expected: &Expected) {
+async fn conforms(place: &TestStore, expected: &Expected) {
     puts(place, expected).await;
     strange_keys(place).await;
     parts(place, expected).await;
@@ -44,7 +44,7 @@ async fn conforms(place: &Place, expected: &Expected) {
     conditions(place, expected).await;
 }
 
-async fn puts(place: &Place, expected: &Expected) {
+async fn puts(place: &TestStore, expected: &Expected) {
     for (key, length) in [("put/empty", 0), ("put/small", 5), ("put/large", 9 * MIB + 1)] {
         let (path, bytes) = (place.key(key), content(length));
         let (store, to, content) = (place.store.clone(), path.clone(), bytes.clone());
@@ -60,7 +60,7 @@ async fn puts(place: &Place, expected: &Expected) {
     }
 }
 
-async fn strange_keys(place: &Place) {
+async fn strange_keys(place: &TestStore) {
     for key in ["a b", "ä/日本", "a+b", "100%", "%41", "q?r#s&t=u", "it's (1)!*~", "a;b,c:d@e$f", "[x]{y}^`|"]
     {
         let path = place.key(key);
@@ -80,7 +80,7 @@ async fn strange_keys(place: &Place) {
     }
 }
 
-async fn parts(place: &Place, expected: &Expected) {
+async fn parts(place: &TestStore, expected: &Expected) {
     let (path, content) = (place.key("parts/a b+c%ä"), content(12 * MIB));
     let (store, to) = (place.store.clone(), path.clone());
     let beginning = tokio::spawn(async move { store.begin(&to, &writing("application/x-test")).await });
@@ -102,7 +102,7 @@ async fn parts(place: &Place, expected: &Expected) {
     }
 }
 
-async fn resuming(place: &Place, expected: &Expected) {
+async fn resuming(place: &TestStore, expected: &Expected) {
     let (path, content) = (place.key("resumed"), content(12 * MIB));
     let upload = place.store.begin(&path, &Writing::default()).await.unwrap();
     upload.part(2, 5 * MIB as u64, Bytes::from(vec![1; 5 * MIB])).await.unwrap();
@@ -132,7 +132,7 @@ async fn resuming(place: &Place, expected: &Expected) {
     assert!(place.store.stat(&place.key("discarded")).await.is_err());
 }
 
-async fn conditions(place: &Place, expected: &Expected) {
+async fn conditions(place: &TestStore, expected: &Expected) {
     let (path, bytes) = (place.key("conditions"), content(6 * MIB));
     let on = |on_existing| Writing { on_existing, ..Writing::default() };
     let upload = place.store.begin(&path, &on(OnExisting::Keep)).await.unwrap();

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use thalweg_store::{OnExisting, StoreError, Verified, Writing};
 use thalweg_testbed::{Fault, Rule, Times};
 
-use crate::{MIB, PART, Place, content, read, send};
+use crate::{MIB, PART, TestStore, content, read, send};
 
 fn lost() -> Fault {
     Fault::StatusAfter { code: 500, retry_after: None, body: String::new() }
@@ -31,7 +31,7 @@ const MICROSOFT: Requests = Requests {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn amazons_protocol_bears_faults() {
-    let place = Place::s3();
+    let place = TestStore::s3();
     bears(&place, &AMAZON).await;
     without_checksums(&place).await;
     an_error_behind_a_good_head(&place).await;
@@ -39,16 +39,16 @@ async fn amazons_protocol_bears_faults() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn microsofts_protocol_bears_faults() {
-    bears(&Place::azure(), &MICROSOFT).await;
+    bears(&TestStore::azure(), &MICROSOFT).await;
 }
 
-async fn bears(place: &Place, requests: &Requests) {
+async fn bears(place: &TestStore, requests: &Requests) {
     lost_answers(place, requests).await;
     broken_parts(place, requests).await;
     denied(place).await;
 }
 
-async fn lost_answers(place: &Place, requests: &Requests) {
+async fn lost_answers(place: &TestStore, requests: &Requests) {
     let content = content(12 * MIB);
     for (key, on_existing) in [("lost", OnExisting::Replace), ("lost, kept", OnExisting::Keep)] {
         let (path, writing) = (place.key(key), Writing { on_existing, ..Writing::default() });
@@ -77,7 +77,7 @@ async fn lost_answers(place: &Place, requests: &Requests) {
     place.proxy().set([]);
 }
 
-async fn broken_parts(place: &Place, requests: &Requests) {
+async fn broken_parts(place: &TestStore, requests: &Requests) {
     let (path, content) = (place.key("broken"), content(12 * MIB));
     let upload = place.store.begin(&path, &Writing::default()).await.unwrap();
     place.proxy().set([
@@ -103,7 +103,7 @@ async fn broken_parts(place: &Place, requests: &Requests) {
     assert!(error.is_temporary() && error.to_string().contains("failed 4 times"), "{error}");
 }
 
-async fn denied(place: &Place) {
+async fn denied(place: &TestStore) {
     let body = "<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
     place.proxy().set([Rule::new(status(403, body))]);
     let error = place.store.put(&place.key("x"), Bytes::new(), &Writing::default()).await.unwrap_err();
@@ -113,7 +113,7 @@ async fn denied(place: &Place) {
     );
 }
 
-async fn without_checksums(place: &Place) {
+async fn without_checksums(place: &TestStore) {
     let refusing = || status(501, "<Error><Code>NotImplemented</Code></Error>");
     place.proxy().set([
         Rule::new(refusing()).path("?uploads").times(Times::First(1)),
@@ -130,7 +130,7 @@ async fn without_checksums(place: &Place) {
     place.proxy().set([]);
 }
 
-async fn an_error_behind_a_good_head(place: &Place) {
+async fn an_error_behind_a_good_head(place: &TestStore) {
     let upload = place.store.begin(&place.key("late error"), &Writing::default()).await.unwrap();
     let part = upload.part(1, 0, content(MIB)).await.unwrap().part;
     let late = |code| status(200, &format!("<Error><Code>{code}</Code><Message>m</Message></Error>"));

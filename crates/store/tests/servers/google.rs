@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use thalweg_store::{OnExisting, Part, Retries, Store, StoreError, Verified, Writing};
+use thalweg_store::{OnExisting, Retries, Store, StoreError, UploadedPart, Verified, Writing};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -65,9 +65,9 @@ fn answer(status: &str, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}")
 }
 
-fn part(number: u32, bytes: &'static [u8]) -> Part {
+fn part(number: u32, bytes: &'static [u8]) -> UploadedPart {
     let size = bytes.len() as u64;
-    Part { number, size, tag: "\"t\"".to_owned(), crc32c: crc32c::crc32c(bytes), is_verified: true }
+    UploadedPart { number, size, tag: "\"t\"".to_owned(), crc32c: crc32c::crc32c(bytes), is_verified: true }
 }
 
 /// The checksum of `hello` and of `helloworld`, as headers have it.

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use thalweg_store::{Object, Part, Retries, Store, Upload, Writing};
+use thalweg_store::{Object, Retries, Store, Upload, UploadedPart, Writing};
 use thalweg_testbed::{Azure, Proxy, S3};
 
 const MIB: usize = 1 << 20;
 const PART: usize = 5 * MIB;
 
 /// A store, and what must live as long as it.
-struct Place {
+struct TestStore {
     store: Store,
     /// What stands before the keys.
     prefix: String,
@@ -26,7 +26,7 @@ struct Place {
     _server: Box<dyn std::any::Any + Send + Sync>,
 }
 
-impl Place {
+impl TestStore {
     fn key(&self, key: &str) -> String {
         format!("{}{key}", self.prefix)
     }
@@ -86,7 +86,7 @@ async fn read(object: &Object) -> Vec<u8> {
 }
 
 /// Sends a part, as a task of its own: what is under way may go from thread to thread.
-async fn send(upload: &Upload, number: u32, content: &Bytes) -> Part {
+async fn send(upload: &Upload, number: u32, content: &Bytes) -> UploadedPart {
     let offset = (number as usize - 1) * PART;
     let bytes = content.slice(offset..content.len().min(offset + PART));
     let upload = upload.clone();
@@ -94,7 +94,7 @@ async fn send(upload: &Upload, number: u32, content: &Bytes) -> Part {
     sending.await.unwrap().unwrap().part
 }
 
-async fn content_type(place: &Place, path: &str) -> Option<String> {
+async fn content_type(place: &TestStore, path: &str) -> Option<String> {
     let operator = place.store.origin(path).looking(&Arc::default());
     operator.stat(path).await.unwrap().content_type().map(str::to_owned)
 }

@@ -6,7 +6,7 @@ use thalweg_config::{Document, Key, Node, Span, Value};
 
 use super::Arguments;
 use super::pace::Pace;
-use super::places::Places;
+use super::places::Endpoints;
 use super::rows::{Encode, Parse};
 
 /// What the source is called.
@@ -93,7 +93,7 @@ impl Mapping {
 }
 
 /// The configuration of a copy.
-pub fn of(arguments: &Arguments, places: &Places, pace: Pace) -> Document {
+pub fn of(arguments: &Arguments, places: &Endpoints, pace: Pace) -> Document {
     let mut line = Line { text: "thalweg".to_owned() };
     let command = line.word("copy");
     let mut from = Mapping::new(command);

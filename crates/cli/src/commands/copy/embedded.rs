@@ -5,12 +5,12 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use clap::{CommandFactory, Parser};
-use thalweg_engine::{Graph, Handle, Keeping, Plan, Run};
+use thalweg_engine::{Graph, Handle, Plan, Run, StateDir};
 
 use super::told::Figures;
 use super::{Arguments, Job, list};
 use crate::drive::Outcome;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::progress::Retried;
 
 /// How often the program is asked whether to go on.
@@ -74,19 +74,19 @@ pub struct Copied {
 pub enum NotCopied {
     /// What was asked for makes no sense: a text for people.
     #[error("{0}")]
-    Wrong(String),
+    Invalid(String),
     /// It was tried and failed: a text for people.
     #[error("{0}")]
     Failed(String),
 }
 
-impl From<Failure> for NotCopied {
-    fn from(failure: Failure) -> Self {
+impl From<CliError> for NotCopied {
+    fn from(failure: CliError) -> Self {
         match failure {
-            Failure::Mistakes(diagnostics) => Self::Wrong(diagnostics.render(false)),
-            Failure::Usage(text) => Self::Wrong(text),
-            Failure::Failed(text) => Self::Failed(text),
-            Failure::Told | Failure::NobodyReads => Self::Failed("the copy failed".to_owned()),
+            CliError::Mistakes(diagnostics) => Self::Invalid(diagnostics.render(false)),
+            CliError::Usage(text) => Self::Invalid(text),
+            CliError::Failed(text) => Self::Failed(text),
+            CliError::AlreadyReported | CliError::NobodyReads => Self::Failed("the copy failed".to_owned()),
         }
     }
 }
@@ -101,7 +101,7 @@ pub fn copy(
     ask: &mut dyn FnMut(CopyProgress) -> Wish,
 ) -> Result<Copied, NotCopied> {
     let line = [OsString::from("thalweg copy")].into_iter().chain(arguments);
-    let line = Line::try_parse_from(line).map_err(|told| NotCopied::Wrong(told.to_string()))?;
+    let line = Line::try_parse_from(line).map_err(|told| NotCopied::Invalid(told.to_string()))?;
     Ok(run(&line.arguments, ask)?)
 }
 
@@ -111,7 +111,7 @@ pub fn copy_options() -> Vec<String> {
     Line::command().get_opts().filter_map(|option| option.get_long().map(str::to_owned)).collect()
 }
 
-fn run(arguments: &Arguments, ask: &mut dyn FnMut(CopyProgress) -> Wish) -> Result<Copied, Failure> {
+fn run(arguments: &Arguments, ask: &mut dyn FnMut(CopyProgress) -> Wish) -> Result<Copied, CliError> {
     let begun = Instant::now();
     let job = Job::new(arguments)?;
     job.look()?;
@@ -151,12 +151,12 @@ fn run(arguments: &Arguments, ask: &mut dyn FnMut(CopyProgress) -> Wish) -> Resu
 /// Runs a graph to its end, and says whether it was told to stop.
 fn drive(
     graph: &Graph,
-    keeping: Keeping,
+    state_dir: StateDir,
     cores: usize,
     ask: &mut dyn FnMut(CopyProgress) -> Wish,
-) -> Result<(Outcome, bool), Failure> {
-    let continues = keeping.positions;
-    let run = Run::new(Plan::new(graph, cores), keeping)?;
+) -> Result<(Outcome, bool), CliError> {
+    let continues = state_dir.positions;
+    let run = Run::new(Plan::new(graph, cores), state_dir)?;
     let run = if continues { run.continuing() } else { run };
     let handle = run.handle();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -197,7 +197,7 @@ fn drive(
     // A thread may still wait for something that never comes.
     runtime.shutdown_background();
     let Some(summary) = summary else {
-        return Err(Failure::Failed("stopped: a component was still waiting for something".to_owned()));
+        return Err(CliError::Failed("stopped: a component was still waiting for something".to_owned()));
     };
     Ok((Outcome { summary, retried }, stopped))
 }

@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use thalweg_components::sinks::objects::discard_unfinished;
-use thalweg_engine::{Journal, Keeping, Store};
+use thalweg_engine::{Journal, StateDir, Store};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Arguments;
 use super::configuration::SINK;
-use super::places::Places;
-use crate::exit::Failure;
+use super::places::Endpoints;
+use crate::exit::CliError;
 use crate::load::state_folder;
 
 /// What is kept of a copy.
@@ -40,7 +40,7 @@ pub struct StateOptions {
 /// Where a copy keeps what it keeps.
 pub struct Kept {
     /// As a run takes it.
-    pub keeping: Keeping,
+    pub keeping: StateDir,
     /// Whether a former copy was cut off, so that this one goes on with it.
     pub goes_on: bool,
     /// The folder of the job, if it is ours.
@@ -57,15 +57,15 @@ impl Kept {
     ///
     /// # Errors
     /// If what has to be removed cannot be.
-    pub fn new(arguments: &Arguments, places: &Places) -> Result<Self, Failure> {
+    pub fn new(arguments: &Arguments, places: &Endpoints) -> Result<Self, CliError> {
         let options = &arguments.state;
         if let Some(folder) = &options.state {
-            let keeping = Keeping { folder: folder.clone(), positions: true };
+            let keeping = StateDir { folder: folder.clone(), positions: true };
             return Ok(Self { goes_on: !is_empty(folder), keeping, job: None });
         }
         let Some(copies) = copies().filter(|_| !options.no_resume) else {
             let (folder, positions) = state_folder(Path::new(""), None, None);
-            return Ok(Self { keeping: Keeping { folder, positions }, goes_on: false, job: None });
+            return Ok(Self { keeping: StateDir { folder, positions }, goes_on: false, job: None });
         };
         let job = copies.join(print(arguments, places));
         if job.join(ENDED).exists() {
@@ -73,14 +73,14 @@ impl Kept {
         }
         let folder = job.join(STORE);
         let goes_on = !is_empty(&folder);
-        Ok(Self { keeping: Keeping { folder, positions: true }, goes_on, job: Some(job) })
+        Ok(Self { keeping: StateDir { folder, positions: true }, goes_on, job: Some(job) })
     }
 
     /// Throws away what a former copy left, here and in the store that it wrote to.
     ///
     /// # Errors
     /// If it cannot be removed.
-    pub fn forget(&mut self, places: &Places) -> Result<(), Failure> {
+    pub fn forget(&mut self, places: &Endpoints) -> Result<(), CliError> {
         if std::mem::take(&mut self.goes_on) {
             let store = self.discard(places)?;
             store.forget_progress()?;
@@ -92,7 +92,7 @@ impl Kept {
     ///
     /// # Errors
     /// If what was kept cannot be removed.
-    pub fn end(&self, places: &Places, is_clean: bool) -> Result<(), Failure> {
+    pub fn end(&self, places: &Endpoints, is_clean: bool) -> Result<(), CliError> {
         let Some(job) = &self.job else { return Ok(()) };
         // A former copy may have begun what is not there to be copied any more.
         self.discard(places)?;
@@ -103,7 +103,7 @@ impl Kept {
     }
 
     /// Removes from the store that is written to what is not complete there, and gives the one in which that was noted.
-    fn discard(&self, places: &Places) -> Result<Arc<Store>, Failure> {
+    fn discard(&self, places: &Endpoints) -> Result<Arc<Store>, CliError> {
         let store = Arc::new(Store::open(&self.keeping.folder)?);
         let journal = Journal::new(store.clone(), SINK);
         let saved = store.sink_state(SINK)?;
@@ -117,10 +117,10 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
 }
 
-fn remove(folder: &Path) -> Result<(), Failure> {
+fn remove(folder: &Path) -> Result<(), CliError> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Failure::Failed(format!("`{}` cannot be removed: {error}", folder.display())))
+            Err(CliError::Failed(format!("`{}` cannot be removed: {error}", folder.display())))
         }
         _ => Ok(()),
     }
@@ -134,7 +134,7 @@ fn copies() -> Option<PathBuf> {
 }
 
 /// Tells one job from all others. How fast it is to be done does not belong to it.
-fn print(arguments: &Arguments, places: &Places) -> String {
+fn print(arguments: &Arguments, places: &Endpoints) -> String {
     let rows = &arguments.rows;
     let job = serde_json::json!([
         plain(&places.from),

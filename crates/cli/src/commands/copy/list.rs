@@ -6,7 +6,7 @@ use thalweg_engine::Plan;
 use thalweg_store::Store;
 
 use super::Job;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::format::{bytes, counted, excerpt};
 use crate::paint::Paint;
 use crate::print;
@@ -16,7 +16,7 @@ use crate::print;
 pub fn look(
     source: &ObjectsSource,
     each: &mut (dyn FnMut(&str, &str, u64) -> bool + Send),
-) -> Result<(), Failure> {
+) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(source.look(&mut |below, object| each(below, &object.name(), object.size())))?;
     Ok(())
@@ -27,15 +27,16 @@ pub fn look(
 pub fn targets(
     job: &Job<'_>,
     each: &mut (dyn FnMut(&str, String, u64) -> bool + Send),
-) -> Result<(), Failure> {
-    let (store, path) = Store::from_url(&job.places.to).map_err(|error| Failure::Usage(error.to_string()))?;
+) -> Result<(), CliError> {
+    let (store, path) =
+        Store::from_url(&job.places.to).map_err(|error| CliError::Usage(error.to_string()))?;
     let is_folder = path.is_empty() || path.ends_with('/');
     let target = |below: &str| store.name(&if is_folder { format!("{path}{below}") } else { path.clone() });
     look(&job.source, &mut |below, name, size| each(name, target(below), size))
 }
 
 /// Says what would be copied: each object with its size and where it would go, and all together.
-pub fn show(job: &Job<'_>) -> Result<(), Failure> {
+pub fn show(job: &Job<'_>) -> Result<(), CliError> {
     let arguments = job.arguments;
     // On one line, with nothing in it that a terminal would obey.
     let shown = |name: &str| excerpt(name, usize::MAX);

@@ -20,12 +20,12 @@ use thalweg_engine::Graph;
 
 use self::keeping::{Kept, StateOptions};
 use self::pace::PaceOptions;
-use self::places::Places;
+use self::places::Endpoints;
 use self::rows::Rows;
 use self::told::Figures;
 use super::run::size;
-use crate::drive::{Manner, Outcome, drive};
-use crate::exit::{Exit, Failure};
+use crate::drive::{Outcome, RunOptions, drive};
+use crate::exit::{CliError, Exit};
 use crate::paint::Paint;
 use crate::print;
 
@@ -131,7 +131,7 @@ impl Existing {
 /// What a command line asks for, of which nothing is done yet.
 struct Job<'a> {
     arguments: &'a Arguments,
-    places: Places,
+    places: Endpoints,
     document: Document,
     graph: Graph,
     source: ObjectsSource,
@@ -143,13 +143,13 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     /// What is wrong with it.
-    fn new(arguments: &'a Arguments) -> Result<Self, Failure> {
+    fn new(arguments: &'a Arguments) -> Result<Self, CliError> {
         arguments.rows.check()?;
         let pace = arguments.pace.pace()?;
-        let places = Places::new(&arguments.from, &arguments.to, &arguments.rows)?;
+        let places = Endpoints::new(&arguments.from, &arguments.to, &arguments.rows)?;
         let document = configuration::of(arguments, &places, pace);
         let mut graph =
-            thalweg_engine::read(&document, &thalweg_components::registry()).map_err(Failure::Mistakes)?;
+            thalweg_engine::read(&document, &thalweg_components::registry()).map_err(CliError::Mistakes)?;
         graph.memory = arguments.memory.unwrap_or(graph.memory);
         let source = ObjectsSource::new(&places.from, arguments.include.clone(), arguments.exclude.clone());
         let cores = arguments.threads.map_or_else(super::cores, usize::from);
@@ -160,7 +160,7 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     /// If there is nothing, or if it would be copied onto itself.
-    fn look(&self) -> Result<(), Failure> {
+    fn look(&self) -> Result<(), CliError> {
         let mut first = None;
         list::look(&self.source, &mut |below, _, _| {
             first = Some(below.to_owned());
@@ -168,7 +168,7 @@ impl<'a> Job<'a> {
         })?;
         let Some(first) = first else {
             let from = &self.arguments.from;
-            return Err(Failure::Failed(format!(
+            return Err(CliError::Failed(format!(
                 "there is nothing to copy: nothing is there that `{from}` means"
             )));
         };
@@ -179,7 +179,7 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     /// If what has to be removed cannot be.
-    fn keep(&self) -> Result<Kept, Failure> {
+    fn keep(&self) -> Result<Kept, CliError> {
         let mut kept = Kept::new(self.arguments, &self.places)?;
         if self.arguments.state.restart {
             kept.forget(&self.places)?;
@@ -191,7 +191,7 @@ impl<'a> Job<'a> {
     ///
     /// # Errors
     /// If it cannot be removed.
-    fn figures(&self, outcome: &Outcome, kept: &Kept) -> Result<Figures, Failure> {
+    fn figures(&self, outcome: &Outcome, kept: &Kept) -> Result<Figures, CliError> {
         let summary = &outcome.summary;
         let figures = Figures::of(summary, self.arguments.rows.parse.is_some());
         if summary.failure.is_none() && !summary.stopped {
@@ -206,7 +206,7 @@ impl<'a> Job<'a> {
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let job = Job::new(arguments)?;
     if arguments.print_config {
         print::out(&thalweg_config::write(job.document.root(), &Comments::default()))?;
@@ -221,7 +221,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     if kept.goes_on {
         arguments.tell("resuming", "this goes on with a copy that was cut off; `--restart` begins anew");
     }
-    let manner = Manner {
+    let manner = RunOptions {
         cores: job.cores,
         json: arguments.json,
         quiet: arguments.quiet,
@@ -245,7 +245,7 @@ impl Arguments {
 
 impl Job<'_> {
     /// Says what became of it.
-    fn end(&self, outcome: &Outcome, kept: &Kept) -> Result<Exit, Failure> {
+    fn end(&self, outcome: &Outcome, kept: &Kept) -> Result<Exit, CliError> {
         let (arguments, summary) = (self.arguments, &outcome.summary);
         let figures = self.figures(outcome, kept)?;
         if arguments.json {
@@ -256,9 +256,9 @@ impl Job<'_> {
             print::err(&figures.text(outcome, &command, Paint::stderr()));
         }
         match &summary.failure {
-            Some(_) if arguments.json => Err(Failure::Told),
-            Some(failure) => Err(Failure::Failed(failure.clone())),
-            None if summary.stopped => Err(Failure::Failed(match kept.keeping.positions {
+            Some(_) if arguments.json => Err(CliError::AlreadyReported),
+            Some(failure) => Err(CliError::Failed(failure.clone())),
+            None if summary.stopped => Err(CliError::Failed(match kept.keeping.positions {
                 true => "it was told to stop, so not all may be copied; the same command goes on".to_owned(),
                 false => "it was told to stop, so not all may be copied".to_owned(),
             })),

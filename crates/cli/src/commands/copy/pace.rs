@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// A way to do it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl PaceOptions {
     ///
     /// # Errors
     /// Options that contradict the mode.
-    pub fn pace(&self) -> Result<Pace, Failure> {
+    pub fn pace(&self) -> Result<Pace, CliError> {
         let given = [
             ("--readers", self.readers.is_some()),
             ("--writers", self.writers.is_some()),
@@ -98,7 +98,7 @@ impl PaceOptions {
                 Mode::Auto => "finds out how many do good",
                 _ => "says already how many there are",
             };
-            return Err(Failure::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "`--mode {}` {what}, so `{option}` contradicts it; with `--mode channel`, or without a mode, you say it yourself",
                 mode.name()
             )));

@@ -7,10 +7,10 @@ use thalweg_components::sources::objects::ObjectsSource;
 use thalweg_store::Store;
 
 use super::rows::Rows;
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// From where to where, as the source and the sink take it.
-pub struct Places {
+pub struct Endpoints {
     /// What is read.
     pub from: String,
     /// What is written: an object, or, with a slash at its end, what files are written below.
@@ -19,19 +19,19 @@ pub struct Places {
     pub is_many: bool,
 }
 
-impl Places {
+impl Endpoints {
     /// What the command line means.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn new(from: &str, to: &str, rows: &Rows) -> Result<Self, Failure> {
-        let is_many = ObjectsSource::new(from, Vec::new(), Vec::new()).is_many().map_err(Failure::Usage)?;
+    pub fn new(from: &str, to: &str, rows: &Rows) -> Result<Self, CliError> {
+        let is_many = ObjectsSource::new(from, Vec::new(), Vec::new()).is_many().map_err(CliError::Usage)?;
         if is_local(from) && !from.ends_with('/') && Path::new(local(from)).is_dir() {
-            return Err(Failure::Usage(format!(
+            return Err(CliError::Usage(format!(
                 "`{from}` is a folder; to copy all that is below it, write it with a slash at the end: `{from}/`"
             )));
         }
-        Store::from_url(to).map_err(|error| Failure::Usage(error.to_string()))?;
+        Store::from_url(to).map_err(|error| CliError::Usage(error.to_string()))?;
         let (mut place, query) = parts(to);
         if is_local(to) && !place.ends_with('/') && Path::new(local(to)).is_dir() {
             place.push('/');
@@ -40,13 +40,13 @@ impl Places {
         let is_rows = rows.parse.is_some();
         match (is_many, is_rows, is_folder) {
             (true, false, false) => {
-                return Err(Failure::Usage(format!(
+                return Err(CliError::Usage(format!(
                     "several objects cannot become one: for a folder that each gets its name in, write TO with a slash at the \
                      end: `{place}/`. With `--parse`, the rows of all become one object"
                 )));
             }
             (true, true, true) => {
-                return Err(Failure::Usage(format!(
+                return Err(CliError::Usage(format!(
                     "the rows of several objects become one object, but `{place}` is a folder; give TO a name, for example \
                      `{}`",
                     joined(&place, &rows.name_for("all"))
@@ -62,7 +62,7 @@ impl Places {
     ///
     /// # Errors
     /// If its copy would be read.
-    pub fn refuse_itself(&self, source: &ObjectsSource, below: &str) -> Result<(), Failure> {
+    pub fn refuse_itself(&self, source: &ObjectsSource, below: &str) -> Result<(), CliError> {
         let (place, query) = parts(&self.to);
         let target = match place.ends_with('/') || is_whole_store(&place) {
             true => joined(&place, &escaped(below, &place)),
@@ -75,11 +75,11 @@ impl Places {
                 .ok()
                 .zip(fs::canonicalize(local(&target)).ok())
                 .is_some_and(|(from, to)| from == to);
-        let is_read = source.reads(&format!("{target}{query}")).map_err(Failure::Usage)?;
+        let is_read = source.reads(&format!("{target}{query}")).map_err(CliError::Usage)?;
         match (is_same_file || is_read, self.is_many) {
             (false, _) => Ok(()),
-            (true, false) => Err(Failure::Usage(format!("FROM and TO are the same object: `{target}`"))),
-            (true, true) => Err(Failure::Usage(format!(
+            (true, false) => Err(CliError::Usage(format!("FROM and TO are the same object: `{target}`"))),
+            (true, true) => Err(CliError::Usage(format!(
                 "what is written would be read again: `{target}` is among what FROM means; write it to another place"
             ))),
         }

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// In what form rows are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -107,7 +107,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 impl Rows {
     /// Whether the options go together.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), CliError> {
         let given = [
             ("--encode", self.encode.is_some()),
             ("--where", self.condition.is_some()),
@@ -119,7 +119,7 @@ impl Rows {
             ("--template", self.template.is_some()),
             ("--unordered", self.unordered),
         ];
-        let usage = |text: String| Err(Failure::Usage(text));
+        let usage = |text: String| Err(CliError::Usage(text));
         if self.parse.is_none() {
             return match given.iter().find(|(_, is_given)| *is_given) {
                 Some((option, _)) => usage(format!(

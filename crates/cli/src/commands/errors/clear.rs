@@ -5,15 +5,15 @@ use std::io::{IsTerminal, stdin};
 use clap::Args;
 use thalweg_engine::Store;
 
-use super::{Filter, Place, nothing_in, open};
-use crate::exit::{Exit, Failure};
+use super::{Filter, StateLocation, nothing_in, open};
+use crate::exit::{CliError, Exit};
 use crate::format::counted;
 use crate::print;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: StateLocation,
     #[command(flatten)]
     filter: Filter,
     /// Only the oldest so many.
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     yes: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let folder = arguments.place.folder()?;
     let Some(store) = open(&folder)? else {
         print::err(&nothing_in(&folder, &arguments.filter));
@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 }
 
 /// Whoever removes all of them has seen how many were dropped.
-fn forget_dropped(store: &Store, arguments: &Arguments) -> Result<(), Failure> {
+fn forget_dropped(store: &Store, arguments: &Arguments) -> Result<(), CliError> {
     if arguments.filter.component.is_none() && arguments.limit.is_none() && store.tally().dropped > 0 {
         store.forget_dropped()?;
     }

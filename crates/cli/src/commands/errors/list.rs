@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use thalweg_engine::{DeadLetter, LetterId, Store};
+use thalweg_engine::{DeadLetter, DeadLetterId, Store};
 
-use super::{Filter, Place, json_of, nothing_in, open};
-use crate::exit::{Exit, Failure};
+use super::{Filter, StateLocation, json_of, nothing_in, open};
+use crate::exit::{CliError, Exit};
 use crate::format::{bytes, count, counted, excerpt, moment, paragraphs};
 use crate::paint::Paint;
 use crate::print;
@@ -14,7 +14,7 @@ use crate::print;
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: StateLocation,
     #[command(flatten)]
     filter: Filter,
     /// At most so many.
@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let folder = arguments.place.folder()?;
     let store = open(&folder)?;
     let paint = Paint::stdout();
@@ -91,7 +91,7 @@ fn payload_of(letter: &DeadLetter) -> String {
     String::from_utf8_lossy(&letter.payload_bytes()).into_owned()
 }
 
-fn brief(id: LetterId, letter: &DeadLetter, width: usize, paint: Paint) -> String {
+fn brief(id: DeadLetterId, letter: &DeadLetter, width: usize, paint: Paint) -> String {
     const INDENT: usize = 6;
     let reason = paragraphs(&letter.reason, width, INDENT);
     let payload = excerpt(&payload_of(letter), width - INDENT - 1);

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use thalweg_engine::{DeadLetter, LetterId, Store};
+use thalweg_engine::{DeadLetter, DeadLetterId, Store};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::load::{Configuration, state_folder};
 
 /// Shows what could not be processed and why, and processes it again.
@@ -47,7 +47,7 @@ enum Command {
 }
 
 #[derive(Debug, Args)]
-struct Place {
+struct StateLocation {
     /// The configuration whose run rejected them. Without it, dead letters are looked for in this folder.
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
@@ -63,7 +63,7 @@ struct Filter {
     component: Option<String>,
 }
 
-pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
     match arguments.command {
         Command::List(arguments) => list::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
@@ -72,8 +72,8 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
     }
 }
 
-impl Place {
-    fn folder(&self) -> Result<PathBuf, Failure> {
+impl StateLocation {
+    fn folder(&self) -> Result<PathBuf, CliError> {
         let Some(path) = &self.config else {
             return Ok(state_folder(Path::new(""), None, self.state.as_deref()).0);
         };
@@ -98,7 +98,7 @@ impl Filter {
 }
 
 /// The store, if there is one: looking for dead letters is not to make a folder.
-fn open(folder: &Path) -> Result<Option<Store>, Failure> {
+fn open(folder: &Path) -> Result<Option<Store>, CliError> {
     if !folder.exists() {
         return Ok(None);
     }
@@ -114,8 +114,8 @@ fn nothing_in(folder: &Path, filter: &Filter) -> String {
     }
 }
 
-fn json_of(id: LetterId, letter: &DeadLetter) -> Result<String, Failure> {
-    let failed = |error: serde_json::Error| Failure::Failed(error.to_string());
+fn json_of(id: DeadLetterId, letter: &DeadLetter) -> Result<String, CliError> {
+    let failed = |error: serde_json::Error| CliError::Failed(error.to_string());
     let mut line = json!({ "id": id });
     let letter = serde_json::to_value(letter).map_err(failed)?;
     if let (Some(line), serde_json::Value::Object(letter)) = (line.as_object_mut(), letter) {

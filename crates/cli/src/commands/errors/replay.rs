@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use thalweg_engine::replay::replay;
-use thalweg_engine::{DeadLetter, Keeping, LetterId};
+use thalweg_engine::{DeadLetter, DeadLetterId, StateDir};
 
 use super::{Filter, nothing_in, open};
 use crate::commands::cores;
-use crate::drive::{Manner, drive};
-use crate::exit::{Exit, Failure};
+use crate::drive::{RunOptions, drive};
+use crate::exit::{CliError, Exit};
 use crate::format::{count, counted};
 use crate::load::{Configuration, state_folder};
 use crate::paint::Paint;
@@ -37,21 +37,22 @@ pub(super) struct Arguments {
 
 /// What became of letters that were processed again.
 #[derive(Default)]
-struct Fate {
+struct ReplayOutcome {
     delivered: u64,
     rejected: u64,
     unsettled: u64,
-    left: Vec<(LetterId, String)>,
+    left: Vec<(DeadLetterId, String)>,
     failure: Option<String>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let configuration = Configuration { path: &arguments.config };
     let graph = configuration.graph(&thalweg_components::registry())?;
     let (folder, positions) =
         state_folder(&configuration.folder(), graph.state.as_deref(), arguments.state.as_deref());
-    let manner = Manner { cores: cores(), json: false, quiet: arguments.json, continues: true, listen: None };
-    let mut fate = Fate::default();
+    let manner =
+        RunOptions { cores: cores(), json: false, quiet: arguments.json, continues: true, listen: None };
+    let mut fate = ReplayOutcome::default();
     // Those that are rejected again get higher numbers, and are not for this time.
     let mut after = 0;
     let mut left_over = arguments.limit.unwrap_or(u64::MAX);
@@ -76,8 +77,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
             if let Some(store) = open(&folder)? {
                 run.forget(&store)?;
             }
-            let keeping = Keeping { folder: folder.clone(), positions };
-            let outcome = drive(&run.graph, keeping, manner, None)?;
+            let state_dir = StateDir { folder: folder.clone(), positions };
+            let outcome = drive(&run.graph, state_dir, manner, None)?;
             let safe = run.safe(&outcome.summary);
             if let Some(store) = open(&folder)? {
                 store.remove_letters(&safe)?;
@@ -93,28 +94,28 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     }
     tell(&fate, &folder, arguments);
     match fate.failure {
-        Some(failure) => Err(Failure::Failed(failure)),
+        Some(failure) => Err(CliError::Failed(failure)),
         None => Ok(Exit::Done),
     }
 }
 
-fn last_letter(folder: &Path) -> Result<Option<LetterId>, Failure> {
+fn last_letter(folder: &Path) -> Result<Option<DeadLetterId>, CliError> {
     Ok(match open(folder)? {
         Some(store) => store.last_letter(),
         None => None,
     })
 }
 
-type Letters = Vec<(LetterId, DeadLetter)>;
+type Letters = Vec<(DeadLetterId, DeadLetter)>;
 
 /// The next letters, as many as `most` and as large as `bytes` allow.
 fn portion(
     folder: &Path,
-    (after, last): (LetterId, LetterId),
+    (after, last): (DeadLetterId, DeadLetterId),
     filter: &Filter,
     most: u64,
     bytes: u64,
-) -> Result<Letters, Failure> {
+) -> Result<Letters, CliError> {
     let mut letters = Vec::new();
     let mut size = 0;
     let store = open(folder)?;
@@ -131,7 +132,7 @@ fn portion(
     Ok(letters)
 }
 
-fn tell(fate: &Fate, folder: &Path, arguments: &Arguments) {
+fn tell(fate: &ReplayOutcome, folder: &Path, arguments: &Arguments) {
     let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
     for (_, reason) in &fate.left {
         *reasons.entry(reason).or_default() += 1;

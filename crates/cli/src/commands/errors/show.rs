@@ -1,10 +1,10 @@
 //! `thalweg errors show`.
 
 use clap::Args;
-use thalweg_engine::{KeptField, LetterId};
+use thalweg_engine::{DeadLetterId, KeptField};
 
-use super::{Place, json_of, open};
-use crate::exit::{Exit, Failure};
+use super::{StateLocation, json_of, open};
+use crate::exit::{CliError, Exit};
 use crate::format::{count, counted, moment};
 use crate::paint::Paint;
 use crate::print;
@@ -13,9 +13,9 @@ use crate::print;
 pub(super) struct Arguments {
     /// Its number, as `list` shows it.
     #[arg(value_name = "ID")]
-    id: LetterId,
+    id: DeadLetterId,
     #[command(flatten)]
-    place: Place,
+    place: StateLocation,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     payload: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let folder = arguments.place.folder()?;
     let store = open(&folder)?;
     let letter = match &store {
@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         None => None,
     };
     let Some(letter) = letter else {
-        return Err(Failure::Usage(format!(
+        return Err(CliError::Usage(format!(
             "there is no dead letter {} in `{}`; `thalweg errors list` shows those that there are",
             arguments.id,
             folder.display()

@@ -12,10 +12,10 @@ use std::time::Duration;
 use clap::Args;
 use thalweg_config::{ByteSize, Document};
 use thalweg_dialects::capyfile;
-use thalweg_engine::Keeping;
+use thalweg_engine::StateDir;
 
-use crate::drive::{Manner, drive};
-use crate::exit::{Exit, Failure};
+use crate::drive::{RunOptions, drive};
+use crate::exit::{CliError, Exit};
 use crate::load::{Configuration, restrict, state_folder};
 use crate::paint::Paint;
 use crate::print;
@@ -112,7 +112,7 @@ pub fn size(text: &str) -> Result<ByteSize, String> {
     ByteSize::from_str(text).map_err(|error| error.to_string())
 }
 
-pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
     let configuration = Configuration { path: &arguments.config };
     let document = match service::named(&arguments)? {
         Some(document) => document,
@@ -126,8 +126,8 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
 }
 
 impl Arguments {
-    fn manner(&self, continues: bool) -> Manner {
-        Manner {
+    fn manner(&self, continues: bool) -> RunOptions {
+        RunOptions {
             cores: self.threads.map_or_else(super::cores, usize::from),
             json: self.json,
             quiet: self.quiet,
@@ -143,16 +143,16 @@ struct Ended {
     stopped: bool,
 }
 
-fn once(arguments: &Arguments, configuration: &Configuration, document: Document) -> Result<Ended, Failure> {
+fn once(arguments: &Arguments, configuration: &Configuration, document: Document) -> Result<Ended, CliError> {
     let loaded = Configuration::loaded(document)?;
     let mut graph = configuration.graph_of(&loaded, &thalweg_components::registry())?;
     restrict(&mut graph, &arguments.pipelines)?;
     graph.memory = arguments.memory.unwrap_or(graph.memory);
     let (folder, positions) =
         state_folder(&configuration.folder(), graph.state.as_deref(), arguments.state.as_deref());
-    let outcome = drive(&graph, Keeping { folder, positions }, arguments.manner(positions), None)?;
+    let outcome = drive(&graph, StateDir { folder, positions }, arguments.manner(positions), None)?;
     if outcome.nobody_reads() {
-        return Err(Failure::NobodyReads);
+        return Err(CliError::NobodyReads);
     }
     if arguments.json {
         print::err(&format!("{}\n", summary::json(&outcome)));
@@ -168,8 +168,8 @@ fn once(arguments: &Arguments, configuration: &Configuration, document: Document
     }
     let stopped = outcome.summary.stopped;
     match outcome.summary.failure {
-        Some(_) if arguments.json => Err(Failure::Told),
-        Some(failure) => Err(Failure::Failed(failure)),
+        Some(_) if arguments.json => Err(CliError::AlreadyReported),
+        Some(failure) => Err(CliError::Failed(failure)),
         None if arguments.strict && summary::errors(&outcome.summary) > 0 => {
             Ok(Ended { exit: Exit::Errors, stopped })
         }

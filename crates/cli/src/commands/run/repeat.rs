@@ -6,7 +6,7 @@ use std::time::Duration;
 use thalweg_config::TimeSpan;
 
 use crate::drive::pause;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 
 use super::{Arguments, Ended};
 
@@ -22,8 +22,8 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// being tried: what is to be there may be there then.
 pub fn again_and_again(
     arguments: &Arguments,
-    mut run: impl FnMut() -> Result<Ended, Failure>,
-) -> Result<Exit, Failure> {
+    mut run: impl FnMut() -> Result<Ended, CliError>,
+) -> Result<Exit, CliError> {
     let mut worst = Exit::Done;
     let mut iteration = 0;
     loop {
@@ -38,7 +38,7 @@ pub fn again_and_again(
                 }
             }
             // What is wrong with it is not put right by itself.
-            Err(failure @ (Failure::Mistakes(_) | Failure::Usage(_) | Failure::NobodyReads)) => {
+            Err(failure @ (CliError::Mistakes(_) | CliError::Usage(_) | CliError::NobodyReads)) => {
                 return Err(failure);
             }
             Err(failure) if !arguments.repeat => return Err(failure),

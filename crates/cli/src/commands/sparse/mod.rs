@@ -6,7 +6,7 @@ mod stat;
 use clap::{Args, Subcommand};
 use thalweg_sparse::{RemoteError, RemoteFile};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::format::{bytes, count, counted, duration};
 
 /// Reads parts of large files elsewhere, and fetches only those.
@@ -34,7 +34,7 @@ enum Command {
     Stat(stat::Arguments),
 }
 
-pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
     match arguments.command {
         Command::Read(arguments) => read::run(arguments),
         Command::Stat(arguments) => stat::run(&arguments),
@@ -42,12 +42,12 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
 }
 
 /// A runtime for what waits for the network.
-fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+fn wait<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(work)
 }
 
-fn failure(error: RemoteError) -> Failure {
-    Failure::Failed(error.to_string())
+fn failure(error: RemoteError) -> CliError {
+    CliError::Failed(error.to_string())
 }
 
 /// What was fetched of a file: `fetched 64.0 KiB of 120 MiB (0.053 %) in 3 requests, 12.3 ms`.

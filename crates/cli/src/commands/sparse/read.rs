@@ -12,7 +12,7 @@ use thalweg_config::{ByteRange, ByteSize};
 use thalweg_sparse::{Cache, Origin, Pool, RemoteFile, RemoteOptions, Span};
 
 use super::{failure, fetched, wait};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::print;
 
 /// The memory for what is held of the file.
@@ -53,23 +53,23 @@ fn range(text: &str) -> Result<ByteRange, String> {
 }
 
 /// Where a range is in a file of this length.
-fn within(range: ByteRange, length: u64) -> Result<Span, Failure> {
+fn within(range: ByteRange, length: u64) -> Result<Span, CliError> {
     let Some(found) = range.within(length) else {
-        return Err(Failure::Failed(format!(
+        return Err(CliError::Failed(format!(
             "The range `{range}` is not within the file, which has {length} bytes"
         )));
     };
     Ok(Span::new(found.start, found.end - found.start))
 }
 
-pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
     let begun = Instant::now();
-    let origin = Origin::from_url(&arguments.url).map_err(|error| Failure::Usage(error.to_string()))?;
+    let origin = Origin::from_url(&arguments.url).map_err(|error| CliError::Usage(error.to_string()))?;
     let mut options = RemoteOptions { pool: Some(Pool::new(MEMORY)), ..RemoteOptions::default() };
     if let Some(folder) = &arguments.cache {
         let limit = arguments.cache_limit.map(|limit| limit.0);
         let cache = Cache::new(folder, limit).map_err(|error| {
-            Failure::Failed(format!("The cache `{}` cannot be used: {error}", folder.display()))
+            CliError::Failed(format!("The cache `{}` cannot be used: {error}", folder.display()))
         })?;
         options.cache = Some(cache);
     }
@@ -85,7 +85,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
         let output: &mut (dyn Write + Send) = match &arguments.output {
             None => &mut io::stdout(),
             Some(path) => &mut File::create(path).map_err(|error| {
-                Failure::Failed(format!("The file `{}` cannot be written: {error}", path.display()))
+                CliError::Failed(format!("The file `{}` cannot be written: {error}", path.display()))
             })?,
         };
         write(&file, &spans, output).await?;
@@ -100,7 +100,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, Failure> {
 }
 
 /// Writes the bytes of `spans`, one after the other.
-async fn write(file: &RemoteFile, spans: &[Span], output: &mut (dyn Write + Send)) -> Result<(), Failure> {
+async fn write(file: &RemoteFile, spans: &[Span], output: &mut (dyn Write + Send)) -> Result<(), CliError> {
     // Ranges that can be held together are planned together.
     if spans.len() > 1 && spans.iter().map(|span| span.length).sum::<u64>() <= MEMORY as u64 / 2 {
         file.fetch(spans).await.map_err(failure)?;

@@ -7,7 +7,7 @@ use clap::Args;
 use thalweg_sparse::{Cache, CacheEntry, Origin, RemoteError, RemoteFile, RemoteOptions};
 
 use super::{failure, fetched, share, wait};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CliError, Exit};
 use crate::format::{bytes, count, counted, duration, moment};
 use crate::print;
 
@@ -18,14 +18,14 @@ pub struct Arguments {
     what: String,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     let folder = Path::new(&arguments.what);
     if folder.is_dir() { cache(folder) } else { file(&arguments.what) }
 }
 
-fn file(url: &str) -> Result<Exit, Failure> {
+fn file(url: &str) -> Result<Exit, CliError> {
     let begun = Instant::now();
-    let origin = Origin::from_url(url).map_err(|error| Failure::Usage(error.to_string()))?;
+    let origin = Origin::from_url(url).map_err(|error| CliError::Usage(error.to_string()))?;
     // One byte, to see whether parts are given; and nothing is fetched as a whole for that.
     let options = RemoteOptions { shortest: 1, whole: 0, read_ahead: 0, ..RemoteOptions::default() };
     let (text, told) = wait(async {
@@ -55,9 +55,9 @@ fn file(url: &str) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn cache(folder: &Path) -> Result<Exit, Failure> {
+fn cache(folder: &Path) -> Result<Exit, CliError> {
     let unreadable =
-        |error| Failure::Failed(format!("The cache `{}` cannot be read: {error}", folder.display()));
+        |error| CliError::Failed(format!("The cache `{}` cannot be read: {error}", folder.display()));
     let cache = Cache::new(folder, None).map_err(unreadable)?;
     let entries = cache.entries().map_err(unreadable)?;
     let disk = entries.iter().map(|entry| entry.disk).sum();

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use thalweg_engine::Mistake;
 
 pub(crate) use dialect::Dialect;
-pub(crate) use records::{Fault, Place, Records};
+pub(crate) use records::{Fault, RecordPosition, Records};
 
 use super::columns::{FieldType, unknown_types};
 use dialect::text;

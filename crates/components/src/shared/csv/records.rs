@@ -43,7 +43,7 @@ pub(crate) enum Fault {
 
 /// A place between two records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct RecordPosition {
     /// How many bytes of the file are before it.
     pub(crate) offset: u64,
     /// On which line it is.
@@ -52,7 +52,7 @@ pub(crate) struct Place {
     pub(crate) skips: bool,
 }
 
-impl Default for Place {
+impl Default for RecordPosition {
     fn default() -> Self {
         Self { offset: 0, line: 1, skips: false }
     }
@@ -86,14 +86,14 @@ struct End {
 
 impl Records {
     /// From a place in a file on; none is to be longer than the limit.
-    pub(crate) fn new(dialect: Dialect, limit: ByteSize, from: Place) -> Self {
-        let Place { offset, line, skips } = from;
+    pub(crate) fn new(dialect: Dialect, limit: ByteSize, from: RecordPosition) -> Self {
+        let RecordPosition { offset, line, skips } = from;
         Self { dialect, limit: limit.as_usize(), has_begun: offset > 0, offset, start: 0, line, skips }
     }
 
     /// Where the next record begins.
-    pub(crate) fn place(&self) -> Place {
-        Place { offset: self.position(self.start), line: self.line, skips: self.skips }
+    pub(crate) fn place(&self) -> RecordPosition {
+        RecordPosition { offset: self.position(self.start), line: self.line, skips: self.skips }
     }
 
     /// Where in the file a place in the buffer is.
@@ -239,7 +239,7 @@ mod tests {
 
     /// Reads as a component does, in pieces of these lengths.
     fn read(dialect: Dialect, limit: u64, text: &[u8], pieces: &[usize]) -> Vec<Found> {
-        let mut records = Records::new(dialect, ByteSize(limit), Place::default());
+        let mut records = Records::new(dialect, ByteSize(limit), RecordPosition::default());
         let (mut buffer, mut rest, mut found) = (Vec::new(), text, Vec::new());
         let mut pieces = pieces.iter().cycle();
         loop {

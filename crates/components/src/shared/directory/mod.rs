@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use thalweg_engine::{Fate, FileTransform, Trouble};
+use thalweg_engine::{Disposition, FileError, FileTransform};
 use thalweg_record::{Content, File};
 
 use super::content;
@@ -43,7 +43,7 @@ impl Directory {
         Self { options, names, resumes, is_last }
     }
 
-    fn write(&self, file: &mut File) -> Result<Fate, Trouble> {
+    fn write(&self, file: &mut File) -> Result<Disposition, FileError> {
         let name = self.options.name.render(file)?;
         let wanted = place_of(&self.options.path, Path::new(&name))?;
         let folder = wanted.parent().unwrap_or(&self.options.path);
@@ -53,7 +53,7 @@ impl Directory {
             let candidate = names::numbered(&wanted, number);
             match self.names.take(&candidate, file, self.options.on_exists) {
                 Ok(replaces) => match draft.publish(&candidate, replaces) {
-                    Ok(()) => return Ok(Fate::GoesOn),
+                    Ok(()) => return Ok(Disposition::Continue),
                     // Somebody else was faster: the name is taken now, and is asked for again.
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     // Another file system, say, or one that knows no links.
@@ -67,22 +67,22 @@ impl Directory {
                     }
                 },
                 Err(Taken::NextName) => number += 1,
-                Err(Taken::LeftAlone) => return Ok(Fate::GoesOn),
+                Err(Taken::LeftAlone) => return Ok(Disposition::Continue),
                 Err(Taken::Refused) if self.resumes && same_content(&mut draft.file, &candidate) => {
                     let path = candidate.display();
                     tracing::warn!("`{path}` is there already: a run that was cut off had written it");
-                    return Ok(Fate::GoesOn);
+                    return Ok(Disposition::Continue);
                 }
                 Err(Taken::Refused) => {
                     let reason = format!("there is already a file at `{}`", candidate.display());
-                    return Err(Trouble::coded(UNWRITABLE, reason));
+                    return Err(FileError::coded(UNWRITABLE, reason));
                 }
             }
         }
     }
 
     /// The file as it will be, in a folder, without its name.
-    fn draft(&self, file: &File, folder: &Path) -> Result<Draft, Trouble> {
+    fn draft(&self, file: &File, folder: &Path) -> Result<Draft, FileError> {
         if let Content::Temporary(temporary) = file.content()
             && self.is_last
             && let Ok(draft) = in_folder(folder, || Draft::over(temporary.path(), folder))
@@ -94,7 +94,7 @@ impl Directory {
     }
 
     /// The same as a copy.
-    fn copied(&self, file: &File, folder: &Path) -> Result<Draft, Trouble> {
+    fn copied(&self, file: &File, folder: &Path) -> Result<Draft, FileError> {
         let mut from = content::open(file)?;
         let mut draft = in_folder(folder, || Draft::new(folder))
             .map_err(|error| unwritable("write into", folder, &error))?;
@@ -120,7 +120,7 @@ impl Directory {
         written: &fs::File,
         path: &Path,
         mode: Option<fs::Permissions>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), FileError> {
         let failed = |error: io::Error| unwritable("write", path, &error);
         if self.options.keep.contains(&Kept::Mode)
             && let Some(mode) = mode
@@ -144,7 +144,7 @@ impl Directory {
 
 #[async_trait]
 impl FileTransform for Directory {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let fate = self.write(file)?;
         if self.options.fsync {
             // The name is an entry of the folder, which lasts only when that does.
@@ -170,11 +170,11 @@ pub fn in_folder<T>(folder: &Path, mut work: impl FnMut() -> io::Result<T>) -> i
 }
 
 /// What passes is waited for; else it is the file that is rejected, and the next may fare better.
-pub fn unwritable(what: &str, path: &Path, error: &io::Error) -> Trouble {
+pub fn unwritable(what: &str, path: &Path, error: &io::Error) -> FileError {
     let error = io_error(what, path, error);
     match error.kind() {
-        thalweg_engine::ErrorKind::Permanent => Trouble::coded(UNWRITABLE, error.to_string()),
-        _ => Trouble::Failed(error),
+        thalweg_engine::ErrorKind::Permanent => FileError::coded(UNWRITABLE, error.to_string()),
+        _ => FileError::Failed(error),
     }
 }
 

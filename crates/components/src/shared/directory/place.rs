@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Seek};
 use std::path::{Component, Path, PathBuf};
 
-use thalweg_engine::Trouble;
+use thalweg_engine::FileError;
 
 use super::UNWRITABLE;
 
@@ -12,13 +12,13 @@ use super::UNWRITABLE;
 ///
 /// # Errors
 /// A rejection, if the name is none or leads out of the folder.
-pub fn place_of(folder: &Path, name: &Path) -> Result<PathBuf, Trouble> {
+pub fn place_of(folder: &Path, name: &Path) -> Result<PathBuf, FileError> {
     let is_below = name.components().all(|part| matches!(part, Component::Normal(_)));
     // A slash at the end would be dropped, and the name be that of a folder.
     let is_name = name.file_name().is_some() && !name.as_os_str().as_encoded_bytes().ends_with(b"/");
     if !is_below || !is_name {
         let reason = format!("`{}` is no name for a file below `{}`", name.display(), folder.display());
-        return Err(Trouble::coded(UNWRITABLE, reason));
+        return Err(FileError::coded(UNWRITABLE, reason));
     }
     Ok(folder.join(name))
 }

@@ -48,9 +48,9 @@ impl Folder {
     }
 }
 
-fn code(result: Result<Fate, Trouble>) -> Option<&'static str> {
+fn code(result: Result<Disposition, FileError>) -> Option<&'static str> {
     match result {
-        Err(Trouble::Rejected(problem)) => problem.code,
+        Err(FileError::Rejected(problem)) => problem.code,
         _ => None,
     }
 }

@@ -8,10 +8,10 @@ use arrow_buffer::Buffer;
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Error, Mark, Reading};
+use thalweg_engine::{Checkpoint, Error, Reading};
 use thalweg_record::ViewBuilder;
 
-use super::{After, Framing, Piece, Place, Skip};
+use super::{After, Framing, Piece, Skip, StreamPosition};
 use crate::shared::taker::Taker;
 
 /// How much of a message that is too long is kept, to recognise it by.
@@ -44,7 +44,7 @@ pub struct Cutter {
 
 impl Cutter {
     /// Cuts a stream from a place in it.
-    pub fn new(framing: &Framing, limit: ByteSize, from: Place) -> Self {
+    pub fn new(framing: &Framing, limit: ByteSize, from: StreamPosition) -> Self {
         let delimiter = &framing.delimiter.0;
         Self {
             delimiter: Finder::new(delimiter).into_owned(),
@@ -65,8 +65,8 @@ impl Cutter {
     }
 
     /// The place of the first byte that does not belong to what was given.
-    pub fn place(&self) -> Place {
-        Place { offset: self.offset + self.start as u64, skip: self.skip }
+    pub fn place(&self) -> StreamPosition {
+        StreamPosition { offset: self.offset + self.start as u64, skip: self.skip }
     }
 
     /// Where in the buffer the message begins that is not complete.
@@ -75,7 +75,7 @@ impl Cutter {
     }
 
     /// Goes on at another place of the stream, with an empty buffer.
-    pub fn seek(&mut self, to: Place) {
+    pub fn seek(&mut self, to: StreamPosition) {
         (self.offset, self.skip) = (to.offset, to.skip);
         (self.start, self.line, self.scanned) = (0, 0, 0);
     }
@@ -275,7 +275,7 @@ impl Cutter {
         None
     }
 
-    /// Cuts what is in `buffer` and sends it, in batches. `mark` says what to remember for a place in the
+    /// Cuts what is in `buffer` and sends it, in batches. `checkpoint` says what to remember for a place in the
     /// stream.
     ///
     /// # Errors
@@ -285,7 +285,7 @@ impl Cutter {
         buffer: &Buffer,
         after: After,
         path: Option<&Arc<str>>,
-        mark: impl Fn(Place) -> Option<Mark>,
+        checkpoint: impl Fn(StreamPosition) -> Option<Checkpoint>,
         out: &mut impl Taker,
     ) -> Result<(), Error> {
         loop {
@@ -308,14 +308,16 @@ impl Cutter {
             if !positions.is_empty() {
                 self.rows = (positions.len() + positions.len() / 8).min(MAX_ROWS);
                 let place = match &too_long {
-                    Some(range) => Place { offset: self.offset + range.start as u64, skip: Skip::Nothing },
+                    Some(range) => {
+                        StreamPosition { offset: self.offset + range.start as u64, skip: Skip::Nothing }
+                    }
                     None => self.place(),
                 };
                 let reading = Reading {
                     payload: payload.finish(),
                     path: path.cloned(),
                     positions: Some(UInt64Array::from(positions)),
-                    mark: mark(place),
+                    checkpoint: checkpoint(place),
                 };
                 out.send(reading).await?;
             }
@@ -327,7 +329,7 @@ impl Cutter {
                      {} bytes are kept",
                     range.len()
                 );
-                self.reject(&buffer[range], position, &reason, path, mark(self.place()), out).await?;
+                self.reject(&buffer[range], position, &reason, path, checkpoint(self.place()), out).await?;
             } else if !is_full {
                 return Ok(());
             }
@@ -341,7 +343,7 @@ impl Cutter {
         position: u64,
         reason: &str,
         path: Option<&Arc<str>>,
-        mark: Option<Mark>,
+        checkpoint: Option<Checkpoint>,
         out: &mut impl Taker,
     ) -> Result<(), Error> {
         let mut payload = ViewBuilder::over(&[], 1);
@@ -350,7 +352,7 @@ impl Cutter {
             payload: payload.finish(),
             path: path.cloned(),
             positions: Some(UInt64Array::from(vec![position])),
-            mark,
+            checkpoint,
         };
         out.reject(reading, reason).await
     }

@@ -92,7 +92,7 @@ pub enum Skip {
 
 /// A place in a stream from which a cutter can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Place {
+pub struct StreamPosition {
     /// The number of bytes before it.
     pub offset: u64,
     /// What is to be passed over there.

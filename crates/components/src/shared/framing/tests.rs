@@ -15,7 +15,7 @@ type Cut = (u64, Vec<u8>, bool);
 
 /// Cuts as a source does, with input that comes in pieces of the given lengths.
 fn cut(framing: &Framing, limit: usize, input: &[u8], chunks: &[usize]) -> Vec<Cut> {
-    let mut cutter = Cutter::new(framing, ByteSize(limit as u64), Place::default());
+    let mut cutter = Cutter::new(framing, ByteSize(limit as u64), StreamPosition::default());
     let (mut buffer, mut cuts, mut rest) = (Vec::new(), Vec::new(), input);
     let mut chunks = chunks.iter().cycle();
     loop {
@@ -115,7 +115,7 @@ proptest! {
         let framing = framing(b"\n", pattern);
         let whole = model(&framing, limit, &input);
         // Until `stop` messages were given, a little of the input at a time.
-        let mut cutter = Cutter::new(&framing, ByteSize(limit as u64), Place::default());
+        let mut cutter = Cutter::new(&framing, ByteSize(limit as u64), StreamPosition::default());
         let (mut given, mut read) = (0, 0);
         let place = loop {
             let from = usize::try_from(cutter.offset).unwrap();
@@ -173,7 +173,7 @@ fn lines_without_the_start_pattern_belong_to_the_message_before() {
 
 #[test]
 fn lines_are_not_kept_back_when_nothing_came_for_a_while() {
-    let mut cutter = Cutter::new(&framing(b"\n", Some("^a")), DEFAULT_LIMIT, Place::default());
+    let mut cutter = Cutter::new(&framing(b"\n", Some("^a")), DEFAULT_LIMIT, StreamPosition::default());
     let input = b"a1\n b\npart";
     assert_eq!(cutter.next(input, After::More), None);
     assert_eq!(cutter.next(input, After::Quiet), Some(Piece { range: 0..5, too_long: false }));

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Error, Outlet, Settled};
+use thalweg_engine::{Error, Settled, SourceOutput};
 use thalweg_record::{Outcome, Settlement};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::intake::Taken;
 use super::serve::{Activity, UnderWay};
-use super::{Client, Cut, Format, Intake, Stream};
+use super::{Client, Cut, Format, Stream, StreamReader};
 use crate::shared::partition::Partitioner;
 
 /// How many batches of a connection may wait for their answers; then nothing more is read from it.
@@ -68,7 +68,7 @@ struct Talk<'a, F> {
     stream: Stream,
     peer: Arc<str>,
     format: F,
-    intake: Intake,
+    intake: StreamReader,
     /// Batches that are to be answered, and how many messages each has.
     waiting: VecDeque<(Settled, usize)>,
     answers: Option<Answers>,
@@ -88,9 +88,9 @@ impl Connection {
         partitioner: Partitioner,
         format: F,
         answers: Option<Answers>,
-        mut out: Outlet,
+        mut out: SourceOutput,
     ) -> Result<(), Error> {
-        let intake = Intake::new(partitioner, self.limit, out.batch_bytes());
+        let intake = StreamReader::new(partitioner, self.limit, out.batch_bytes());
         let waiting = VecDeque::new();
         let Client { stream, name: peer, activity } = client;
         let under_way = None;
@@ -116,7 +116,7 @@ enum Event {
 }
 
 impl<F: Format> Talk<'_, F> {
-    async fn read(&mut self, out: &mut Outlet) -> Result<End, Error> {
+    async fn read(&mut self, out: &mut SourceOutput) -> Result<End, Error> {
         let mut last = Instant::now();
         // Whether the lines that were kept back have been given since something came.
         let mut was_quiet = true;
@@ -190,7 +190,7 @@ impl<F: Format> Talk<'_, F> {
     }
 
     /// Sends messages; says whether the client could be answered, where that is due at once.
-    async fn send(&mut self, cut: Cut, out: &mut Outlet) -> Result<bool, Error> {
+    async fn send(&mut self, cut: Cut, out: &mut SourceOutput) -> Result<bool, Error> {
         let at_once = matches!(self.options.acknowledge, Some((_, Respond::Received)));
         let is_answered = self.answers.is_some() || self.options.acknowledge.is_some();
         let mut received = 0;
@@ -230,13 +230,13 @@ impl<F: Format> Talk<'_, F> {
         }
     }
 
-    async fn broken(&mut self, reason: &str, out: &mut Outlet) -> Result<End, Error> {
+    async fn broken(&mut self, reason: &str, out: &mut SourceOutput) -> Result<End, Error> {
         tracing::debug!("`{}`: {}: {reason}", out.name(), self.peer);
         self.reject_rest(reason, out).await?;
         Ok(End::Broken)
     }
 
-    async fn reject_rest(&mut self, reason: &str, out: &mut Outlet) -> Result<(), Error> {
+    async fn reject_rest(&mut self, reason: &str, out: &mut SourceOutput) -> Result<(), Error> {
         match self.intake.abandon(reason) {
             Some(cut) => cut.send(&mut self.format, &self.peer, false, out, |_, _| {}).await,
             None => Ok(()),

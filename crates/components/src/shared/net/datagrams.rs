@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_config::ByteSize;
-use thalweg_engine::{Error, Outlet};
+use thalweg_engine::{Error, SourceOutput};
 use tokio::time::Instant;
 
 use super::listener::Sender;
@@ -31,7 +31,7 @@ pub async fn receive<F: Format>(
     limit: ByteSize,
     end_after_idle: Option<Duration>,
     mut format: F,
-    out: &mut Outlet,
+    out: &mut SourceOutput,
 ) -> Result<(), Error> {
     let mut last = Instant::now();
     let mut peer: Option<(Sender, Arc<str>)> = None;
@@ -103,6 +103,6 @@ fn divide(cut: &mut Cut, range: Range<usize>, partition: Option<&Partition>, lim
     cut.rejected.extend(found.rejected.into_iter().map(|(piece, reason)| (moved(piece), reason)));
 }
 
-fn broken(out: &Outlet, error: &std::io::Error) -> Error {
+fn broken(out: &SourceOutput, error: &std::io::Error) -> Error {
     Error::temporary(format!("the socket of `{}` is broken: {error}", out.name()))
 }

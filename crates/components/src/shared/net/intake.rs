@@ -8,7 +8,7 @@ use std::time::Duration;
 use arrow_array::Array;
 use arrow_buffer::Buffer;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Error, Outlet, Reading, Received, Settled};
+use thalweg_engine::{Error, Reading, Received, Settled, SourceOutput};
 use thalweg_record::{Lease, ViewBuilder};
 
 use super::Stream;
@@ -62,7 +62,7 @@ impl Format for Plain {
             payload.push_range(0, message.start, message.len());
         }
         let payload = payload.finish();
-        Some(Reading { payload, path: Some(peer.clone()), positions: None, mark: None }.into())
+        Some(Reading { payload, path: Some(peer.clone()), positions: None, checkpoint: None }.into())
     }
 }
 
@@ -115,7 +115,7 @@ impl Cut {
         format: &mut F,
         peer: &Arc<str>,
         acked: bool,
-        out: &mut Outlet,
+        out: &mut SourceOutput,
         mut sent: impl FnMut(usize, Option<Settled>),
     ) -> Result<(), Error> {
         let mut rejected = std::mem::take(&mut self.rejected);
@@ -139,8 +139,11 @@ impl Cut {
             let mut payload = ViewBuilder::over(&[], 1);
             payload.push(self.buffer.get(range).unwrap_or_default());
             let payload = payload.finish();
-            out.reject(Reading { payload, path: Some(peer.clone()), positions: None, mark: None }, &reason)
-                .await?;
+            out.reject(
+                Reading { payload, path: Some(peer.clone()), positions: None, checkpoint: None },
+                &reason,
+            )
+            .await?;
         }
         Ok(())
     }
@@ -161,7 +164,7 @@ pub enum Taken {
 
 /// Reads from a connection.
 #[derive(Debug)]
-pub struct Intake {
+pub struct StreamReader {
     partitioner: Partitioner,
     limit: ByteSize,
     most: usize,
@@ -173,7 +176,7 @@ pub struct Intake {
     has_more: bool,
 }
 
-impl Intake {
+impl StreamReader {
     /// Reads up to about `batch_bytes` at once.
     pub fn new(partitioner: Partitioner, limit: ByteSize, batch_bytes: usize) -> Self {
         Self { partitioner, limit, most: batch_bytes.max(LEAST), size: LEAST, held: None, has_more: false }
@@ -197,7 +200,12 @@ impl Intake {
     ///
     /// # Errors
     /// Those of the connection.
-    pub async fn read(&mut self, stream: &mut Stream, out: &Outlet, patience: Duration) -> io::Result<Taken> {
+    pub async fn read(
+        &mut self,
+        stream: &mut Stream,
+        out: &SourceOutput,
+        patience: Duration,
+    ) -> io::Result<Taken> {
         let (mut memory, lease) = match self.held.take() {
             None => (Vec::with_capacity(self.size), out.reserve(self.size).await),
             Some((mut memory, mut lease)) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use thalweg_engine::{Error, Outlet};
+use thalweg_engine::{Error, SourceOutput};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
@@ -33,13 +33,13 @@ pub trait Owner: Clone + Send + Sync + 'static {
     }
 }
 
-impl Owner for Outlet {
+impl Owner for SourceOutput {
     fn name(&self) -> &str {
-        Outlet::name(self)
+        SourceOutput::name(self)
     }
 
     fn stopping(&self) -> impl Future<Output = ()> + Send {
-        Outlet::stopping(self)
+        SourceOutput::stopping(self)
     }
 }
 
@@ -115,7 +115,7 @@ impl Drop for UnderWay {
 }
 
 /// Accepts connections, and has each served by a task of its own with a clone of their owner, as a rule a source's outlet,
-/// until it is told to stop. A connection must give up its outlet when that happens: see [`Outlet`].
+/// until it is told to stop. A connection must give up its outlet when that happens: see [`SourceOutput`].
 ///
 /// # Errors
 /// The first of a connection's; those that have to do with one client alone must stay there.

@@ -93,7 +93,7 @@ impl Messages {
             payload: part.column(0).as_binary_view().clone(),
             path: None,
             positions: self.has_positions.then(|| part.column(1).as_primitive::<UInt64Type>().clone()),
-            mark: None,
+            checkpoint: None,
         };
         let fields: Vec<_> = part.schema().fields().iter().skip(own).cloned().collect();
         let columns = part.columns().iter().skip(own).cloned().collect();

@@ -70,7 +70,7 @@ impl Segment {
     }
 
     /// What positions in it are saved under. Another segment may get its number when it is gone.
-    pub(crate) fn lane(&self) -> String {
+    pub(crate) fn partition(&self) -> String {
         format!("{:08}-{:016x}", self.number, self.id)
     }
 

@@ -19,7 +19,7 @@ const EMPTY_LINE: &[u8] = b"\r\n\r\n";
 
 /// The head of a part.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct PartHead {
     /// The name of its field; empty if it has none.
     pub(super) name: String,
     /// The name of its file, if it is one.
@@ -49,7 +49,7 @@ where
     }
 
     /// The head of the next part; none after the last. What was not read of the one before is passed over.
-    pub(super) async fn next(&mut self) -> Result<Option<Part>, Refusal> {
+    pub(super) async fn next(&mut self) -> Result<Option<PartHead>, Refusal> {
         while self.data().await?.is_some() {}
         drop(self.buffer.split_to(self.delimiter.needle().len()));
         // Blanks may follow a boundary.
@@ -135,13 +135,13 @@ fn malformed(what: &str) -> Refusal {
 }
 
 /// Reads a head: lines of `name: value`, of which one says what the part is.
-fn part(head: &[u8]) -> Part {
+fn part(head: &[u8]) -> PartHead {
     let disposition = head.split(|byte| *byte == b'\n').find_map(|line| {
         let colon = line.iter().position(|byte| *byte == b':')?;
         let (name, value) = (line.get(..colon)?, line.get(colon + 1..)?);
         name.trim_ascii().eq_ignore_ascii_case(b"content-disposition").then(|| Value::parse(value))
     });
-    let Some(disposition) = disposition else { return Part { name: String::new(), file_name: None } };
+    let Some(disposition) = disposition else { return PartHead { name: String::new(), file_name: None } };
     let name = disposition.parameter("name").unwrap_or_default();
-    Part { name: String::from_utf8_lossy(name).into_owned(), file_name: name_of_file(&disposition) }
+    PartHead { name: String::from_utf8_lossy(name).into_owned(), file_name: name_of_file(&disposition) }
 }

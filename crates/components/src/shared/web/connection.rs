@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 64 << 10;
 
 /// How requests may come.
 #[derive(Debug, Clone, Copy)]
-pub struct Manner {
+pub struct ConnectionOptions {
     /// How long a client may take to send the head of a request.
     pub read_timeout: Duration,
     /// Whether a connection may be used for several requests.
@@ -26,8 +26,12 @@ pub struct Manner {
 }
 
 /// Answers a client's requests. When `stopping` is done, the request that is under way is the last one.
-pub async fn converse<A, F>(client: Client, manner: Manner, stopping: impl Future<Output = ()>, answer: A)
-where
+pub async fn converse<A, F>(
+    client: Client,
+    manner: ConnectionOptions,
+    stopping: impl Future<Output = ()>,
+    answer: A,
+) where
     A: Fn(Request<Incoming>) -> F,
     F: Future<Output = Answer>,
 {

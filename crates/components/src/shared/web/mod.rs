@@ -5,7 +5,7 @@ mod connection;
 mod htpasswd;
 
 pub use admission::{Admission, check};
-pub use connection::{Manner, converse};
+pub use connection::{ConnectionOptions, converse};
 
 use bytes::Bytes;
 use http_body_util::Full;

@@ -10,7 +10,7 @@ use thalweg_engine::{BuildTransform, Context, Error, Mistake, Sink, SinkConfig, 
 
 use super::files::{Keep, Settings};
 use super::names::Style;
-use super::piece::Manner;
+use super::piece::PieceOptions;
 use super::{Compression, FileSink, names};
 use crate::shared::compress::level_mistake;
 use crate::shared::mode::Mode;
@@ -261,7 +261,7 @@ sinks:
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         let rotate = self.rotate.as_ref();
         let settings = Settings {
-            manner: Manner {
+            manner: PieceOptions {
                 compression: self.compression,
                 level: self.compression_level,
                 atomic: self.atomic,

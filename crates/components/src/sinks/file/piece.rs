@@ -16,7 +16,7 @@ use crate::shared::compress::{Compression, Encoder};
 
 /// How pieces are written, the same for all of a sink.
 #[derive(Debug, Clone)]
-pub(super) struct Manner {
+pub(super) struct PieceOptions {
     pub(super) compression: Compression,
     pub(super) level: Option<i32>,
     /// Whether a file is called `NAME.part` until it is finished.
@@ -75,7 +75,7 @@ impl Piece {
         number: Option<u32>,
         stamp: Option<String>,
         beginning: Beginning,
-        manner: &Manner,
+        manner: &PieceOptions,
     ) -> io::Result<Self> {
         let path = target(manner.style.path(name, number, stamp.as_deref()));
         let existing = fs::metadata(&path).ok();
@@ -110,7 +110,7 @@ impl Piece {
         Ok(piece)
     }
 
-    fn open(&mut self, beginning: Beginning, exists: bool, manner: &Manner) -> io::Result<()> {
+    fn open(&mut self, beginning: Beginning, exists: bool, manner: &PieceOptions) -> io::Result<()> {
         let there = |path: &Path| manner.atomic && fs::symlink_metadata(path).is_ok();
         let continued = names::continued(&self.path);
         let (was_continued, was_new) = (there(&continued), there(&self.now));
@@ -182,7 +182,7 @@ impl Piece {
     }
 
     /// Takes a finished file back, to be written again.
-    fn take_back(&mut self, continued: PathBuf, manner: &Manner) -> io::Result<()> {
+    fn take_back(&mut self, continued: PathBuf, manner: &PieceOptions) -> io::Result<()> {
         if manner.atomic {
             fs::rename(&self.path, &continued)?;
             self.now = continued;
@@ -192,13 +192,13 @@ impl Piece {
 
     /// How much of a finished file to keep, if not all. One that was written under its own name may have been
     /// torn off all the same; what is added to a torn member could not be read.
-    fn finished_length(&self, manner: &Manner) -> io::Result<Option<u64>> {
+    fn finished_length(&self, manner: &PieceOptions) -> io::Result<Option<u64>> {
         let is_sure = manner.atomic || manner.compression == Compression::None;
         if is_sure { Ok(None) } else { self.sound_length(manner).map(Some) }
     }
 
     /// How much of a file left by a run that broke off is whole messages.
-    fn sound_length(&self, manner: &Manner) -> io::Result<u64> {
+    fn sound_length(&self, manner: &PieceOptions) -> io::Result<u64> {
         let mut file = File::open(&self.now)?;
         if manner.compression != Compression::None {
             return manner.compression.complete(file);
@@ -265,7 +265,7 @@ impl Piece {
     }
 
     /// What to write messages to, which compresses them if they are to be.
-    pub(super) fn writer(&mut self, manner: &Manner) -> io::Result<PieceWriter<'_>> {
+    pub(super) fn writer(&mut self, manner: &PieceOptions) -> io::Result<PieceWriter<'_>> {
         if self.encoder.is_none() {
             self.encoder = manner.compression.begin(manner.level)?;
         }

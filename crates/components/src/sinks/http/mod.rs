@@ -20,7 +20,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{
-    BuildTransform, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig, Written,
+    BuildTransform, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig,
+    WriteOutcome,
 };
 use thalweg_record::Batch;
 use thalweg_runtime::ConcurrencyLimit;
@@ -270,7 +271,7 @@ impl Sink for Http {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         let Some(request) = self.request.clone() else {
             return Err(Error::permanent("the sink `http` was not opened"));
         };
@@ -287,7 +288,7 @@ impl Sink for Http {
                 }
             }
         }
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     fn give_up(&mut self) {

@@ -11,9 +11,9 @@ use std::time::{Duration, SystemTime};
 
 use arrow_buffer::Buffer;
 use async_trait::async_trait;
-use thalweg_engine::{Fate, FileTransform, Journal, Trouble};
+use thalweg_engine::{Disposition, FileError, FileTransform, Journal};
 use thalweg_record::{Arena, Content, File, Lease, ReadRanges, Share};
-use thalweg_store::{Part, PartWriter, StoreError, Stored, Upload, Verified};
+use thalweg_store::{PartWriter, StoreError, Stored, Upload, UploadedPart, Verified};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinSet};
@@ -43,7 +43,7 @@ enum From {
 }
 
 impl From {
-    fn of(file: &File) -> Result<Self, Trouble> {
+    fn of(file: &File) -> Result<Self, FileError> {
         let local = |path: &Path| fs::File::open(path).map(|file| From::Local(Arc::new(file)));
         match file.content() {
             Content::Path(path) => local(path).map_err(|error| unreadable(&error)),
@@ -53,7 +53,7 @@ impl From {
         }
     }
 
-    fn size(&self) -> Result<u64, Trouble> {
+    fn size(&self) -> Result<u64, FileError> {
         match self {
             From::Local(file) => Ok(file.metadata().map_err(|error| unreadable(&error))?.len()),
             From::Memory(buffer) => Ok(buffer.len() as u64),
@@ -62,14 +62,14 @@ impl From {
     }
 
     /// The bytes of a part; `arena` is as long as it is.
-    async fn read(self, position: u64, mut arena: Arena) -> Result<Buffer, Trouble> {
+    async fn read(self, position: u64, mut arena: Arena) -> Result<Buffer, FileError> {
         match self {
             From::Local(file) => {
                 let read = tokio::task::spawn_blocking(move || {
                     file.read_exact_at(&mut arena, position).map(|()| arena.freeze())
                 });
                 read.await
-                    .map_err(|error| Trouble::rejected(error.to_string()))?
+                    .map_err(|error| FileError::rejected(error.to_string()))?
                     .map_err(|error| unreadable(&error))
             }
             From::Memory(buffer) => {
@@ -103,7 +103,7 @@ async fn passed(
     ranges: Arc<dyn ReadRanges>,
     range: Range<u64>,
     mut writer: PartWriter,
-) -> Result<Part, Trouble> {
+) -> Result<UploadedPart, FileError> {
     let (_stays, is_left) = oneshot::channel::<()>();
     let runtime = Handle::current();
     let written = tokio::task::spawn_blocking(move || {
@@ -119,18 +119,18 @@ async fn passed(
         let part = writer.finish().map_err(|error| unwritten(&error))?;
         came.map(|()| part).map_err(|error| unfetched(&error))
     });
-    written.await.map_err(|error| Trouble::rejected(error.to_string()))?
+    written.await.map_err(|error| FileError::rejected(error.to_string()))?
 }
 
 /// What it means for the file at hand that a range could not be had.
-fn unfetched(error: &io::Error) -> Trouble {
+fn unfetched(error: &io::Error) -> FileError {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<StoreError>());
     cause.map_or_else(|| unreadable(error), trouble)
 }
 
 #[async_trait]
 impl FileTransform for Files {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let path = self.path_of(file)?;
         let from = From::of(file)?;
         let size = from.size()?;
@@ -138,12 +138,12 @@ impl FileTransform for Files {
         if size > limits.most_bytes {
             let reason =
                 format!("the file has {size} bytes, and the store takes at most {}", limits.most_bytes);
-            return Err(Trouble::coded("FILE_SIZE_IS_TOO_BIG", reason));
+            return Err(FileError::coded("FILE_SIZE_IS_TOO_BIG", reason));
         }
         if self.on_exists != OnExists::Replace && self.is_left_alone(file, &path, size).await? {
             self.target.counts.skipped.fetch_add(1, Relaxed);
             self.tell(file, &path);
-            return Ok(Fate::GoesOn);
+            return Ok(Disposition::Continue);
         }
         let mut target = self.target.clone();
         if target.writing.content_type.is_none() {
@@ -167,18 +167,18 @@ impl FileTransform for Files {
         match stored {
             Ok(stored) if stored.size == size => {
                 self.tell(file, &path);
-                Ok(Fate::GoesOn)
+                Ok(Disposition::Continue)
             }
             Ok(stored) => {
                 let reason = format!("the store has {} bytes of the {size} that were sent", stored.size);
-                Err(Trouble::coded(UNWRITABLE, reason))
+                Err(FileError::coded(UNWRITABLE, reason))
             }
-            Err(Trouble::Rejected(problem))
+            Err(FileError::Rejected(problem))
                 if problem.code == Some(REFUSED) && self.on_exists == OnExists::Skip =>
             {
                 self.target.counts.skipped.fetch_add(1, Relaxed);
                 self.tell(file, &path);
-                Ok(Fate::GoesOn)
+                Ok(Disposition::Continue)
             }
             Err(trouble) => Err(trouble),
         }
@@ -195,25 +195,28 @@ const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
 const REFUSED: &str = "FILE_OUTPUT_EXISTS";
 
 /// What an error in writing means for the file at hand.
-fn unwritten(error: &StoreError) -> Trouble {
+fn unwritten(error: &StoreError) -> FileError {
     match error {
-        StoreError::Refused { .. } => Trouble::coded(REFUSED, error.to_string()),
+        StoreError::Refused { .. } => FileError::coded(REFUSED, error.to_string()),
         error if error.is_temporary() => trouble(error),
-        _ => Trouble::coded(UNWRITABLE, error.to_string()),
+        _ => FileError::coded(UNWRITABLE, error.to_string()),
     }
 }
 
 impl Files {
-    fn path_of(&self, file: &mut File) -> Result<String, Trouble> {
+    fn path_of(&self, file: &mut File) -> Result<String, FileError> {
         let Some(name) = &self.name else { return Ok(self.target.path.clone()) };
         let name = name.render(file)?;
         let Some(name) = name.to_str().filter(|name| !name.is_empty() && !name.ends_with('/')) else {
-            return Err(Trouble::coded(UNWRITABLE, "its name in the store would be empty, or is not UTF-8"));
+            return Err(FileError::coded(
+                UNWRITABLE,
+                "its name in the store would be empty, or is not UTF-8",
+            ));
         };
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
         if !Path::new(name).components().all(plain) {
             let reason = format!("`{name}` leads out of where files are to be written");
-            return Err(Trouble::coded(UNWRITABLE, reason));
+            return Err(FileError::coded(UNWRITABLE, reason));
         }
         Ok(format!("{}{name}", self.target.path))
     }
@@ -225,7 +228,7 @@ impl Files {
     }
 
     /// Whether what is there already is to stay.
-    async fn is_left_alone(&self, file: &File, path: &str, size: u64) -> Result<bool, Trouble> {
+    async fn is_left_alone(&self, file: &File, path: &str, size: u64) -> Result<bool, FileError> {
         let found = match self.target.store.stat(path).await {
             Ok(found) => found,
             Err(StoreError::Absent { .. }) => return Ok(false),
@@ -242,12 +245,14 @@ impl Files {
                 Ok(found.size() == size && !is_newer)
             }
             OnExists::Skip => Ok(true),
-            OnExists::Error => Err(Trouble::coded(REFUSED, format!("there is a `{}` already", found.name()))),
+            OnExists::Error => {
+                Err(FileError::coded(REFUSED, format!("there is a `{}` already", found.name())))
+            }
         }
     }
 
-    async fn whole(&self, target: &Target, path: &str, from: From, size: u64) -> Result<Stored, Trouble> {
-        let length = usize::try_from(size).map_err(|_| Trouble::coded(UNWRITABLE, "it is too large"))?;
+    async fn whole(&self, target: &Target, path: &str, from: From, size: u64) -> Result<Stored, FileError> {
+        let length = usize::try_from(size).map_err(|_| FileError::coded(UNWRITABLE, "it is too large"))?;
         let arena = self.memory.arena(length).await;
         let body = from.read(0, arena).await?;
         let permit = target.limit.acquire(size).await;
@@ -286,7 +291,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    async fn run(self) -> Result<Stored, Trouble> {
+    async fn run(self) -> Result<Stored, FileError> {
         let (upload, mut parts) = self.begun().await?;
         parts.iter().for_each(|part| self.target.note(part, true));
         let completed = match self.send(&upload, &mut parts).await {
@@ -303,7 +308,7 @@ impl Job<'_> {
                 Ok(stored)
             }
             // It is tried again, and goes on with what is there; by a later run, if this one ends.
-            Err(trouble @ Trouble::Failed(_)) if self.noted.is_kept() => Err(trouble),
+            Err(trouble @ FileError::Failed(_)) if self.noted.is_kept() => Err(trouble),
             Err(trouble) => {
                 // Whatever comes of it: the first trouble is the one to tell.
                 let _ = upload.abort().await;
@@ -314,7 +319,7 @@ impl Job<'_> {
     }
 
     /// The upload of a former run, or a new one, and the parts that are there.
-    async fn begun(&self) -> Result<(Upload, Vec<Part>), Trouble> {
+    async fn begun(&self) -> Result<(Upload, Vec<UploadedPart>), FileError> {
         let store = &self.target.store;
         match self.noted.found(&self.identity, self.part_size)? {
             Former::Nothing => {}
@@ -337,7 +342,7 @@ impl Job<'_> {
 
     /// Sends the parts that are not there. When this returns, none is on its way any more: one that came after the upload was
     /// thrown away would stay in the store.
-    async fn send(&self, upload: &Upload, parts: &mut Vec<Part>) -> Result<(), Trouble> {
+    async fn send(&self, upload: &Upload, parts: &mut Vec<UploadedPart>) -> Result<(), FileError> {
         let mut sending = JoinSet::new();
         let sent = self.send_missing(upload, parts, &mut sending).await;
         while let Some(ended) = sending.join_next().await {
@@ -351,9 +356,9 @@ impl Job<'_> {
     async fn send_missing(
         &self,
         upload: &Upload,
-        parts: &mut Vec<Part>,
-        sending: &mut JoinSet<Result<Part, Trouble>>,
-    ) -> Result<(), Trouble> {
+        parts: &mut Vec<UploadedPart>,
+        sending: &mut JoinSet<Result<UploadedPart, FileError>>,
+    ) -> Result<(), FileError> {
         let (mut number, mut offset) = (0, 0);
         while offset < self.size {
             number += 1;
@@ -392,7 +397,7 @@ impl Job<'_> {
     }
 
     /// What a part is held in.
-    async fn room(&self, upload: &Upload, number: u32, offset: u64, length: u64) -> Result<Room, Trouble> {
+    async fn room(&self, upload: &Upload, number: u32, offset: u64, length: u64) -> Result<Room, FileError> {
         if let From::Ranges(ranges) = &self.from
             && ranges.streams()
             && let Some(writer) = upload.writer(number, offset)
@@ -400,17 +405,17 @@ impl Job<'_> {
             return Ok(Room::Passing(ranges.clone(), writer, self.memory.reserve(PASSING).await));
         }
         let length =
-            usize::try_from(length).map_err(|_| Trouble::coded(UNWRITABLE, "its parts are too large"))?;
+            usize::try_from(length).map_err(|_| FileError::coded(UNWRITABLE, "its parts are too large"))?;
         Ok(Room::Whole(self.memory.arena(length).await))
     }
 
     /// Notes a part that was sent.
     fn take(
         &self,
-        sent: Result<Result<Part, Trouble>, JoinError>,
-        parts: &mut Vec<Part>,
-    ) -> Result<(), Trouble> {
-        let part = sent.map_err(|error| Trouble::rejected(error.to_string()))??;
+        sent: Result<Result<UploadedPart, FileError>, JoinError>,
+        parts: &mut Vec<UploadedPart>,
+    ) -> Result<(), FileError> {
+        let part = sent.map_err(|error| FileError::rejected(error.to_string()))??;
         self.noted.part(&part)?;
         parts.push(part);
         Ok(())

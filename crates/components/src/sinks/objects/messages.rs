@@ -13,9 +13,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thalweg_engine::{Context, Error, Journal, Rejects, Sink, Written};
+use thalweg_engine::{Context, Error, Journal, Rejects, Sink, WriteOutcome};
 use thalweg_record::{Arena, Batch, Budget, payload_slices};
-use thalweg_store::{Begun, Body, Part, StoreError, Upload};
+use thalweg_store::{Begun, Body, StoreError, Upload, UploadedPart};
 use tokio::task::JoinSet;
 
 use super::parts::{Noted, held, send, unfinished as noted_as_begun};
@@ -52,7 +52,7 @@ pub(super) struct Messages {
     /// What a former run had begun and the store does not know any more.
     gone: Option<Saved>,
     /// Batches that came into safety since the engine asked.
-    secured: usize,
+    take_committed: usize,
 }
 
 /// What a later run must know.
@@ -62,7 +62,7 @@ struct Saved {
     number: u64,
     begun: Option<Begun>,
     /// The parts that the store has, from the first on without a gap.
-    parts: Vec<Part>,
+    parts: Vec<UploadedPart>,
 }
 
 /// The upload that was under way when a run saved this.
@@ -86,7 +86,7 @@ struct Object {
     sending: JoinSet<Outcome>,
     /// Those that could not be sent.
     unsent: Vec<Unsent>,
-    done: BTreeMap<u32, Part>,
+    done: BTreeMap<u32, UploadedPart>,
     /// Which part is the last of each batch that is not in safety, in the order of the batches.
     batches: VecDeque<u32>,
     is_new: bool,
@@ -156,7 +156,7 @@ struct Unsent {
     body: Body,
 }
 
-type Outcome = Result<Part, (Unsent, StoreError)>;
+type Outcome = Result<UploadedPart, (Unsent, StoreError)>;
 
 impl Object {
     fn new(number: u64) -> Self {
@@ -202,7 +202,7 @@ impl Messages {
             journal: context.journal.clone().filter(|_| context.resumes),
             object: Object::new(1),
             gone: None,
-            secured: 0,
+            take_committed: 0,
             target,
         }
     }
@@ -385,7 +385,7 @@ impl Messages {
                     let whole = self.object.whole();
                     while self.object.batches.front().is_some_and(|&last| last <= whole) {
                         self.object.batches.pop_front();
-                        self.secured += 1;
+                        self.take_committed += 1;
                     }
                 }
                 Ok(())
@@ -429,13 +429,13 @@ impl Messages {
                 self.reap().await?;
             }
             if let Some(upload) = &self.object.upload {
-                let parts: Vec<Part> = self.object.done.values().cloned().collect();
+                let parts: Vec<UploadedPart> = self.object.done.values().cloned().collect();
                 let stored = upload.complete(&parts).await;
                 self.target.wrote(stored.map_err(|error| failure(&error))?.crc32c);
                 self.noted(self.object.number).forget()?;
             }
         }
-        self.secured += self.object.batches.len();
+        self.take_committed += self.object.batches.len();
         self.object = Object::new(self.object.number + 1);
         Ok(())
     }
@@ -477,7 +477,7 @@ impl Sink for Messages {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         if let Some(gone) = &self.gone {
             let name = self.target.store.name(&self.path(gone.number));
             return Err(Error::permanent(format!(
@@ -513,7 +513,7 @@ impl Sink for Messages {
             self.object.since = Instant::now();
         }
         self.object.batches.push_back(self.object.next);
-        Ok(Written::Kept)
+        Ok(WriteOutcome::Staged)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -521,7 +521,7 @@ impl Sink for Messages {
         if self.is_old() { self.complete().await } else { Ok(()) }
     }
 
-    async fn roll(&mut self) -> Result<(), Error> {
+    async fn reopen(&mut self) -> Result<(), Error> {
         match self.rotate.is_some() && !self.object.is_new {
             true => self.complete().await,
             false => self.flush().await,
@@ -546,8 +546,8 @@ impl Sink for Messages {
         }
     }
 
-    fn secured(&mut self) -> usize {
-        std::mem::take(&mut self.secured)
+    fn take_committed(&mut self) -> usize {
+        std::mem::take(&mut self.take_committed)
     }
 
     fn is_due(&self) -> bool {

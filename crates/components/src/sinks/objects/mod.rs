@@ -25,7 +25,7 @@ use thalweg_engine::{
 };
 use thalweg_record::Budget;
 use thalweg_runtime::ConcurrencyLimit;
-use thalweg_store::{Limits, OnExisting, Part, Store, Writing, part_size};
+use thalweg_store::{Limits, OnExisting, Store, UploadedPart, Writing, part_size};
 
 use crate::shared::file_template::{FileTemplate, Variable};
 use crate::shared::stored::failure;
@@ -274,7 +274,7 @@ impl Target {
     }
 
     /// A part is there: by this run, or by a former one.
-    pub(super) fn note(&self, part: &Part, is_kept: bool) {
+    pub(super) fn note(&self, part: &UploadedPart, is_kept: bool) {
         if part.is_verified {
             self.counts.verified.fetch_add(part.size, Relaxed);
         }

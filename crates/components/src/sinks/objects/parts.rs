@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_engine::{Error, Journal};
-use thalweg_store::{Begun, Body, Part, StoreError, Upload};
+use thalweg_store::{Begun, Body, StoreError, Upload, UploadedPart};
 
 use super::Target;
 
@@ -29,7 +29,7 @@ pub(super) async fn send(
     number: u32,
     offset: u64,
     body: Body,
-) -> Result<Part, StoreError> {
+) -> Result<UploadedPart, StoreError> {
     let permit = target.limit.acquire(body.len() as u64).await;
     match upload.part(number, offset, body).await {
         Ok(sent) => {
@@ -72,7 +72,7 @@ pub(super) fn unfinished(journal: &Journal) -> Result<Vec<Begun>, Error> {
 pub(super) enum Former {
     Nothing,
     /// An upload of the same, and the parts that are done.
-    Same(Begun, Vec<Part>),
+    Same(Begun, Vec<UploadedPart>),
     /// An upload of something else: it is to be thrown away.
     Other(Begun),
 }
@@ -101,7 +101,7 @@ impl Noted {
             if name == BEGUN {
                 beginning = serde_json::from_value::<Beginning>(value).ok();
             } else {
-                parts.extend(serde_json::from_value::<Part>(value).ok());
+                parts.extend(serde_json::from_value::<UploadedPart>(value).ok());
             }
         }
         Ok(match beginning {
@@ -118,7 +118,7 @@ impl Noted {
         self.note(BEGUN, serde_json::to_value(beginning))
     }
 
-    pub(super) fn part(&self, part: &Part) -> Result<(), Error> {
+    pub(super) fn part(&self, part: &UploadedPart) -> Result<(), Error> {
         self.note(&format!("{:05}", part.number), serde_json::to_value(part))
     }
 

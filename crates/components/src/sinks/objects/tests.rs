@@ -52,7 +52,10 @@ fn options_that_make_no_sense_are_mistakes() {
     assert_eq!(check("{ url: x, part_size: 0B }")[0].option, "part_size");
 }
 
-async fn apply(sink: &ObjectsSink, file: &mut File) -> Result<thalweg_engine::Fate, thalweg_engine::Trouble> {
+async fn apply(
+    sink: &ObjectsSink,
+    file: &mut File,
+) -> Result<thalweg_engine::Disposition, thalweg_engine::FileError> {
     let mut files = sink.files().unwrap().0.build(&context()).unwrap();
     files.apply(file).await
 }
@@ -117,18 +120,18 @@ async fn write(
     let context = Context { resumes: true, ..context() };
     let mut sink = SinkConfig::build(config, &context).unwrap();
     sink.open(saved).await.unwrap();
-    let mut secured = 0;
+    let mut take_committed = 0;
     let mut state = sink.state();
     for text in batches.iter().take(cut_after) {
         sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
         state = sink.state();
-        secured += sink.secured();
+        take_committed += sink.take_committed();
     }
     if cut_after >= batches.len() {
         sink.finish().await.unwrap();
         return (batches.len(), sink.state());
     }
-    (secured, state)
+    (take_committed, state)
 }
 
 proptest! {
@@ -149,10 +152,10 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (mut done, mut saved) = (0, None);
         for cut in cuts.into_iter().chain([usize::MAX]) {
-            let (secured, state) = runtime.block_on(write(&config, &batches[done..], saved, cut));
+            let (take_committed, state) = runtime.block_on(write(&config, &batches[done..], saved, cut));
             saved = state;
             let is_done = cut >= batches.len() - done;
-            done += secured;
+            done += take_committed;
             if is_done {
                 break;
             }
@@ -183,7 +186,7 @@ async fn where_all_parts_must_have_one_size_they_have_it() {
         sink.open(None).await.unwrap();
         for text in &texts {
             sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
-            assert_eq!(sink.secured(), 0);
+            assert_eq!(sink.take_committed(), 0);
         }
         let state = sink.state().unwrap();
         let parts = state["parts"].as_array().unwrap();

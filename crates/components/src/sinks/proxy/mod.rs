@@ -15,7 +15,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, Written};
+use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
@@ -121,7 +121,7 @@ impl Sink for Proxy {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         let Some(dial) = &self.dial else {
             return Err(Error::permanent("the sink `proxy` was not opened"));
         };
@@ -163,7 +163,7 @@ impl Sink for Proxy {
         for (row, reason) in self.progress.finish() {
             rejects.reject(row, reason);
         }
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     fn give_up(&mut self) {

@@ -49,7 +49,7 @@ fn from(connection: &str, messages: &[&str]) -> Batch {
     let payload = batch(messages).payload().clone();
     let meta = Meta { path: Some(connection.into()), ..(**batch([""]).meta()).clone() };
     assert_eq!(payload.len(), messages.len());
-    Batch::new(payload, Arc::new(meta), Ack::unobserved())
+    Batch::new(payload, Arc::new(meta), Ack::noop())
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn answers_find_the_connection_that_the_message_came_over() {
         from(other.name(), &["third\n"]),
         batch(["nobody asked\n"]),
     ] {
-        assert_eq!(within(sink.write(&batch, &mut rejects)).await.unwrap(), Written::Safe);
+        assert_eq!(within(sink.write(&batch, &mut rejects)).await.unwrap(), WriteOutcome::Durable);
     }
     assert!(rejects.take().is_empty());
     assert_eq!(

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, Written,
+    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_record::{Batch, payload_runs};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -183,7 +183,7 @@ impl Sink for ToStream {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         let Some(dial) = &self.dial else {
             return Err(Error::permanent("the sink `socket` was not opened"));
         };
@@ -210,7 +210,7 @@ impl Sink for ToStream {
             acknowledged(&mut stream, config).await?;
         }
         self.stream = Some(stream);
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -361,7 +361,7 @@ impl Datagrams {
 
 #[async_trait]
 impl Sink for ToDatagrams {
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         let failed = |error: io::Error| net_error("send to", &self.address, &error);
         let socket = match self.socket.take() {
             Some(socket) => socket,
@@ -386,7 +386,7 @@ impl Sink for ToDatagrams {
         for (row, reason) in self.progress.finish() {
             rejects.reject(row, reason);
         }
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     fn give_up(&mut self) {

@@ -34,7 +34,7 @@ async fn open(yaml: &str) -> Box<dyn Sink> {
 async fn write(sink: &mut Box<dyn Sink>, messages: &[&str]) -> Result<Vec<(u32, String)>, Error> {
     let mut rejects = Rejects::default();
     let written = within(sink.write(&batch(messages), &mut rejects)).await?;
-    assert_eq!(written, Written::Safe);
+    assert_eq!(written, WriteOutcome::Durable);
     Ok(rejects.take())
 }
 

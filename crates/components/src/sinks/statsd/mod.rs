@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, Written};
+use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 use tokio::net::UdpSocket;
 
@@ -253,9 +253,9 @@ fn write_value(line: &mut Vec<u8>, value: f64, kind: &str) {
 
 #[async_trait]
 impl Sink for Statsd {
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         self.add(batch, rejects)?;
-        Ok(Written::Pending)
+        Ok(WriteOutcome::Buffered)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {

@@ -24,7 +24,7 @@ async fn start(yaml: &str) -> Server {
 impl Server {
     async fn write(&mut self, batch: Batch) -> Vec<(u32, String)> {
         let mut rejects = Rejects::default();
-        assert_eq!(self.sink.write(&batch, &mut rejects).await.unwrap(), Written::Pending);
+        assert_eq!(self.sink.write(&batch, &mut rejects).await.unwrap(), WriteOutcome::Buffered);
         rejects.take()
     }
 

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, Written,
+    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_record::Batch;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -200,9 +200,9 @@ impl Sink for Websocket {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         if self.clients.lock().is_empty() {
-            return Ok(Written::Safe);
+            return Ok(WriteOutcome::Durable);
         }
         let most = self.config.client_buffer.as_usize();
         let messages: Vec<Message> = self.messages(batch).collect();
@@ -213,7 +213,7 @@ impl Sink for Websocket {
                 (behind == 0 || behind + message.len() <= most) && client.queue.send(message.clone()).is_ok()
             })
         });
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {

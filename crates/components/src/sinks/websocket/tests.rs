@@ -65,7 +65,7 @@ async fn until_there_are(sink: &Websocket, count: usize) {
 
 async fn write(sink: &mut Websocket, messages: &[&[u8]]) {
     let mut rejects = Rejects::default();
-    assert_eq!(sink.write(&batch(messages), &mut rejects).await.unwrap(), Written::Safe);
+    assert_eq!(sink.write(&batch(messages), &mut rejects).await.unwrap(), WriteOutcome::Durable);
     assert!(rejects.take().is_empty());
 }
 

@@ -34,13 +34,13 @@ impl Identity {
     }
 
     /// The name of the lane that its positions are saved in.
-    pub fn lane(self) -> String {
+    pub fn partition(self) -> String {
         format!("{:x}:{:x}", self.device, self.inode)
     }
 
     /// Which file a lane is of.
-    pub fn of_lane(lane: &str) -> Option<Self> {
-        let (device, inode) = lane.split_once(':')?;
+    pub fn of_partition(partition: &str) -> Option<Self> {
+        let (device, inode) = partition.split_once(':')?;
         let number = |text| u64::from_str_radix(text, 16).ok();
         Some(Self { device: number(device)?, inode: number(inode)? })
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Error, Outlet, Reading};
+use thalweg_engine::{Error, Reading, SourceOutput};
 use thalweg_runtime::blocking;
 
 use super::find::{Found, Identity, find_in_folder, unreadable};
@@ -25,7 +25,7 @@ const LINGER: u32 = 20;
 
 impl Files {
     /// Reads all files, and those that are still to come, until told to stop.
-    pub(super) async fn follow(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    pub(super) async fn follow(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let interval = self.config.poll_interval.duration();
         loop {
             let looked = Instant::now();
@@ -52,7 +52,7 @@ impl Files {
     }
 
     /// Looks which files there are.
-    fn look(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    fn look(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let findings = blocking(|| self.finder.find());
         let is_first = !std::mem::replace(&mut self.has_begun, true);
         for (path, error) in findings.failed {
@@ -83,7 +83,7 @@ impl Files {
             match blocking(|| Tail::open(&found.path, &self.config, out, is_first)) {
                 Ok(mut tail) => {
                     self.warned.remove(&found.path);
-                    self.finished.retain(|(lane, _)| *lane != tail.lane);
+                    self.finished.retain(|(partition, _)| *partition != tail.partition);
                     if open >= MAX_OPEN {
                         tail.close();
                     }
@@ -118,30 +118,31 @@ impl Files {
 
     /// Files that were renamed between the runs, so that no pattern finds them any more, are read to their
     /// end.
-    fn find_renamed(&mut self, found: &[Found], out: &Outlet) {
-        let mut lanes: HashSet<String> = found.iter().map(|found| found.identity.lane()).collect();
-        for lane in out.lanes() {
-            let Some((identity, saved)) = Identity::of_lane(&lane).zip(Saved::of(out, &lane)) else {
+    fn find_renamed(&mut self, found: &[Found], out: &SourceOutput) {
+        let mut partitions: HashSet<String> = found.iter().map(|found| found.identity.partition()).collect();
+        for partition in out.partitions() {
+            let Some((identity, saved)) = Identity::of_partition(&partition).zip(Saved::of(out, &partition))
+            else {
                 continue;
             };
             let folder = Path::new(&saved.path).parent().map(Path::to_owned).unwrap_or_default();
             let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
-            if lanes.contains(&*lane) {
+            if partitions.contains(&*partition) {
                 continue;
             }
             let Some(path) = find_in_folder(&folder, identity) else { continue };
             match Tail::open(&path, &self.config, out, false) {
                 // If it began elsewhere it is another file.
-                Ok(mut tail) if tail.lane == lane && tail.cutter.place().offset == saved.offset => {
+                Ok(mut tail) if tail.partition == partition && tail.cutter.place().offset == saved.offset => {
                     tail.is_gone = true;
-                    lanes.insert(tail.lane.to_string());
+                    partitions.insert(tail.partition.to_string());
                     self.tails.push(tail);
                 }
                 Ok(_) => {}
                 Err(error) => self.warn(path, &error),
             }
         }
-        forget_missing(&lanes, found, out);
+        forget_missing(&partitions, found, out);
     }
 
     fn warn(&mut self, path: PathBuf, error: &std::io::Error) {
@@ -162,14 +163,15 @@ impl Files {
     }
 
     /// Reads a piece of a followed file; says whether there may be more.
-    async fn visit(&mut self, at: usize, out: &mut Outlet) -> Result<bool, Error> {
+    async fn visit(&mut self, at: usize, out: &mut SourceOutput) -> Result<bool, Error> {
         let Some(tail) = self.tails.get_mut(at) else { return Ok(false) };
         let quiet = self.config.framing.quiet();
         if std::mem::take(&mut tail.begins_at_end) {
             // Remembered at once: a later run is to read what was written after this moment.
             let payload = arrow_array::BinaryViewArray::new_null(0);
-            let mark = tail.marker().mark(tail.cutter.place());
-            out.send(Reading { payload, path: Some(tail.shown.clone()), positions: None, mark }).await?;
+            let checkpoint = tail.marker().checkpoint(tail.cutter.place());
+            out.send(Reading { payload, path: Some(tail.shown.clone()), positions: None, checkpoint })
+                .await?;
         }
         match blocking(|| tail.has_news()) {
             Ok(true) => {}
@@ -206,7 +208,7 @@ impl Files {
     }
 
     /// A followed file could not be read: says so once, and leaves it for later.
-    async fn fail(&mut self, at: usize, out: &mut Outlet) -> Result<(), Error> {
+    async fn fail(&mut self, at: usize, out: &mut SourceOutput) -> Result<(), Error> {
         let Some(tail) = self.tails.get_mut(at) else { return Ok(()) };
         let damage = tail.damage();
         let error = match &damage {
@@ -236,7 +238,7 @@ impl Files {
 
     /// Lets go of files that are gone and were read to their end, and forgets their lanes when all of it is
     /// safe.
-    async fn let_go(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn let_go(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let linger = self.config.poll_interval.duration() * LINGER;
         let mut at = 0;
         while let Some(tail) = self.tails.get_mut(at) {
@@ -253,13 +255,13 @@ impl Files {
             }
             let what = if tail.is_deleted() { "deleted" } else { "renamed" };
             tracing::debug!("`{}` was {what} and is read to its end", tail.shown);
-            self.finished.push((tail.lane.clone(), tail.cutter.place().offset));
+            self.finished.push((tail.partition.clone(), tail.cutter.place().offset));
             self.tails.remove(at);
         }
         // Forgotten any earlier, a lane would be remembered again by the batches still on their way.
-        self.finished.retain(|(lane, end)| match Saved::of(out, lane) {
+        self.finished.retain(|(partition, end)| match Saved::of(out, partition) {
             Some(saved) if saved.offset >= *end => {
-                out.forget(lane);
+                out.forget(partition);
                 false
             }
             Some(_) => true,

@@ -31,7 +31,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::{ByteSize, Pattern as Regex, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
+use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::shared::arenas::Arenas;
 use crate::shared::decompress::Compression;
@@ -229,7 +229,7 @@ struct Files {
 
 #[async_trait]
 impl Source for Files {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let result = if self.config.follow { self.follow(out).await } else { self.read_once(out).await };
         self.reader.arenas.clear();
         result
@@ -238,13 +238,13 @@ impl Source for Files {
 
 /// Forgets the lanes of files that are no more: nothing is at their path while other files are in their
 /// folder. That the whole folder is empty or away may be a disk that is not mounted.
-fn forget_missing(lanes: &HashSet<String>, found: &[Found], out: &Outlet) {
+fn forget_missing(partitions: &HashSet<String>, found: &[Found], out: &SourceOutput) {
     let folders: HashSet<_> = found.iter().filter_map(|found| found.path.parent()).collect();
-    for lane in out.lanes().into_iter().filter(|lane| !lanes.contains(&**lane)) {
-        let Some(saved) = Saved::of(out, &lane) else { continue };
+    for partition in out.partitions().into_iter().filter(|partition| !partitions.contains(&**partition)) {
+        let Some(saved) = Saved::of(out, &partition) else { continue };
         let path = Path::new(&saved.path);
         if path.parent().is_some_and(|folder| folders.contains(folder)) && !path.exists() {
-            out.forget(&lane);
+            out.forget(&partition);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use thalweg_engine::{Error, ErrorKind as Kind, Outlet};
+use thalweg_engine::{Error, ErrorKind as Kind, SourceOutput};
 use thalweg_runtime::blocking;
 
 use super::find::{Findings, Found, unreadable};
@@ -16,12 +16,12 @@ use crate::shared::io::io_error;
 
 impl Files {
     /// Reads all files that there are.
-    pub(super) async fn read_once(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    pub(super) async fn read_once(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         if !self.has_begun {
             let findings = blocking(|| self.finder.find());
             self.waiting = self.readable(findings)?.into();
-            let lanes = self.waiting.iter().map(|found| found.identity.lane()).collect();
-            forget_missing(&lanes, self.waiting.make_contiguous(), out);
+            let partitions = self.waiting.iter().map(|found| found.identity.partition()).collect();
+            forget_missing(&partitions, self.waiting.make_contiguous(), out);
             out.add_expected(self.waiting.iter().map(|found| found.size).sum());
             self.has_begun = true;
         }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use arrow_buffer::Buffer;
-use thalweg_engine::{Error, Outlet};
+use thalweg_engine::{Error, SourceOutput};
 use thalweg_runtime::blocking;
 
 use super::tail::Tail;
@@ -34,7 +34,7 @@ impl Reader {
         &mut self,
         tail: &mut Tail,
         after: After,
-        out: &mut Outlet,
+        out: &mut SourceOutput,
     ) -> Result<Step, Error> {
         // Nothing here waits while there is memory and the next stage has room.
         tokio::task::consume_budget().await;
@@ -59,23 +59,23 @@ impl Reader {
 }
 
 /// Sends the messages in a buffer; what is left becomes what the tail carries over.
-async fn send(tail: &mut Tail, buffer: &Buffer, after: After, out: &mut Outlet) -> Result<(), Error> {
+async fn send(tail: &mut Tail, buffer: &Buffer, after: After, out: &mut SourceOutput) -> Result<(), Error> {
     let marker = tail.marker();
-    tail.cutter.send(buffer, after, Some(&tail.shown), |place| marker.mark(place), out).await?;
+    tail.cutter.send(buffer, after, Some(&tail.shown), |place| marker.checkpoint(place), out).await?;
     let done = tail.cutter.advance();
     tail.carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
     Ok(())
 }
 
 /// Sends what is complete in what a tail carries over, now that more is known of what comes after.
-pub(super) async fn send_carried(tail: &mut Tail, after: After, out: &mut Outlet) -> Result<(), Error> {
+pub(super) async fn send_carried(tail: &mut Tail, after: After, out: &mut SourceOutput) -> Result<(), Error> {
     let buffer = Buffer::from_vec(std::mem::take(&mut tail.carry));
     send(tail, &buffer, after, out).await
 }
 
 /// Gives up a file whose compressed data is damaged, if it is: the message in which it breaks off is
 /// rejected.
-pub(super) async fn give_up(tail: &mut Tail, out: &mut Outlet) -> Result<Option<Error>, Error> {
+pub(super) async fn give_up(tail: &mut Tail, out: &mut SourceOutput) -> Result<Option<Error>, Error> {
     let Some(damage) = tail.damage() else { return Ok(None) };
     let path = tail.shown.clone();
     let reason = format!("breaks off: of `{path}`, {damage}");

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use thalweg_engine::{Mark, Outlet};
+use thalweg_engine::{Checkpoint, SourceOutput};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::find::Identity;
 use super::{FileSource, ReadFrom};
 use crate::shared::decompress::{Compression, Damage, Decoder};
-use crate::shared::framing::{Cutter, Place, Skip};
+use crate::shared::framing::{Cutter, Skip, StreamPosition};
 
 /// How many bytes make a fingerprint, once a file has them.
 const FINGERPRINT_BYTES: usize = 256;
@@ -45,8 +45,8 @@ fn is_nothing(skip: &Skip) -> bool {
 
 impl Saved {
     /// What a former run saved in a lane.
-    pub fn of(out: &Outlet, lane: &str) -> Option<Self> {
-        serde_json::from_value(out.saved(lane)?).ok()
+    pub fn of(out: &SourceOutput, partition: &str) -> Option<Self> {
+        serde_json::from_value(out.saved(partition)?).ok()
     }
 }
 
@@ -97,7 +97,7 @@ pub struct Tail {
     /// The same, for messages and people.
     pub shown: Arc<str>,
     /// The lane of its positions.
-    pub lane: Arc<str>,
+    pub partition: Arc<str>,
     /// Cuts it.
     pub cutter: Cutter,
     /// What was read of the message that is not complete.
@@ -127,14 +127,14 @@ pub struct Tail {
 
 /// Makes the marks of places in a file.
 pub struct Marker {
-    lane: Arc<str>,
+    partition: Arc<str>,
     shown: Arc<str>,
     fingerprint: Fingerprint,
 }
 
 impl Marker {
     /// The mark of a place.
-    pub fn mark(&self, place: Place) -> Option<Mark> {
+    pub fn checkpoint(&self, place: StreamPosition) -> Option<Checkpoint> {
         let saved = Saved {
             path: self.shown.to_string(),
             offset: place.offset,
@@ -143,7 +143,7 @@ impl Marker {
             fingerprint_bytes: self.fingerprint.bytes,
         };
         let position = serde_json::to_value(saved).ok()?;
-        Some(Mark { lane: self.lane.clone(), position })
+        Some(Checkpoint { partition: self.partition.clone(), offset: position })
     }
 }
 
@@ -171,15 +171,15 @@ pub struct Filled {
 impl Tail {
     /// Opens a file and goes to where it is to be read from. `is_first` says that it was there when the run
     /// began.
-    pub fn open(path: &Path, config: &FileSource, out: &Outlet, is_first: bool) -> io::Result<Self> {
+    pub fn open(path: &Path, config: &FileSource, out: &SourceOutput, is_first: bool) -> io::Result<Self> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         let identity = Identity::of(&metadata);
-        let lane: Arc<str> = identity.lane().into();
+        let partition: Arc<str> = identity.partition().into();
         let shown: Arc<str> = path.to_string_lossy().into();
         let mut tail = Self {
             path: path.to_owned(),
-            cutter: Cutter::new(&config.framing, config.max_message_bytes, Place::default()),
+            cutter: Cutter::new(&config.framing, config.max_message_bytes, StreamPosition::default()),
             carry: Vec::new(),
             failure: None,
             active: Instant::now(),
@@ -195,20 +195,20 @@ impl Tail {
             used: 0,
             file: Some(file),
             shown,
-            lane,
+            partition,
         };
         tail.detect(!config.follow)?;
         let place = match tail.saved(out)? {
             Some(place) => place,
             None if config.read_from == ReadFrom::End && is_first => tail.last_place(&metadata)?,
-            None => Place::default(),
+            None => StreamPosition::default(),
         };
         let place = if matches!(tail.content, Content::Plain) && metadata.len() < place.offset {
             tracing::warn!(
                 "`{}` is shorter than what was read of it: it was truncated, and is read from its beginning",
                 tail.shown
             );
-            Place::default()
+            StreamPosition::default()
         } else {
             place
         };
@@ -218,48 +218,54 @@ impl Tail {
 
     /// Where a former run, or this one, got to in this file. Also looks for it under another device, since
     /// their numbers may change when the machine starts.
-    fn saved(&self, out: &Outlet) -> io::Result<Option<Place>> {
+    fn saved(&self, out: &SourceOutput) -> io::Result<Option<StreamPosition>> {
         let Some(file) = &self.file else { return Ok(None) };
         let inode = format!(":{:x}", self.identity.inode);
         let fits = |saved: &Saved| match Fingerprint::saved(saved) {
             Some(fingerprint) => fingerprint.fits(file),
             None => Ok(false),
         };
-        if let Some(saved) = Saved::of(out, &self.lane)
+        if let Some(saved) = Saved::of(out, &self.partition)
             && fits(&saved)?
         {
-            return Ok(Some(Place { offset: saved.offset, skip: saved.skip }));
+            return Ok(Some(StreamPosition { offset: saved.offset, skip: saved.skip }));
         }
-        for lane in out.lanes().into_iter().filter(|lane| lane.ends_with(&inode) && *lane != self.lane) {
-            if let Some(saved) = Saved::of(out, &lane)
+        for partition in out
+            .partitions()
+            .into_iter()
+            .filter(|partition| partition.ends_with(&inode) && *partition != self.partition)
+        {
+            if let Some(saved) = Saved::of(out, &partition)
                 && saved.path == *self.shown
                 && saved.fingerprint_bytes > 0
                 && fits(&saved)?
             {
-                return Ok(Some(Place { offset: saved.offset, skip: saved.skip }));
+                return Ok(Some(StreamPosition { offset: saved.offset, skip: saved.skip }));
             }
         }
         Ok(None)
     }
 
     /// The end of what there is. In the middle of a line, the rest of the line is no message.
-    fn last_place(&mut self, metadata: &Metadata) -> io::Result<Place> {
+    fn last_place(&mut self, metadata: &Metadata) -> io::Result<StreamPosition> {
         let size = metadata.len();
-        let Some(file) = self.file.as_ref().filter(|_| size > 0) else { return Ok(Place::default()) };
+        let Some(file) = self.file.as_ref().filter(|_| size > 0) else {
+            return Ok(StreamPosition::default());
+        };
         if self.is_packed() {
             self.seen = Some(size);
-            return Ok(Place::default());
+            return Ok(StreamPosition::default());
         }
         let mut last = [0];
         file.read_at(&mut last, size - 1)?;
         let skip = if self.cutter.may_end_with(last[0]) { Skip::Nothing } else { Skip::Line };
         self.begins_at_end = true;
-        Ok(Place { offset: size, skip })
+        Ok(StreamPosition { offset: size, skip })
     }
 
     /// What makes the marks of places in this file.
     pub fn marker(&self) -> Marker {
-        Marker { lane: self.lane.clone(), shown: self.shown.clone(), fingerprint: self.fingerprint }
+        Marker { partition: self.partition.clone(), shown: self.shown.clone(), fingerprint: self.fingerprint }
     }
 
     /// Which file it is.
@@ -303,7 +309,7 @@ impl Tail {
     }
 
     /// Goes on at a place, forgetting what was read after it.
-    fn go_to(&mut self, place: Place) -> io::Result<()> {
+    fn go_to(&mut self, place: StreamPosition) -> io::Result<()> {
         self.cutter.seek(place);
         self.carry.clear();
         self.used = place.offset;
@@ -340,7 +346,7 @@ impl Tail {
             tracing::warn!("`{}` was truncated or written anew: it is read from its beginning", self.shown);
             self.fingerprint = Fingerprint { hash: 0, bytes: 0 };
             self.content = Content::Unknown;
-            self.go_to(Place::default())?;
+            self.go_to(StreamPosition::default())?;
         }
         if let Some(file) = self.file.as_ref().filter(|_| self.fingerprint.bytes < FINGERPRINT_BYTES) {
             self.fingerprint = Fingerprint::read(file, FINGERPRINT_BYTES)?;

@@ -59,10 +59,10 @@ async fn run(yaml: &str, batch_bytes: usize, state: &mut State) -> Sent {
 }
 
 fn save(positions: &thalweg_engine::Positions, state: &mut State) {
-    for (lane, position) in positions.take_changes() {
+    for (partition, position) in positions.take_changes() {
         match position {
-            Some(position) => state.insert(lane.to_string(), position),
-            None => state.remove(&*lane),
+            Some(position) => state.insert(partition.to_string(), position),
+            None => state.remove(&*partition),
         };
     }
 }
@@ -111,7 +111,7 @@ impl Following {
 
     fn has_one_lane(&self) -> bool {
         self.running.positions.take_changes();
-        self.running.positions.lanes().len() == 1
+        self.running.positions.partitions().len() == 1
     }
 
     /// Stops it; nothing more may have come.
@@ -408,8 +408,8 @@ async fn files_that_appear_late_are_read_and_deleted_ones_forgotten() {
     fs::create_dir(folder.path("sub")).unwrap();
     folder.write("sub/b.log", "2\n");
     following.expect(&["2"]).await;
-    let lanes = following.running.positions.lanes().len();
-    assert_eq!(lanes, 2);
+    let partitions = following.running.positions.partitions().len();
+    assert_eq!(partitions, 2);
     folder.append("a.log", "3\n");
     following.expect(&["3"]).await;
     fs::remove_file(folder.path("a.log")).unwrap();
@@ -438,7 +438,7 @@ async fn from_the_end_on_only_whole_new_lines_are_read() {
     folder.write("a", "old\nold").write("b", "old\n");
     let yaml = folder.yaml("*", "follow: true, poll_interval: 3ms, read_from: end");
     let mut following = Following::start(&yaml, State::new());
-    following.until(|following| following.running.positions.lanes().len() == 2).await;
+    following.until(|following| following.running.positions.partitions().len() == 2).await;
     folder.write("c", "1\n");
     following.expect(&["1"]).await;
     folder.append("a", " line\n2\n");

@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Flow, Mark, Mistake, Outlet, Source, SourceConfig};
+use thalweg_engine::{Checkpoint, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, File, Origin, Problem, Times};
 
 use crate::shared::io::io_error;
@@ -168,7 +168,7 @@ struct Group {
     files: Vec<File>,
     bytes: u64,
     /// Where to go on once they are safe.
-    mark: Option<Mark>,
+    checkpoint: Option<Checkpoint>,
 }
 
 impl Group {
@@ -179,7 +179,7 @@ impl Group {
 
 #[async_trait]
 impl Source for Files {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let mut pass = Pass::begin(out);
         if pass.is_doubtful() {
             let name = out.name();
@@ -193,7 +193,7 @@ impl Source for Files {
                 return Ok(());
             }
             if self.by_name {
-                pass.finished().into_iter().for_each(|mark| out.mark(mark));
+                pass.finished().into_iter().for_each(|checkpoint| out.checkpoint(checkpoint));
             }
             let Some(TimeSpan(pause)) = self.config.watch else { return Ok(()) };
             if out.sleep(pause.max(Duration::from_millis(10))).await {
@@ -206,7 +206,7 @@ impl Source for Files {
 
 impl Files {
     /// Sends what is new in all roots.
-    async fn read(&self, out: &mut Outlet, pass: &mut Pass) -> Result<(), Error> {
+    async fn read(&self, out: &mut SourceOutput, pass: &mut Pass) -> Result<(), Error> {
         for (number, root) in self.roots.iter().enumerate().skip(pass.first_root()) {
             let walking = Walking {
                 recursive: self.config.recursive,
@@ -234,12 +234,12 @@ impl Files {
         Ok(())
     }
 
-    fn unmatched(&self, out: &Outlet, root: &Root) {
+    fn unmatched(&self, out: &SourceOutput, root: &Root) {
         tracing::warn!("`{}`: no file matches `{}`", out.name(), root.text());
     }
 
     /// Sends what is new in one. Says how many files there were.
-    async fn send(&self, walk: &mut Walk<'_>, out: &mut Outlet, pass: &mut Pass) -> Result<u64, Error> {
+    async fn send(&self, walk: &mut Walk<'_>, out: &mut SourceOutput, pass: &mut Pass) -> Result<u64, Error> {
         let source = out.name().clone();
         let (mut found, mut group) = (0, Group::default());
         let mut lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
@@ -258,13 +258,13 @@ impl Files {
                         pass.defer(&path);
                         continue;
                     }
-                    group.mark = self.by_name.then(|| pass.mark(&path));
+                    group.checkpoint = self.by_name.then(|| pass.checkpoint(&path));
                     let file = file_of(&source, path, walk.base(), &metadata).with_lease(lease.clone());
                     group.bytes += file.size();
                     group.files.push(file);
                     if group.is_full() {
-                        let Group { files, mark, .. } = std::mem::take(&mut group);
-                        out.send_files(files, mark).await?;
+                        let Group { files, checkpoint, .. } = std::mem::take(&mut group);
+                        out.send_files(files, checkpoint).await?;
                         lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
                     }
                 }
@@ -279,7 +279,7 @@ impl Files {
             }
         }
         if !group.files.is_empty() {
-            out.send_files(group.files, group.mark).await?;
+            out.send_files(group.files, group.checkpoint).await?;
         }
         Ok(found)
     }

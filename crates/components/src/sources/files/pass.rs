@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use thalweg_engine::{Mark, Outlet};
+use thalweg_engine::{Checkpoint, SourceOutput};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The lane of where it is.
@@ -73,8 +73,8 @@ pub struct Pass {
 
 impl Pass {
     /// Begins where a former run left off.
-    pub fn begin(out: &Outlet) -> Self {
-        let saved = |lane| out.saved(lane).unwrap_or_default();
+    pub fn begin(out: &SourceOutput) -> Self {
+        let saved = |partition| out.saved(partition).unwrap_or_default();
         let kept: Kept = serde_json::from_value(saved(LANE)).unwrap_or_default();
         let recent: Vec<Recent> = serde_json::from_value(saved(RECENT)).unwrap_or_default();
         // What was sent in a pass is known to be safe when the pass is.
@@ -132,18 +132,18 @@ impl Pass {
     }
 
     /// Where a run is to go on once this file and all before it are safe.
-    pub fn mark(&self, path: &Path) -> Mark {
+    pub fn checkpoint(&self, path: &Path) -> Checkpoint {
         let after = Some((self.root, digits(path)));
-        mark(LANE, &Kept { since: self.since, began: Some(self.began), after, is_doubtful: false })
+        checkpoint(LANE, &Kept { since: self.since, began: Some(self.began), after, is_doubtful: false })
     }
 
     /// Where a run is to go on once all of this pass is safe. What was sent of late is in a lane that does not wait for
     /// that, so it is kept for the pass before as well, in case this one is not.
-    pub fn finished(&mut self) -> [Mark; 2] {
+    pub fn finished(&mut self) -> [Checkpoint; 2] {
         self.recent.of = self.began;
         let is_doubtful = self.after.is_some();
         let kept = Kept { since: Some(self.began), began: None, after: None, is_doubtful };
-        [mark(RECENT, &[&self.former, &self.recent]), mark(LANE, &kept)]
+        [checkpoint(RECENT, &[&self.former, &self.recent]), checkpoint(LANE, &kept)]
     }
 
     /// Begins the next one.
@@ -153,8 +153,8 @@ impl Pass {
     }
 }
 
-fn mark(lane: &str, kept: &impl Serialize) -> Mark {
-    Mark { lane: lane.into(), position: serde_json::to_value(kept).unwrap_or_default() }
+fn checkpoint(partition: &str, kept: &impl Serialize) -> Checkpoint {
+    Checkpoint { partition: partition.into(), offset: serde_json::to_value(kept).unwrap_or_default() }
 }
 
 fn now() -> i64 {

@@ -52,8 +52,8 @@ impl Folder {
         running.task.await.unwrap().unwrap();
         found.sort();
         let positions = running.positions;
-        let saved = |lane: &Arc<str>| Some((lane.to_string(), positions.saved(lane)?));
-        (found, positions.lanes().iter().filter_map(saved).collect())
+        let saved = |partition: &Arc<str>| Some((partition.to_string(), positions.saved(partition)?));
+        (found, positions.partitions().iter().filter_map(saved).collect())
     }
 
     fn name_of(&self, file: &File) -> String {
@@ -159,8 +159,8 @@ async fn a_run_that_was_cut_off_goes_on_after_what_was_safe() {
     }
     // All was sent, and the source is at its end.
     running.task.await.unwrap().unwrap();
-    let saved = |lane: &Arc<str>| Some((lane.to_string(), running.positions.saved(lane)?));
-    let saved: BTreeMap<String, Value> = running.positions.lanes().iter().filter_map(saved).collect();
+    let saved = |partition: &Arc<str>| Some((partition.to_string(), running.positions.saved(partition)?));
+    let saved: BTreeMap<String, Value> = running.positions.partitions().iter().filter_map(saved).collect();
     assert_eq!(saved.len(), 2);
     let (found, _) = folder.found(folder.start(yaml, &saved)).await;
     assert_eq!(found, names[32..]);

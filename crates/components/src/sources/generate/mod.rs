@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mark, Mistake, Outlet, Reading, Source, SourceConfig};
+use thalweg_engine::{Checkpoint, Context, Error, Mistake, Reading, Source, SourceConfig, SourceOutput};
 use thalweg_record::ViewBuilder;
 
 use pattern::{MessagePattern, PatternWriter, Piece, Random, below};
@@ -195,7 +195,7 @@ struct Generate {
 
 #[async_trait]
 impl Source for Generate {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         if !std::mem::replace(&mut self.resumed, true) {
             let saved = out.saved(LANE);
             self.filler.made = saved.and_then(|saved| saved.get("made")?.as_u64()).unwrap_or(0);
@@ -230,8 +230,8 @@ impl Source for Generate {
                 at += length as usize + 1;
             }
             let position = serde_json::json!({ "made": self.filler.made });
-            let mark = Some(Mark { lane: LANE.into(), position });
-            out.send(Reading { payload: payload.finish(), path: None, positions: None, mark }).await?;
+            let checkpoint = Some(Checkpoint { partition: LANE.into(), offset: position });
+            out.send(Reading { payload: payload.finish(), path: None, positions: None, checkpoint }).await?;
             // Nothing above ever waits when the sink is fast. Whoever takes the batch should have it while it is in
             // the cache, and before there are more.
             tokio::task::yield_now().await;

@@ -14,12 +14,12 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
+use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::shared::net::{Address, Announce, Client, Limits, Listener, Respond, UnixSocket, defaults, serve};
 use crate::shared::partition::Partition;
 use crate::shared::tls::TlsServer;
-use crate::shared::web::{self, Admission, Manner, converse};
+use crate::shared::web::{self, Admission, ConnectionOptions, converse};
 
 /// Takes messages from HTTP requests.
 ///
@@ -185,7 +185,7 @@ struct Server {
 
 #[async_trait]
 impl Source for Http {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let config = self.config.clone();
         let (htpasswd, path) = (config.htpasswd.as_deref(), config.path.as_deref());
         let admission = Admission::new(htpasswd, &config.realm, path, &config.methods)?;
@@ -203,10 +203,10 @@ impl Source for Http {
 }
 
 /// The outlet of a connection, until the run is stopped; and why it is of no use any more.
-struct Gate(Mutex<(Option<Outlet>, Option<Error>)>);
+struct Gate(Mutex<(Option<SourceOutput>, Option<Error>)>);
 
 impl Gate {
-    fn lock(&self) -> MutexGuard<'_, (Option<Outlet>, Option<Error>)> {
+    fn lock(&self) -> MutexGuard<'_, (Option<SourceOutput>, Option<Error>)> {
         // Both are whole whoever panicked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,11 +214,13 @@ impl Gate {
 
 impl Server {
     /// Serves a client's requests, one after the other.
-    async fn connection(self: Arc<Self>, client: Client, out: Outlet) -> Result<(), Error> {
+    async fn connection(self: Arc<Self>, client: Client, out: SourceOutput) -> Result<(), Error> {
         let peer = client.name.clone();
         let gate = Arc::new(Gate(Mutex::new((Some(out.clone()), None))));
-        let manner =
-            Manner { read_timeout: self.config.read_timeout.duration(), keep_alive: self.config.keep_alive };
+        let manner = ConnectionOptions {
+            read_timeout: self.config.read_timeout.duration(),
+            keep_alive: self.config.keep_alive,
+        };
         let stopping = {
             let gate = gate.clone();
             async move {

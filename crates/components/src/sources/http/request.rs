@@ -11,7 +11,7 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
-use thalweg_engine::{Error, Outlet, Received};
+use thalweg_engine::{Error, Received, SourceOutput};
 use thalweg_record::{Lease, Outcome};
 
 use super::{Gate, Payload, Server};
@@ -92,7 +92,7 @@ impl Server {
         request: Request<Incoming>,
         user: Option<String>,
         peer: &Arc<str>,
-        mut out: Outlet,
+        mut out: SourceOutput,
     ) -> Result<Result<StatusCode, Refusal>, Error> {
         let (mut parts, body) = request.into_parts();
         let timeout = self.config.read_timeout.duration();
@@ -148,7 +148,7 @@ impl Server {
         &self,
         parts: &Parts,
         mut body: Incoming,
-        out: &Outlet,
+        out: &SourceOutput,
     ) -> Result<(Vec<u8>, Lease), Refusal> {
         let most = self.config.max_body_bytes.as_usize();
         let too_large = || {
@@ -217,7 +217,7 @@ impl Server {
 }
 
 /// Makes room for `more` bytes, twice as much as there is where that is more.
-async fn reserve(memory: &mut Vec<u8>, lease: &mut Lease, more: usize, out: &Outlet) {
+async fn reserve(memory: &mut Vec<u8>, lease: &mut Lease, more: usize, out: &SourceOutput) {
     if memory.capacity() - memory.len() < more {
         let more = more.max(memory.len());
         // They are of one share, so this is always taken over.

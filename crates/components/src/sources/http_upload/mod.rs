@@ -15,12 +15,12 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Flow, Mistake, Outlet, Source, SourceConfig};
+use thalweg_engine::{Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::shared::net::{Address, Announce, Client, Limits, Listener, UnixSocket, defaults, serve};
 use crate::shared::tls::TlsServer;
 use crate::shared::upload::{self, Accept, Room};
-use crate::shared::web::{self, Admission, Manner, converse};
+use crate::shared::web::{self, Admission, ConnectionOptions, converse};
 
 /// Takes files from HTTP requests.
 ///
@@ -176,13 +176,13 @@ struct Server {
     accept: Accept,
     limits: upload::Limits,
     respond: Respond,
-    manner: Manner,
+    manner: ConnectionOptions,
     room: Room,
 }
 
 #[async_trait]
 impl Source for Uploading {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let config = &self.config;
         let path = Some(config.path.as_str());
         let server = Arc::new(Server {
@@ -195,7 +195,10 @@ impl Source for Uploading {
                 patience: config.read_timeout.duration(),
             },
             respond: config.respond,
-            manner: Manner { read_timeout: config.read_timeout.duration(), keep_alive: config.keep_alive },
+            manner: ConnectionOptions {
+                read_timeout: config.read_timeout.duration(),
+                keep_alive: config.keep_alive,
+            },
             room: self.room.clone(),
         });
         let tls = config.tls.as_ref().map(TlsServer::acceptor).transpose()?;
@@ -211,11 +214,11 @@ impl Source for Uploading {
 }
 
 /// The outlet of a connection, until the run is stopped; and why it is of no use any more.
-type Gate = Mutex<(Option<Outlet>, Option<Error>)>;
+type Gate = Mutex<(Option<SourceOutput>, Option<Error>)>;
 
 impl Server {
     /// Serves a client's requests, one after the other.
-    async fn connection(self: Arc<Self>, client: Client, out: Outlet) -> Result<(), Error> {
+    async fn connection(self: Arc<Self>, client: Client, out: SourceOutput) -> Result<(), Error> {
         let gate: Arc<Gate> = Arc::new(Mutex::new((Some(out.clone()), None)));
         let stopping = {
             let gate = gate.clone();

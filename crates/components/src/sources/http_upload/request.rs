@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, StatusCode};
 use serde::Serialize;
-use thalweg_engine::{Error, Outlet};
+use thalweg_engine::{Error, SourceOutput};
 use thalweg_record::{Ack, Ending, File, Outcome, Report};
 use tokio::sync::oneshot;
 
@@ -16,16 +16,16 @@ use crate::shared::web::{self, Answer};
 
 /// What became of a request, for its client.
 #[derive(Serialize)]
-struct Told {
+struct Response {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    files: Vec<ToldFile>,
+    files: Vec<FileResponse>,
 }
 
 /// What became of a file.
 #[derive(Serialize)]
-struct ToldFile {
+struct FileResponse {
     name: String,
     size: u64,
     #[serde(rename = "type")]
@@ -60,8 +60,8 @@ impl Server {
     async fn take(
         &self,
         request: Request<Incoming>,
-        mut out: Outlet,
-    ) -> Result<Result<(StatusCode, Told), Refusal>, Error> {
+        mut out: SourceOutput,
+    ) -> Result<Result<(StatusCode, Response), Refusal>, Error> {
         let (head, body) = request.into_parts();
         let uploads = match upload::read(&head, body, self.accept, self.limits, &self.room).await {
             Ok(uploads) => uploads,
@@ -69,14 +69,14 @@ impl Server {
         };
         let mut files: Vec<File> = uploads.files.iter().map(|file| file.file(out.name().clone())).collect();
         if self.respond == Respond::Accepted {
-            let told = uploads.files.iter().map(|file| ToldFile {
+            let told = uploads.files.iter().map(|file| FileResponse {
                 name: file.name.to_string_lossy().into_owned(),
                 size: file.size,
                 mime: None,
                 status: "accepted",
                 reason: None,
             });
-            let told = Told { status: "accepted", reason: None, files: told.collect() };
+            let told = Response { status: "accepted", reason: None, files: told.collect() };
             drop(uploads);
             out.send_files(files, None).await?;
             return Ok(Ok((StatusCode::ACCEPTED, told)));
@@ -113,7 +113,7 @@ impl Server {
             told.push(told_of(name.to_string_lossy().into_owned(), size, outcome, reason, ending));
         }
         let (code, status) = of_all(&outcomes);
-        Ok(Ok((code, Told { status, reason: None, files: told })))
+        Ok(Ok((code, Response { status, reason: None, files: told })))
     }
 }
 
@@ -128,7 +128,7 @@ fn told_of(
     outcome: Outcome,
     reason: Option<String>,
     ending: Option<Ending>,
-) -> ToldFile {
+) -> FileResponse {
     let (mime, problem) = ending.map(|ending| (ending.mime, ending.problem)).unwrap_or_default();
     let reason = problem.map(|problem| problem.reason).or(reason);
     let (status, reason) = match outcome {
@@ -137,7 +137,7 @@ fn told_of(
         // Why is in the log: it may tell more than a client should know.
         Outcome::Failed => ("failed", Some("it could not be delivered".to_owned())),
     };
-    ToldFile { name, size, mime, status, reason }
+    FileResponse { name, size, mime, status, reason }
 }
 
 /// The status for all files together, as a number and as a word.
@@ -155,10 +155,10 @@ fn of_all(outcomes: &[Outcome]) -> (StatusCode, &'static str) {
 }
 
 fn refused(status: StatusCode, reason: &str) -> Answer {
-    json(status, &Told { status: "refused", reason: Some(reason.to_owned()), files: Vec::new() })
+    json(status, &Response { status: "refused", reason: Some(reason.to_owned()), files: Vec::new() })
 }
 
-fn json(status: StatusCode, told: &Told) -> Answer {
+fn json(status: StatusCode, told: &Response) -> Answer {
     // Texts and numbers can always be written.
     let mut answer = web::text(status, serde_json::to_string(told).unwrap_or_default());
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
+use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::shared::mode::Mode;
 use crate::shared::net::{
@@ -108,7 +108,7 @@ struct Proxy {
 
 #[async_trait]
 impl Source for Proxy {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let config = &self.config;
         let unix = UnixSocket { permissions: config.permissions, remove_old: config.remove_old_socket };
         let tls = config.tls.as_ref().map(TlsServer::acceptor).transpose()?;

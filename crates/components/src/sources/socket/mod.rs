@@ -12,7 +12,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Outlet, Source, SourceConfig};
+use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::shared::mode::Mode;
 use crate::shared::net::{
@@ -126,7 +126,7 @@ impl Socket {
 
 #[async_trait]
 impl Source for Socket {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let config = &self.config;
         let unix = UnixSocket { permissions: config.permissions, remove_old: config.remove_old_socket };
         let end_after_idle = config.end_after_idle.map(TimeSpan::duration);

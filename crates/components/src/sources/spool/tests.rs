@@ -63,9 +63,11 @@ async fn a_file_stays_until_all_of_it_is_settled_and_a_later_run_goes_on_in_its_
     let (first, second) = (next().await, next().await);
     assert_eq!((payloads(&first), payloads(&second)), (vec!["a".into(), "b".into()], vec!["c".into()]));
     first.settle(Outcome::Delivered);
-    let lanes = running.positions.lanes();
-    let saved: BTreeMap<String, Value> =
-        lanes.iter().map(|lane| (lane.to_string(), running.positions.saved(lane).unwrap())).collect();
+    let partitions = running.positions.partitions();
+    let saved: BTreeMap<String, Value> = partitions
+        .iter()
+        .map(|partition| (partition.to_string(), running.positions.saved(partition).unwrap()))
+        .collect();
     running.stop.request();
     // Told to stop while a batch is under way, it waits for that in vain.
     assert!(running.task.await.unwrap().is_ok());
@@ -86,12 +88,12 @@ async fn a_rate_divides_a_block_and_places_within_it_are_remembered() {
     let Some((_, Parcel::Messages(batch))) = running.main.take().await else { panic!("it ended") };
     assert_eq!(batch.rows(), 10);
     batch.settle(Outcome::Delivered);
-    let lane = running.positions.lanes().remove(0);
-    let place = running.positions.saved(&lane).unwrap();
+    let partition = running.positions.partitions().remove(0);
+    let place = running.positions.saved(&partition).unwrap();
     assert_eq!(place, json!({ "offset": 24, "row": 10 }));
     running.stop.request();
     drop(running.finish().await);
-    let saved = BTreeMap::from([(lane.to_string(), place)]);
+    let saved = BTreeMap::from([(partition.to_string(), place)]);
     let again = start::<SpoolSource>(&yaml(&spool, "follow: false"), 1 << 20, saved).finish().await;
     let expected: Vec<String> = (10..30).map(|n| n.to_string()).collect();
     assert_eq!(again.payloads(), expected);

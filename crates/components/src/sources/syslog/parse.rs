@@ -111,8 +111,12 @@ impl Format for Parser {
         if payload.is_empty() {
             return None;
         }
-        let reading =
-            Reading { payload: payload.finish(), path: Some(peer.clone()), positions: None, mark: None };
+        let reading = Reading {
+            payload: payload.finish(),
+            path: Some(peer.clone()),
+            positions: None,
+            checkpoint: None,
+        };
         let fields = if self.fields { columns.finish(&self.prefix, self.codes) } else { None };
         Some(Received { reading, fields })
     }

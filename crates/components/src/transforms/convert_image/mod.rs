@@ -16,7 +16,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Cost, Error, Fate, FileTransform, FileTransformConfig, Mistake, Trouble};
+use thalweg_engine::{
+    Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+};
 use thalweg_media::image::{Conversion, Format, external};
 use thalweg_record::{Content, File, Temporary};
 
@@ -107,14 +109,14 @@ struct Converting {
 
 #[async_trait]
 impl FileTransform for Converting {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let mime = mime::of(file)?;
         let to = self.conversion.to;
         let Some(from) = Format::from_mime(&mime) else {
             return Err(failed(format!("this is no picture of a known type, but `{mime}`")));
         };
         if from == to && self.same == Same::Keep && self.conversion.size.is_none() {
-            return Ok(Fate::GoesOn);
+            return Ok(Disposition::Continue);
         }
         let (made, _lease) = match from {
             Format::Avif | Format::Heic => {
@@ -130,13 +132,13 @@ impl FileTransform for Converting {
         file.set_content(Content::Temporary(held), made.len() as u64);
         file.set_name(name);
         file.set_mime(to.mime());
-        Ok(Fate::GoesOn)
+        Ok(Disposition::Continue)
     }
 }
 
 impl Converting {
     /// Has a program of the system make a PNG of a picture that we do not read.
-    async fn to_png(&self, file: &File, from: Format) -> Result<std::sync::Arc<Temporary>, Trouble> {
+    async fn to_png(&self, file: &File, from: Format) -> Result<std::sync::Arc<Temporary>, FileError> {
         drop(open(file)?);
         let reserve =
             |suffix: &str| self.context.temporary.reserve(suffix).map_err(|error| unwritable(&error));
@@ -154,15 +156,15 @@ impl Converting {
         match command.run().await {
             Ok(()) => Ok(png),
             Err(failure) if failure.is_temporary() => {
-                Err(Trouble::Failed(Error::temporary(failure.to_string())))
+                Err(FileError::Failed(Error::temporary(failure.to_string())))
             }
             Err(failure) => Err(failed(failure.to_string())),
         }
     }
 }
 
-fn failed(reason: impl ToString) -> Trouble {
-    Trouble::coded(FAILED, reason.to_string())
+fn failed(reason: impl ToString) -> FileError {
+    FileError::coded(FAILED, reason.to_string())
 }
 
 /// The name with the ending of a type. What is no ending of a type, as in `holiday 2024.05`, stays.

@@ -7,7 +7,7 @@
 use std::io::Read;
 
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Trouble};
+use thalweg_engine::{Context, FileError};
 use thalweg_media::image::{self, Conversion, ImageInfo};
 use thalweg_record::Lease;
 
@@ -22,10 +22,10 @@ const ATTEMPTS: u32 = 4;
 
 /// The picture that becomes of one, and what pays for it.
 pub async fn convert(
-    open: impl Fn() -> Result<Opened, Trouble>,
+    open: impl Fn() -> Result<Opened, FileError>,
     conversion: &Conversion,
     context: &Context,
-) -> Result<(Vec<u8>, Lease), Trouble> {
+) -> Result<(Vec<u8>, Lease), FileError> {
     let head = open()?.head(HEAD).map_err(|error| unreadable(&error))?;
     let mut known = image::probe(&head).ok();
     drop(head);
@@ -46,7 +46,7 @@ pub async fn convert(
 }
 
 /// Waits for room, unless there can never be enough.
-async fn reserve(needed: u64, info: Option<ImageInfo>, context: &Context) -> Result<Lease, Trouble> {
+async fn reserve(needed: u64, info: Option<ImageInfo>, context: &Context) -> Result<Lease, FileError> {
     let budget = context.memory.budget().limit();
     match usize::try_from(needed) {
         Ok(needed) if needed <= budget => Ok(context.memory.reserve(needed).await),

@@ -41,7 +41,7 @@ async fn it_has_its_type_its_name_and_its_size_and_its_temporary_file_goes_with_
     ] {
         let mut file = file_at(&path);
         let yaml = format!("{{ to: {to}, quality: low, width: 30 }}");
-        assert_eq!(apply_to_file::<ConvertImage>(&yaml, &mut file).await, Ok(Fate::GoesOn));
+        assert_eq!(apply_to_file::<ConvertImage>(&yaml, &mut file).await, Ok(Disposition::Continue));
         let made = image::probe(&content(&file)).unwrap();
         assert_eq!((made.format, made.width, made.height), (format, 30, 20));
         assert_eq!(Path::new(file.name()).with_extension(""), Path::new("a photo"));
@@ -64,7 +64,7 @@ async fn what_is_of_the_type_already_is_left_alone_unless_something_is_asked_of_
         ("{ to: jpeg, height: 20 }", false),
     ] {
         let mut file = file_of("photo.JPE", &jpeg);
-        assert_eq!(apply_to_file::<ConvertImage>(yaml, &mut file).await, Ok(Fate::GoesOn));
+        assert_eq!(apply_to_file::<ConvertImage>(yaml, &mut file).await, Ok(Disposition::Continue));
         assert_eq!(content(&file) == jpeg, is_same, "{yaml}");
         assert_eq!(file.name(), "photo.JPE");
     }

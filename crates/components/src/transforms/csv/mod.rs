@@ -14,13 +14,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::ByteSize;
 use thalweg_engine::{
-    Context, Error, Intake, Mark, Mistake, Reading, Received, Trouble, Unpack, UnpackConfig,
+    Checkpoint, Context, Error, FileError, FileOutput, FileReader, FileReaderConfig, Mistake, Reading,
+    Received,
 };
 use thalweg_record::{Ack, Batch, File, Meta, PAYLOAD, ViewBuilder, all_but};
 
 use crate::shared::arenas::Arenas;
 use crate::shared::columns::{Columns, FieldType, Typing, shortened};
-use crate::shared::csv::{self, Dialect, Fault, Place, Records, names};
+use crate::shared::csv::{self, Dialect, Fault, RecordPosition, Records, names};
 use crate::shared::decompress::Compression;
 use crate::shared::framing::{DEFAULT_LIMIT, check_limit};
 use crate::shared::plain::Plain;
@@ -88,7 +89,7 @@ impl Default for Csv {
     }
 }
 
-impl UnpackConfig for Csv {
+impl FileReaderConfig for Csv {
     const NAME: &'static str = "csv";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -113,7 +114,7 @@ sinks:
         mistakes
     }
 
-    fn build(&self, context: &Context) -> Result<Box<dyn Unpack>, Error> {
+    fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
         Ok(Box::new(Table {
             dialect: Dialect::new(&self.delimiter, &self.quote, self.trim, self.flexible),
             arenas: Arenas::new(context.batch_bytes),
@@ -133,7 +134,7 @@ sinks:
 #[derive(Serialize, Deserialize)]
 struct Saved {
     #[serde(flatten)]
-    place: Place,
+    place: RecordPosition,
     columns: Vec<String>,
 }
 
@@ -161,11 +162,11 @@ struct Table {
 const ROWS: usize = 4096;
 
 #[async_trait]
-impl Unpack for Table {
-    async fn unpack(&mut self, file: &mut File, out: &mut Intake) -> Result<(), Trouble> {
+impl FileReader for Table {
+    async fn unpack(&mut self, file: &mut File, out: &mut FileOutput) -> Result<(), FileError> {
         let saved = out.saved().and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
         self.keeps_places = out.keeps_places();
-        let from = saved.as_ref().map_or_else(Place::default, |saved| saved.place);
+        let from = saved.as_ref().map_or_else(RecordPosition::default, |saved| saved.place);
         let mut plain = Plain::open(file, self.config.compression, from.offset, self.memory)?;
         let mut records = Records::new(self.dialect, self.config.max_message_bytes, from);
         match saved {
@@ -195,8 +196,8 @@ impl Table {
         buffer: &Buffer,
         is_end: bool,
         records: &mut Records,
-        out: &mut Intake,
-    ) -> Result<(), Trouble> {
+        out: &mut FileOutput,
+    ) -> Result<(), FileError> {
         loop {
             self.lines.clear();
             let mut payload = ViewBuilder::over(std::slice::from_ref(buffer), 64);
@@ -224,7 +225,7 @@ impl Table {
                 payload.push(text);
             }
             if !positions.is_empty() {
-                let reading = Reading { mark: self.mark(place), ..reading(payload, positions) };
+                let reading = Reading { checkpoint: self.checkpoint(place), ..reading(payload, positions) };
                 self.parse(reading, out).await?;
             }
             match faulty {
@@ -233,8 +234,8 @@ impl Table {
                     let mut copy = ViewBuilder::over(&[], 1);
                     copy.push(buffer.get(record.range).unwrap_or_default());
                     let reason = format!("line {}: {}", record.line, self.explain(fault));
-                    let mark = self.mark(records.place());
-                    out.reject(Reading { mark, ..reading(copy, vec![position]) }, &reason).await?;
+                    let checkpoint = self.checkpoint(records.place());
+                    out.reject(Reading { checkpoint, ..reading(copy, vec![position]) }, &reason).await?;
                 }
                 None if is_full => {}
                 None => return Ok(()),
@@ -243,7 +244,7 @@ impl Table {
     }
 
     /// Takes the names of the columns from a header, unless they are given.
-    fn learn(&mut self, header: &[u8], fault: Option<Fault>) -> Result<(), Trouble> {
+    fn learn(&mut self, header: &[u8], fault: Option<Fault>) -> Result<(), FileError> {
         if !self.config.columns.is_empty() {
             return Ok(());
         }
@@ -252,7 +253,7 @@ impl Table {
             None => names(self.dialect, header, self.config.max_columns.max(1), &mut self.scratch),
         };
         let names = names.map_err(|reason| {
-            Trouble::rejected(format!("the header could not be read: {}", shortened(&reason)))
+            FileError::rejected(format!("the header could not be read: {}", shortened(&reason)))
         })?;
         self.name_columns(names);
         Ok(())
@@ -268,9 +269,9 @@ impl Table {
     }
 
     /// What to remember for a place, if anything.
-    fn mark(&self, place: Place) -> Option<Mark> {
+    fn checkpoint(&self, place: RecordPosition) -> Option<Checkpoint> {
         let saved = Saved { place, columns: self.names.clone() };
-        serde_json::to_value(saved).ok().filter(|_| self.keeps_places).map(Mark::in_file)
+        serde_json::to_value(saved).ok().filter(|_| self.keeps_places).map(Checkpoint::in_file)
     }
 
     fn explain(&self, fault: Fault) -> String {
@@ -285,8 +286,8 @@ impl Table {
     }
 
     /// Sends the records of a batch with their fields, and rejects those that do not have them.
-    async fn parse(&mut self, reading: Reading, out: &mut Intake) -> Result<(), Error> {
-        let Reading { payload, positions, mark, .. } = reading;
+    async fn parse(&mut self, reading: Reading, out: &mut FileOutput) -> Result<(), Error> {
+        let Reading { payload, positions, checkpoint, .. } = reading;
         self.dialect.rows(&payload, PAYLOAD, &mut self.columns, &mut self.scratch);
         let batch = match positions {
             Some(positions) => nobodys(payload).with_positions(positions)?,
@@ -294,7 +295,7 @@ impl Table {
         };
         let (batch, failed) = self.columns.give(batch)?;
         if failed.is_empty() {
-            return out.send(received(&batch, mark)).await;
+            return out.send(received(&batch, checkpoint)).await;
         }
         let (rows, reasons): (Vec<u32>, Vec<String>) = failed.into_iter().unzip();
         let line = |row: u32| self.lines.get(row as usize).copied().unwrap_or_default();
@@ -304,11 +305,11 @@ impl Table {
         let keep = all_but(batch.rows(), rows);
         // The others belong to the same place.
         let rest = batch.filter(&keep)?;
-        let (mark, of_wrong) = if rest.is_some() { (mark, None) } else { (None, mark) };
+        let (checkpoint, of_wrong) = if rest.is_some() { (checkpoint, None) } else { (None, checkpoint) };
         if let Some(batch) = rest {
-            out.send(received(&batch, mark)).await?;
+            out.send(received(&batch, checkpoint)).await?;
         }
-        out.reject_each(Reading { mark: of_wrong, ..wrong }, reasons).await
+        out.reject_each(Reading { checkpoint: of_wrong, ..wrong }, reasons).await
     }
 }
 
@@ -318,20 +319,20 @@ fn reading(payload: ViewBuilder, positions: Vec<u64>) -> Reading {
         payload: payload.finish(),
         path: None,
         positions: Some(UInt64Array::from(positions)),
-        mark: None,
+        checkpoint: None,
     }
 }
 
 /// A batch that is put together here, and whose acknowledgement is the intake's business.
 fn nobodys(payload: BinaryViewArray) -> Batch {
     let meta = Meta { source: "".into(), path: None, time_us: 0 };
-    Batch::new(payload, Arc::new(meta), Ack::unobserved())
+    Batch::new(payload, Arc::new(meta), Ack::noop())
 }
 
 /// The records of a batch with their fields.
-fn received(batch: &Batch, mark: Option<Mark>) -> Received {
+fn received(batch: &Batch, checkpoint: Option<Checkpoint>) -> Received {
     let positions = batch.positions().cloned();
-    let reading = Reading { payload: batch.payload().clone(), path: None, positions, mark };
+    let reading = Reading { payload: batch.payload().clone(), path: None, positions, checkpoint };
     Received { reading, fields: Some(batch.fields().clone()) }
 }
 

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    Context, Cost, Error, Fate, FileTransform, FileTransformConfig, Mistake, Temporaries, Trouble,
+    Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake, Temporaries,
 };
 use thalweg_record::{Content, File, Temporary};
 
@@ -145,7 +145,7 @@ struct Running {
 
 #[async_trait]
 impl FileTransform for Running {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let options = &self.options;
         let templates = || [&options.command].into_iter().chain(&options.args).chain(&options.output);
         if templates().any(|template| template.uses(Variable::Path)) {
@@ -154,11 +154,11 @@ impl FileTransform for Running {
         let before = state(file)?;
         let mut render = |template: &FileTemplate| template.render(file).map_err(not_rendered);
         let program = render(&options.command)?;
-        let arguments = options.args.iter().map(&mut render).collect::<Result<Vec<OsString>, Trouble>>()?;
+        let arguments = options.args.iter().map(&mut render).collect::<Result<Vec<OsString>, FileError>>()?;
         let output = options.output.as_ref().map(&mut render).transpose()?;
         if program.is_empty() || output.as_ref().is_some_and(|output| output.is_empty()) {
             let which = if program.is_empty() { "command" } else { "path of its output" };
-            return Err(Trouble::coded(NOT_RENDERED, format!("the {which} is empty for this file")));
+            return Err(FileError::coded(NOT_RENDERED, format!("the {which} is empty for this file")));
         }
         let output = output.map(|output| match &options.directory {
             Some(directory) => directory.join(output),
@@ -178,9 +178,9 @@ impl FileTransform for Running {
         };
         command.run().await.map_err(|failure| {
             if failure.is_temporary() {
-                Trouble::Failed(Error::temporary(failure.to_string()))
+                FileError::Failed(Error::temporary(failure.to_string()))
             } else {
-                Trouble::coded(FAILED, failure.to_string())
+                FileError::coded(FAILED, failure.to_string())
             }
         })?;
         match output {
@@ -194,21 +194,23 @@ impl FileTransform for Running {
                 }
             }
         }
-        Ok(Fate::GoesOn)
+        Ok(Disposition::Continue)
     }
 }
 
 /// Size and time of the file where it lies, if it does.
-fn state(file: &File) -> Result<Option<(u64, std::time::SystemTime)>, Trouble> {
+fn state(file: &File) -> Result<Option<(u64, std::time::SystemTime)>, FileError> {
     let Some(path) = file.path() else { return Ok(None) };
     let state = fs::metadata(path).and_then(|found| Ok((found.len(), found.modified()?)));
     state.map(Some).map_err(|error| unreadable(&error))
 }
 
 /// Whatever a template lacks, it is the template that cannot be rendered; unless it is the file that cannot be read.
-fn not_rendered(trouble: Trouble) -> Trouble {
+fn not_rendered(trouble: FileError) -> FileError {
     match trouble {
-        Trouble::Rejected(problem) if problem.code.is_none() => Trouble::Rejected(problem.code(NOT_RENDERED)),
+        FileError::Rejected(problem) if problem.code.is_none() => {
+            FileError::Rejected(problem.code(NOT_RENDERED))
+        }
         other => other,
     }
 }
@@ -227,7 +229,7 @@ fn take_output(
     output: PathBuf,
     removed: Option<Arc<Temporary>>,
     cleanup: Cleanup,
-) -> Result<(), Trouble> {
+) -> Result<(), FileError> {
     let program = command.program.display();
     let found = fs::metadata(&output).map_err(|error| {
         let output = output.display();
@@ -237,11 +239,11 @@ fn take_output(
             }
             _ => format!("the result of `{program}` at `{output}` cannot be read: {error}"),
         };
-        Trouble::coded(FAILED, reason)
+        FileError::coded(FAILED, reason)
     })?;
     if !found.is_file() {
         let reason = format!("the result of `{program}` at `{}` is no file", output.display());
-        return Err(Trouble::coded(FAILED, reason));
+        return Err(FileError::coded(FAILED, reason));
     }
     let name = output.file_name().map(OsString::from);
     let content = match (file.content(), removed) {

@@ -6,7 +6,7 @@ use thalweg_engine::testing::{apply_to_file, context, file_at, file_of, options}
 use thalweg_record::Problem;
 
 async fn run(yaml: &str, file: &mut File) -> Result<(), Problem> {
-    apply_to_file::<Exec>(yaml, file).await.map(|fate| assert_eq!(fate, Fate::GoesOn))
+    apply_to_file::<Exec>(yaml, file).await.map(|fate| assert_eq!(fate, Disposition::Continue))
 }
 
 /// A shell that is given a script and these arguments; what else is said of it comes after.

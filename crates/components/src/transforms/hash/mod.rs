@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Fate, FileTransform, FileTransformConfig, Mistake, Trouble};
+use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
 use thalweg_record::File;
 
 use crate::shared::content::{open, unreadable};
@@ -84,7 +84,7 @@ struct Hashing {
 
 #[async_trait]
 impl FileTransform for Hashing {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let hash = self.hash(file).map_err(|error| match error {
             Failed::Open(trouble) => trouble,
             Failed::Read(error) => unreadable(&error),
@@ -101,12 +101,12 @@ impl FileTransform for Hashing {
             write(&place, &line).map_err(|error| unwritable("write", &place, &error))?;
         }
         file.set_note(HASH, hash);
-        Ok(Fate::GoesOn)
+        Ok(Disposition::Continue)
     }
 }
 
 enum Failed {
-    Open(Trouble),
+    Open(FileError),
     Read(io::Error),
 }
 
@@ -124,9 +124,9 @@ impl Hashing {
         }
     }
 
-    fn compare(&self, file: &File, hash: &str, path: &Path) -> Result<(), Trouble> {
+    fn compare(&self, file: &File, hash: &str, path: &Path) -> Result<(), FileError> {
         let algorithm = self.options.algorithm;
-        let wrong = |reason| Err(Trouble::coded("FILE_HASH_IS_DIFFERENT", reason));
+        let wrong = |reason| Err(FileError::coded("FILE_HASH_IS_DIFFERENT", reason));
         let names: [OsString; 2] = [file.origin().name.clone(), file.name().to_owned()];
         let found = fs::File::open(path).and_then(|sums| {
             sums::expected(BufReader::new(sums), hash.len(), names.each_ref().map(|name| &**name))

@@ -18,7 +18,7 @@ async fn each_algorithm_gives_what_its_authors_say() {
     ] {
         let mut file = file_of("x", b"abc");
         let yaml = format!("{{ algorithm: {algorithm} }}");
-        assert_eq!(apply_to_file::<Hash>(&yaml, &mut file).await, Ok(Fate::GoesOn));
+        assert_eq!(apply_to_file::<Hash>(&yaml, &mut file).await, Ok(Disposition::Continue));
         assert_eq!(file.note(HASH), Some(hash), "{algorithm}");
     }
 }
@@ -68,11 +68,15 @@ async fn sidecars_are_what_is_read_again_whatever_the_name_is() {
         fs::write(&path, "abc").unwrap();
         let sums = folder.path().join("sums/below");
         let write = format!("{{ sidecars: {} }}", sums.display());
-        assert_eq!(apply_to_file::<Hash>(&write, &mut file_at(&path)).await, Ok(Fate::GoesOn));
+        assert_eq!(apply_to_file::<Hash>(&write, &mut file_at(&path)).await, Ok(Disposition::Continue));
         // Written again, it is replaced.
-        assert_eq!(apply_to_file::<Hash>(&write, &mut file_at(&path)).await, Ok(Fate::GoesOn));
+        assert_eq!(apply_to_file::<Hash>(&write, &mut file_at(&path)).await, Ok(Disposition::Continue));
         let verify = format!(r#"{{ verify: "{}/{{original_name}}.sha256" }}"#, sums.display());
-        assert_eq!(apply_to_file::<Hash>(&verify, &mut file_at(&path)).await, Ok(Fate::GoesOn), "{name:?}");
+        assert_eq!(
+            apply_to_file::<Hash>(&verify, &mut file_at(&path)).await,
+            Ok(Disposition::Continue),
+            "{name:?}"
+        );
     }
     let mut leads_out = file_of("x", b"abc");
     leads_out.set_name("../x");

@@ -17,14 +17,14 @@ pub(super) const IN_MEMORY: usize = 1 << 20;
 
 /// A content that grows.
 pub(super) struct Growing {
-    place: Place,
+    place: Storage,
     encoder: Option<Encoder>,
     /// What the encoder gave last.
     packed: Vec<u8>,
 }
 
 /// Where it is.
-struct Place {
+struct Storage {
     budget: Budget,
     temporaries: Temporaries,
     bytes: Vec<u8>,
@@ -36,7 +36,7 @@ struct Place {
 impl Growing {
     /// An empty one, which is compressed if there is an encoder.
     pub(super) fn new(budget: &Budget, temporaries: &Temporaries, encoder: Option<Encoder>) -> Self {
-        let place = Place {
+        let place = Storage {
             budget: budget.clone(),
             temporaries: temporaries.clone(),
             bytes: Vec::new(),
@@ -52,7 +52,7 @@ impl Growing {
             encoder.end(&mut self.packed)?;
             self.place.add(&self.packed)?;
         }
-        let Place { mut bytes, lease, file, .. } = self.place;
+        let Storage { mut bytes, lease, file, .. } = self.place;
         if let Some((_, temporary, size)) = file {
             return Ok((Content::Temporary(temporary), size));
         }
@@ -81,7 +81,7 @@ impl Write for Growing {
     }
 }
 
-impl Place {
+impl Storage {
     fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.file.is_none() && self.bytes.len() + bytes.len() > IN_MEMORY {
             let (mut file, temporary) = self.temporaries.create("")?;

@@ -232,7 +232,7 @@ impl Packing {
             bytes = header.len() as u64;
         }
         self.number += 1;
-        let mut ack = Ack::unobserved();
+        let mut ack = Ack::noop();
         ack.enter(&self.component);
         let (at, since) = (Utc::now(), Instant::now());
         Ok(Begun { content, number: self.number, at, since, bytes, count: 0, ack })

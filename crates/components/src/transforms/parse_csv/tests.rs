@@ -92,7 +92,7 @@ fn quoted_text_is_not_copied() {
 fn of(path: &str, first: Option<u64>, lines: &[&str]) -> Batch {
     let batch = testing::batch(lines);
     let meta = Meta { path: Some(path.into()), ..(**batch.meta()).clone() };
-    let batch = Batch::new(batch.payload().clone(), Arc::new(meta), Ack::unobserved());
+    let batch = Batch::new(batch.payload().clone(), Arc::new(meta), Ack::noop());
     match first {
         Some(first) => batch
             .with_positions(UInt64Array::from_iter_values((0..lines.len() as u64).map(|n| first + n * 10)))

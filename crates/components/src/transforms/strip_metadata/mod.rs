@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Cost, Error, Fate, FileTransform, FileTransformConfig, Trouble};
+use thalweg_engine::{Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig};
 use thalweg_media::image::Format;
 use thalweg_record::{Content, File, Temporary};
 
@@ -89,7 +89,7 @@ struct Stripping {
 
 #[async_trait]
 impl FileTransform for Stripping {
-    async fn apply(&mut self, file: &mut File) -> Result<Fate, Trouble> {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let mime = mime::of(file)?;
         let is_ours = matches!(Format::from_mime(&mime), Some(Format::Jpeg | Format::Png | Format::Webp));
         match (self.options.with, &self.exiftool) {
@@ -97,7 +97,7 @@ impl FileTransform for Stripping {
                 let reason = format!(
                     "metadata is removed from JPEG, PNG and WebP, and this is `{mime}`; use `with: auto` and install exiftool"
                 );
-                return Err(Trouble::coded(FAILED, reason));
+                return Err(FileError::coded(FAILED, reason));
             }
             (With::Auto, _) if is_ours => self.strip(file).await?,
             (With::Native, _) => self.strip(file).await?,
@@ -105,21 +105,21 @@ impl FileTransform for Stripping {
             (With::Auto, None) => {
                 let reason =
                     format!("nothing here removes metadata from `{mime}`; install exiftool, which may");
-                return Err(Trouble::coded(FAILED, reason));
+                return Err(FileError::coded(FAILED, reason));
             }
             (With::Exiftool, None) => {
                 let reason = "exiftool is in no folder of `PATH`; install it, or use `with: auto`";
-                return Err(Trouble::coded(FAILED, reason));
+                return Err(FileError::coded(FAILED, reason));
             }
         }
         // What it is has not changed.
         file.set_mime(mime);
-        Ok(Fate::GoesOn)
+        Ok(Disposition::Continue)
     }
 }
 
 impl Stripping {
-    async fn strip(&self, file: &mut File) -> Result<(), Trouble> {
+    async fn strip(&self, file: &mut File) -> Result<(), FileError> {
         let stripped = native::strip(file, &self.context).await?;
         let Some((stripped, _lease)) = stripped else { return Ok(()) };
         let size = stripped.len() as u64;
@@ -142,7 +142,7 @@ impl Stripping {
         Ok(())
     }
 
-    async fn run(&self, exiftool: &Path, file: &mut File) -> Result<(), Trouble> {
+    async fn run(&self, exiftool: &Path, file: &mut File) -> Result<(), FileError> {
         put_on_disk(file, &self.context.temporary)?;
         // A name alone may begin with a dash; a whole path never does.
         let from = file.path().map(std::path::absolute).unwrap_or_else(|| Ok(PathBuf::new()));
@@ -155,13 +155,13 @@ impl Stripping {
         let arguments: [OsString; 4] = ["-all:all=".into(), "-o".into(), verbatim(made.path()), from.into()];
         Command::new(exiftool, arguments.into()).run().await.map_err(|failure| {
             if failure.is_temporary() {
-                Trouble::Failed(Error::temporary(failure.to_string()))
+                FileError::Failed(Error::temporary(failure.to_string()))
             } else {
-                Trouble::coded(FAILED, failure.to_string())
+                FileError::coded(FAILED, failure.to_string())
             }
         })?;
         let found = fs::metadata(made.path()).map_err(|error| {
-            Trouble::coded(FAILED, format!("exiftool ended well, but made no file: {error}"))
+            FileError::coded(FAILED, format!("exiftool ended well, but made no file: {error}"))
         })?;
         match file.content() {
             Content::Path(path) if self.options.in_place => {
@@ -194,6 +194,6 @@ fn replace(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> 
     draft.publish(&path, true)
 }
 
-fn not_replaced(path: &Path, error: &io::Error) -> Trouble {
-    Trouble::coded(FAILED, format!("the file at `{}` cannot be rewritten: {error}", path.display()))
+fn not_replaced(path: &Path, error: &io::Error) -> FileError {
+    FileError::coded(FAILED, format!("the file at `{}` cannot be rewritten: {error}", path.display()))
 }

@@ -47,12 +47,12 @@ async fn apply_with(
     exiftool: Option<PathBuf>,
     yaml: &str,
     file: &mut File,
-) -> Result<Fate, thalweg_record::Problem> {
+) -> Result<Disposition, thalweg_record::Problem> {
     let mut transform = Stripping { options: options(yaml), exiftool, context: context() };
     match transform.apply(file).await {
         Ok(fate) => Ok(fate),
-        Err(Trouble::Rejected(problem)) => Err(problem),
-        Err(Trouble::Failed(error)) => panic!("{error}"),
+        Err(FileError::Rejected(problem)) => Err(problem),
+        Err(FileError::Failed(error)) => panic!("{error}"),
     }
 }
 
@@ -63,7 +63,7 @@ async fn the_file_that_goes_on_is_another_and_goes_with_the_run() {
         let path = folder.path().join(name);
         fs::write(&path, telling()).unwrap();
         let mut file = file_at(&path);
-        assert_eq!(apply_to_file::<StripMetadata>("{}", &mut file).await, Ok(Fate::GoesOn));
+        assert_eq!(apply_to_file::<StripMetadata>("{}", &mut file).await, Ok(Disposition::Continue));
         let made = file.path().unwrap().to_owned();
         let stripped = fs::read(&made).unwrap();
         assert!(made != path && !tells(&stripped) && stripped.len() as u64 == file.size());
@@ -84,7 +84,7 @@ async fn in_place_it_is_the_file_itself_with_its_permissions() {
         for _ in 0..2 {
             assert_eq!(
                 apply_to_file::<StripMetadata>("{ in_place: true }", &mut file).await,
-                Ok(Fate::GoesOn)
+                Ok(Disposition::Continue)
             );
             assert_eq!(file.path(), Some(&*path));
             assert!(!tells(&fs::read(&path).unwrap()));
@@ -103,7 +103,10 @@ async fn in_place_it_is_the_file_itself_with_its_permissions() {
 #[tokio::test]
 async fn one_in_memory_becomes_a_temporary_file() {
     let mut file = file_of("x.png", &telling());
-    assert_eq!(apply_to_file::<StripMetadata>("{ in_place: true }", &mut file).await, Ok(Fate::GoesOn));
+    assert_eq!(
+        apply_to_file::<StripMetadata>("{ in_place: true }", &mut file).await,
+        Ok(Disposition::Continue)
+    );
     assert!(matches!(file.content(), Content::Temporary(_)));
     assert_eq!(file.mime().map(|mime| &**mime), Some("image/png"));
 }
@@ -120,7 +123,7 @@ async fn exiftool_gets_whole_paths_byte_by_byte() {
         for (yaml, stays) in [("{ with: exiftool }", true), ("{ in_place: true }", false)] {
             fs::write(&path, "somebody wrote this").unwrap();
             let mut file = file_at(&path);
-            assert_eq!(apply_with(Some(exiftool.clone()), yaml, &mut file).await, Ok(Fate::GoesOn));
+            assert_eq!(apply_with(Some(exiftool.clone()), yaml, &mut file).await, Ok(Disposition::Continue));
             let now = file.path().unwrap().to_owned();
             assert_eq!(fs::read(&now).unwrap(), b"nobody wrote this");
             assert_eq!(fs::read(&path).unwrap() == b"somebody wrote this", stays);

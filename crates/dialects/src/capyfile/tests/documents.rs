@@ -45,9 +45,9 @@ processors:
           useOriginalFilename: { sourceType: value, source: true }
 "#;
 
-fn measured() -> World {
+fn measured() -> TestEnvironment {
     let variables = [("IN_GLOB", "/in/*"), ("OUT_DIR", "/out"), ("TO_MIME", "image/webp")];
-    World { variables: variables.into(), ..World::default() }
+    TestEnvironment { variables: variables.into(), ..TestEnvironment::default() }
 }
 
 #[test]
@@ -114,7 +114,7 @@ processors:
 "#;
     assert_snapshot!(converted(text));
     let document = Document::parse("service.yml", text).unwrap();
-    let phases = World::default().read(&document, Some("old logs")).unwrap();
+    let phases = TestEnvironment::default().read(&document, Some("old logs")).unwrap();
     let names = |phase: &Phase| {
         let steps = std::iter::once(&phase.reading).chain(&phase.steps);
         steps.map(|step| format!("{} {}", step.index, step.operation.name())).collect::<Vec<_>>()
@@ -195,15 +195,15 @@ processors:
       - { name: filesystem_input_read, params: { target: { sourceType: value, source: x } } }
 "#;
     let document = Document::parse("service.yml", text).unwrap();
-    let phases = World::default().read(&document, Some("a/b")).unwrap();
+    let phases = TestEnvironment::default().read(&document, Some("a/b")).unwrap();
     assert_eq!((phases.len(), phases[0].pipeline.as_str(), phases[0].processor.as_str()), (1, "a-b", "a/b"));
-    assert!(World::default().read(&document, Some("input")).is_err());
-    let wrong = World::default().read(&document, Some("inputs")).unwrap_err();
+    assert!(TestEnvironment::default().read(&document, Some("input")).is_err());
+    let wrong = TestEnvironment::default().read(&document, Some("inputs")).unwrap_err();
     assert!(wrong.to_string().contains("Processor \"inputs\" not found (Did you mean `input`?)"), "{wrong}");
     let service = service(&document).unwrap();
     assert_eq!((service.name.as_str(), service.processors.join(" ").as_str()), ("2024", "input a/b"));
     let variables = [("MISSING", "/in/*")].into();
-    let phases = World { variables, ..World::default() }.read(&document, None).unwrap();
+    let phases = TestEnvironment { variables, ..TestEnvironment::default() }.read(&document, None).unwrap();
     assert_eq!(phases[0].pipeline, "input-files");
     printed(&phases[0], text);
 }
@@ -215,7 +215,7 @@ fn json_beyond_the_basic_plane_and_without_spaces() {
     assert_eq!(service(&document).unwrap().processors, ["a😀"]);
     let compact = r#"{"name":"s","processors":[{"name":"p","operations":[{"name":"file_size_validate","params":{"minFileSize":{"sourceType":"value","source":1e3}}}]}]}"#;
     let document = Document::parse("service.json", compact).unwrap();
-    let wrong = World::default().read(&document, None).unwrap_err().to_string();
+    let wrong = TestEnvironment::default().read(&document, None).unwrap_err().to_string();
     assert!(wrong.contains("has no operation before this one that reads files"), "{wrong}");
     assert_eq!(wrong.lines().count(), 1);
 }
@@ -238,7 +238,7 @@ processors:
 "#;
     let document = Document::parse("service.yml", text).unwrap();
     let request = Request { query: vec![("all".to_owned(), "true".to_owned())], ..Request::default() };
-    let world = World { request: Some(request), ..World::default() };
+    let world = TestEnvironment { request: Some(request), ..TestEnvironment::default() };
     let phases = world.read(&document, Some("a")).unwrap();
     assert_snapshot!(printed(&phases[0], text));
     assert_eq!(phases[0].conversion.remarks.len(), 3);

@@ -80,8 +80,8 @@ processors:
   - text
 "#;
     let document = Document::parse("service.yml", text).unwrap();
-    let wrong = World::default().read(&document, None).unwrap_err();
-    assert!(matches!(wrong, Wrong::Definition(_)));
+    let wrong = TestEnvironment::default().read(&document, None).unwrap_err();
+    assert!(matches!(wrong, LoadError::Definition(_)));
     assert_snapshot!(wrong.diagnostics().render(false));
 }
 
@@ -90,7 +90,7 @@ fn documents_that_are_none() {
     for text in ["processors:", "processors: []", "processors: [{ name: a }]"] {
         let document = Document::parse("service.yml", text).unwrap();
         assert!(is_capyfile(&document), "{text}");
-        assert!(World::default().read(&document, None).is_err(), "{text}");
+        assert!(TestEnvironment::default().read(&document, None).is_err(), "{text}");
         assert!(service(&document).is_err(), "{text}");
         assert!(!needs_request(&document, "a"), "{text}");
     }
@@ -99,7 +99,7 @@ fn documents_that_are_none() {
     {
         let document = Document::parse("service.yml", text).unwrap();
         assert!(!is_capyfile(&document), "{text}");
-        assert!(World::default().read(&document, None).is_err(), "{text}");
+        assert!(TestEnvironment::default().read(&document, None).is_err(), "{text}");
     }
     assert!(Document::parse("service.yml", "").unwrap_err().to_string().contains("is empty"));
 }
@@ -163,7 +163,7 @@ fn what_is_cut_off_anywhere_is_read_without_panic() {
         {
             let Ok(document) = Document::parse("service.yml", &text) else { continue };
             let _ = (is_capyfile(&document), service(&document).is_ok(), needs_request(&document, "p"));
-            match World::default().read(&document, None) {
+            match TestEnvironment::default().read(&document, None) {
                 Ok(phases) => assert!(!phases.is_empty(), "{text}"),
                 Err(wrong) => assert!(!wrong.diagnostics().is_empty(), "{text}"),
             }

@@ -9,11 +9,11 @@ fn text(source_type: &str, source: &str, parameter: &str, kind: &str) -> String 
     ))
 }
 
-fn world() -> World {
+fn world() -> TestEnvironment {
     let pairs = |pairs: &[(&str, &str)]| {
         pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>()
     };
-    World {
+    TestEnvironment {
         variables: [("SIZE", "7"), ("EMPTY", ""), ("LIST", r#"["a/b", "c/d"]"#), ("WORD", "x"), ("YES", "t")]
             .into(),
         files: [("/etc/size", "8\n"), ("/run/secrets/size", "9\r\n"), ("/etc/two", "8\n\n")].into(),
@@ -25,7 +25,7 @@ fn world() -> World {
     }
 }
 
-fn size(world: &World, source_type: &str, source: &str) -> String {
+fn size(world: &TestEnvironment, source_type: &str, source: &str) -> String {
     let text = operation(&format!(
         "- name: file_size_validate\n  params: {{ minFileSize: {{ sourceType: {source_type}, source: {source} }} }}"
     ));
@@ -36,8 +36,8 @@ fn size(world: &World, source_type: &str, source: &str) -> String {
             let from = printed.find("min: ").unwrap();
             printed[from..].split(" }").next().unwrap().to_owned()
         }
-        Err(Wrong::Definition(wrong)) => wrong.to_string(),
-        Err(Wrong::Request(wrong)) => format!("request: {wrong}"),
+        Err(LoadError::Definition(wrong)) => wrong.to_string(),
+        Err(LoadError::Request(wrong)) => format!("request: {wrong}"),
     }
 }
 
@@ -86,7 +86,7 @@ fn what_is_missing_is_said_in_the_words_that_scripts_know() {
     .map(|(source_type, source)| size(&world, source_type, source))
     .into();
     assert_snapshot!(said.join("\n"));
-    let nobody = World::default();
+    let nobody = TestEnvironment::default();
     let said = size(&nobody, "http_get", "size");
     assert!(
         said.ends_with("`http_get` parameters exist only where a request is served: use `thalweg serve`."),
@@ -129,14 +129,14 @@ fn a_definition_is_checked_before_there_is_a_request() {
         );
         Document::parse("service.yml", &operation(&lines)).unwrap()
     };
-    let nobody = World::default();
+    let nobody = TestEnvironment::default();
     let check = |document: &Document| {
-        let surroundings = Surroundings { variable: &|_| None, ..Surroundings::of_this_process() };
-        crate::capyfile::check(document, surroundings)
+        let environment = Environment { variable: &|_| None, ..Environment::of_this_process() };
+        crate::capyfile::check(document, environment)
     };
     let right = document("http_post, source: types");
     assert!(check(&right).unwrap().is_empty());
-    assert!(matches!(nobody.read(&right, None), Err(Wrong::Definition(_))));
+    assert!(matches!(nobody.read(&right, None), Err(LoadError::Definition(_))));
     let wrong = document("env_var, source: TYPES");
     assert!(
         check(&wrong).unwrap_err().to_string().contains("environment variable \"TYPES\" can not be found")
@@ -145,7 +145,7 @@ fn a_definition_is_checked_before_there_is_a_request() {
 
 #[test]
 fn files_of_this_machine_are_read_up_to_a_bound() {
-    let around = Surroundings::of_this_process();
+    let around = Environment::of_this_process();
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     assert!((around.file)(&manifest).unwrap().contains("thalweg-dialects"));
     assert!((around.file)(Path::new("/no/such/file")).is_err());

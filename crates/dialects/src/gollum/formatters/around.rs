@@ -6,10 +6,10 @@ use crate::gollum::made::Made;
 use crate::gollum::modulators::{Modulation, Spot};
 use crate::gollum::settings::Settings;
 use crate::gollum::tables::Role;
-use crate::gollum::text::{Part, Text};
+use crate::gollum::text::{Text, TextPart};
 
 impl Modulation<'_> {
-    pub(in crate::gollum) fn text(&mut self, parts: Vec<Part>, spot: &Spot) {
+    pub(in crate::gollum) fn text(&mut self, parts: Vec<TextPart>, spot: &Spot) {
         let unless_empty = spot.skip_empty.then(|| spot.source.clone());
         self.push(Step::Text(Text { parts, into: spot.target.clone(), unless_empty, span: spot.span }));
     }
@@ -18,10 +18,10 @@ impl Modulation<'_> {
     pub(in crate::gollum) fn text_parts(
         &mut self,
         settings: &Settings,
-        value: Vec<Part>,
-    ) -> Option<Vec<Part>> {
-        let literal = |text: String| (!text.is_empty()).then_some(Part::Literal(text));
-        let before = |parts: Vec<Option<Part>>, value: Vec<Part>| {
+        value: Vec<TextPart>,
+    ) -> Option<Vec<TextPart>> {
+        let literal = |text: String| (!text.is_empty()).then_some(TextPart::Literal(text));
+        let before = |parts: Vec<Option<TextPart>>, value: Vec<TextPart>| {
             Some(parts.into_iter().flatten().chain(value).collect::<Vec<_>>())
         };
         match settings.kind.name {
@@ -31,10 +31,10 @@ impl Modulation<'_> {
                 Some(prefix.into_iter().chain(value).chain(postfix).collect())
             }
             "format.Hostname" => {
-                before(vec![Some(Part::Hostname), literal(settings.text_or("Separator", ":"))], value)
+                before(vec![Some(TextPart::Hostname), literal(settings.text_or("Separator", ":"))], value)
             }
             "format.Sequence" => {
-                before(vec![Some(Part::Sequence), literal(settings.text_or("Separator", ":"))], value)
+                before(vec![Some(TextPart::Sequence), literal(settings.text_or("Separator", ":"))], value)
             }
             "format.StreamName" => {
                 let separator = literal(settings.text_or("Separator", ":"));
@@ -48,7 +48,7 @@ impl Modulation<'_> {
             "format.Timestamp" => {
                 let layout = settings.text_or("Timestamp", "2006-01-02 15:04:05 MST | ");
                 let format = self.time_format(&layout, "Timestamp", settings, Purpose::Write)?;
-                before(vec![Some(Part::Time(format))], value)
+                before(vec![Some(TextPart::Time(format))], value)
             }
             "format.Override" => Some(literal(settings.text_or("Value", "")).into_iter().collect()),
             "format.Replace" if settings.text("Search").is_none_or(|search| search.is_empty()) => {
@@ -150,13 +150,13 @@ impl Modulation<'_> {
         let separator = settings.text_or("Separator", ":");
         let mut parts = self.rendering(settings, "Left", &spot);
         if !separator.is_empty() {
-            parts.push(Part::Literal(separator));
+            parts.push(TextPart::Literal(separator));
         }
         parts.extend(self.rendering(settings, "Right", &spot));
         let helpers: Vec<String> = parts
             .iter()
             .filter_map(|part| match part {
-                Part::Column(name) if name.ends_with("_of_double") => Some(name.clone()),
+                TextPart::Column(name) if name.ends_with("_of_double") => Some(name.clone()),
                 _ => None,
             })
             .collect();
@@ -167,10 +167,10 @@ impl Modulation<'_> {
     }
 
     /// One side of `format.Double`: a text where its formatters make texts, a column of its own otherwise.
-    pub(super) fn rendering(&mut self, settings: &Settings, side: &str, spot: &Spot) -> Vec<Part> {
+    pub(super) fn rendering(&mut self, settings: &Settings, side: &str, spot: &Spot) -> Vec<TextPart> {
         let nodes = settings.plugins(side);
         let plugins = self.read(&nodes);
-        let value = vec![Part::Column(spot.source.clone())];
+        let value = vec![TextPart::Column(spot.source.clone())];
         let only_texts = plugins.iter().all(|inner| {
             let texts = matches!(
                 inner.kind.name,
@@ -187,7 +187,7 @@ impl Modulation<'_> {
             let mut parts = value;
             for inner in plugins {
                 if inner.kind.name == "format.Identifier" {
-                    parts = vec![Part::Id(self.id_kind(&inner))];
+                    parts = vec![TextPart::Id(self.id_kind(&inner))];
                 } else if let Some(next) = self.text_parts(&inner, parts.clone()) {
                     parts = next;
                 }
@@ -205,6 +205,6 @@ impl Modulation<'_> {
         self.frame.instead = Some((spot.source.clone(), helper.clone()));
         self.list(&nodes);
         self.frame = outer;
-        vec![Part::Column(helper)]
+        vec![TextPart::Column(helper)]
     }
 }

@@ -9,7 +9,7 @@ use super::draft::{Step, Transform};
 use super::made::{self, Made};
 use super::modulators::{Modulation, Spot};
 use super::settings::Settings;
-use super::text::Part;
+use super::text::TextPart;
 
 impl Modulation<'_> {
     pub(super) fn formatter(&mut self, settings: &Settings) {
@@ -18,7 +18,7 @@ impl Modulation<'_> {
             return self.around_others(settings);
         }
         let spot = self.spot(settings);
-        let value = vec![Part::Column(spot.source.clone())];
+        let value = vec![TextPart::Column(spot.source.clone())];
         if let Some(parts) = self.text_parts(settings, value) {
             return self.text(parts, &spot);
         }

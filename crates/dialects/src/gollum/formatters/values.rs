@@ -8,7 +8,7 @@ use crate::gollum::gotime::Purpose;
 use crate::gollum::made::{self, Made};
 use crate::gollum::modulators::{Modulation, Spot, column};
 use crate::gollum::settings::Settings;
-use crate::gollum::text::Part;
+use crate::gollum::text::TextPart;
 
 impl Modulation<'_> {
     pub(super) fn rename(&mut self, spot: &Spot, settings: &Settings) {
@@ -205,12 +205,12 @@ impl Modulation<'_> {
             let mut parts = Vec::new();
             for (index, name) in columns.iter().enumerate() {
                 if index > 0 && !separator.is_empty() {
-                    parts.push(Part::Literal(separator.clone()));
+                    parts.push(TextPart::Literal(separator.clone()));
                 }
-                parts.push(Part::Column(name.as_str().unwrap_or_default().to_owned()));
+                parts.push(TextPart::Column(name.as_str().unwrap_or_default().to_owned()));
             }
             if trailing && !separator.is_empty() {
-                parts.push(Part::Literal(separator));
+                parts.push(TextPart::Literal(separator));
             }
             return self.text(parts, spot);
         }

@@ -10,20 +10,23 @@ use tokens::{Kind, Token, quote, tokens};
 
 /// What is wrong, and where in the template.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct TemplateError {
     pub(super) message: String,
     pub(super) at: std::ops::Range<usize>,
 }
 
 /// Turns a template into one of minijinja. `root` is what the dot is at the top: a field's name, or empty.
-pub(super) fn minijinja(template: &str, root: &str) -> Result<String, Wrong> {
+pub(super) fn minijinja(template: &str, root: &str) -> Result<String, TemplateError> {
     let mut translator =
         Translator { out: String::new(), blocks: Vec::new(), dots: vec![root.to_owned()], made: 0 };
     let mut at = 0;
     while let Some(start) = template[at..].find("{{").map(|found| at + found) {
         translator.literal(&template[at..start]);
         let Some(length) = end_of(&template[start + 2..]) else {
-            return Err(Wrong { message: "A `{{` is never closed.".to_owned(), at: start..start + 2 });
+            return Err(TemplateError {
+                message: "A `{{` is never closed.".to_owned(),
+                at: start..start + 2,
+            });
         };
         let inside = &template[start + 2..start + 2 + length];
         translator.action(inside, start + 2)?;
@@ -31,7 +34,9 @@ pub(super) fn minijinja(template: &str, root: &str) -> Result<String, Wrong> {
     }
     translator.literal(&template[at..]);
     match translator.blocks.pop() {
-        Some(block) => Err(Wrong { message: format!("`{}` has no `end`.", block.word), at: block.at }),
+        Some(block) => {
+            Err(TemplateError { message: format!("`{}` has no `end`.", block.word), at: block.at })
+        }
         None => Ok(translator.out),
     }
 }
@@ -81,7 +86,7 @@ impl Translator {
         }
     }
 
-    fn action(&mut self, inside: &str, at: usize) -> Result<(), Wrong> {
+    fn action(&mut self, inside: &str, at: usize) -> Result<(), TemplateError> {
         let left = if inside.starts_with("- ") { "-" } else { "" };
         let right = if inside.ends_with(" -") { "-" } else { "" };
         let body = inside.strip_prefix("- ").unwrap_or(inside);
@@ -98,7 +103,10 @@ impl Translator {
             Some(Token { kind: Kind::Word(word), .. }) => word.as_str(),
             Some(_) => "",
             None => {
-                return Err(Wrong { message: "There is nothing between the braces.".to_owned(), at: whole });
+                return Err(TemplateError {
+                    message: "There is nothing between the braces.".to_owned(),
+                    at: whole,
+                });
             }
         };
         let rest = tokens.get(1..).unwrap_or_default();
@@ -135,14 +143,14 @@ impl Translator {
             "else" => self.otherwise(rest, whole, &opened)?,
             "end" => {
                 let Some(block) = self.blocks.pop() else {
-                    return Err(Wrong { message: "This `end` ends nothing.".to_owned(), at: whole });
+                    return Err(TemplateError { message: "This `end` ends nothing.".to_owned(), at: whole });
                 };
                 self.dots.truncate(block.dots);
                 self.out.push_str(&opened(block.closing));
             }
             "define" | "template" | "block" | "break" | "continue" => {
                 let message = format!("`{word}` has nothing like it here.");
-                return Err(Wrong { message, at: whole });
+                return Err(TemplateError { message, at: whole });
             }
             _ => {
                 let (names, rest) = assigned(&tokens);
@@ -161,9 +169,9 @@ impl Translator {
         rest: &[Token],
         whole: std::ops::Range<usize>,
         opened: &dyn Fn(String) -> String,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), TemplateError> {
         let Some((word, dots)) = self.blocks.last().map(|block| (block.word, block.dots)) else {
-            return Err(Wrong { message: "This `else` belongs to nothing.".to_owned(), at: whole });
+            return Err(TemplateError { message: "This `else` belongs to nothing.".to_owned(), at: whole });
         };
         self.dots.truncate(dots);
         match rest {
@@ -174,7 +182,7 @@ impl Translator {
             }
             _ => {
                 let message = "After `else`, only `if` within an `if` can stand here.".to_owned();
-                return Err(Wrong { message, at: whole });
+                return Err(TemplateError { message, at: whole });
             }
         }
         Ok(())
@@ -190,7 +198,7 @@ impl Translator {
     }
 
     /// Commands joined by bars: what one gives is the last argument of the next.
-    fn pipeline(&self, tokens: &[Token], whole: &std::ops::Range<usize>) -> Result<String, Wrong> {
+    fn pipeline(&self, tokens: &[Token], whole: &std::ops::Range<usize>) -> Result<String, TemplateError> {
         let mut value: Option<String> = None;
         for command in tokens.split(|token| token.kind == Kind::Bar) {
             let (mut arguments, places) = self.operands(command)?;
@@ -199,11 +207,14 @@ impl Translator {
             }
             value = Some(self.command(command, arguments, &places, whole)?);
         }
-        value.ok_or_else(|| Wrong { message: "A value is missing.".to_owned(), at: whole.clone() })
+        value.ok_or_else(|| TemplateError { message: "A value is missing.".to_owned(), at: whole.clone() })
     }
 
     /// The operands of a command: names of functions are left as they are.
-    fn operands(&self, tokens: &[Token]) -> Result<(Vec<String>, Vec<std::ops::Range<usize>>), Wrong> {
+    fn operands(
+        &self,
+        tokens: &[Token],
+    ) -> Result<(Vec<String>, Vec<std::ops::Range<usize>>), TemplateError> {
         let (mut found, mut places) = (Vec::new(), Vec::new());
         let mut index = 0;
         while let Some(token) = tokens.get(index) {
@@ -211,7 +222,7 @@ impl Translator {
             index += 1;
             found.push(match &token.kind {
                 Kind::Open => {
-                    let length = closing(&tokens[index..]).ok_or_else(|| Wrong {
+                    let length = closing(&tokens[index..]).ok_or_else(|| TemplateError {
                         message: "A `(` is never closed.".to_owned(),
                         at: token.at.clone(),
                     })?;
@@ -220,7 +231,10 @@ impl Translator {
                     format!("({inner})")
                 }
                 Kind::Close => {
-                    return Err(Wrong { message: "A `)` without its `(`.".to_owned(), at: token.at.clone() });
+                    return Err(TemplateError {
+                        message: "A `)` without its `(`.".to_owned(),
+                        at: token.at.clone(),
+                    });
                 }
                 Kind::Field(path) => self.field(path, &token.at)?,
                 Kind::Variable(name) => variable(name, &self.dots[0]),
@@ -228,17 +242,17 @@ impl Translator {
                 Kind::Literal(text) => text.clone(),
                 Kind::Bar | Kind::Assign | Kind::Comma => {
                     let message = "This is not expected here.".to_owned();
-                    return Err(Wrong { message, at: token.at.clone() });
+                    return Err(TemplateError { message, at: token.at.clone() });
                 }
             });
         }
         Ok((found, places))
     }
 
-    fn field(&self, path: &str, at: &std::ops::Range<usize>) -> Result<String, Wrong> {
+    fn field(&self, path: &str, at: &std::ops::Range<usize>) -> Result<String, TemplateError> {
         let dot = self.dots.last().map_or("", String::as_str);
         match (dot, path) {
-            ("", "") => Err(Wrong {
+            ("", "") => Err(TemplateError {
                 message: "The whole message as `.` has nothing like it here.".to_owned(),
                 at: at.clone(),
             }),
@@ -254,23 +268,23 @@ impl Translator {
         arguments: Vec<String>,
         places: &[std::ops::Range<usize>],
         whole: &std::ops::Range<usize>,
-    ) -> Result<String, Wrong> {
+    ) -> Result<String, TemplateError> {
         let at = || places.first().cloned().unwrap_or_else(|| whole.clone());
         let Some(Token { kind: Kind::Word(name), .. }) = tokens.first() else {
             return match arguments.as_slice() {
                 [value] => Ok(value.clone()),
-                _ => Err(Wrong { message: "This is not a function.".to_owned(), at: at() }),
+                _ => Err(TemplateError { message: "This is not a function.".to_owned(), at: at() }),
             };
         };
         let values = arguments.get(1..).unwrap_or_default();
         let joined = |operator: &str| format!("({})", values.join(&format!(" {operator} ")));
         let compared = |operator: &str| match values {
             [left, right] => Ok(format!("({left} {operator} {right})")),
-            _ => Err(Wrong { message: format!("`{name}` compares two values."), at: at() }),
+            _ => Err(TemplateError { message: format!("`{name}` compares two values."), at: at() }),
         };
         let single = |form: &dyn Fn(&str) -> String| match values {
             [value] => Ok(form(value)),
-            _ => Err(Wrong { message: format!("`{name}` takes one value."), at: at() }),
+            _ => Err(TemplateError { message: format!("`{name}` takes one value."), at: at() }),
         };
         match (name.as_str(), values) {
             ("true" | "false", []) => Ok(name.clone()),
@@ -300,15 +314,21 @@ impl Translator {
                 Ok(format!("({}{end})", values.join(between)))
             }
             ("printf", [format, rest @ ..]) => printf(format, rest, at()),
-            _ => Err(Wrong { message: format!("The function `{name}` has nothing like it here."), at: at() }),
+            _ => Err(TemplateError {
+                message: format!("The function `{name}` has nothing like it here."),
+                at: at(),
+            }),
         }
     }
 }
 
 /// `printf` with the verbs that are the same for both, as a joined text: `%s`, `%v`, `%d` and `%%`.
-fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result<String, Wrong> {
+fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result<String, TemplateError> {
     let Some(format) = format.strip_prefix('"').and_then(|format| format.strip_suffix('"')) else {
-        return Err(Wrong { message: "The format of `printf` has to stand there as a text.".to_owned(), at });
+        return Err(TemplateError {
+            message: "The format of `printf` has to stand there as a text.".to_owned(),
+            at,
+        });
     };
     let mut parts = Vec::new();
     let mut literal = String::new();
@@ -323,7 +343,7 @@ fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result
             Some('%') => literal.push('%'),
             Some('s' | 'v' | 'd') => {
                 let Some(value) = values.next() else {
-                    return Err(Wrong { message: "`printf` has too few values.".to_owned(), at });
+                    return Err(TemplateError { message: "`printf` has too few values.".to_owned(), at });
                 };
                 if !literal.is_empty() {
                     parts.push(format!("\"{}\"", std::mem::take(&mut literal)));
@@ -333,12 +353,12 @@ fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result
             _ => {
                 let message =
                     "Of the verbs of `printf`, only `%s`, `%v`, `%d` and `%%` have something like them here.";
-                return Err(Wrong { message: message.to_owned(), at });
+                return Err(TemplateError { message: message.to_owned(), at });
             }
         }
     }
     if values.next().is_some() {
-        return Err(Wrong { message: "`printf` has too many values.".to_owned(), at });
+        return Err(TemplateError { message: "`printf` has too many values.".to_owned(), at });
     }
     if !literal.is_empty() || parts.is_empty() {
         parts.push(format!("\"{literal}\""));

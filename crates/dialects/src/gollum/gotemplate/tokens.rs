@@ -1,6 +1,6 @@
 //! What stands between the braces of a template, word by word.
 
-use super::Wrong;
+use super::TemplateError;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
@@ -29,7 +29,7 @@ pub(super) fn quote(text: &str) -> String {
     format!("\"{}\"", escaped.replace('\r', "\\r"))
 }
 
-pub(super) fn tokens(text: &str, start: usize) -> Result<Vec<Token>, Wrong> {
+pub(super) fn tokens(text: &str, start: usize) -> Result<Vec<Token>, TemplateError> {
     let mut found = Vec::new();
     let mut at = 0;
     let is_name = |character: char| character.is_alphanumeric() || character == '_';
@@ -66,14 +66,14 @@ pub(super) fn tokens(text: &str, start: usize) -> Result<Vec<Token>, Wrong> {
                 });
                 let Some(end) = end else {
                     let message = "A quote is opened and never closed.".to_owned();
-                    return Err(Wrong { message, at: start + at..start + at + 1 });
+                    return Err(TemplateError { message, at: start + at..start + at + 1 });
                 };
                 (end + 2, Kind::Literal(rest[..end + 2].to_owned()))
             }
             '`' => {
                 let Some(end) = rest[1..].find('`') else {
                     let message = "A quote is opened and never closed.".to_owned();
-                    return Err(Wrong { message, at: start + at..start + at + 1 });
+                    return Err(TemplateError { message, at: start + at..start + at + 1 });
                 };
                 (end + 2, Kind::Literal(quote(&rest[1..=end])))
             }
@@ -87,7 +87,7 @@ pub(super) fn tokens(text: &str, start: usize) -> Result<Vec<Token>, Wrong> {
             }
             _ => {
                 let message = format!("`{first}` is not expected here.");
-                return Err(Wrong { message, at: start + at..start + at + first.len_utf8() });
+                return Err(TemplateError { message, at: start + at..start + at + first.len_utf8() });
             }
         };
         found.push(Token { kind, at: start + at..start + at + length });

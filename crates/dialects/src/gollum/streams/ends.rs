@@ -4,7 +4,7 @@ use thalweg_config::Node;
 
 use super::{ALL, Builder};
 use crate::gollum::draft::{End, Feed, Way};
-use crate::gollum::modulators::{Place, modulate, valid_name};
+use crate::gollum::modulators::{ListContext, modulate, valid_name};
 use crate::gollum::plugins::{Plugin, get};
 use crate::gollum::producers;
 use crate::gollum::tables::Role;
@@ -50,8 +50,11 @@ impl Builder<'_> {
         if let Some(end) = self.ends.get(&key) {
             return *end;
         }
-        let place =
-            Place { role: Role::Producer, stream: Some(stream.to_owned()), streams: self.streams.clone() };
+        let place = ListContext {
+            role: Role::Producer,
+            stream: Some(stream.to_owned()),
+            streams: self.streams.clone(),
+        };
         let modulated = modulate(&plugin.list, place, self.report);
         let several = self.is_on_several(plugin);
         let mut end = match &modulated.ends {
@@ -74,7 +77,7 @@ impl Builder<'_> {
             if let Some(end) = end {
                 self.leads(lane, end);
             }
-            end = Some(End::Lane(lane));
+            end = Some(End::Branch(lane));
         }
         let mut end = end?;
         if let Some(name) = fallback {
@@ -85,7 +88,7 @@ impl Builder<'_> {
                         "What has no room at once goes to the fallback here, and is not thrown away.";
                     self.report.remark(settings.at("ChannelTimeoutMs"), message);
                 }
-                end = self.failover(plugin, end, End::Lane(next), timeout, &name);
+                end = self.failover(plugin, end, End::Branch(next), timeout, &name);
             }
         } else if timeout != 0 {
             let nobody = self.draft.nobody(settings.at("ChannelTimeoutMs"));
@@ -109,7 +112,7 @@ impl Builder<'_> {
             lane.way = Way::Failover((timeout != 0).then(|| timeout.max(0)));
             lane.to = vec![first, second];
         }
-        End::Lane(lane)
+        End::Branch(lane)
     }
 
     pub(super) fn is_on_several(&self, plugin: &Plugin) -> bool {

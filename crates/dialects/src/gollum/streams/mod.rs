@@ -15,7 +15,7 @@ use thalweg_config::Span;
 use super::consumers;
 use super::draft::{Draft, End, Feed, Step, Transform, Way};
 use super::made::{self, Made};
-use super::modulators::{Frame, Modulated, Modulation, Place, Reroute, modulate};
+use super::modulators::{Frame, ListContext, Modulated, Modulation, Reroute, modulate};
 use super::plugins::{Plugin, Plugins};
 use super::producers;
 use super::report::Report;
@@ -87,7 +87,7 @@ impl Builder<'_> {
                 [(stream, _)] => Some(stream.clone()),
                 _ => None,
             };
-            let place = Place { role: Role::Consumer, stream, streams: self.streams.clone() };
+            let place = ListContext { role: Role::Consumer, stream, streams: self.streams.clone() };
             let mut modulated = modulate(&consumer.list, place, self.report);
             modulated.steps.splice(0..0, made.steps);
             let routines = consumer.settings.number("ModulatorRoutines").filter(|count| *count > 0);
@@ -119,7 +119,7 @@ impl Builder<'_> {
             if !ended {
                 for (stream, span) in streams {
                     if let Some(next) = self.stream(&stream, None, span) {
-                        self.leads(lane, End::Lane(next));
+                        self.leads(lane, End::Branch(next));
                     }
                 }
             }
@@ -160,13 +160,13 @@ impl Builder<'_> {
                 between.steps.push(Step::Transform(Transform::new("drop", made::list(names, span), span)));
             }
             self.feed(between, feed);
-            self.leads(between, End::Lane(target));
+            self.leads(between, End::Branch(target));
         }
         match modulated.ends {
             None => {}
             Some(Some((to, span))) => {
                 if let Some(target) = self.stream(&to, stream, span) {
-                    self.leads(lane, End::Lane(target));
+                    self.leads(lane, End::Branch(target));
                 }
             }
             Some(None) => {
@@ -229,7 +229,7 @@ impl Builder<'_> {
 
         let mut timeout = 0;
         if let Some(router) = plugin {
-            let place = Place {
+            let place = ListContext {
                 role: router.list_role,
                 stream: Some(stream.to_owned()),
                 streams: self.streams.clone(),
@@ -305,7 +305,7 @@ impl Builder<'_> {
             if target == stream {
                 self.broadcast(lane, stream, origin, timeout, listeners);
             } else if let Some(target) = self.stream(&target, Some(stream), span) {
-                self.leads(lane, End::Lane(target));
+                self.leads(lane, End::Branch(target));
             }
         }
     }
@@ -318,8 +318,11 @@ impl Builder<'_> {
         let path = settings.text_or("Key", "Stream");
         let field = super::modulators::column(&path, settings.at("Key"), self.report);
         let steps = self.draft.at(lane).map(|lane| std::mem::take(&mut lane.steps)).unwrap_or_default();
-        let place =
-            Place { role: Role::Router, stream: Some(stream.to_owned()), streams: self.streams.clone() };
+        let place = ListContext {
+            role: Role::Router,
+            stream: Some(stream.to_owned()),
+            streams: self.streams.clone(),
+        };
         let done = Modulated { steps, ..Modulated::default() };
         let mut modulation = Modulation { report: self.report, place, frame: Frame::default(), done };
         let mut options = Made::new(span);
@@ -372,7 +375,7 @@ impl Builder<'_> {
         }
         self.feed(lane, Feed::Source(source));
         if let Some(logs) = self.stream(LOGS, None, span) {
-            self.leads(lane, End::Lane(logs));
+            self.leads(lane, End::Branch(logs));
         }
     }
 
@@ -398,8 +401,11 @@ impl Builder<'_> {
                 self.report.remark(producer.span, message);
             }
             // Its settings are read all the same, for their mistakes.
-            let place =
-                Place { role: Role::Producer, stream: Some(String::new()), streams: self.streams.clone() };
+            let place = ListContext {
+                role: Role::Producer,
+                stream: Some(String::new()),
+                streams: self.streams.clone(),
+            };
             modulate(&producer.list, place, self.report);
             if !self.spools(index) {
                 producers::sink(&producer.settings, Some(""), self.report);
@@ -419,8 +425,11 @@ impl Builder<'_> {
                 None => format!("Nothing is sent to the stream of `{}`, so it is left out.", router.id),
             };
             self.report.remark(router.span, message);
-            let place =
-                Place { role: router.list_role, stream: Some(String::new()), streams: self.streams.clone() };
+            let place = ListContext {
+                role: router.list_role,
+                stream: Some(String::new()),
+                streams: self.streams.clone(),
+            };
             modulate(&router.list, place, self.report);
         }
     }

@@ -57,7 +57,7 @@ pub enum Takes {
 
 /// What becomes of an option.
 #[derive(Debug, Clone, Copy)]
-pub enum Fate {
+pub enum OptionSupport {
     /// It is honoured, in this way.
     Used(&'static str),
     /// It is accepted and means nothing here, for this reason.
@@ -74,7 +74,7 @@ pub struct OptionRule {
     /// What its value is.
     pub takes: Takes,
     /// What becomes of it.
-    pub fate: Fate,
+    pub fate: OptionSupport,
 }
 
 /// A type of plugin.
@@ -102,15 +102,15 @@ impl PluginKind {
 }
 
 pub(super) const fn used(name: &'static str, takes: Takes, how: &'static str) -> OptionRule {
-    OptionRule { name, takes, fate: Fate::Used(how) }
+    OptionRule { name, takes, fate: OptionSupport::Used(how) }
 }
 
 pub(super) const fn idle(name: &'static str, takes: Takes, why: &'static str) -> OptionRule {
-    OptionRule { name, takes, fate: Fate::Idle(why) }
+    OptionRule { name, takes, fate: OptionSupport::Idle(why) }
 }
 
 pub(super) const fn refused(name: &'static str, takes: Takes, instead: &'static str) -> OptionRule {
-    OptionRule { name, takes, fate: Fate::Refused(instead) }
+    OptionRule { name, takes, fate: OptionSupport::Refused(instead) }
 }
 
 /// All types, in the order of the page.

@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::tables::{Fate, OptionRule, PluginKind, Role, kinds};
+use super::tables::{OptionRule, OptionSupport, PluginKind, Role, kinds};
 
 const BEGIN: &str = "cargo test --release -p thalweg-dialects -->\n";
 const END: &str = "<!-- END -->\n";
 
 fn fate(rule: &OptionRule) -> String {
     match rule.fate {
-        Fate::Used(how) => how.to_owned(),
-        Fate::Idle(why) => format!("*accepted, and means nothing:* {why}"),
-        Fate::Refused(instead) => format!("*refused:* {instead}"),
+        OptionSupport::Used(how) => how.to_owned(),
+        OptionSupport::Idle(why) => format!("*accepted, and means nothing:* {why}"),
+        OptionSupport::Refused(instead) => format!("*refused:* {instead}"),
     }
 }
 

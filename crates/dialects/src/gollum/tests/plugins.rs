@@ -1,6 +1,6 @@
 //! Single plugins: every type with every option of its table.
 
-use super::tables::{Fate, OptionRule, PluginKind, Role, Takes};
+use super::tables::{OptionRule, OptionSupport, PluginKind, Role, Takes};
 use super::*;
 
 /// A value that an option can have.
@@ -158,13 +158,15 @@ fn every_option_of_every_plugin_is_honoured_remarked_or_refused() {
             let text = file(kind, &settings);
             let what = format!("{} {}\n{text}", kind.name, rule.name);
             match (rule.fate, outcome(&text)) {
-                (Fate::Refused(_), Err(wrong)) => {
+                (OptionSupport::Refused(_), Err(wrong)) => {
                     assert!(wrong.contains("nothing like it here"), "{wrong}\n{what}")
                 }
-                (Fate::Idle(why), Ok((_, remarks))) => assert!(remarks.contains(why), "{remarks}\n{what}"),
-                (Fate::Used(_), Ok(_)) => {}
+                (OptionSupport::Idle(why), Ok((_, remarks))) => {
+                    assert!(remarks.contains(why), "{remarks}\n{what}")
+                }
+                (OptionSupport::Used(_), Ok(_)) => {}
                 // It would move something to where it is.
-                (Fate::Used(_), Err(_)) if (kind.name, rule.name) == ("format.Move", "ApplyTo") => {}
+                (OptionSupport::Used(_), Err(_)) if (kind.name, rule.name) == ("format.Move", "ApplyTo") => {}
                 (_, other) => panic!("{other:?}\n{what}"),
             }
         }

@@ -24,9 +24,9 @@ impl Sink for Counting {
         }
     }
 
-    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         self.written += batch.rows() as u64;
-        Ok(Written::Safe)
+        Ok(WriteOutcome::Durable)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -46,12 +46,12 @@ fn writer(sink: impl Sink + 'static) -> Writer {
         budget: Budget::new(1 << 20),
         retries: Retries { stop: Stop::default(), log: Arc::default() },
         state: None,
-        moment: Moment::default(),
+        barrier: CheckpointBarrier::default(),
         limit: None,
         is_dispensable: false,
         pending: Pending::default(),
         condition: Condition::default(),
-        rolls: Rolls::default(),
+        reopens: Rolls::default(),
     }
 }
 
@@ -89,12 +89,12 @@ async fn a_sink_that_cannot_be_opened_yet_is_opened_later() {
 struct Failing {
     with: std::ops::RangeInclusive<u32>,
     given: u32,
-    flushes: Written,
+    flushes: WriteOutcome,
 }
 
 #[async_trait]
 impl Sink for Failing {
-    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         self.given += 1;
         if self.with.contains(&self.given) { Err(Error::permanent("no")) } else { Ok(self.flushes) }
     }
@@ -114,7 +114,7 @@ async fn outcomes(sink: Failing, batches: usize) -> Vec<Outcome> {
     for _ in 0..batches {
         let outcomes = outcomes.clone();
         let mut batch = testing::batch(["one"]);
-        *batch.ack_mut() = Ack::guarded("test".into(), move |s| outcomes.lock().push(s.outcome));
+        *batch.ack_mut() = Ack::with_failover("test".into(), move |s| outcomes.lock().push(s.outcome));
         sender.push(batch.into(), 3).unwrap();
         tokio::time::sleep(Duration::from_millis(1500)).await;
     }
@@ -127,16 +127,16 @@ async fn outcomes(sink: Failing, batches: usize) -> Vec<Outcome> {
 async fn a_sink_that_failed_is_left_alone_for_a_while_and_then_tried_again() {
     use Outcome::{Delivered, Failed};
     // Its clock is the real one, which stands still here, so nothing but the first is tried.
-    let sink = Failing { with: 2..=2, given: 0, flushes: Written::Safe };
+    let sink = Failing { with: 2..=2, given: 0, flushes: WriteOutcome::Durable };
     assert_eq!(outcomes(sink, 4).await, [Delivered, Failed, Failed, Failed]);
-    let mut writer = writer(Failing { with: 1..=1, given: 0, flushes: Written::Safe });
+    let mut writer = writer(Failing { with: 1..=1, given: 0, flushes: WriteOutcome::Durable });
     let long_ago = Instant::now().checked_sub(LEFT_ALONE).unwrap();
     writer.condition = Condition::Failed { at: long_ago, reason: String::new(), unopened: None };
     for expected in [Failed, Delivered] {
         let outcome: Arc<Mutex<Option<Outcome>>> = Arc::default();
         let seen = outcome.clone();
         let mut batch = testing::batch(["one"]);
-        *batch.ack_mut() = Ack::guarded("test".into(), move |s| *seen.lock() = Some(s.outcome));
+        *batch.ack_mut() = Ack::with_failover("test".into(), move |s| *seen.lock() = Some(s.outcome));
         writer.take(0, batch.into()).await.unwrap();
         assert_eq!(*outcome.lock(), Some(expected));
         if let Condition::Failed { at, .. } = &mut writer.condition {
@@ -147,7 +147,7 @@ async fn a_sink_that_failed_is_left_alone_for_a_while_and_then_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_written_before_a_failure_is_brought_into_safety_before_that_goes_another_way() {
-    let sink = Failing { with: 2..=2, given: 0, flushes: Written::Pending };
+    let sink = Failing { with: 2..=2, given: 0, flushes: WriteOutcome::Buffered };
     assert_eq!(outcomes(sink, 2).await, [Outcome::Delivered, Outcome::Failed]);
 }
 
@@ -163,7 +163,7 @@ struct UnderWay {
 
 #[async_trait]
 impl Sink for Requests {
-    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         let number = {
             let mut under_way = self.0.lock();
             under_way.now += 1;
@@ -173,7 +173,7 @@ impl Sink for Requests {
         };
         tokio::time::sleep(Duration::from_millis(10)).await;
         self.0.lock().now -= 1;
-        if number.is_multiple_of(7) { Err(Error::overloaded("too much")) } else { Ok(Written::Safe) }
+        if number.is_multiple_of(7) { Err(Error::overloaded("too much")) } else { Ok(WriteOutcome::Durable) }
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
@@ -207,25 +207,25 @@ async fn requests_are_under_way_up_to_the_limit_and_what_was_refused_is_sent_aga
 #[derive(Default)]
 struct Hoarding {
     kept: usize,
-    secured: usize,
+    take_committed: usize,
 }
 
 #[async_trait]
 impl Sink for Hoarding {
-    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
         self.kept += 1;
         if self.kept == 2 {
-            self.secured += std::mem::take(&mut self.kept);
+            self.take_committed += std::mem::take(&mut self.kept);
         }
-        Ok(Written::Kept)
+        Ok(WriteOutcome::Staged)
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    fn secured(&mut self) -> usize {
-        std::mem::take(&mut self.secured)
+    fn take_committed(&mut self) -> usize {
+        std::mem::take(&mut self.take_committed)
     }
 }
 

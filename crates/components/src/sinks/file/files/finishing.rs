@@ -178,20 +178,21 @@ impl Files {
 
     /// Ends what is being written: with `rotate`, the next message begins a new piece; without, the file is finished, and
     /// the next message continues what then has its name, or begins it anew if that was moved away.
-    pub(in crate::sinks::file) fn roll(&mut self) -> Result<(), Error> {
+    pub(in crate::sinks::file) fn reopen(&mut self) -> Result<(), Error> {
         self.flush()?;
         for slot in 0..self.streams.len() {
             let Some(mut stream) = self.streams[slot].take() else { continue };
-            let rolls = stream.current.as_ref().is_some_and(|piece| !piece.is_empty() && !piece.is_special());
+            let reopens =
+                stream.current.as_ref().is_some_and(|piece| !piece.is_empty() && !piece.is_special());
             let mut rolled = Ok(());
-            if rolls && self.settings.rotates {
+            if reopens && self.settings.rotates {
                 self.end_piece(&mut stream);
-            } else if rolls {
+            } else if reopens {
                 let mut folders = BTreeSet::new();
                 rolled = self.finish_stream(&mut stream, &mut folders);
                 rolled = rolled.and_then(|()| self.sync_folders(folders));
             }
-            let is_done = rolls && !self.settings.rotates && rolled.is_ok();
+            let is_done = reopens && !self.settings.rotates && rolled.is_ok();
             if is_done {
                 self.done.insert(xxh3_64(stream.name.as_bytes()));
             }

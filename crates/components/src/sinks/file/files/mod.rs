@@ -22,12 +22,12 @@ use std::time::{Duration, Instant};
 use chrono::NaiveTime;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
-use thalweg_engine::{Error, Written};
+use thalweg_engine::{Error, WriteOutcome};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::names::Found;
 use super::pack;
-use super::piece::{self, Beginning, Manner, Piece};
+use super::piece::{self, Beginning, Piece, PieceOptions};
 use super::{Fsync, OnExists};
 use crate::shared::compress::Compression;
 use crate::shared::delimited::Delimited;
@@ -40,7 +40,7 @@ const MOST_KNOWN: usize = 256;
 /// What the options come to.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
-    pub(super) manner: Manner,
+    pub(super) manner: PieceOptions,
     pub(super) on_exists: OnExists,
     pub(super) fsync: Fsync,
     pub(super) rotates: bool,
@@ -66,10 +66,10 @@ pub(super) struct Keep {
 
 impl Settings {
     /// What becomes of a batch.
-    pub(super) fn written(&self) -> Written {
+    pub(super) fn written(&self) -> WriteOutcome {
         match (self.manner.compression, self.fsync) {
-            (Compression::None, Fsync::Never | Fsync::Finish) => Written::Safe,
-            _ => Written::Pending,
+            (Compression::None, Fsync::Never | Fsync::Finish) => WriteOutcome::Durable,
+            _ => WriteOutcome::Buffered,
         }
     }
 }
@@ -233,7 +233,7 @@ impl Files {
 
     /// Notes that all is safe, where that has to be noted.
     pub(super) fn note_safe(&mut self) {
-        if self.settings.written() == Written::Pending {
+        if self.settings.written() == WriteOutcome::Buffered {
             self.safe = Some(self.now());
         }
     }

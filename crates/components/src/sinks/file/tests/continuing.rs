@@ -111,7 +111,7 @@ proptest! {
                         let mut rejects = Rejects::default();
                         let written = sink.write(&keyed(&rows), &mut rejects).await.unwrap();
                         sent += usize::from(count);
-                        if written == Written::Safe {
+                        if written == WriteOutcome::Durable {
                             safe = sent;
                         }
                     }

@@ -152,7 +152,7 @@ async fn compressed_files_can_be_read_after_every_flush_and_when_continued() {
                 let lines: Vec<String> = (0..1000).map(|m| format!("{n} {m}")).collect();
                 let mut rejects = Rejects::default();
                 let written = sink.write(&batch(&lines), &mut rejects).await.unwrap();
-                assert_eq!(written, Written::Pending);
+                assert_eq!(written, WriteOutcome::Buffered);
                 expected += &(lines.join("\n") + "\n");
                 if n % 2 == 0 {
                     sink.flush().await.unwrap();
@@ -174,11 +174,11 @@ async fn a_file_that_was_moved_away_is_begun_anew_after_a_roll_and_one_that_was_
     let mut rejects = Rejects::default();
     sink.open(None).await.unwrap();
     sink.write(&batch(["one"]), &mut rejects).await.unwrap();
-    sink.roll().await.unwrap();
+    sink.reopen().await.unwrap();
     sink.write(&batch(["two"]), &mut rejects).await.unwrap();
     std::fs::rename(folder.path("out"), folder.path("moved")).unwrap();
-    sink.roll().await.unwrap();
-    sink.roll().await.unwrap();
+    sink.reopen().await.unwrap();
+    sink.reopen().await.unwrap();
     sink.write(&batch(["three"]), &mut rejects).await.unwrap();
     sink.finish().await.unwrap();
     let read = |name: &str| std::fs::read_to_string(folder.path(name)).unwrap();
@@ -193,7 +193,7 @@ async fn a_roll_begins_a_new_piece_where_there_are_pieces() {
     sink.open(None).await.unwrap();
     for line in ["one", "two"] {
         sink.write(&batch([line]), &mut rejects).await.unwrap();
-        sink.roll().await.unwrap();
+        sink.reopen().await.unwrap();
     }
     sink.finish().await.unwrap();
     let found: Vec<String> = folder.files().into_iter().map(|(_, text)| text).collect();

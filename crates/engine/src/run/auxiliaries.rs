@@ -6,22 +6,22 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::plan::Plan;
-use crate::positions::{Positions, Presence};
+use crate::positions::{LiveGuard, Positions};
 
 use super::source;
 
 /// The sources that only accompany the others, and how they learn that those have ended.
-pub(super) struct Attendants {
+pub(super) struct Auxiliaries {
     /// Theirs: asked for when the others have ended, however that came about.
     stop: Stop,
     /// Of the others.
     others: Stop,
-    watches: Option<[(Presence, source::Watch); 2]>,
+    watches: Option<[(LiveGuard, source::Watch); 2]>,
 }
 
-impl Attendants {
+impl Auxiliaries {
     pub(super) fn of(plan: &Plan, stop: &Stop) -> Self {
-        let attending = plan.sources.iter().filter(|stage| stage.node.config.attends()).count();
+        let attending = plan.sources.iter().filter(|stage| stage.node.config.is_auxiliary()).count();
         // With nobody to accompany they are sources like any other.
         let has_both = attending > 0 && attending < plan.sources.len();
         let own = if has_both { Stop::default() } else { stop.clone() };
@@ -29,13 +29,13 @@ impl Attendants {
         Self { stop: own, others: stop.clone(), watches }
     }
 
-    pub(super) fn stop(&self, attends: bool) -> &Stop {
-        if attends { &self.stop } else { &self.others }
+    pub(super) fn stop(&self, is_auxiliary: bool) -> &Stop {
+        if is_auxiliary { &self.stop } else { &self.others }
     }
 
     /// What a source holds until it has ended; what its batches hold until they are settled is given to its positions.
-    pub(super) fn presence(&self, attends: bool, positions: &Positions) -> Option<Presence> {
-        let [(running, _), (unsettled, _)] = self.watches.as_ref().filter(|_| !attends)?;
+    pub(super) fn guard(&self, is_auxiliary: bool, positions: &Positions) -> Option<LiveGuard> {
+        let [(running, _), (unsettled, _)] = self.watches.as_ref().filter(|_| !is_auxiliary)?;
         positions.attend(unsettled.clone());
         Some(running.clone())
     }

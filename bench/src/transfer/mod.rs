@@ -15,7 +15,7 @@ mod rows;
 use crate::contest::Contest;
 use crate::measure::Run;
 use crate::report::finding;
-use place::Place;
+use place::Testbed;
 use rows::Rows;
 
 pub use bare::{COMMAND as BARE, run as bare};
@@ -31,7 +31,7 @@ const MEMORY: &str = "64MiB";
 pub fn run(contest: &Contest, named: &[&str]) -> Result<(), String> {
     let wanted = |name: &str| named.is_empty() || named.contains(&name);
     let rows = Rows::make(&contest.path("rows.csv"), contest.size).map_err(|error| error.to_string())?;
-    let place = Place::start(&rows)?;
+    let place = Testbed::start(&rows)?;
     println!(
         "Copying: an object of {} MiB, {} rows of five columns; medians of {} runs in turn, start and stop included",
         rows.input.bytes >> 20,

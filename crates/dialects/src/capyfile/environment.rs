@@ -46,7 +46,7 @@ pub type Etcd<'a> = &'a dyn Fn(&str) -> Result<Option<String>, String>;
 ///
 /// Everything that is asked of it is asked once for each parameter when a definition is read, before any file is.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct Environment<'a> {
     /// A variable of the environment.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The content of a file, of which the last line feed is left out.
@@ -59,7 +59,7 @@ pub struct Surroundings<'a> {
     pub etcd: Option<Etcd<'a>>,
 }
 
-impl Surroundings<'static> {
+impl Environment<'static> {
     /// The environment and the files of this process, without a request and without etcd.
     pub fn of_this_process() -> Self {
         Self {

@@ -9,11 +9,10 @@
 //! The run ends when the sources have ended and everything drained, or was told to stop and drained. If a
 //! component fails for good, the sources are stopped, what can still be delivered is, and the run has failed.
 
-mod attendants;
+mod auxiliaries;
 mod channels;
 mod failover;
 mod files;
-mod keeping;
 mod letters;
 mod parts;
 mod retries;
@@ -21,6 +20,7 @@ pub(crate) mod saves;
 mod segment;
 mod sink;
 mod source;
+mod state_dir;
 mod unpack;
 
 use std::collections::BTreeMap;
@@ -37,19 +37,19 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::metrics::{ComponentCounts, ComponentMetrics};
-use crate::outlet::Outlet;
+use crate::outlet::SourceOutput;
 use crate::plan::{Destination, Plan};
 use crate::positions::Positions;
 use crate::{Context, Error, Flow, InFlight, Journal, Role, Step, Temporaries};
 
 pub use files::{FileEvent, FileWatcher};
 
-use attendants::Attendants;
+use auxiliaries::Auxiliaries;
 use channels::Channels;
-use keeping::{LazyStore, SinkState, save};
-use parts::{Parts, Places};
+use parts::{FileCheckpoints, SegmentBuilder};
 use retries::Retries;
 use saves::Saver;
+use state_dir::{LazyStore, SinkState, save};
 
 /// How often positions are saved.
 const SAVE_EVERY: Duration = Duration::from_millis(500);
@@ -58,7 +58,7 @@ const SAVE_SOON: Duration = Duration::from_millis(5);
 
 /// Where a run keeps what outlives it.
 #[derive(Debug, Clone)]
-pub struct Keeping {
+pub struct StateDir {
     /// The folder of the store. It is only made when there is something to keep.
     pub folder: PathBuf,
     /// Whether positions are kept, so that the run continues where the last one ended.
@@ -68,7 +68,7 @@ pub struct Keeping {
 /// A run that has been prepared and can be started.
 pub struct Run {
     plan: Plan,
-    keeping: Keeping,
+    state_dir: StateDir,
     /// Whether sinks add to what former runs wrote.
     continues: bool,
     watcher: Option<Arc<dyn FileWatcher>>,
@@ -87,7 +87,7 @@ pub struct Handle {
     letters: Arc<ComponentMetrics>,
     retries: Arc<Mutex<Vec<String>>>,
     /// How often it was asked to begin anew what it writes.
-    rolls: Arc<AtomicU64>,
+    reopens: Arc<AtomicU64>,
     item: &'static str,
 }
 
@@ -104,8 +104,8 @@ impl Handle {
     }
 
     /// Asks the sinks to begin anew what they write: see [`Sink::roll`](crate::Sink::roll).
-    pub fn roll(&self) {
-        self.rolls.fetch_add(1, Ordering::Relaxed);
+    pub fn reopen(&self) {
+        self.reopens.fetch_add(1, Ordering::Relaxed);
         // What the sinks wait for beside their input.
         self.budget.shortage().notify_waiters();
     }
@@ -183,14 +183,14 @@ impl Run {
     ///
     /// # Errors
     /// If the store cannot be opened.
-    pub fn new(plan: Plan, keeping: Keeping) -> Result<Self, Error> {
-        let store = Arc::new(LazyStore::new(keeping.folder.clone()));
-        if keeping.positions {
+    pub fn new(plan: Plan, state_dir: StateDir) -> Result<Self, Error> {
+        let store = Arc::new(LazyStore::new(state_dir.folder.clone()));
+        if state_dir.positions {
             store.get()?;
         }
         let sources = plan.sources.iter().map(|source| (&source.node.name, Role::Source, source.node.kind));
         let operators = plan.segments.iter().flat_map(|segment| &segment.operators);
-        let operators = operators.filter(|operator| !matches!(operator.node.config, Step::Part));
+        let operators = operators.filter(|operator| !matches!(operator.node.config, Step::Marker));
         let operators = operators.map(|operator| {
             let role = if operator.delivers { Role::Sink } else { Role::Transform };
             (&operator.node.name, role, operator.node.kind)
@@ -212,7 +212,7 @@ impl Run {
             metrics: Arc::new(metrics),
             letters: ComponentMetrics::new("dead letters".into(), Role::Sink, "dead_letters"),
             retries: Arc::default(),
-            rolls: Arc::default(),
+            reopens: Arc::default(),
             item: match plan.sources.iter().all(|source| source.node.config.gives() == Flow::Files) {
                 true => "file",
                 false => "message",
@@ -220,8 +220,8 @@ impl Run {
         };
         Ok(Self {
             plan,
-            continues: keeping.positions,
-            keeping,
+            continues: state_dir.positions,
+            state_dir,
             watcher: None,
             temporary: None,
             store,
@@ -263,7 +263,7 @@ impl Run {
     /// Runs to the end. Must be called within a tokio runtime of several threads.
     pub async fn wait(self) -> Summary {
         let start = Instant::now();
-        let folder = self.keeping.folder.clone();
+        let folder = self.state_dir.folder.clone();
         let handle = self.handle.clone();
         let mut positions = Vec::new();
         let failure = match self.carry_out(&mut positions).await {
@@ -271,9 +271,10 @@ impl Run {
             Err(error) => Some(error.full()),
         };
         let reached = positions.iter().map(|(source, positions)| {
-            let lanes = positions.lanes().into_iter();
-            let lanes = lanes.filter_map(|lane| Some((lane.to_string(), positions.saved(&lane)?)));
-            (source.to_string(), lanes.collect())
+            let partitions = positions.partitions().into_iter();
+            let partitions = partitions
+                .filter_map(|partition| Some((partition.to_string(), positions.saved(&partition)?)));
+            (source.to_string(), partitions.collect())
         });
         Summary {
             components: handle.counts(),
@@ -291,13 +292,13 @@ impl Run {
     }
 
     async fn carry_out(self, reached: &mut Vec<(Arc<str>, Arc<Positions>)>) -> Result<Option<String>, Error> {
-        let Run { plan, keeping, continues, watcher, temporary, store, handle } = self;
+        let Run { plan, state_dir, continues, watcher, temporary, store, handle } = self;
         let temporary = temporary.unwrap_or_else(|| {
             let own = Temporaries::new(plan.temporary.as_deref());
             own.sweep();
             own
         });
-        let journals = if keeping.positions { Some(store.get()?) } else { None };
+        let journals = if state_dir.positions { Some(store.get()?) } else { None };
         let metrics = |name: &Arc<str>| -> Arc<ComponentMetrics> {
             let found = handle.metrics.iter().find(|metrics| metrics.name == *name);
             found.cloned().unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
@@ -320,37 +321,37 @@ impl Run {
         // Everything is built before anything starts, so that what cannot be built leaves nothing half done.
         let mut sources = Vec::new();
         let mut all_positions = Vec::new();
-        let attendants = Attendants::of(&plan, &handle.stop);
+        let auxiliaries = Auxiliaries::of(&plan, &handle.stop);
         for stage in &plan.sources {
             let name = &stage.node.name;
-            let saved = match keeping.positions {
+            let saved = match state_dir.positions {
                 true => store.get()?.positions(name)?,
                 false => BTreeMap::new(),
             };
             let positions = Positions::new(name.clone(), saved, failures.clone());
-            if keeping.positions {
+            if state_dir.positions {
                 positions.keep();
             }
             all_positions.push((name.clone(), positions.clone()));
-            let attends = stage.node.config.attends();
-            let presence = attendants.presence(attends, &positions);
-            let outlet = Outlet {
+            let is_auxiliary = stage.node.config.is_auxiliary();
+            let guard = auxiliaries.guard(is_auxiliary, &positions);
+            let outlet = SourceOutput {
                 share: handle.budget.share(),
                 batch_bytes: plan.batch_bytes,
                 positions,
-                stop: attendants.stop(attends).clone(),
+                stop: auxiliaries.stop(is_auxiliary).clone(),
                 metrics: metrics(name),
-                saves: keeping.positions.then(|| saver.saves()),
+                saves: state_dir.positions.then(|| saver.saves()),
                 main: stage.main.iter().map(|&to| channels.sender(to)).collect(),
                 errors: stage.errors.iter().map(|&to| channels.sender(to)).collect(),
                 singly: stage.main.iter().any(|&to| plan.takes_singly(to)),
             };
             let built = stage.node.config.build(&context(name))?;
-            sources.push((built, outlet, presence, stage.node.config.blocks()));
+            sources.push((built, outlet, guard, stage.node.config.blocks()));
         }
         reached.clone_from(&all_positions);
-        let places = Places { store: journals.clone(), failures, known: Mutex::default() };
-        let parts = Parts {
+        let places = FileCheckpoints { store: journals.clone(), failures, known: Mutex::default() };
+        let parts = SegmentBuilder {
             places: &places,
             plan: &plan,
             handle: &handle,
@@ -375,7 +376,7 @@ impl Run {
             failovers.push(Stage::new(vec![worker], input, metrics.hand_overs.clone()));
         }
         let mut sink_states: Vec<SinkState> = Vec::new();
-        let moment = sink::Moment::default();
+        let barrier = sink::CheckpointBarrier::default();
         let mut sinks = Vec::new();
         for (number, stage) in plan.sinks.iter().enumerate() {
             let name = &stage.node.name;
@@ -393,16 +394,16 @@ impl Run {
                     metrics: metrics(name),
                     budget: handle.budget.clone(),
                     retries: retries.clone(),
-                    state: keeping.positions.then(|| state.clone()),
-                    moment: moment.clone(),
+                    state: state_dir.positions.then(|| state.clone()),
+                    barrier: barrier.clone(),
                     limit: limit.clone(),
                     is_dispensable: stage.is_dispensable,
                     pending: sink::Pending::default(),
                     condition: sink::Condition::default(),
-                    rolls: sink::Rolls::new(&handle.rolls),
+                    reopens: sink::Rolls::new(&handle.reopens),
                 });
             }
-            let saved = if keeping.positions { store.get()?.sink_state(name)? } else { None };
+            let saved = if state_dir.positions { store.get()?.sink_state(name)? } else { None };
             let input = channels.receiver(Destination::Sink(number));
             sinks.push(sink::run(writers, input, saved, metrics(name), handle.budget.shortage()));
         }
@@ -427,15 +428,15 @@ impl Run {
         // other's way, and each would wait for a copy of the segment that another one holds while it does not run. Fewer,
         // as tasks, would not let go of their core while there is something to send, and with it of what they woke.
         let are_many = sources.iter().filter(|(.., blocks)| !blocks).count() >= plan.cores;
-        for (source, outlet, presence, blocks) in sources {
-            let source = source::run(source, outlet, retries.clone(), presence);
+        for (source, outlet, guard, blocks) in sources {
+            let source = source::run(source, outlet, retries.clone(), guard);
             if are_many && !blocks {
                 tasks.spawn(source);
             } else {
                 on_a_thread(&mut tasks, &handle.abort, source);
             }
         }
-        attendants.dismiss_in_time(&mut tasks);
+        auxiliaries.dismiss_in_time(&mut tasks);
         for (blocks, segment) in segments {
             if blocks {
                 on_a_thread(&mut tasks, &handle.abort, segment);
@@ -453,7 +454,7 @@ impl Run {
 
         let mut broken = None;
         let mut unsettled = None;
-        let save = |store: &LazyStore| saver.save(|| save(store, &all_positions, &sink_states, &moment));
+        let save = |store: &LazyStore| saver.save(|| save(store, &all_positions, &sink_states, &barrier));
         let mut asked_for: Option<tokio::time::Instant> = None;
         let mut timer = tokio::time::interval(SAVE_EVERY);
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -481,10 +482,10 @@ impl Run {
                     broken.get_or_insert_with(|| "stopped at once; what was in flight is not acknowledged".to_owned());
                     break;
                 }
-                () = saver.asked(), if keeping.positions => {
+                () = saver.asked(), if state_dir.positions => {
                     asked_for.get_or_insert_with(|| tokio::time::Instant::now() + SAVE_SOON);
                 }
-                () = due(asked_for, &mut timer), if keeping.positions => {
+                () = due(asked_for, &mut timer), if state_dir.positions => {
                     asked_for = None;
                     if let Err(error) = thalweg_runtime::blocking(|| save(&store)) {
                         handle.stop.request();
@@ -496,7 +497,7 @@ impl Run {
         while let Ok(reason) = failed.try_recv() {
             unsettled.get_or_insert(reason);
         }
-        if keeping.positions {
+        if state_dir.positions {
             thalweg_runtime::blocking(|| save(&store))?;
         }
         Ok(broken.or(unsettled))

@@ -12,7 +12,7 @@ use thalweg_runtime::{ConcurrencyLimit, Receiver, Sender, Stage, Ticket, Worker}
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::component::{Sink, Written};
+use crate::component::{Sink, WriteOutcome};
 use crate::metrics::ComponentMetrics;
 use crate::outlets::{Rejects, part_rejected};
 use crate::{Error, ErrorKind};
@@ -36,18 +36,18 @@ pub(super) struct Writer {
     /// Where to put the sink's state for the next save, if positions are kept.
     pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
     /// Held while something is settled and the state that covers it is noted: a save sees both or neither.
-    pub(super) moment: Moment,
+    pub(super) barrier: CheckpointBarrier,
     /// Shared by the copies of a sink whose requests under way adapt.
     pub(super) limit: Option<ConcurrencyLimit>,
     /// Whether something comes from a failover, so that the run goes on without this sink.
     pub(super) is_dispensable: bool,
     pub(super) pending: Pending,
     pub(super) condition: Condition,
-    pub(super) rolls: Rolls,
+    pub(super) reopens: Rolls,
 }
 
 /// What makes two steps one for a save, which takes the other side of it.
-pub(super) type Moment = Arc<RwLock<()>>;
+pub(super) type CheckpointBarrier = Arc<RwLock<()>>;
 
 /// How often the run was asked to begin anew, and how often the sink did.
 #[derive(Clone, Default)]
@@ -87,7 +87,7 @@ impl Pending {
     }
 
     /// So many of what the sink keeps are in safety.
-    fn secured(&mut self, count: usize) {
+    fn take_committed(&mut self, count: usize) {
         let count = count.min(self.kept.len());
         self.kept.drain(..count).for_each(|ack| ack.settle(Outcome::Delivered));
     }
@@ -162,7 +162,7 @@ impl Worker for Writer {
             return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
         };
         batch.ack_mut().enter(&self.metrics.name);
-        let has_another_way = batch.ack().is_guarded();
+        let has_another_way = batch.ack().has_failover();
         match (has_another_way, &self.condition) {
             (true, condition) => {
                 if let Some(reason) = condition.objection() {
@@ -176,8 +176,8 @@ impl Worker for Writer {
         match self.write(&batch, has_another_way).await {
             Ok((written, rejected)) => {
                 self.recovered();
-                let moment = self.moment.clone();
-                let _moment = moment.read();
+                let barrier = self.barrier.clone();
+                let _moment = barrier.read();
                 // Before it is settled: a state that is saved must not be older than the positions beside it.
                 self.note_state();
                 let batch = self.part(batch, rejected).map_err(|error| self.failed(error))?;
@@ -186,15 +186,15 @@ impl Worker for Writer {
                         self.metrics.add_out(batch.rows(), batch.payload_bytes());
                         batch.take_ack()
                     }
-                    None => Ack::unobserved(),
+                    None => Ack::noop(),
                 };
                 match written {
-                    Written::Safe => ack.settle(Outcome::Delivered),
-                    Written::Pending => self.pending.written.push(ack),
+                    WriteOutcome::Durable => ack.settle(Outcome::Delivered),
+                    WriteOutcome::Buffered => self.pending.written.push(ack),
                     // Also one of which nothing is left: the sink counts batches.
-                    Written::Kept => self.pending.kept.push_back(ack),
+                    WriteOutcome::Staged => self.pending.kept.push_back(ack),
                 }
-                self.pending.secured(self.sink.secured());
+                self.pending.take_committed(self.sink.take_committed());
             }
             Err(error) if has_another_way => {
                 let reason = self.fails(error);
@@ -215,7 +215,7 @@ impl Worker for Writer {
     /// What is pending is flushed at the latest after a while, and at once when it keeps the memory that a source
     /// is waiting for.
     fn is_restless(&self) -> bool {
-        self.rolls.is_due()
+        self.reopens.is_due()
             || self.sink.is_due()
             || !self.pending.written.is_empty()
                 && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short())
@@ -236,11 +236,11 @@ impl Worker for Writer {
                 return self.breaks(error);
             }
         }
-        let moment = self.moment.clone();
-        let _moment = moment.read();
+        let barrier = self.barrier.clone();
+        let _moment = barrier.read();
         self.note_state();
         self.pending.settle();
-        self.pending.secured(usize::MAX);
+        self.pending.take_committed(usize::MAX);
         Ok(())
     }
 }
@@ -277,7 +277,7 @@ impl Writer {
         &mut self,
         batch: &Batch,
         has_another_way: bool,
-    ) -> Result<(Written, Vec<(u32, String)>), Error> {
+    ) -> Result<(WriteOutcome, Vec<(u32, String)>), Error> {
         self.metrics.add_in(batch.rows(), batch.payload_bytes());
         let mut rejects = Rejects::default();
         let mut attempt = 0;
@@ -328,12 +328,13 @@ impl Writer {
         let mut attempt = 0;
         loop {
             let start = Instant::now();
-            let asked = self.rolls.asked.load(Ordering::Relaxed);
-            let flushed = if self.rolls.is_due() { self.sink.roll().await } else { self.sink.flush().await };
+            let asked = self.reopens.asked.load(Ordering::Relaxed);
+            let flushed =
+                if self.reopens.is_due() { self.sink.reopen().await } else { self.sink.flush().await };
             self.metrics.add_busy(start);
             match flushed {
                 Ok(()) => {
-                    self.rolls.done = asked;
+                    self.reopens.done = asked;
                     break;
                 }
                 Err(error) => {
@@ -345,11 +346,11 @@ impl Writer {
             }
         }
         self.metrics.set_trouble(None);
-        let moment = self.moment.clone();
-        let _moment = moment.read();
+        let barrier = self.barrier.clone();
+        let _moment = barrier.read();
         self.note_state();
         self.pending.settle();
-        self.pending.secured(self.sink.secured());
+        self.pending.take_committed(self.sink.take_committed());
         Ok(())
     }
 
@@ -357,7 +358,7 @@ impl Writer {
     fn can_break(&self) -> bool {
         let mut owed = self.pending.written.iter().chain(&self.pending.kept).peekable();
         let is_known = owed.peek().is_some() || !matches!(self.condition, Condition::Well);
-        is_known && owed.all(Ack::is_guarded)
+        is_known && owed.all(Ack::has_failover)
     }
 
     /// How often to try again: without end where there is no other way, and once where it failed before.

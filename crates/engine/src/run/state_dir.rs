@@ -10,7 +10,7 @@ use crate::Error;
 use crate::positions::Positions;
 use crate::store::Store;
 
-use super::sink::Moment;
+use super::sink::CheckpointBarrier;
 
 /// A sink's name, and where its task puts the sink's state for the next save.
 pub(super) type SinkState = (Arc<str>, Arc<Mutex<Option<Value>>>);
@@ -21,24 +21,24 @@ pub(super) fn save(
     store: &LazyStore,
     positions: &[(Arc<str>, Arc<Positions>)],
     states: &[SinkState],
-    moment: &Moment,
+    barrier: &CheckpointBarrier,
 ) -> Result<(), Error> {
-    let moment = moment.write();
+    let barrier = barrier.write();
     let mut moved = Vec::new();
     for (source, positions) in positions {
         let changes = positions.take_changes().into_iter();
-        moved.extend(changes.map(|(lane, position)| (source.clone(), lane, position)));
+        moved.extend(changes.map(|(partition, position)| (source.clone(), partition, position)));
     }
     let states: Vec<(Arc<str>, Value)> =
         states.iter().filter_map(|(sink, state)| Some((sink.clone(), state.lock().take()?))).collect();
-    drop(moment);
+    drop(barrier);
     if moved.is_empty() && states.is_empty() {
         return Ok(());
     }
     store.get()?.save(&moved, &states)?;
-    for (source, lane, position) in &moved {
+    for (source, partition, position) in &moved {
         let of_source = positions.iter().filter(|(name, _)| name == source);
-        of_source.for_each(|(_, positions)| positions.note_stored(lane, position.as_ref()));
+        of_source.for_each(|(_, positions)| positions.note_stored(partition, position.as_ref()));
     }
     Ok(())
 }

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::kept::KeptField;
-use crate::{Error, LetterBounds};
-pub use letters::LetterTally;
+use crate::{DeadLetterLimits, Error};
+pub use letters::DeadLetterCounts;
 use letters::Letters;
 
 /// The store of one state folder. One process at a time may have it open.
@@ -112,7 +112,7 @@ impl DeadLetter {
 }
 
 /// The number of a dead letter, as people name it.
-pub type LetterId = u64;
+pub type DeadLetterId = u64;
 
 impl Store {
     /// Opens the store in a folder, which is made if need be.
@@ -198,8 +198,8 @@ impl Store {
         sinks: &[(Arc<str>, Value)],
     ) -> Result<(), Error> {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
-        for (source, lane, position) in positions {
-            let key = format!("{source}\0{lane}");
+        for (source, partition, position) in positions {
+            let key = format!("{source}\0{partition}");
             match position {
                 Some(position) => batch.insert(&self.positions, key, position.to_string()),
                 None => batch.remove(&self.positions, key),
@@ -229,12 +229,12 @@ impl Store {
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn add_letters(&self, letters: &[DeadLetter], bounds: &LetterBounds) -> Result<u64, Error> {
+    pub fn add_letters(&self, letters: &[DeadLetter], bounds: &DeadLetterLimits) -> Result<u64, Error> {
         self.letters.add(letters, bounds)
     }
 
     /// How many dead letters there are, and how many were dropped.
-    pub fn tally(&self) -> LetterTally {
+    pub fn tally(&self) -> DeadLetterCounts {
         self.letters.tally()
     }
 
@@ -247,15 +247,15 @@ impl Store {
     }
 
     /// The dead letters, oldest first.
-    pub fn letters(&self) -> impl Iterator<Item = Result<(LetterId, DeadLetter), Error>> + use<> {
+    pub fn letters(&self) -> impl Iterator<Item = Result<(DeadLetterId, DeadLetter), Error>> + use<> {
         self.letters_after(0)
     }
 
     /// The dead letters with higher numbers than this, oldest first.
     pub fn letters_after(
         &self,
-        id: LetterId,
-    ) -> impl Iterator<Item = Result<(LetterId, DeadLetter), Error>> + use<> {
+        id: DeadLetterId,
+    ) -> impl Iterator<Item = Result<(DeadLetterId, DeadLetter), Error>> + use<> {
         self.letters.after(id)
     }
 
@@ -263,13 +263,13 @@ impl Store {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn letter(&self, id: LetterId) -> Result<Option<DeadLetter>, Error> {
+    pub fn letter(&self, id: DeadLetterId) -> Result<Option<DeadLetter>, Error> {
         let found = self.letters_after(id.saturating_sub(1)).next().transpose()?;
         Ok(found.filter(|(number, _)| *number == id).map(|(_, letter)| letter))
     }
 
     /// A number that no dead letter there is exceeds, if there are any.
-    pub fn last_letter(&self) -> Option<LetterId> {
+    pub fn last_letter(&self) -> Option<DeadLetterId> {
         self.letters.last()
     }
 
@@ -277,7 +277,7 @@ impl Store {
     ///
     /// # Errors
     /// If the store cannot be written.
-    pub fn remove_letters(&self, ids: &[LetterId]) -> Result<(), Error> {
+    pub fn remove_letters(&self, ids: &[DeadLetterId]) -> Result<(), Error> {
         self.letters.remove(ids)
     }
 }
@@ -358,7 +358,7 @@ mod tests {
     fn positions_and_states_are_there_after_reopening() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        let position = |lane: &str, value| ("in".into(), Arc::from(lane), value);
+        let position = |partition: &str, value| ("in".into(), Arc::from(partition), value);
         store.save(&[position("a", Some(json!(1))), position("b", Some(json!(2)))], &[]).unwrap();
         store.save(&[position("a", None)], &[("out".into(), json!({"length": 5}))]).unwrap();
         drop(store);
@@ -374,7 +374,7 @@ mod tests {
         let store = Store::open(folder.path()).unwrap();
         store.save(&[("in".into(), "a".into(), Some(json!(1)))], &[("out".into(), json!(2))]).unwrap();
         store.note("out", "begun", Some(&json!(3))).unwrap();
-        store.add_letters(&[letter(b"text")], &LetterBounds::default()).unwrap();
+        store.add_letters(&[letter(b"text")], &DeadLetterLimits::default()).unwrap();
         store.forget_progress().unwrap();
         assert!(store.positions("in").unwrap().is_empty() && store.sink_state("out").unwrap().is_none());
         assert!(store.journal("out", "").unwrap().is_empty());
@@ -385,7 +385,7 @@ mod tests {
     fn letters_keep_bytes_that_are_not_text() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path()).unwrap();
-        let bounds = LetterBounds::default();
+        let bounds = DeadLetterLimits::default();
         store.add_letters(&[letter(b"text"), letter(b"\xff\x00")], &bounds).unwrap();
         store.add_letters(&[letter(b"")], &bounds).unwrap();
         let found: Vec<_> = store.letters().collect::<Result<_, _>>().unwrap();

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use thalweg_components::shared::fetch::Fetch;
 use thalweg_config::Document;
-use thalweg_dialects::capyfile::{Phase, Request, Step, Surroundings};
+use thalweg_dialects::capyfile::{Environment, Phase, Request, Step};
 use thalweg_engine::Graph;
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 use etcd::Etcd;
 
 /// The variable with the address of the definition.
@@ -29,13 +29,13 @@ const LARGEST: usize = 16 << 20;
 
 /// The service definition: at the path that was given (`-` is the standard input), or where the environment says, or
 /// where capyfile looks at last. The first of these that is set is taken, whether there is anything or not.
-pub fn find(given: Option<&Path>) -> Result<Document, Failure> {
+pub fn find(given: Option<&Path>) -> Result<Document, CliError> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(path) = given {
         return if path == Path::new("-") { standard_input() } else { open(path) };
     }
     if let Some(url) = set(URL) {
-        let url = url.into_string().map_err(|_| Failure::Usage(format!("`{URL}` is not UTF-8 text")))?;
+        let url = url.into_string().map_err(|_| CliError::Usage(format!("`{URL}` is not UTF-8 text")))?;
         return fetch(&url);
     }
     if let Some(path) = set(FILE) {
@@ -44,34 +44,34 @@ pub fn find(given: Option<&Path>) -> Result<Document, Failure> {
     if Path::new(USUAL).exists() {
         return open(Path::new(USUAL));
     }
-    Err(Failure::Usage(format!(
+    Err(CliError::Usage(format!(
         "there is no service definition: give its path, or set `{URL}` or `{FILE}`; there is no `{USUAL}` either"
     )))
 }
 
-fn open(path: &Path) -> Result<Document, Failure> {
-    Document::open(path).map_err(Failure::Mistakes)
+fn open(path: &Path) -> Result<Document, CliError> {
+    Document::open(path).map_err(CliError::Mistakes)
 }
 
-fn standard_input() -> Result<Document, Failure> {
+fn standard_input() -> Result<Document, CliError> {
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes)?;
     parse("standard input", bytes)
 }
 
-fn fetch(url: &str) -> Result<Document, Failure> {
+fn fetch(url: &str) -> Result<Document, CliError> {
     let shown = without_password(url);
     let text = Fetch::new(LONGEST, LARGEST).and_then(|client| wait(client.get(url)));
     let text = text.map_err(|error| {
-        Failure::Failed(format!("the service definition at {shown} cannot be had: {}", error.full()))
+        CliError::Failed(format!("the service definition at {shown} cannot be had: {}", error.full()))
     })?;
     parse(&shown, text)
 }
 
-fn parse(name: &str, text: Vec<u8>) -> Result<Document, Failure> {
+fn parse(name: &str, text: Vec<u8>) -> Result<Document, CliError> {
     let text = String::from_utf8(text)
-        .map_err(|_| Failure::Usage(format!("the service definition from {name} is not UTF-8 text")))?;
-    Document::parse(name, &text).map_err(Failure::Mistakes)
+        .map_err(|_| CliError::Usage(format!("the service definition from {name} is not UTF-8 text")))?;
+    Document::parse(name, &text).map_err(CliError::Mistakes)
 }
 
 /// An address as it may be shown.
@@ -100,24 +100,24 @@ fn wait<T: Send>(
 }
 
 /// What of the world outlives a run or a request: how etcd is asked.
-pub struct World {
+pub struct EtcdLookup {
     etcd: Option<Box<Ask>>,
 }
 
 type Ask = dyn Fn(&str) -> Result<Option<String>, String> + Send + Sync;
 
-impl World {
+impl EtcdLookup {
     /// The world of this process.
-    pub fn of_this_process() -> Result<Self, Failure> {
+    pub fn of_this_process() -> Result<Self, CliError> {
         let etcd = Etcd::of_the_environment(&|name| std::env::var(name).ok())?;
         Ok(Self { etcd: etcd.map(|etcd| -> Box<Ask> { Box::new(move |key| etcd.get(key)) }) })
     }
 }
 
 /// What the parameters of a definition are fetched from. Fetching them may block.
-pub fn surroundings<'a>(world: &'a World, request: Option<&'a Request>) -> Surroundings<'a> {
+pub fn surroundings<'a>(world: &'a EtcdLookup, request: Option<&'a Request>) -> Environment<'a> {
     let etcd = world.etcd.as_deref().map(|ask| -> thalweg_dialects::capyfile::Etcd<'a> { ask });
-    Surroundings { request, etcd, ..Surroundings::of_this_process() }
+    Environment { request, etcd, ..Environment::of_this_process() }
 }
 
 /// The operations of a phase by the names of their transforms.

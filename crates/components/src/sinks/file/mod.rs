@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use serde_json::Value;
-use thalweg_engine::{Error, Rejects, Sink, Written};
+use thalweg_engine::{Error, Rejects, Sink, WriteOutcome};
 use thalweg_record::Batch;
 
 pub use crate::shared::compress::Compression;
@@ -192,7 +192,7 @@ impl Sink for FileSink {
         Ok(())
     }
 
-    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Written, Error> {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
         thalweg_runtime::blocking(|| self.write_batch(batch, rejects))?;
         Ok(self.settings.written())
     }
@@ -201,8 +201,8 @@ impl Sink for FileSink {
         thalweg_runtime::blocking(|| Self::lock(&self.files).flush())
     }
 
-    async fn roll(&mut self) -> Result<(), Error> {
-        thalweg_runtime::blocking(|| Self::lock(&self.files).roll())
+    async fn reopen(&mut self) -> Result<(), Error> {
+        thalweg_runtime::blocking(|| Self::lock(&self.files).reopen())
     }
 
     async fn finish(&mut self) -> Result<(), Error> {

@@ -109,7 +109,7 @@ impl Batch {
 
     /// Parts the duty to acknowledge from the data.
     pub fn take_ack(&mut self) -> Ack {
-        std::mem::replace(&mut self.ack, Ack::unobserved())
+        std::mem::replace(&mut self.ack, Ack::noop())
     }
 
     /// A second batch over the same memory, with a part of the acknowledgement: both must be settled.

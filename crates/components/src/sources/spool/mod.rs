@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Context, Error, Mark, Mistake, Outlet, Reading, Source, SourceConfig};
+use thalweg_engine::{Checkpoint, Context, Error, Mistake, Reading, Source, SourceConfig, SourceOutput};
 use thalweg_record::PayloadWriter;
 use thalweg_runtime::blocking;
 
@@ -99,7 +99,7 @@ sinks:
         mistakes
     }
 
-    fn attends(&self) -> bool {
+    fn is_auxiliary(&self) -> bool {
         self.ends_with_others
     }
 
@@ -118,7 +118,7 @@ sinks:
 
 /// A place in a segment: a block, and how many of its messages come before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
+struct SegmentPosition {
     offset: u64,
     #[serde(default, skip_serializing_if = "is_nought")]
     row: usize,
@@ -128,12 +128,12 @@ fn is_nought(row: &usize) -> bool {
     *row == 0
 }
 
-fn place(position: Option<Value>) -> Option<Place> {
+fn place(position: Option<Value>) -> Option<SegmentPosition> {
     serde_json::from_value(position?).ok()
 }
 
-fn mark(lane: &str, place: Place) -> Option<Mark> {
-    Some(Mark { lane: lane.into(), position: serde_json::to_value(place).ok()? })
+fn checkpoint(partition: &str, place: SegmentPosition) -> Option<Checkpoint> {
+    Some(Checkpoint { partition: partition.into(), offset: serde_json::to_value(place).ok()? })
 }
 
 struct Reader {
@@ -153,14 +153,14 @@ struct Reader {
 struct Read {
     number: u32,
     path: PathBuf,
-    lane: String,
+    partition: String,
     end: u64,
     is_damaged: bool,
 }
 
 #[async_trait]
 impl Source for Reader {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         if !self.has_begun {
             if out.sleep(self.config.delay.duration()).await {
                 return Ok(());
@@ -197,25 +197,25 @@ impl Reader {
     }
 
     /// Forgets the lanes of segments that are not there any more.
-    fn forget_missing(&self, out: &Outlet) -> Result<(), Error> {
+    fn forget_missing(&self, out: &SourceOutput) -> Result<(), Error> {
         let found = list(&self.folder).map_err(|error| self.unreadable(&error))?;
-        for lane in out.lanes() {
-            let number = lane.split('-').next().and_then(|number| number.parse().ok());
+        for partition in out.partitions() {
+            let number = partition.split('-').next().and_then(|number| number.parse().ok());
             if number.is_none_or(|number| !found.finished.contains(&number)) {
-                out.forget(&lane);
+                out.forget(&partition);
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, number: u32, out: &Outlet) -> Result<(), Error> {
+    fn begin(&mut self, number: u32, out: &SourceOutput) -> Result<(), Error> {
         let mut segment = match blocking(|| Segment::open(&self.folder, number)) {
             Ok(segment) => segment,
             // Another one reads here too, which is not as it should be; but it has been dealt with.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(io_error("read", &self.folder, &error)),
         };
-        if let Some(place) = place(out.saved(&segment.lane())) {
+        if let Some(place) = place(out.saved(&segment.partition())) {
             segment.seek(place.offset);
         }
         self.known.insert(number);
@@ -224,23 +224,23 @@ impl Reader {
     }
 
     /// Sends the next block of the current segment.
-    async fn step(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn step(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let Some(segment) = &mut self.current else { return Ok(()) };
-        let lane = segment.lane();
+        let partition = segment.partition();
         let begin = segment.offset();
         let shown = segment.path().display().to_string();
         let failed = |error: &std::io::Error| io_error("read", &shown, error);
         match blocking(|| segment.next()).map_err(|error| failed(&error))? {
             Next::End => {
-                self.end(lane);
+                self.end(partition);
                 Ok(())
             }
             Next::Rubbish { bytes } => {
                 let reason =
                     format!("the last {bytes} bytes of `{shown}`, from byte {begin} on, are no messages");
                 segment.give_up();
-                let place = Place { offset: segment.offset(), row: 0 };
-                self.reject(&reason, &lane, place, out).await
+                let place = SegmentPosition { offset: segment.offset(), row: 0 };
+                self.reject(&reason, &partition, place, out).await
             }
             Next::Block { bytes, rows } => {
                 let mut arena = tokio::select! {
@@ -253,11 +253,11 @@ impl Reader {
                 let decoded = blocking(|| segment.decode(body)).map_err(|error| failed(&error))?;
                 let end = segment.offset();
                 match decoded {
-                    Ok(messages) => self.send(&messages, &lane, begin, end, out).await,
+                    Ok(messages) => self.send(&messages, &partition, begin, end, out).await,
                     Err(why) => {
                         let reason =
                             format!("{rows} messages at byte {begin} of `{shown}` cannot be read: {why}");
-                        self.reject(&reason, &lane, Place { offset: end, row: 0 }, out).await
+                        self.reject(&reason, &partition, SegmentPosition { offset: end, row: 0 }, out).await
                     }
                 }
             }
@@ -268,14 +268,14 @@ impl Reader {
     async fn send(
         &mut self,
         messages: &Messages,
-        lane: &str,
+        partition: &str,
         begin: u64,
         end: u64,
-        out: &mut Outlet,
+        out: &mut SourceOutput,
     ) -> Result<(), Error> {
         let rows = messages.rows();
         let before =
-            place(out.saved(lane)).filter(|place| place.offset == begin).map_or(0, |place| place.row);
+            place(out.saved(partition)).filter(|place| place.offset == begin).map_or(0, |place| place.row);
         let mut row = before.min(rows);
         // Ten times a second, so that what comes out is a flow and not a beat.
         let most =
@@ -291,8 +291,12 @@ impl Reader {
             }
             let (mut reading, fields) = messages.part(row, count)?;
             row += count;
-            let place = if row < rows { Place { offset: begin, row } } else { Place { offset: end, row: 0 } };
-            reading.mark = mark(lane, place);
+            let place = if row < rows {
+                SegmentPosition { offset: begin, row }
+            } else {
+                SegmentPosition { offset: end, row: 0 }
+            };
+            reading.checkpoint = checkpoint(partition, place);
             out.send_again(reading, messages.meta.clone(), Some(fields)).await?;
             if rows == 0 {
                 break;
@@ -302,7 +306,7 @@ impl Reader {
     }
 
     /// Waits until so many messages more may be sent; says whether the run was told to stop meanwhile.
-    async fn pause(&mut self, count: usize, out: &Outlet) -> bool {
+    async fn pause(&mut self, count: usize, out: &SourceOutput) -> bool {
         let Some(rate) = self.config.rate else { return out.is_stopping() };
         let now = Instant::now();
         if self.due > now && out.sleep(self.due - now).await {
@@ -318,43 +322,43 @@ impl Reader {
     async fn reject(
         &mut self,
         reason: &str,
-        lane: &str,
-        place: Place,
-        out: &mut Outlet,
+        partition: &str,
+        place: SegmentPosition,
+        out: &mut SourceOutput,
     ) -> Result<(), Error> {
         tracing::error!("{reason}; the file is kept");
         let mut payload = PayloadWriter::default();
         payload.push(b"");
         let path = self.current.as_ref().map(|segment| segment.path().to_string_lossy().into());
-        let mark = mark(lane, place);
-        out.reject(Reading { payload: payload.finish(), path, positions: None, mark }, reason).await
+        let checkpoint = checkpoint(partition, place);
+        out.reject(Reading { payload: payload.finish(), path, positions: None, checkpoint }, reason).await
     }
 
-    fn end(&mut self, lane: String) {
+    fn end(&mut self, partition: String) {
         let Some(segment) = self.current.take() else { return };
         self.unsettled.push(Read {
             number: segment.number(),
             path: segment.path().to_owned(),
-            lane,
+            partition,
             end: segment.offset(),
             is_damaged: segment.is_damaged(),
         });
     }
 
     /// Removes the segments all of which is settled.
-    fn remove_settled(&mut self, out: &Outlet) -> Result<(), Error> {
+    fn remove_settled(&mut self, out: &SourceOutput) -> Result<(), Error> {
         let mut at = 0;
         while let Some(read) = self.unsettled.get(at) {
             // One without any messages has nothing to be settled.
             let is_empty = read.end <= Segment::first();
-            let reached = place(out.lasting(&read.lane));
+            let reached = place(out.committed(&read.partition));
             if !is_empty && reached.is_none_or(|place| place.offset < read.end) {
                 at += 1;
                 continue;
             }
             blocking(|| dispose(&read.path, read.is_damaged))
                 .map_err(|error| io_error("remove", Path::new(&read.path), &error))?;
-            out.forget(&read.lane);
+            out.forget(&read.partition);
             self.known.remove(&read.number);
             self.unsettled.remove(at);
         }
@@ -362,7 +366,7 @@ impl Reader {
     }
 
     /// Waits for a while until what was sent is settled.
-    async fn say_farewell(&mut self, out: &Outlet) -> Result<(), Error> {
+    async fn say_farewell(&mut self, out: &SourceOutput) -> Result<(), Error> {
         let mut begun = Instant::now();
         let mut left = self.unsettled.len();
         while left > 0 && begun.elapsed() < FAREWELL[usize::from(!out.is_stopping())] {

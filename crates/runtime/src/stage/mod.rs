@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::channel::{Claim, NewsGiver, Place, Receiver, Taken, Ticket};
+use crate::channel::{Claim, ClaimedWork, NewsGiver, Receiver, Taken, Ticket};
 use crate::evaluation::{Called, ConcurrentProc, Evaluation};
 
 /// What it takes, roughly, until another core has begun with what it was handed, and has its bytes in its own cache. (With
@@ -304,7 +304,7 @@ struct Entrance<W: Worker> {
 }
 
 impl<W: Worker> Claim<W::Item> for Entrance<W> {
-    fn claim(&self) -> Option<Place<W::Item>> {
+    fn claim(&self) -> Option<ClaimedWork<W::Item>> {
         if self.seats.is_worth_waking() {
             return None;
         }

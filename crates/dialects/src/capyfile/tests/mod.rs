@@ -7,7 +7,7 @@ use std::path::Path;
 use insta::assert_snapshot;
 use thalweg_config::{Document, Node, write};
 
-use super::{Phase, Request, Surroundings, Wrong, is_capyfile, needs_request, read, service};
+use super::{Environment, LoadError, Phase, Request, is_capyfile, needs_request, read, service};
 
 mod documents;
 mod mistakes;
@@ -16,14 +16,14 @@ mod sources;
 
 /// A world of these variables and files, and perhaps a request.
 #[derive(Default)]
-struct World {
+struct TestEnvironment {
     variables: BTreeMap<&'static str, &'static str>,
     files: BTreeMap<&'static str, &'static str>,
     request: Option<Request>,
 }
 
-impl World {
-    fn read(&self, document: &Document, processor: Option<&str>) -> Result<Vec<Phase>, Wrong> {
+impl TestEnvironment {
+    fn read(&self, document: &Document, processor: Option<&str>) -> Result<Vec<Phase>, LoadError> {
         let etcd = |key: &str| match key {
             "/broken" => Err("the connection was refused".to_owned()),
             "/region" => Ok(Some("us-east-1".to_owned())),
@@ -32,7 +32,7 @@ impl World {
         read(
             document,
             processor,
-            Surroundings {
+            Environment {
                 variable: &|name| self.variables.get(name).map(|&value| value.to_owned()),
                 file: &|path| {
                     let found = path.to_str().and_then(|path| self.files.get(path));
@@ -86,7 +86,7 @@ fn all(node: &Node) -> Vec<&Node> {
 fn converted(text: &str) -> String {
     let document = Document::parse("service.yml", text).unwrap();
     assert!(is_capyfile(&document), "it is not recognised");
-    World::default().converted(text)
+    TestEnvironment::default().converted(text)
 }
 
 /// A processor that reads and then does this.

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Error, Flow, Mark, Mistake, Outlet, Source, SourceConfig};
+use thalweg_engine::{Checkpoint, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, File, Origin as Found, Pace, Problem, Times};
 use thalweg_store::{Counts, Listing, Object, Store, StoreError};
 
@@ -68,7 +68,7 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         for url in self.url.all() {
-            mistakes.extend(Place::new(url).err().map(|why| Mistake::new("url", format!("{why}."))));
+            mistakes.extend(Location::new(url).err().map(|why| Mistake::new("url", format!("{why}."))));
         }
         for (option, patterns) in [("include", &self.include), ("exclude", &self.exclude)] {
             mistakes.extend(patterns.iter().filter_map(|text| pattern::mistake(option, text)));
@@ -86,8 +86,8 @@ sinks:
             at_once: self.readers,
             window: self.queue.map(|queue| queue.saturating_add(self.readers.unwrap_or(1))),
         };
-        let places = self.url.all().iter().map(|url| Place::new(url)).collect::<Result<Vec<_>, _>>();
-        let places: Arc<[Place]> = places.map_err(Error::permanent)?.into();
+        let places = self.url.all().iter().map(|url| Location::new(url)).collect::<Result<Vec<_>, _>>();
+        let places: Arc<[Location]> = places.map_err(Error::permanent)?.into();
         let show = |name, count: fn(&Counts) -> u64| {
             let places = places.clone();
             context.details.show(name, move || places.iter().map(|place| count(place.store.counts())).sum());
@@ -105,11 +105,11 @@ sinks:
 }
 
 /// What one of the URLs leads to.
-struct Place {
+struct Location {
     store: Store,
     wanted: What,
     /// The lane of its positions.
-    lane: Arc<str>,
+    partition: Arc<str>,
 }
 
 enum What {
@@ -147,7 +147,7 @@ impl ObjectsSource {
     pub fn is_many(&self) -> Result<bool, String> {
         let mut count = 0;
         for url in self.url.all() {
-            count += if matches!(Place::new(url)?.wanted, What::One(_)) { 1 } else { 2 };
+            count += if matches!(Location::new(url)?.wanted, What::One(_)) { 1 } else { 2 };
         }
         Ok(count > 1)
     }
@@ -160,7 +160,7 @@ impl ObjectsSource {
     pub async fn look(&self, each: &mut (dyn FnMut(&str, &Object) -> bool + Send)) -> Result<(), Error> {
         let names = Wanted::new(&self.include, &self.exclude)?;
         for url in self.url.all() {
-            let place = Place::new(url).map_err(Error::permanent)?;
+            let place = Location::new(url).map_err(Error::permanent)?;
             match &place.wanted {
                 What::One(path) => {
                     let object = place.state(path).await?;
@@ -192,7 +192,7 @@ impl ObjectsSource {
         let names = Wanted::new(&self.include, &self.exclude).map_err(|error| error.full())?;
         let (store, path) = Store::from_url(url).map_err(|error| error.to_string())?;
         for url in self.url.all() {
-            let place = Place::new(url)?;
+            let place = Location::new(url)?;
             if place.store.origin("").key() != store.origin("").key() {
                 continue;
             }
@@ -212,10 +212,10 @@ impl ObjectsSource {
     }
 }
 
-impl Place {
+impl Location {
     fn new(url: &str) -> Result<Self, String> {
         let (store, path) = Store::from_url(url).map_err(|error| error.to_string())?;
-        let lane = store.name(&path).into();
+        let partition = store.name(&path).into();
         let first = path.find(['*', '[']).filter(|_| store.can_list());
         let wanted = match first {
             Some(first) => {
@@ -232,7 +232,7 @@ impl Place {
             }
             None => What::One(path),
         };
-        Ok(Self { store, wanted, lane })
+        Ok(Self { store, wanted, partition })
     }
 
     /// The state of one object.
@@ -265,7 +265,7 @@ struct Position {
 }
 
 struct Objects {
-    places: Arc<[Place]>,
+    places: Arc<[Location]>,
     names: Wanted,
     reads: Reads,
     /// How many of the places are done.
@@ -274,7 +274,7 @@ struct Objects {
 
 #[async_trait]
 impl Source for Objects {
-    async fn run(&mut self, out: &mut Outlet) -> Result<(), Error> {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         while let Some(place) = self.places.get(self.done) {
             match &place.wanted {
                 What::One(path) => self.one(place, path, out).await?,
@@ -294,7 +294,7 @@ const GROUP: usize = 32;
 const GROUP_BYTES: u64 = 1 << 20;
 
 impl Objects {
-    async fn one(&self, place: &Place, path: &str, out: &mut Outlet) -> Result<(), Error> {
+    async fn one(&self, place: &Location, path: &str, out: &mut SourceOutput) -> Result<(), Error> {
         let position: Position = saved(place, out);
         let object = place.state(path).await?;
         if position.known.covers(&object) {
@@ -306,10 +306,10 @@ impl Objects {
         let lease = Arc::new(out.reserve(File::WEIGHT).await);
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
         let file = self.file(out, object, PathBuf::from(name)).with_lease(lease);
-        out.send_files(vec![file], mark(place, &Position { known, ..Position::default() })).await
+        out.send_files(vec![file], checkpoint(place, &Position { known, ..Position::default() })).await
     }
 
-    async fn below(&self, place: &Place, out: &mut Outlet) -> Result<(), Error> {
+    async fn below(&self, place: &Location, out: &mut SourceOutput) -> Result<(), Error> {
         let What::Below { prefix, folder, .. } = &place.wanted else { return Ok(()) };
         let mut position: Position = saved(place, out);
         let in_order = place.store.lists_in_order();
@@ -348,14 +348,14 @@ impl Objects {
             bytes += object.size();
             group.push(self.file(out, object, PathBuf::from(below)).with_lease(lease.clone()));
             if group.len() >= GROUP || bytes >= GROUP_BYTES {
-                out.send_files(std::mem::take(&mut group), mark(place, &position).filter(|_| in_order))
+                out.send_files(std::mem::take(&mut group), checkpoint(place, &position).filter(|_| in_order))
                     .await?;
                 bytes = 0;
                 lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
             }
         }
         if !group.is_empty() {
-            out.send_files(group, mark(place, &position).filter(|_| in_order)).await?;
+            out.send_files(group, checkpoint(place, &position).filter(|_| in_order)).await?;
         }
         if found == 0 {
             tracing::warn!("`{}`: there is nothing below `{}`", out.name(), place.store.name(prefix));
@@ -363,16 +363,16 @@ impl Objects {
         if !out.is_stopping() && in_order {
             // A file of this machine may come with a time that is long past.
             let known = position.seen.filter(|_| !place.store.is_here()).unwrap_or_default();
-            out.mark(Mark {
-                lane: place.lane.clone(),
-                position: serde_json::to_value(Position { known, ..Position::default() })
+            out.checkpoint(Checkpoint {
+                partition: place.partition.clone(),
+                offset: serde_json::to_value(Position { known, ..Position::default() })
                     .map_err(|error| Error::permanent(error.to_string()))?,
             });
         }
         Ok(())
     }
 
-    fn file(&self, out: &Outlet, object: Object, below: PathBuf) -> File {
+    fn file(&self, out: &SourceOutput, object: Object, below: PathBuf) -> File {
         let name = below.file_name().unwrap_or_default().to_owned();
         let mut found = Found::new(out.name().clone(), name, object.size()).at(&object.name());
         let since_1970 = |nanos: i64| u64::try_from(nanos).ok().map(Duration::from_nanos);
@@ -387,11 +387,11 @@ impl Objects {
     }
 }
 
-fn saved(place: &Place, out: &Outlet) -> Position {
-    let saved = out.saved(&place.lane);
+fn saved(place: &Location, out: &SourceOutput) -> Position {
+    let saved = out.saved(&place.partition);
     saved.and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default()
 }
 
-fn mark(place: &Place, position: &Position) -> Option<Mark> {
-    Some(Mark { lane: place.lane.clone(), position: serde_json::to_value(position).ok()? })
+fn checkpoint(place: &Location, position: &Position) -> Option<Checkpoint> {
+    Some(Checkpoint { partition: place.partition.clone(), offset: serde_json::to_value(position).ok()? })
 }
