@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use thalweg_components::sources::internal_logs::InternalLogs;
 use thalweg_engine::{FileWatcher, Graph, Handle, Plan, Run, SourceConfig, StateDir, Summary};
+use thalweg_local::sources::internal_logs::InternalLogs;
 
 use crate::exit::CliError;
 use crate::log;
@@ -42,7 +42,7 @@ impl Outcome {
     /// Whether it ended because nobody reads the standard output any more.
     pub fn nobody_reads(&self) -> bool {
         let failure = self.summary.failure.as_deref();
-        failure.is_some_and(|failure| failure.contains(thalweg_components::sinks::stdout::BROKEN_PIPE))
+        failure.is_some_and(|failure| failure.contains(thalweg_local::sinks::stdout::BROKEN_PIPE))
     }
 }
 

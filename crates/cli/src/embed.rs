@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use thalweg_components::sources::internal_logs::InternalLogs;
 use thalweg_config::{ByteSize, Diagnostics, Document};
 use thalweg_dialects::capyfile;
 use thalweg_engine::{Graph, Handle, Plan, Registry, SourceConfig, StateDir, Summary};
+use thalweg_local::sources::internal_logs::InternalLogs;
 
 use crate::commands::check::shown;
 use crate::drive::{Outcome, RunOptions};

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::MultiProgress;
 use serde_json::{Map, Value, json};
-use thalweg_components::shared::tell;
-use thalweg_components::sources::internal_logs::{LogLevel, Record, record, wants};
+use thalweg_local::sources::internal_logs::{LogLevel, Record, record, wants};
+use thalweg_local::tell;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::{EnvFilter, dynamic_filter_fn};

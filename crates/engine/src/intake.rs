@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use arrow_array::Array;
 use serde_json::Value;
-use thalweg_record::{Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Parcel, Share};
+use thalweg_record::{Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Parcel, Share, split_rejected};
 use thalweg_runtime::{Receiver, Sender, Stop};
 
 use crate::metrics::ComponentMetrics;
 use crate::outlet::{Received, give, made_of};
-use crate::outlets::part_rejected;
 use crate::positions::{Checkpoint, Positions};
 use crate::{Error, Role};
 
@@ -140,7 +139,7 @@ impl FileOutput {
         let batch = self.batch(reading.into())?;
         self.metrics.add_errors(batch.rows());
         let failed = (0..).zip(reasons).collect();
-        let (rejected, rest) = part_rejected(batch, failed, self.name())?;
+        let (rejected, rest) = split_rejected(batch, failed, self.name())?;
         for batch in rejected.into_iter().chain(rest) {
             give(&self.errors, batch, self.share.budget(), self.name()).await?;
         }
@@ -190,7 +189,7 @@ pub(crate) fn loose_intake(
 mod tests {
     use std::collections::BTreeMap;
 
-    use thalweg_record::{Content, Origin};
+    use thalweg_record::{Content, Origin, split_rejected};
 
     use super::*;
     use crate::{Reading, testing};

@@ -8,13 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arrow_array::{BinaryViewArray, RecordBatch, UInt64Array};
 use serde_json::Value;
 use thalweg_record::{
-    Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Parcel, Problem, Settlement, Share,
+    Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Parcel, Problem, Settlement, Share, split_rejected,
 };
 use thalweg_runtime::{HandOver, Sender, Stop};
 use tokio::sync::oneshot;
 
 use crate::metrics::ComponentMetrics;
-use crate::outlets::part_rejected;
 use crate::positions::{Checkpoint, Positions};
 use crate::run::saves::Saves;
 use crate::{Error, Role};
@@ -245,7 +244,7 @@ impl SourceOutput {
         let batch = self.batch(reading.into())?;
         self.metrics.add_errors(batch.rows());
         let failed = (0..batch.rows() as u32).map(|row| (row, reason.to_owned())).collect();
-        let (rejected, rest) = part_rejected(batch, failed, &self.metrics.name)?;
+        let (rejected, rest) = split_rejected(batch, failed, &self.metrics.name)?;
         for batch in rejected.into_iter().chain(rest) {
             self.give(batch, true).await?;
         }

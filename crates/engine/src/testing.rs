@@ -7,42 +7,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch, cast::AsArray};
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{
-    Ack, Batch, Budget, Content, ERROR_REASON, File, Meta, Origin, Parcel, PayloadWriter, Problem,
-    Settlement, Times,
+    Ack, Batch, Budget, Content, ERROR_REASON, File, Origin, Parcel, Problem, Settlement, Times,
 };
 use thalweg_runtime::{Receiver, Stop};
+
+pub use thalweg_config::testing::{options, try_options};
+pub use thalweg_record::testing::{batch, batch_with, payloads, rows};
 
 use crate::component::{SinkConfig, SourceConfig, TransformConfig};
 use crate::{
     Context, Details, Disposition, Error, FileError, FileOutput, FileReaderConfig, FileTransformConfig,
-    Outlets, Output, Rejects, Sink, Source, Temporaries, WriteOutcome, intake::loose_intake,
+    Output, Outputs, Rejects, Sink, Source, Temporaries, WriteOutcome, intake::loose_intake,
     outlet::loose_outlet,
 };
-
-/// Reads a component's options as they stand in a configuration (the part after `name:`), in YAML.
-///
-/// # Panics
-/// With the rendered mistakes, if there are any.
-pub fn options<C: serde::de::DeserializeOwned + schemars::JsonSchema>(yaml: &str) -> C {
-    match try_options(yaml) {
-        Ok(config) => config,
-        Err(mistakes) => panic!("{mistakes}"),
-    }
-}
-
-/// As [`options`], for testing what is refused: gives the mistakes as a person would see them.
-///
-/// # Errors
-/// The mistakes.
-pub fn try_options<C: serde::de::DeserializeOwned + schemars::JsonSchema>(yaml: &str) -> Result<C, String> {
-    let document = thalweg_config::Document::parse("test.yaml", yaml).map_err(|d| d.render(false))?;
-    let mut diagnostics = thalweg_config::Diagnostics::new("test.yaml", yaml);
-    thalweg_config::decode(document.root(), &mut diagnostics).ok_or_else(|| diagnostics.render(false))
-}
 
 thread_local! {
     /// Of each test, which has a thread of its own: what a component makes is there after the component has gone, as in a run.
@@ -60,18 +40,6 @@ pub fn context() -> Context {
         details: Details::default(),
         journal: None,
     }
-}
-
-/// A batch of these payloads whose acknowledgement nobody waits for.
-pub fn batch<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>) -> Batch {
-    batch_with(payloads, Ack::noop())
-}
-
-fn batch_with<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>, ack: Ack) -> Batch {
-    let mut writer = PayloadWriter::default();
-    payloads.into_iter().for_each(|payload| writer.push(payload.as_ref()));
-    let meta = Meta { source: "test".into(), path: None, time_us: 1_700_000_000_000_000 };
-    Batch::new(writer.finish(), Arc::new(meta), ack)
 }
 
 /// What a transform gave.
@@ -111,36 +79,6 @@ impl Given {
     }
 }
 
-/// The payloads of a batch, as text.
-pub fn payloads(batch: &Batch) -> Vec<String> {
-    batch.payload().iter().map(|v| String::from_utf8_lossy(v.unwrap_or_default()).into_owned()).collect()
-}
-
-/// Columns as JSON objects, a message each; NULLs are left out. Times are microseconds since 1970.
-pub fn rows(fields: &RecordBatch) -> Vec<Value> {
-    use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
-    use arrow_schema::DataType;
-    let value = |column: &dyn Array, row: usize| match column.data_type() {
-        DataType::Utf8View => Value::from(column.as_string_view().value(row)),
-        DataType::Utf8 => Value::from(column.as_string::<i32>().value(row)),
-        DataType::Int64 => Value::from(column.as_primitive::<Int64Type>().value(row)),
-        DataType::Float64 => Value::from(column.as_primitive::<Float64Type>().value(row)),
-        DataType::Boolean => Value::from(column.as_boolean().value(row)),
-        DataType::Timestamp(arrow_schema::TimeUnit::Microsecond, _) => {
-            Value::from(column.as_primitive::<TimestampMicrosecondType>().value(row))
-        }
-        other => Value::from(format!("<{other}>")),
-    };
-    (0..fields.num_rows())
-        .map(|row| {
-            let schema = fields.schema();
-            let columns = schema.fields().iter().zip(fields.columns());
-            let present = columns.filter(|(_, column)| !column.is_null(row));
-            Value::Object(present.map(|(f, column)| (f.name().clone(), value(column, row))).collect())
-        })
-        .collect()
-}
-
 /// Builds one copy of a transform and gives it the batches one after the other, then finishes it.
 ///
 /// # Panics
@@ -148,9 +86,9 @@ pub fn rows(fields: &RecordBatch) -> Vec<Value> {
 pub fn apply<C: TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = Batch>) -> Given {
     let config = options::<C>(yaml);
     let mut transform = config.build(&context()).expect("it can be built");
-    let mut out = Outlets::new("test".into());
+    let mut out = Outputs::new("test".into());
     let mut given = Given::default();
-    let mut note = |out: &mut Outlets| {
+    let mut note = |out: &mut Outputs| {
         for (output, batch) in out.take() {
             given.outputs.entry(output).or_default().push(batch);
         }
@@ -383,7 +321,7 @@ pub async fn write_all<C: SinkConfig>(
     for (number, batch) in batches.into_iter().enumerate() {
         let batches = match &mut encoder {
             Some(encoder) => {
-                let mut out = Outlets::new("test".into());
+                let mut out = Outputs::new("test".into());
                 encoder.apply(batch, &mut out)?;
                 out.take().into_iter().filter(|(output, _)| *output == Output::Main).map(|(_, b)| b).collect()
             }

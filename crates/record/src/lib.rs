@@ -18,7 +18,9 @@ mod ack;
 mod batch;
 mod budget;
 mod file;
+mod outputs;
 mod parcel;
+pub mod testing;
 mod views;
 
 pub use ack::{Ack, Outcome, Settlement};
@@ -27,5 +29,6 @@ pub use budget::{Arena, Budget, Lease, Share};
 pub use file::{
     Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
 };
+pub use outputs::{Output, Outputs, split_rejected};
 pub use parcel::Parcel;
 pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs, payload_slices};

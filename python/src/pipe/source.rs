@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple};
-use thalweg_components::shared::arenas::Arenas;
 use thalweg_engine::{BuildSource, Context, Error, Mistake, Reading, Received, Source, SourceOutput};
 use thalweg_record::{Arena, ViewBuilder};
+use thalweg_stream::arenas::Arenas;
 
 use super::batches::{Parts, bytes_of, empty_payload, parts};
 use super::capsules;

@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use pyo3::prelude::*;
-use thalweg_engine::{BuildWaiting, Context, Error, Outlets, WaitingTransform};
+use thalweg_engine::{BuildWaiting, Context, Error, Outputs, WaitingTransform};
 use thalweg_record::{Batch, Budget, Outcome};
 
 use super::batches::{self, Shape, copied, replaced, rows_of};
@@ -43,7 +43,7 @@ struct Calling {
 
 #[async_trait]
 impl WaitingTransform for Calling {
-    async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+    async fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let (function, shape, budget) = (self.function.clone(), self.shape, self.budget.clone());
         let done = tokio::task::spawn_blocking(move || {
             let made = rows_of(&batch, shape).map_err(|error| error.to_string());
@@ -70,7 +70,7 @@ fn call(function: &Object, rows: RecordBatch) -> PyResult<Vec<RecordBatch>> {
 ///
 /// # Errors
 /// Never for want of a result.
-pub fn give(batch: Batch, made: Result<Vec<RecordBatch>, String>, out: &mut Outlets) -> Result<(), Error> {
+pub fn give(batch: Batch, made: Result<Vec<RecordBatch>, String>, out: &mut Outputs) -> Result<(), Error> {
     match made.and_then(|made| replaced(&batch, &made)) {
         Ok(batches) => {
             batches.into_iter().for_each(|batch| out.send(batch));

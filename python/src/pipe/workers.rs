@@ -13,7 +13,7 @@ use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use async_trait::async_trait;
-use thalweg_engine::{BuildWaiting, Context, Error, Outlets, WaitingTransform};
+use thalweg_engine::{BuildWaiting, Context, Error, Outputs, WaitingTransform};
 use thalweg_record::{Batch, Budget};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -72,7 +72,7 @@ struct Remote {
 
 #[async_trait]
 impl WaitingTransform for Remote {
-    async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+    async fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let rows = rows_of(&batch, self.shape)?;
         let request = written(&rows)?;
         drop(rows);
@@ -95,7 +95,7 @@ impl WaitingTransform for Remote {
         give(batch, Err(reason), out)
     }
 
-    async fn finish(&mut self, _: &mut Outlets) -> Result<(), Error> {
+    async fn finish(&mut self, _: &mut Outputs) -> Result<(), Error> {
         if let Some(worker) = self.worker.take() {
             worker.end().await;
         }

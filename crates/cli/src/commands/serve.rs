@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::MultiProgress;
 use serde_json::json;
-use thalweg_components::shared::net::Announce;
-use thalweg_components::shared::tls::TlsServer;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_dialects::capyfile;
 use thalweg_engine::DEFAULT_MEMORY;
+use thalweg_net::net::Announce;
+use thalweg_net::tls::TlsServer;
 use thalweg_runtime::Stop;
 
 use crate::drive::{Asked, Signals};

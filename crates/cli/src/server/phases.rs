@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use thalweg_components::shared::upload::Upload;
 use thalweg_dialects::capyfile::response::{self, Answer};
 use thalweg_dialects::capyfile::{Input, LoadError, Phase, Step, read};
 use thalweg_dialects::capyfile::{Operation, Request};
 use thalweg_engine::{Feed, Graph, Plan, Run, StateDir};
+use thalweg_net::upload::Upload;
 
 use super::Server;
 use super::uploads::Uploaded;

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_components::shared::fetch::Fetch;
 use thalweg_config::Document;
 use thalweg_dialects::capyfile::{Environment, Phase, Request, Step};
 use thalweg_engine::Graph;
+use thalweg_net::fetch::Fetch;
 
 use crate::exit::CliError;
 use etcd::Etcd;

@@ -10,9 +10,9 @@ use thalweg_runtime::{ConcurrencyLimit, HandOver, Sender, Sequencer, Ticket, Wor
 use crate::component::{Disposition, FileError, FileTransform};
 use crate::graph::{OnError, Targets};
 use crate::metrics::ComponentMetrics;
-use crate::outlets::Output;
 use crate::plan::{Destination, Target};
 use crate::{Error, ErrorKind};
+use thalweg_record::Output;
 
 use super::Retries;
 use super::segment::Results;

@@ -10,8 +10,8 @@ use thalweg_runtime::{ConcurrencyLimit, HandOver, Sender, Sequencer, Stop, Ticke
 use crate::Error;
 use crate::component::{Transform, WaitingTransform};
 use crate::metrics::ComponentMetrics;
-use crate::outlets::{Outlets, Output};
 use crate::plan::{Destination, Target};
+use thalweg_record::{Output, Outputs};
 
 /// What a batch came to: what leaves the segment, in order.
 pub(super) type Results = Vec<(Destination, Parcel)>;
@@ -28,7 +28,7 @@ pub(super) enum Work {
 pub(super) struct Operator {
     work: Work,
     metrics: Arc<ComponentMetrics>,
-    outlets: Outlets,
+    outlets: Outputs,
     outputs: BTreeMap<Output, Arc<[Target]>>,
 }
 
@@ -38,7 +38,7 @@ impl Operator {
         metrics: Arc<ComponentMetrics>,
         outputs: BTreeMap<Output, Arc<[Target]>>,
     ) -> Self {
-        let outlets = Outlets::new(metrics.name.clone());
+        let outlets = Outputs::new(metrics.name.clone());
         Self { work, metrics, outlets, outputs }
     }
 }
@@ -245,13 +245,13 @@ mod tests {
 
     #[async_trait]
     impl WaitingTransform for Late {
-        async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+        async fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
             tokio::task::yield_now().await;
             out.send(batch);
             Ok(())
         }
 
-        async fn finish(&mut self, out: &mut Outlets) -> Result<(), Error> {
+        async fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
             tokio::task::yield_now().await;
             out.send(testing::batch(["held back"]));
             Ok(())
@@ -262,7 +262,7 @@ mod tests {
     struct Twice;
 
     impl Transform for Twice {
-        fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
             out.send(batch.share());
             out.send(batch);
             Ok(())

@@ -327,8 +327,8 @@ mod tests {
     fn tags_are_escaped_and_checksums_told_where_the_store_knows_them() {
         assert_eq!(
             list(&[part(7, "\"a&b\"")], true),
-            "<CompleteMultipartUpload><UploadedPart><PartNumber>7</PartNumber><ETag>&quot;a&amp;b&quot;</ETag>\
-             <ChecksumCRC32C>AQIDBA==</ChecksumCRC32C></UploadedPart></CompleteMultipartUpload>"
+            "<CompleteMultipartUpload><Part><PartNumber>7</PartNumber><ETag>&quot;a&amp;b&quot;</ETag>\
+             <ChecksumCRC32C>AQIDBA==</ChecksumCRC32C></Part></CompleteMultipartUpload>"
         );
         assert!(!list(&[part(7, "a")], false).contains("CRC32C"));
     }

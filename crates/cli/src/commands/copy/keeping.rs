@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use thalweg_components::sinks::objects::discard_unfinished;
 use thalweg_engine::{Journal, StateDir, Store};
+use thalweg_files::sinks::objects::discard_unfinished;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Arguments;

@@ -1,8 +1,8 @@
 //! What would be copied.
 
 use serde_json::json;
-use thalweg_components::sources::objects::ObjectsSource;
 use thalweg_engine::Plan;
+use thalweg_files::sources::objects::ObjectsSource;
 use thalweg_store::Store;
 
 use super::Job;

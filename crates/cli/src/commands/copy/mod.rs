@@ -14,9 +14,9 @@ pub mod told;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use thalweg_components::sources::objects::ObjectsSource;
 use thalweg_config::{ByteSize, Comments, Document};
 use thalweg_engine::Graph;
+use thalweg_files::sources::objects::ObjectsSource;
 
 use self::keeping::{Kept, StateOptions};
 use self::pace::PaceOptions;

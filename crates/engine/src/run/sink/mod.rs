@@ -12,10 +12,11 @@ use thalweg_runtime::{ConcurrencyLimit, Receiver, Sender, Stage, Ticket, Worker}
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use crate::Rejects;
 use crate::component::{Sink, WriteOutcome};
 use crate::metrics::ComponentMetrics;
-use crate::outlets::{Rejects, part_rejected};
 use crate::{Error, ErrorKind};
+use thalweg_record::split_rejected;
 
 use super::Retries;
 
@@ -390,7 +391,7 @@ impl Writer {
 
     /// Parts with the rejected messages of a batch: they leave by `errors`. Gives back the others.
     fn part(&self, batch: Batch, rejected: Vec<(u32, String)>) -> Result<Option<Batch>, Error> {
-        let (rejected, rest) = part_rejected(batch, rejected, &self.metrics.name)?;
+        let (rejected, rest) = split_rejected(batch, rejected, &self.metrics.name)?;
         if let Some(batch) = rejected {
             self.metrics.add_errors(batch.rows());
             batch.claim(&self.budget);

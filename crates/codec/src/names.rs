@@ -1,0 +1,120 @@
+//! Choosing columns by name, and remembering what was chosen.
+//!
+//! Which columns stay, and under which names, depends on the schema alone. Batches of one schema usually follow
+//! one another, so it is worked out once, and the same `Arc` of the new schema is given to all of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{ArrowError, FieldRef, Schema, SchemaRef};
+use thalweg_record::Batch;
+
+/// Whether a name matches a pattern, in which `*` stands for any characters.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let Some((head, mut tail)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut rest) = name.strip_prefix(head) else { return false };
+    while let Some((piece, after)) = tail.split_once('*') {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = rest.get(at + piece.len()..).unwrap_or_default();
+        tail = after;
+    }
+    rest.ends_with(tail)
+}
+
+/// What the names of a group begin with, if the pattern is one: `a.` for `a.*`.
+pub fn group(pattern: &str) -> Option<&str> {
+    pattern.strip_suffix('*').filter(|prefix| prefix.ends_with('.') && !prefix.contains('*'))
+}
+
+/// Whether two schemas are the same, quickly if they are the same object.
+pub fn same(one: &SchemaRef, other: &SchemaRef) -> bool {
+    Arc::ptr_eq(one, other) || one == other
+}
+
+/// The fields of a schema that stay, under the names that some of them get. A field whose name another gets gives
+/// way to it; where two get the same name, the first does.
+pub fn renamed_fields(
+    schema: &Schema,
+    stays: impl Fn(&str) -> bool,
+    new_name: impl Fn(&str) -> Option<String>,
+) -> Vec<(usize, FieldRef)> {
+    let fields = schema.fields().iter().enumerate().filter(|(_, field)| stays(field.name()));
+    let fields: Vec<_> = fields.map(|(index, field)| (index, field, new_name(field.name()))).collect();
+    let mut taken: HashMap<&str, usize> = HashMap::new();
+    taken.extend(fields.iter().filter_map(|(index, _, new)| Some((new.as_deref()?, *index))));
+    let renamed = fields.iter().filter_map(|(index, field, new)| {
+        let name = new.as_deref().unwrap_or(field.name());
+        match taken.get(name) {
+            Some(owner) if owner != index => None,
+            _ if new.is_none() => Some((*index, (*field).clone())),
+            _ => Some((*index, Arc::new(field.as_ref().clone().with_name(name)))),
+        }
+    });
+    renamed.collect()
+}
+
+/// A choice of columns, remembered for the schema it was made for.
+#[derive(Debug, Default)]
+pub struct Projection {
+    last: Option<Chosen>,
+}
+
+#[derive(Debug)]
+struct Chosen {
+    from: SchemaRef,
+    to: SchemaRef,
+    columns: Vec<usize>,
+}
+
+impl Projection {
+    /// Gives the batch the columns that `choose` names: for each its index in the old schema, and the new field.
+    pub fn apply(
+        &mut self,
+        batch: Batch,
+        choose: impl FnOnce(&Schema) -> Vec<(usize, FieldRef)>,
+    ) -> Result<Batch, ArrowError> {
+        let from = batch.fields().schema();
+        let chosen = match self.last.take() {
+            Some(last) if same(&last.from, &from) => last,
+            _ => {
+                let (columns, fields): (Vec<usize>, Vec<FieldRef>) = choose(&from).into_iter().unzip();
+                let to = Arc::new(Schema::new(fields));
+                // Untouched schemas stay the same object, for those who come after.
+                let to = if *to == *from { from.clone() } else { to };
+                Chosen { from, to, columns }
+            }
+        };
+        let columns: Vec<ArrayRef> =
+            chosen.columns.iter().filter_map(|&index| batch.fields().columns().get(index).cloned()).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.rows()));
+        let fields = RecordBatch::try_new_with_options(chosen.to.clone(), columns, &options)?;
+        self.last = Some(chosen);
+        Ok(batch.with_fields(fields)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_characters_and_all_else_for_itself() {
+        for (pattern, name) in [
+            ("a", "a"),
+            ("*", ""),
+            ("*", "x"),
+            ("a*", "abc"),
+            ("*c", "abc"),
+            ("a*c", "ac"),
+            ("a*b*c", "axbxbc"),
+            ("*.*", "a.b"),
+            ("**", "x"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("a", "ab"), ("a*a", "a"), ("*b", "abc"), ("a*b*c", "acb"), ("a?", "ab")] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Sources, transforms and sinks of whole files and of objects in stores.
+//!
+//! Files travel on edges of their own. [`content`] opens them, [`directory`] writes them, [`ahead`] reads a remote object in
+//! parallel slices, [`stored`] maps the errors of stores.
+//! A component depends on these, on the engine's traits and on the codec; never on another component, except `upload`,
+//! which is the sink `objects` in the middle of a pipeline.
+
+mod ahead;
+mod command;
+mod content;
+pub mod custom;
+mod directory;
+mod file_template;
+pub mod mime;
+mod plain;
+pub mod sinks;
+pub mod sources;
+mod stored;
+pub mod transforms;

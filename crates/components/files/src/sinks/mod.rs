@@ -1,0 +1,4 @@
+//! The sinks: one file each.
+
+pub mod directory;
+pub mod objects;

@@ -1,0 +1,10 @@
+//! Sources and sinks of this machine: files that are followed or written, standard streams, pipes, spools, generated
+//! messages and the process's own logs.
+//!
+//! A component depends on the engine's traits and on the codec; never on another component.
+
+mod input;
+pub mod sinks;
+pub mod sources;
+mod spool;
+pub mod tell;

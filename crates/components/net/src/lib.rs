@@ -1,0 +1,14 @@
+//! Sources and sinks of the network: HTTP, sockets, syslog, websockets, the proxy protocol and statsd, with TLS.
+//!
+//! [`net`] listens, dials and reads streams; [`tls`] configures rustls; [`web`] serves HTTP; [`upload`] receives files.
+//! A component depends on these, on the engine's traits and on the codec; never on another component.
+
+pub mod fetch;
+pub mod net;
+mod progress;
+mod replies;
+pub mod sinks;
+pub mod sources;
+pub mod tls;
+pub mod upload;
+pub mod web;

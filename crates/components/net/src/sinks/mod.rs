@@ -1,0 +1,7 @@
+//! The sinks: one file each.
+
+pub mod http;
+pub mod proxy;
+pub mod socket;
+pub mod statsd;
+pub mod websocket;

@@ -1,0 +1,207 @@
+//! Passes messages on to a server, and what it answers back to whom they came from.
+//!
+//! The connection that a message came over is found by `meta.path`: see `shared::replies`. A server answers in the order
+//! of the requests, so a message is sent when the one before was answered; an answer that comes too late would be
+//! taken for the next one's, so a connection on which one is missing is given up.
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
+use thalweg_record::Batch;
+use tokio::io::AsyncReadExt;
+use tokio::time::{Instant, timeout_at};
+
+use crate::net::{Address, Dial, Stream, defaults, net_error};
+use crate::progress::Progress;
+use crate::replies;
+use crate::tls::TlsClient;
+use thalweg_codec::framing::After;
+use thalweg_codec::partitioner::{Partition, Partitioner};
+
+/// How much of an answer is read at once.
+const PIECE: usize = 16 << 10;
+
+/// Passes messages on to a server, and its answers back to the clients of a source `proxy`.
+///
+/// Messages are written as they are. Each is delivered when the server has answered it. If it does not answer in time,
+/// the message leaves by `errors`, since nobody knows what the server did with it. Answers to messages that do not come
+/// from a source `proxy`, or whose client has gone, are dropped.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProxyConfig {
+    /// Whereto: `tcp://HOST:PORT` or `unix:///PATH`.
+    address: Address,
+    /// Where one answer ends and the next begins. The default: each line is one. They are passed on whole, with their
+    /// delimiter or length, unless `whole` is `false`.
+    #[serde(default)]
+    framing: Partition,
+    /// The longest that an answer may be.
+    #[serde(default = "defaults::limit")]
+    max_answer_bytes: ByteSize,
+    /// How long the server may take for an answer.
+    #[serde(default = "defaults::one_second")]
+    timeout: TimeSpan,
+    /// How long connecting may take.
+    #[serde(default = "defaults::five_seconds")]
+    connect_timeout: TimeSpan,
+    /// How many bytes the system buffers of what is sent over TCP. By default it decides.
+    #[serde(default)]
+    send_buffer: Option<ByteSize>,
+    /// Use TLS. `{}` trusts what the system trusts. For TCP.
+    #[serde(default)]
+    tls: Option<TlsClient>,
+}
+
+impl SinkConfig for ProxyConfig {
+    const NAME: &'static str = "proxy";
+    const EXAMPLE: &'static str = r#"
+sources:
+  clients: { proxy: { address: tcp://127.0.0.1:15885, end_after_idle: 100ms } }
+pipelines:
+  main: { from: clients, to: server }
+sinks:
+  server: { proxy: { address: tcp://127.0.0.1:15886, timeout: 5s } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = self.framing.check(self.max_answer_bytes);
+        if !self.address.is_stream() {
+            let mistake = Mistake::new("address", "A proxy needs connections, which datagrams do not have.");
+            mistakes.push(mistake.help("Use `tcp://` or `unix://`."));
+        }
+        if self.framing.start_pattern.is_some() {
+            let mistake = Mistake::new("framing", "The end of an answer of several lines cannot be seen.");
+            mistakes.push(mistake.help("Leave out `start_pattern`."));
+        }
+        if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {
+            mistakes.push(Mistake::new("tls", "TLS is for TCP.").help("Leave it out, or use `tcp://`."));
+        }
+        mistakes.extend(self.tls.as_ref().and_then(TlsClient::check));
+        mistakes
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
+        Ok(Box::new(Proxy { config: self.clone(), dial: None, talk: None, progress: Progress::default() }))
+    }
+}
+
+struct Proxy {
+    config: ProxyConfig,
+    dial: Option<Dial>,
+    talk: Option<Talk>,
+    progress: Progress,
+}
+
+/// A connection to the server.
+struct Talk {
+    stream: Stream,
+    partitioner: Partitioner,
+    /// What was read and not used.
+    read: Vec<u8>,
+}
+
+#[async_trait]
+impl Sink for Proxy {
+    async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
+        self.dial = Some(Dial {
+            address: self.config.address.clone(),
+            timeout: self.config.connect_timeout.duration(),
+            send_buffer: self.config.send_buffer.map(|size| u32::try_from(size.bytes()).unwrap_or(u32::MAX)),
+            tls: self.config.tls.as_ref().map(TlsClient::connector).transpose()?,
+        });
+        Ok(())
+    }
+
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
+        let Some(dial) = &self.dial else {
+            return Err(Error::permanent("the sink `proxy` was not opened"));
+        };
+        let config = &self.config;
+        self.progress.begin(batch.payload());
+        for row in 0..batch.rows() {
+            if self.progress.is_done(row) {
+                continue;
+            }
+            // It is put back when everything went well: one on which an answer is missing is of no use.
+            let mut talk = match self.talk.take() {
+                Some(mut talk) => match talk.read.is_empty() && talk.stream.is_closed().await {
+                    true => Talk::begin(dial, config).await?,
+                    false => talk,
+                },
+                None => Talk::begin(dial, config).await?,
+            };
+            match talk.ask(batch.payload().value(row), config.timeout.duration()).await {
+                Ok(answer) => {
+                    if let Some(path) = batch.meta().path.as_deref() {
+                        // The client may have gone.
+                        replies::answer(path, answer);
+                    }
+                    self.progress.done(row);
+                    self.talk = Some(talk);
+                }
+                Err(error) if error.kind() == ErrorKind::TimedOut => {
+                    let reason = format!("`{}` did not answer within {}", config.address, config.timeout);
+                    self.progress.reject(row, reason);
+                }
+                Err(error) if error.kind() == ErrorKind::InvalidData => {
+                    let reason =
+                        format!("the answer of `{}` cannot be understood: it {error}", config.address);
+                    self.progress.reject(row, reason);
+                }
+                Err(error) => return Err(net_error("get an answer from", &config.address, &error)),
+            }
+        }
+        for (row, reason) in self.progress.finish() {
+            rejects.reject(row, reason);
+        }
+        Ok(WriteOutcome::Durable)
+    }
+
+    fn give_up(&mut self) {
+        self.progress.give_up();
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Talk {
+    async fn begin(dial: &Dial, config: &ProxyConfig) -> Result<Self, Error> {
+        let partitioner = config.framing.begin(config.max_answer_bytes, true);
+        Ok(Self { stream: dial.connect().await?, partitioner, read: Vec::new() })
+    }
+
+    /// Sends a message and waits for its answer.
+    async fn ask(&mut self, message: &[u8], limit: Duration) -> io::Result<Bytes> {
+        let end = Instant::now() + limit;
+        self.stream.write_within(message, limit).await?;
+        let invalid = |reason: String| io::Error::new(ErrorKind::InvalidData, reason);
+        loop {
+            if let Some(piece) = self.partitioner.next(&self.read, After::More).map_err(invalid)? {
+                if piece.too_long {
+                    return Err(invalid("is longer than `max_answer_bytes`".to_owned()));
+                }
+                let answer = Bytes::copy_from_slice(self.read.get(piece.range).unwrap_or_default());
+                self.read.drain(..self.partitioner.advance());
+                return Ok(answer);
+            }
+            self.read.drain(..self.partitioner.advance());
+            self.read.reserve(PIECE);
+            match timeout_at(end, self.stream.read_buf(&mut self.read)).await {
+                Ok(Ok(0)) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => read?,
+                Err(_) => return Err(ErrorKind::TimedOut.into()),
+            };
+        }
+    }
+}

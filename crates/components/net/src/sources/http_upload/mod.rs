@@ -1,0 +1,240 @@
+//! `http_upload`: files that clients send as HTTP requests.
+//!
+//! A request is answered when what becomes of its files is known, so a client that got no answer sends it again, and nothing
+//! is lost. Its files go on when all of it has arrived: of one that is cut off, none does.
+
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+
+use crate::net::{Address, Announce, Client, Limits, Listener, UnixSocket, defaults, serve};
+use crate::tls::TlsServer;
+use crate::upload::{self, Accept, Room};
+use crate::web::{self, Admission, ConnectionOptions, converse};
+
+/// Takes files from HTTP requests.
+///
+/// A request brings files in a form (`multipart/form-data`), or its body is a file, whose name `Content-Disposition` may
+/// say. They are put into temporary files while they arrive; small ones stay in memory. The answer is in JSON and says of each
+/// file, in their order, its `name`, `size`, `type` (if a transform has looked), `status` (`delivered`, `rejected`,
+/// `failed`) and `reason`. Its status is 200 if all were delivered, 207 if some were, 422 if all were rejected, 503 if
+/// the run could not deliver them (they may be sent again), 413 if there was too much, and 400 if the request cannot be read.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HttpUpload {
+    /// Where to listen, as `HOST:PORT`. Without a host (`:8080`), on all of the machine's addresses.
+    address: String,
+    /// The path that requests must have. Others are answered with 404.
+    #[serde(default = "root")]
+    path: String,
+    /// The methods that requests may have; others are answered with 405. An empty list allows all. The default is
+    /// `[POST, PUT]`.
+    #[serde(default = "post_and_put")]
+    methods: Vec<String>,
+    /// In what form files come.
+    #[serde(default)]
+    accept: Accept,
+    /// The largest file. A request with a larger one is answered with 413, and none of its files goes on.
+    #[serde(default = "one_gib")]
+    max_file: ByteSize,
+    /// The largest request. A larger one is answered with 413.
+    #[serde(default = "four_gib")]
+    max_request: ByteSize,
+    /// The most files in a request. One with more is answered with 413.
+    #[serde(default = "hundred")]
+    #[schemars(range(min = 1))]
+    max_files: usize,
+    /// When requests are answered.
+    #[serde(default)]
+    respond: Respond,
+    /// A file of users and passwords, as the program `htpasswd` writes it with `-B` (bcrypt), `-m` (MD5) or `-s` (SHA).
+    /// Requests must then have one of these (basic authentication); others are answered with 401.
+    #[serde(default)]
+    htpasswd: Option<PathBuf>,
+    /// What clients are told that the password is for.
+    #[serde(default = "default_realm")]
+    realm: String,
+    /// Use TLS, with this certificate.
+    #[serde(default)]
+    tls: Option<TlsServer>,
+    /// How long a client may take to send the head of a request, and how long nothing may come of its body.
+    #[serde(default = "defaults::half_a_minute")]
+    read_timeout: TimeSpan,
+    /// Whether a connection may be used for several requests.
+    #[serde(default = "defaults::yes")]
+    keep_alive: bool,
+    /// How many clients may be connected. Others wait until there is a place.
+    #[serde(default = "defaults::connections")]
+    #[schemars(range(min = 1))]
+    max_connections: usize,
+    /// End when no request came for so long and none is under way. By default it listens until the run is stopped.
+    #[serde(default)]
+    end_after_idle: Option<TimeSpan>,
+}
+
+/// When requests are answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Respond {
+    /// When it is known what became of each file.
+    #[default]
+    Delivered,
+    /// With 202, when all files have arrived. They are lost if the process is killed then.
+    Accepted,
+}
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+fn post_and_put() -> Vec<String> {
+    vec!["POST".to_owned(), "PUT".to_owned()]
+}
+
+fn one_gib() -> ByteSize {
+    ByteSize::gib(1)
+}
+
+fn four_gib() -> ByteSize {
+    ByteSize::gib(4)
+}
+
+fn hundred() -> usize {
+    100
+}
+
+fn default_realm() -> String {
+    "thalweg".to_owned()
+}
+
+impl SourceConfig for HttpUpload {
+    const NAME: &'static str = "http_upload";
+    const EXAMPLE: &'static str = r#"
+sources:
+  uploads:
+    http_upload:
+      address: 127.0.0.1:18081
+      max_file: 100MiB
+      end_after_idle: 100ms
+pipelines:
+  main:
+    from: uploads
+    transforms:
+      - check_type: { allow: ["image/*"] }
+    to: images
+sinks:
+  images: { directory: { path: images, on_exists: rename } }
+"#;
+    const BLOCKS: bool = false;
+    const GIVES: Flow = Flow::Files;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = web::check(Some(&self.path), &self.methods, "/upload");
+        if let Err(error) = Address::check_host_and_port(&self.address) {
+            let mistake = Mistake::new("address", error.message);
+            mistakes.push(mistake.help("For example `0.0.0.0:8080`, or `:8080`."));
+        }
+        if self.max_file > self.max_request {
+            let message = format!("No file can have {} in a request of {}.", self.max_file, self.max_request);
+            mistakes.push(Mistake::new("max_file", message).help("Raise `max_request`."));
+        }
+        mistakes
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        Ok(Box::new(Uploading {
+            config: self.clone(),
+            announce: Announce::new(&context.name),
+            room: Room {
+                share: context.memory.clone(),
+                temporary: context.temporary.clone(),
+                in_memory: true,
+            },
+        }))
+    }
+}
+
+struct Uploading {
+    config: HttpUpload,
+    announce: Announce,
+    room: Room,
+}
+
+/// What the connections have in common.
+struct Server {
+    admission: Admission,
+    accept: Accept,
+    limits: upload::Limits,
+    respond: Respond,
+    manner: ConnectionOptions,
+    room: Room,
+}
+
+#[async_trait]
+impl Source for Uploading {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let config = &self.config;
+        let path = Some(config.path.as_str());
+        let server = Arc::new(Server {
+            admission: Admission::new(config.htpasswd.as_deref(), &config.realm, path, &config.methods)?,
+            accept: config.accept,
+            limits: upload::Limits {
+                max_file: config.max_file,
+                max_request: config.max_request,
+                max_files: config.max_files,
+                patience: config.read_timeout.duration(),
+            },
+            respond: config.respond,
+            manner: ConnectionOptions {
+                read_timeout: config.read_timeout.duration(),
+                keep_alive: config.keep_alive,
+            },
+            room: self.room.clone(),
+        });
+        let tls = config.tls.as_ref().map(TlsServer::acceptor).transpose()?;
+        let limits = Limits {
+            max_connections: config.max_connections,
+            end_after_idle: config.end_after_idle.map(TimeSpan::duration),
+        };
+        let address = Address::Tcp(config.address.clone());
+        let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
+        serve(&listener, limits, tls.as_ref(), out, move |client, out| server.clone().connection(client, out))
+            .await
+    }
+}
+
+/// The outlet of a connection, until the run is stopped; and why it is of no use any more.
+type Gate = Mutex<(Option<SourceOutput>, Option<Error>)>;
+
+impl Server {
+    /// Serves a client's requests, one after the other.
+    async fn connection(self: Arc<Self>, client: Client, out: SourceOutput) -> Result<(), Error> {
+        let gate: Arc<Gate> = Arc::new(Mutex::new((Some(out.clone()), None)));
+        let stopping = {
+            let gate = gate.clone();
+            async move {
+                out.stopping().await;
+                // What the source leads to must be able to end; a request under way has its own.
+                gate.lock().0 = None;
+                drop(out);
+            }
+        };
+        let answer = |request| {
+            let (server, gate) = (self.clone(), gate.clone());
+            async move { server.answer(request, &gate).await }
+        };
+        converse(client, self.manner, stopping, answer).await;
+        let failed = gate.lock().1.take();
+        failed.map_or(Ok(()), Err)
+    }
+}

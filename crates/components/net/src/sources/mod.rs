@@ -1,0 +1,7 @@
+//! The sources: one file each.
+
+pub mod http;
+pub mod http_upload;
+pub mod proxy;
+pub mod socket;
+pub mod syslog;

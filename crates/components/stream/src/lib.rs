@@ -1,0 +1,13 @@
+//! Byte streams at the edge of the engine: read into batches, and batches encoded for sinks.
+//!
+//! The codec knows bytes and columns but no engine; the engine knows batches but no format. This crate connects the two
+//! for every family of components: memory to read into ([`arenas`]), messages cut from it and sent on ([`cut`]), errors
+//! of the operating system ([`io_error`]), and the transform that encodes what a sink writes ([`encode`]).
+//!
+//! A component must not live here, except `encode`, which is also an option of sinks in three families.
+
+pub mod arenas;
+pub mod cut;
+pub mod encode;
+pub mod io_error;
+pub mod taker;
