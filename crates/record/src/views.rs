@@ -342,7 +342,7 @@ fn slice_of(buffer: &Buffer, bytes: &[u8]) -> Option<Buffer> {
     (start + bytes.len() <= buffer.len()).then(|| buffer.slice_with_length(start, bytes.len()))
 }
 
-/// Minimum average length of the slices, in bytes. Below that, a copy is cheaper than so many pieces.
+/// Minimum average length of the slices, in bytes. Below that, a copy is cheaper than many small pieces.
 const LONG: usize = 16 << 10;
 
 /// The only module that skips Arrow's validation.
