@@ -57,6 +57,16 @@ pub(super) fn nanoseconds(duration: Duration) -> u64 {
 ///
 /// Time does not advance while any code is ready to run. When no code is ready, it jumps to the next timer. A
 /// test that waits for hours therefore takes no time, and sees the same times in every run.
+///
+/// ```
+/// use std::time::Duration;
+/// use thalweg_runtime::evaluation::{VirtualTime, block_on, wait};
+///
+/// let time = VirtualTime::start();
+/// let start = time.now();
+/// block_on(wait(Duration::from_secs(3600)));
+/// assert_eq!(time.now() - start, Duration::from_secs(3600));
+/// ```
 #[derive(Debug)]
 pub struct VirtualTime {
     /// The event loop belongs to this thread.
