@@ -279,7 +279,10 @@ impl Batch {
     fn taken(&self, rows: &UInt32Array) -> Result<(RecordBatch, Option<UInt64Array>), ArrowError> {
         // `take` panics for some types instead of returning an error.
         if let Some(row) = rows.values().iter().find(|&&row| row as usize >= self.rows()) {
-            return Err(ArrowError::InvalidArgumentError(format!("row {row} of {} messages", self.rows())));
+            return Err(ArrowError::InvalidArgumentError(format!(
+                "row {row} is out of range: the batch has {} messages",
+                self.rows()
+            )));
         }
         let columns = self.fields.columns().iter().map(|column| take(column, rows, None));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
