@@ -32,7 +32,7 @@ impl Side {
     }
 }
 
-/// What to do with the connection next.
+/// The next step for the connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Request,
