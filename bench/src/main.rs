@@ -117,7 +117,9 @@ impl<'a> Arguments<'a> {
         while let Some(argument) = arguments.next() {
             let mut number = || {
                 let number = arguments.next().and_then(|number| number.parse().ok());
-                number.filter(|&number| number > 0).ok_or_else(|| format!("`{argument}` needs a number above 0"))
+                number
+                    .filter(|&number| number > 0)
+                    .ok_or_else(|| format!("`{argument}` needs a number above 0"))
             };
             match argument {
                 "--quick" => parsed.quick = true,

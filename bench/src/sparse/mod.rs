@@ -27,7 +27,9 @@ pub fn run(quick: bool, named: &[&str]) {
         Some(peer) => {
             println!("svfsc {} in Python, in this run; its C++ measured once, in brackets.", peer["version"])
         }
-        None => println!("svfsc is not installed: `make bench` installs it. Its C++ measured once, in brackets."),
+        None => {
+            println!("svfsc is not installed: `make bench` installs it. Its C++ measured once, in brackets.")
+        }
     }
     println!("Nanoseconds of CPU a call, medians of {}; `times` is svfsc's time over ours.\n", bench.rounds);
     let peer = peer.unwrap_or_default();
@@ -236,10 +238,7 @@ impl Sparse {
             write(&made, positions(10, 800).map(|at| start + 4 + at), b"abcd");
         }
         let span = made.end() as usize;
-        head(
-            &format!("Need, over {} blocks in {span} bytes, n bytes a call", made.count_blocks()),
-            "bytes",
-        );
+        head(&format!("Need, over {} blocks in {span} bytes, n bytes a call", made.count_blocks()), "bytes");
         for (at, cpp) in cpp::NEED.into_iter().enumerate() {
             let length = 32 << at;
             let mut ranges = 0;

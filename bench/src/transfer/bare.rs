@@ -27,9 +27,7 @@ const BLOCK: usize = 256 << 10;
 /// Returns an error if the arguments are wrong or the copy fails.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let [what, address, from, to, connections] = arguments else {
-        return Err(
-            "`bare` needs `get|put|copy ADDRESS FROM TO CONNECTIONS`".to_owned()
-        );
+        return Err("`bare` needs `get|put|copy ADDRESS FROM TO CONNECTIONS`".to_owned());
     };
     let connections = connections.parse().map_err(|_| format!("`{connections}` is not a number"))?;
     let result = match what.as_str() {

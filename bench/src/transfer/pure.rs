@@ -43,9 +43,7 @@ pub fn run(contest: &Contest, rows: &Rows) -> Result<(), String> {
         .writing(&copy),
     ];
     let runs = contest.compare(&contenders)?;
-    println!(
-        "  A file of CSV to JSON with a budget of {MEMORY}, beside a reader and a copier of the file"
-    );
+    println!("  A file of CSV to JSON with a budget of {MEMORY}, beside a reader and a copier of the file");
     for (contender, run) in contenders.iter().zip(&runs) {
         print(contender.name, rows.input.bytes, run);
     }

@@ -159,7 +159,11 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
             Some(next + blank.find('\t')?)
         };
         let tab = tab.or_else(|| Some(line_start + before.rfind('\t')?)).or_else(below).unwrap_or(at);
-        return told(Span::new(tab, tab + 1), "A tab is used where only spaces are allowed.", "Indent with spaces.");
+        return told(
+            Span::new(tab, tab + 1),
+            "A tab is used where only spaces are allowed.",
+            "Indent with spaces.",
+        );
     }
 
     let open = still_open(text.get(..at)?);

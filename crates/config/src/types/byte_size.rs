@@ -193,9 +193,7 @@ impl<'de> Deserialize<'de> for ByteSize {
             }
 
             fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<ByteSize, E> {
-                u64::try_from(bytes)
-                    .map(ByteSize)
-                    .map_err(|_| E::custom("A size cannot be negative."))
+                u64::try_from(bytes).map(ByteSize).map_err(|_| E::custom("A size cannot be negative."))
             }
         }
 

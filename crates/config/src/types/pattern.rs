@@ -87,9 +87,8 @@ fn explain(text: &str, error: &regex::Error) -> FormatError {
         FormatError::new(format!("The regular expression is wrong: {}.", reason.trim_end_matches('.')))
             .at(span.start.offset..span.end.offset);
     if look_around {
-        return error.help(
-            "Look-around and backreferences are not supported, because matching takes linear time.",
-        );
+        return error
+            .help("Look-around and backreferences are not supported, because matching takes linear time.");
     }
     match reason.as_str() {
         "unclosed group" | "unopened group" => {
