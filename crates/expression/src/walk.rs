@@ -1,7 +1,7 @@
 //! Walks a syntax tree.
 //!
-//! sqlparser has visitors, but they are compiled for every kind of statement in SQL. Compiling one takes
-//! longer than the rest of this crate. An expression over one message needs few kinds of nodes, and listing
+//! sqlparser has visitors, but each is compiled for every kind of statement in SQL. That took longer than
+//! compiling the rest of this crate. An expression over one message needs few kinds of nodes, and listing
 //! them also defines which nodes are rejected.
 
 use datafusion_sql::sqlparser::ast::{
