@@ -1,6 +1,7 @@
-//! What capyfile has: each operation with each of its parameters, and what becomes of it.
+//! Lists capyfile's operations and parameters, and what each becomes.
 //!
-//! One table serves all: reading checks names by it, and the page `docs/from-capyfile.md` is held against it by a test.
+//! One table serves everything: the reader checks names against it, and a test compares the page
+//! `docs/from-capyfile.md` with it.
 
 /// An operation of capyfile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,12 +35,12 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Its name in a service definition.
+    /// Returns the operation's name in a service definition.
     pub fn name(self) -> &'static str {
         self.kind().map_or("", |kind| kind.name)
     }
 
-    /// Whether files begin at it.
+    /// True if the operation reads files and so begins a phase.
     pub fn reads(self) -> bool {
         matches!(
             self,
@@ -52,7 +53,7 @@ impl Operation {
     }
 }
 
-/// What the value of a parameter is.
+/// The type of a parameter's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// Text.
@@ -65,42 +66,42 @@ pub enum Takes {
     List,
 }
 
-/// Whether a parameter has to be there.
+/// Whether a parameter is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Without it there is nothing to do.
+    /// The operation is impossible without it.
     Required,
-    /// capyfile demands it, and some of its own examples leave it out; then it is this.
+    /// capyfile requires it, although some of capyfile's own examples omit it; then this value is used.
     Assumed(&'static str),
-    /// It may be left out.
+    /// It may be omitted.
     Optional,
 }
 
 /// A parameter of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct ParameterRule {
-    /// Its name.
+    /// The parameter's name.
     pub name: &'static str,
-    /// Another name of it: what the documentation says where the program reads something else.
+    /// A second accepted name, where capyfile's documentation differs from its program.
     pub also: Option<&'static str>,
-    /// What its value is.
+    /// The type of its value.
     pub takes: Takes,
-    /// Whether it has to be there.
+    /// Whether it is required.
     pub need: Need,
-    /// What becomes of it, in the words of the page.
+    /// The equivalent of the parameter here, in the words of the page.
     pub becomes: &'static str,
 }
 
 /// An operation with its parameters.
 #[derive(Debug)]
 pub struct OperationKind {
-    /// Which it is.
+    /// The operation.
     pub operation: Operation,
-    /// Its name.
+    /// The operation's name.
     pub name: &'static str,
-    /// What it becomes, in the words of the page.
+    /// The equivalent of the operation here, in the words of the page.
     pub becomes: &'static str,
-    /// Its parameters.
+    /// The operation's parameters.
     pub parameters: &'static [ParameterRule],
 }
 
@@ -269,7 +270,7 @@ pub const KINDS: &[OperationKind] = &[
     ),
 ];
 
-/// The keys of an operation beside its name and its parameters, with what becomes of them.
+/// The keys of an operation besides its name and parameters, with what they become.
 pub const SETTINGS: &[(&str, &str)] = &[
     (
         "targetFiles",

@@ -1,4 +1,4 @@
-//! What an operation becomes: a transform with its options.
+//! Turns each operation into a transform with its options.
 
 use std::sync::LazyLock;
 
@@ -12,13 +12,14 @@ use super::tables;
 use super::values::{Got, Values};
 use crate::made::{self, Made};
 
-/// A transform that was made.
+/// A finished transform.
 pub(super) struct Transform {
     pub(super) component: &'static str,
     pub(super) node: Node,
 }
 
-/// Makes it; none if something is wrong, which is then in the report, or if the operation reads files.
+/// Returns the transform of an operation. Returns `None` if the operation reads files or is wrong; the report
+/// then has the mistake.
 pub(super) fn transform(operation: &Operation<'_>, values: &mut Values<'_>) -> Option<Transform> {
     let mut options = Made::new(operation.span);
     let component = match operation.kind.operation {
@@ -51,7 +52,8 @@ pub(super) fn transform(operation: &Operation<'_>, values: &mut Values<'_>) -> O
     Some(Transform { component, node: step.done() })
 }
 
-/// Only what a command made can be kept: everything else that is made on the way is ours, and temporary.
+/// Remarks on a `cleanupPolicy` without effect. Only the output of a command can be kept; all other files in
+/// between are thalweg's own temporary files.
 fn idle_cleanup(operation: &Operation<'_>, values: &mut Values<'_>) {
     let Some((cleanup, span)) = operation.cleanup else { return };
     match (operation.kind.operation, cleanup) {
@@ -304,7 +306,7 @@ fn upload(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made
     Some("upload")
 }
 
-/// A value as it stands in the query of a URL.
+/// Escapes a value for the query of a URL.
 fn escaped(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     for byte in value.bytes() {
