@@ -1,7 +1,7 @@
-//! The formatters for JSON of v0.4 and v0.5, which took a message apart and wrote it again.
+//! Converts the JSON formatters of v0.4 and v0.5, each of which parsed a message and wrote it again.
 //!
-//! Each parsed the JSON it was given and wrote what came of it. Here it is parsed once: where `ExtractJSON` follows
-//! `ProcessJSON`, the object between them is never written.
+//! Here JSON is parsed once. If `ExtractJSON` follows `ProcessJSON`, the object between them is never
+//! written.
 
 use super::draft::{Parsed, Step, Transform};
 use super::gotime::{Purpose, strftime};

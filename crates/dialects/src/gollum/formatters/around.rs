@@ -1,4 +1,5 @@
-//! Formatters that put text around a value, hold other formatters, or lead messages elsewhere.
+//! Converts formatters that put text around a value, contain other formatters, or send messages to other
+//! streams.
 
 use crate::gollum::draft::Step;
 use crate::gollum::gotime::{Purpose, strftime};
@@ -14,7 +15,7 @@ impl Modulation<'_> {
         self.push(Step::Text(Text { parts, into: spot.target.clone(), unless_empty, span: spot.span }));
     }
 
-    /// What a formatter makes of a text, if it only puts something around it or in its place.
+    /// Returns the parts of a formatter's result, if the formatter only adds text to a value or replaces it.
     pub(in crate::gollum) fn text_parts(
         &mut self,
         settings: &Settings,
@@ -127,7 +128,7 @@ impl Modulation<'_> {
         }
     }
 
-    /// The formatters that hold others.
+    /// Converts the formatters that contain others.
     pub(super) fn around_others(&mut self, settings: &Settings) {
         if settings.kind.name == "format.Aggregate" {
             let outer = self.frame.clone();
@@ -166,7 +167,8 @@ impl Modulation<'_> {
         }
     }
 
-    /// One side of `format.Double`: a text where its formatters make texts, a column of its own otherwise.
+    /// Returns one side of `format.Double`: its parts if its formatters only make texts, otherwise a helper
+    /// column.
     pub(super) fn rendering(&mut self, settings: &Settings, side: &str, spot: &Spot) -> Vec<TextPart> {
         let nodes = settings.plugins(side);
         let plugins = self.read(&nodes);

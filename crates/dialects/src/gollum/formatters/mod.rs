@@ -1,4 +1,4 @@
-//! Formatters.
+//! Converts formatters.
 
 mod around;
 mod values;
@@ -50,7 +50,7 @@ impl Modulation<'_> {
         }
     }
 
-    /// Formatters of which each setting is an option.
+    /// Converts formatters whose settings map directly to options.
     fn by_table(&mut self, spot: &Spot, settings: &Settings) {
         let prefixed = |prefix: &str| spot.options_with_prefix(settings, prefix);
         let list = |name: &str| {
@@ -97,7 +97,7 @@ impl Modulation<'_> {
                         options.flag(option, value != inverted, settings.at(name));
                     }
                 }
-                // gollum makes texts, whatever type a pattern names.
+                // gollum always makes texts, even if a pattern names another type.
                 options.flag("typed", false, settings.span);
                 ("parse_grok", options)
             }

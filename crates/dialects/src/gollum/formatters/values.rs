@@ -1,4 +1,4 @@
-//! Formatters that move values about, or write them in another form.
+//! Converts formatters that move values or write them in another form.
 
 use thalweg_config::Node;
 
@@ -30,7 +30,7 @@ impl Modulation<'_> {
         self.skips_nothing(spot, settings);
     }
 
-    /// `SkipIfEmpty` where a transform does nothing with what is empty anyway.
+    /// Reports a `SkipIfEmpty` without effect: the transform does nothing with empty values anyway.
     pub(super) fn skips_nothing(&mut self, spot: &Spot, settings: &Settings) {
         if spot.skip_empty {
             let message = format!("`SkipIfEmpty` means nothing for `{}`.", settings.kind.name);
@@ -108,7 +108,7 @@ impl Modulation<'_> {
         if kind == "text" && spot.target == "payload" {
             return self.copied(&spot.source, &spot.target, settings);
         }
-        // The payload is bytes whatever was made of it: a number is only asked for to be one.
+        // The payload is always bytes. Casting it in a helper column only checks that it is a number.
         let helper = "number_of_payload";
         let column = if spot.target == "payload" { helper } else { spot.target.as_str() };
         self.copied(&spot.source, column, settings);
@@ -141,7 +141,7 @@ impl Modulation<'_> {
         self.times(spot, &from, &to, settings);
     }
 
-    /// From a time in one form to the other.
+    /// Adds transforms that convert a time from one format to another.
     pub(in crate::gollum) fn times(&mut self, spot: &Spot, from: &str, to: &str, settings: &Settings) {
         let helper = if spot.target == "payload" { "time_of_payload" } else { spot.target.as_str() };
         let mut options = Made::new(settings.span);
@@ -201,7 +201,7 @@ impl Modulation<'_> {
         let columns: Vec<Node> =
             keys.iter().map(|(path, span)| made::text(column(path, *span, self.report), *span)).collect();
         if separator.chars().count() != 1 {
-            // CSV has one character there; a text can have any.
+            // In `encode`, CSV has a single character as delimiter; a text template can have any text.
             let mut parts = Vec::new();
             for (index, name) in columns.iter().enumerate() {
                 if index > 0 && !separator.is_empty() {

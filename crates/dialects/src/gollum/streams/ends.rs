@@ -1,4 +1,4 @@
-//! Where messages of a stream go for a producer.
+//! Finds the target of a stream's messages at a producer.
 
 use thalweg_config::Node;
 
@@ -10,7 +10,8 @@ use crate::gollum::producers;
 use crate::gollum::tables::Role;
 
 impl Builder<'_> {
-    /// Where messages of a stream go for a producer: its sink, with its modulators before it and its fallback beside it.
+    /// Returns the target of a stream's messages at a producer: its sink, with its modulators before it and
+    /// its fallback beside it.
     pub(super) fn end(
         &mut self,
         producer: usize,
@@ -29,7 +30,8 @@ impl Builder<'_> {
             timeout => timeout,
         };
         let fallback = settings.text("FallbackStream").filter(|name| !name.is_empty());
-        // One that it listens to itself is left out there: gollum ended such a loop after one round.
+        // If the producer listens to its own fallback stream, it is left out there: gollum ended such a loop
+        // after one round.
         let own_fallback = fallback.as_ref().is_some_and(|name| self.listeners(name).contains(&producer));
         if fallback.as_deref() == Some(stream) {
             let message =
@@ -136,7 +138,7 @@ impl Builder<'_> {
         sink
     }
 
-    /// A spool: a sink for what comes from a stream, and a source that gives it back to that stream.
+    /// Adds a spool: a sink for messages of a stream, and a source that returns them to that stream.
     pub(super) fn spool(&mut self, plugin: &Plugin, origin: Option<&str>) -> Option<End> {
         let Some(origin) = origin else {
             let message = format!(
@@ -161,7 +163,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether modulators do something else in each stream.
+/// True if the effect of modulators depends on the stream.
 fn names_stream(list: &[Node]) -> bool {
     list.iter().any(|node| {
         let (name, inner) = match (node.as_str(), node.entries()) {
@@ -178,7 +180,8 @@ fn names_stream(list: &[Node]) -> bool {
     })
 }
 
-/// Whether a filter or formatter looks at the stream. `Rate` counts for each, `Sample` for all together.
+/// True if a filter or formatter depends on the stream. `Rate` counts for each stream, `Sample` for all
+/// together.
 fn by_stream(name: &str, settings: Option<&Node>) -> bool {
     let is = |known: &str| known.eq_ignore_ascii_case(name);
     let samples_some = settings.is_some_and(|settings| get(settings, "SampleIgnore").is_some());

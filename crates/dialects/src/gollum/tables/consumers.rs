@@ -1,4 +1,4 @@
-//! What reads.
+//! The table of consumers.
 
 use super::Takes::{Flag, List, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, idle, refused, used};
@@ -163,7 +163,7 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
 ];
 
-/// What v0.4 had as options of its consumers beside today's, with the new name, or none where there is no such thing.
+/// Old and new names of consumers' options that were renamed after v0.4.
 pub const FORMER: &[(&str, &str)] = &[
     ("Console", "Pipe"),
     ("File", "Files"),
@@ -172,7 +172,7 @@ pub const FORMER: &[(&str, &str)] = &[
     ("ReadTimoutSec", "ReadTimeoutSec"),
 ];
 
-/// Options that only v0.4 had.
+/// Options that exist only in v0.4.
 pub const GONE: &[OptionRule] = &[
     refused(
         "Fuse",

@@ -1,4 +1,4 @@
-//! What lets messages pass or not.
+//! The table of filters.
 
 use super::Takes::{List, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, used};

@@ -1,4 +1,4 @@
-//! What changes messages.
+//! The table of formatters.
 
 use super::Takes::{Flag, List, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, idle, refused, used};
@@ -227,15 +227,16 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
 ];
 
-/// A formatter of v0.4: its type, the option that names the formatter before it, and its options with their new names.
+/// A formatter of v0.4: its type, the option that names the preceding formatter, and its options with their
+/// new names.
 pub struct Former {
     /// Its type.
     pub name: &'static str,
-    /// The option that names the formatter that is applied before it.
+    /// The option that names the formatter applied before it.
     pub before: &'static str,
     /// Old and new names.
     pub options: &'static [(&'static str, &'static str)],
-    /// What it means without an option, where that was another value than today: the new name and the value.
+    /// Defaults that differ from today's: the new name of the option and the value.
     pub defaults: &'static [(&'static str, &'static str)],
 }
 
@@ -248,7 +249,8 @@ const fn former(
     Former { name, before, options, defaults }
 }
 
-/// The formatters of v0.4. Their options stood in the plugin that used them, so their names say whose they are.
+/// The formatters of v0.4. Their options were set in the plugin that used them, so each option's name
+/// contains the formatter's.
 pub const FORMER: &[Former] = &[
     former("format.Base64Decode", "Base64Formatter", &[("Base64Dictionary", "Dictionary")], &[]),
     former("format.Base64Encode", "Base64DataFormatter", &[("Base64Formatter", "Dictionary")], &[]),

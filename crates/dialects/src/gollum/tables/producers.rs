@@ -1,4 +1,4 @@
-//! What writes.
+//! The table of producers.
 
 use super::Takes::{Flag, List, Map, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, idle, refused, used};
@@ -202,7 +202,7 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
 ];
 
-/// What v0.4 had as options of its producers, with the new name.
+/// Old and new names of producers' options that were renamed after v0.4.
 pub const FORMER: &[(&str, &str)] = &[
     ("BatchMaxCount", "Batch/MaxCount"),
     ("BatchFlushCount", "Batch/FlushCount"),
@@ -223,7 +223,7 @@ pub const FORMER: &[(&str, &str)] = &[
     ("DropToStream", "FallbackStream"),
 ];
 
-/// Options that only v0.4 had.
+/// Options that exist only in v0.4.
 pub const GONE: &[OptionRule] = &[
     refused(
         "Fuse",

@@ -1,4 +1,4 @@
-//! What owns a stream.
+//! The table of routers.
 
 use super::Takes::{List, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, used};

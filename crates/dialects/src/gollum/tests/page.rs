@@ -1,4 +1,4 @@
-//! The page for people who come from gollum says what the tables say.
+//! Checks that `docs/from-gollum.md` agrees with the tables.
 
 use std::fmt::Write as _;
 use std::path::Path;
