@@ -49,7 +49,7 @@ fn class(characters: &mut Characters<'_>, out: &mut String) -> Result<(), &'stat
             }
             if matches!(first, ']' | '-' | '!' | '^') || matches!(last, ']' | '-') {
                 return Err(
-                    "A range within its `[…]` begins or ends with a character that cannot be said here.",
+                    "A range within its `[…]` begins or ends with a character that cannot be expressed here.",
                 );
             }
             ranges.extend([first, '-', last]);
@@ -73,7 +73,7 @@ fn class(characters: &mut Characters<'_>, out: &mut String) -> Result<(), &'stat
     content.extend(chosen(|single| matches!(single, '!' | '^')));
     content.extend(chosen(|single| single == '-').take(1));
     if !negated && content.starts_with(['!', '^']) {
-        return Err("Its `[…]` has nothing but characters that mean a negation where they stand first.");
+        return Err("Its `[…]` has only characters that would mean a negation at the start.");
     }
     out.push('[');
     if negated {
@@ -88,8 +88,8 @@ fn member(characters: &mut Characters<'_>) -> Result<char, &'static str> {
     const UNCLOSED: &str = "It has a `[` without its `]`.";
     match characters.next().ok_or(UNCLOSED)? {
         '\\' => characters.next().ok_or(UNCLOSED),
-        ']' => Err("There is nothing where its `[…]` should have a character."),
-        '-' => Err("Within its `[…]`, a `-` that means itself needs a backslash before it."),
+        ']' => Err("A character is missing in its `[…]`."),
+        '-' => Err("Within its `[…]`, a literal `-` needs a backslash before it."),
         character => Ok(character),
     }
 }

@@ -52,7 +52,8 @@ fn literal(text: &str, out: &mut String) {
 fn variable(action: &str) -> Result<&'static str, Inexpressible> {
     let name = action.strip_prefix('.').unwrap_or("");
     if name.is_empty() || !name.chars().all(|character| character.is_alphanumeric() || character == '_') {
-        let message = format!("`{{{{{action}}}}}` is more than a variable, which is all that there is here.");
+        let message =
+            format!("`{{{{{action}}}}}` is not a variable; templates here can contain only variables.");
         return Err(Inexpressible { message, help: all() });
     }
     match VARIABLES.iter().find(|(known, _)| *known == name) {

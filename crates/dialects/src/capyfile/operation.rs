@@ -138,7 +138,9 @@ fn packet(keys: Keys, node: &Node, report: &mut Report) -> Option<(i64, Span)> {
         Some(size) if size > 0 => Some((size, value.span)),
         _ => {
             let message = "`maxPacketSize` is a whole number that is not negative.";
-            report.mistake(value.span, message).help("It is how many files at once; 0 is no bound.");
+            report
+                .mistake(value.span, message)
+                .help("It is the number of files processed at once; 0 means no limit.");
             None
         }
     }
@@ -213,7 +215,8 @@ fn parameters<'a>(
                 report.mistake(span, message).help(help);
             }
             Need::Assumed(value) => {
-                let message = format!("`{}` is not given, and is `{value}`; capyfile demands it.", rule.name);
+                let message =
+                    format!("`{}` is missing, so it is `{value}`; capyfile requires it.", rule.name);
                 report.remark(span, message);
             }
             Need::Optional => {}

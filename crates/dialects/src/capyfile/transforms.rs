@@ -59,7 +59,7 @@ fn idle_cleanup(operation: &Operation<'_>, values: &mut Values<'_>) {
     match (operation.kind.operation, cleanup) {
         (tables::Operation::CommandExec, _) if operation.parameter("outputFileDestination").is_some() => {}
         (tables::Operation::ImageConvert | tables::Operation::ExiftoolMetadataCleanup, Cleanup::Keep) => {
-            values.report.remark(span, "Temporary files are removed in any case.");
+            values.report.remark(span, "Temporary files are always removed.");
         }
         (tables::Operation::ImageConvert | tables::Operation::ExiftoolMetadataCleanup, Cleanup::Remove)
         | (_, Cleanup::Keep) => {}
@@ -93,7 +93,7 @@ fn size(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) 
     }
     if options.is_empty() && !is_wrong {
         let message = "either \"minFileSize\" or \"maxFileSize\" parameter must be set".to_owned();
-        values.wrong(from, operation.span, message).help("A bound of 0 is none.");
+        values.wrong(from, operation.span, message).help("A bound of 0 means no bound.");
     }
     (!options.is_empty()).then_some("check_size")
 }
@@ -117,7 +117,8 @@ fn mime(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) 
             continue;
         }
         if bare.ends_with("/*") {
-            let message = format!("`{bare}` is any type that begins so; capyfile refused every file.");
+            let message =
+                format!("`{bare}` matches all types that begin like this; capyfile rejected every file.");
             values.report.remark(*span, message);
         }
         if !parameters.is_empty() {
@@ -183,7 +184,7 @@ fn image(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made)
         } else {
             let message = match to.value.as_str() {
                 "application/pdf" => {
-                    "Images cannot be made PDF files: that failed in capyfile for every file.".to_owned()
+                    "Images cannot be converted to PDF: in capyfile this failed for every file.".to_owned()
                 }
                 other => format!("`{other}` is not a type that images can be converted to."),
             };
@@ -212,14 +213,14 @@ fn percent(quality: &Got<String>, values: &mut Values<'_>) -> i64 {
             let number = other.parse().ok().filter(|number| (1..=100).contains(number));
             let shown = match quality.from {
                 SourceType::Value => format!("`{other}`"),
-                _ => "what it holds".to_owned(),
+                _ => "Its value".to_owned(),
             };
             let message = match number {
                 Some(number) => format!(
                     "The quality is {number} of 100; capyfile knows `best`, `high`, `medium` and `low` only."
                 ),
                 None => format!(
-                    "{shown} is no quality, which is taken for `high`; there are `best`, `high`, `medium` and `low`."
+                    "{shown} is not a quality, so `high` is used; there are `best`, `high`, `medium` and `low`."
                 ),
             };
             values.report.remark(quality.span, message);

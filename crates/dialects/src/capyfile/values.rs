@@ -172,7 +172,7 @@ impl<'v> Values<'v> {
         let found = match (from, parameter.source.text()) {
             (SourceType::Value, Some(text)) => format!("this is `{text}`"),
             (SourceType::Value, None) => format!("this is {}", parameter.source.kind()),
-            (_, source) => format!("what `{}` `{}` holds is not", from.name(), source.unwrap_or("")),
+            (_, source) => format!("the value of `{}` `{}` is not", from.name(), source.unwrap_or("")),
         };
         let message =
             format!("`{}` of `{}` is {wanted}, but {found}.", parameter.rule.name, operation.kind.name);

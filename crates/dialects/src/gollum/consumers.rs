@@ -80,7 +80,8 @@ impl Reading<'_> {
             settings.idle(&["Permissions"], "for the standard input", self.report);
             if !ends {
                 self.notes.push(
-                    "The standard input ends once: then the run ends, unless another source goes on.".into(),
+                    "At the end of standard input the run ends, unless another source is still running."
+                        .into(),
                 );
             }
             return ("stdin", self.made());
@@ -101,7 +102,7 @@ impl Reading<'_> {
             "newest" | "end" => true,
             "oldest" | "start" | "begin" => false,
             other => {
-                let message = format!("`{other}` is no place to begin.");
+                let message = format!("`{other}` is not a start position.");
                 self.report
                     .mistake(settings.at("DefaultOffset"), message)
                     .help("There are `newest` and `oldest`.");
@@ -171,7 +172,7 @@ impl Reading<'_> {
             options.put("rate", rate(delay, settings.at("DelayMs")));
         }
         if settings.flag("KeepRunning") == Some(true) {
-            let note = "The run ends when all its sources have ended; gollum went on (`KeepRunning`), with nothing more to do.";
+            let note = "The run ends when all its sources have ended; gollum kept running (`KeepRunning`), with nothing more to do.";
             self.notes.push(note.into());
         }
         options
@@ -246,7 +247,7 @@ impl Reading<'_> {
             "RFC3164" => true,
             "RFC5424" | "RFC6587" => false,
             other => {
-                let message = format!("`{other}` is no format of syslog.");
+                let message = format!("`{other}` is not a format of syslog.");
                 self.report
                     .mistake(settings.at("Format"), message)
                     .help("There are `RFC3164`, `RFC5424` and `RFC6587`.");
@@ -279,7 +280,7 @@ impl Reading<'_> {
                 }
                 Err(wrong) => {
                     let message =
-                        format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                        format!("`{}` in this layout of a time has no equivalent here.", wrong.element);
                     self.report.mistake(settings.at("TimestampFormat"), message);
                 }
             }

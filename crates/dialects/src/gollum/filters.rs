@@ -73,7 +73,7 @@ impl Modulation<'_> {
         }
         let Some(stream) = &self.place.stream else {
             let message =
-                format!("`{}` asks for the stream of messages that go to several.", settings.kind.name);
+                format!("`{}` needs a single stream, but these messages go to several.", settings.kind.name);
             self.report
                 .mistake(settings.span, message)
                 .help("Put it on the producers, or on routers of the streams.");
@@ -155,7 +155,7 @@ impl Modulation<'_> {
                         continue;
                     }
                     if filter.kind.role != super::tables::Role::Filter {
-                        self.report.mistake(filter.span, format!("`{}` is no filter.", filter.kind.name));
+                        self.report.mistake(filter.span, format!("`{}` is not a filter.", filter.kind.name));
                         continue;
                     }
                     filter.idle(&["FilteredStream"], "for one of several conditions", self.report);

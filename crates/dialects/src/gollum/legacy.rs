@@ -74,7 +74,7 @@ pub(super) fn read(root: &Node, report: &mut Report) -> Plugins {
                 reader.plugin(key, settings);
             }
             [(first, nothing), (second, _), ..] if nothing.is_null() => {
-                let message = format!("`{}` stands beside `{}` and not in it.", second.name, first.name);
+                let message = format!("`{}` is next to `{}` and not inside it.", second.name, first.name);
                 let help = format!("Indent the settings of `{}` further than its name.", first.name);
                 reader.report.mistake(second.span, message).help(help);
             }
@@ -215,7 +215,7 @@ impl Reader<'_> {
         if let Some(rule) = gone.iter().find(|rule| rule.name == key.name) {
             match rule.fate {
                 OptionSupport::Refused(instead) => {
-                    let message = format!("`{}` has nothing like it here.", rule.name);
+                    let message = format!("`{}` has no equivalent here.", rule.name);
                     self.report.mistake(key.span, message).help(instead);
                 }
                 OptionSupport::Idle(why) | OptionSupport::Used(why) => {
@@ -251,7 +251,7 @@ impl Reader<'_> {
                 let gone = tables::GONE.iter().find(|(gone, _)| gone.split(' ').next() == Some(name));
                 match gone {
                     Some((_, instead)) => {
-                        let message = format!("`{name}` of v0.4 has nothing like it here.");
+                        let message = format!("`{name}` of v0.4 has no equivalent here.");
                         self.report.mistake(formatter.span, message).help(*instead);
                     }
                     None => {

@@ -108,7 +108,7 @@ impl Modulation<'_> {
                     (key.name.as_str(), key.span, settings.entries())
                 }
                 (None, [(first, nothing), (second, _), ..]) if nothing.is_null() => {
-                    let message = format!("`{}` stands beside `{}` and not in it.", second.name, first.name);
+                    let message = format!("`{}` is next to `{}` and not inside it.", second.name, first.name);
                     let help = format!("Indent the settings of `{}` further than its name.", first.name);
                     self.report.mistake(second.span, message).help(help);
                     continue;
@@ -146,13 +146,13 @@ impl Modulation<'_> {
             let what = if self.place.role == Role::Router {
                 "A router has filters only"
             } else {
-                "Filters and formatters stand here"
+                "Only filters and formatters are allowed here"
             };
             self.report.mistake(span, format!("{what}, and `{name}` is a {}.", kind.role.word()));
             return None;
         }
         if let Some((_, instead)) = tables::GONE.iter().find(|(gone, _)| gone.eq_ignore_ascii_case(name)) {
-            self.report.mistake(span, format!("`{name}` was in older versions only.")).help(*instead);
+            self.report.mistake(span, format!("`{name}` exists only in older versions.")).help(*instead);
             return None;
         }
         let known: Vec<&str> =
@@ -201,7 +201,7 @@ impl Modulation<'_> {
             reroutes.push(Reroute { output, stream: stream.clone(), span, helpers });
         }
         if reroutes.is_empty() {
-            self.report.remark(span, "There is no other stream that messages could be led to.");
+            self.report.remark(span, "There is no other stream that messages could go to.");
             return;
         }
         options.put("outputs", outputs.done());
@@ -281,8 +281,10 @@ pub(super) fn column(path: &str, span: Span, report: &mut Report) -> String {
         let message = format!("`{path}` means an element of a list, which cannot be named here.");
         report.mistake(span, message).help("Use `format.SplitPick`, or `format.Template` with `index`.");
     } else if path.contains(['{', '}', ':']) {
-        report
-            .mistake(span, format!("`{path}` cannot be the name of a field: it has one of `{{`, `}}`, `:`."));
+        report.mistake(
+            span,
+            format!("`{path}` cannot be the name of a field: it contains one of `{{`, `}}`, `:`."),
+        );
     } else if matches!(path, "payload" | "hostname" | "now") || path.starts_with("meta/") {
         let message = format!("`{path}` means something else in thalweg, and cannot be the name of a field.");
         report.mistake(span, message).help("Choose another name for the metadata.");

@@ -150,7 +150,7 @@ fn plugin(id: &str, span: Span, entries: &[(Key, Node)], plugins: &mut Plugins, 
             report.mistake(span, format!("`{id}` has no `{name}`.")).help(match kind.role {
                 Role::Consumer => "Add the streams that its messages go to.",
                 Role::Producer => "Add the streams whose messages it writes; `\"*\"` is all.",
-                _ => "Add the stream whose messages it leads on.",
+                _ => "Add the stream whose messages it forwards.",
             });
         }
     }
@@ -162,7 +162,7 @@ pub(super) fn known(name: &str, span: Span, report: &mut Report) -> Option<&'sta
     let allowed = |role: Role| matches!(role, Role::Consumer | Role::Producer | Role::Router);
     match tables::kind(name) {
         Some(kind) if !allowed(kind.role) => {
-            let message = format!("`{name}` is a part of another plugin, and cannot stand alone.");
+            let message = format!("`{name}` is a part of another plugin and cannot be used alone.");
             report.mistake(span, message).help("Put it into the `Modulators` of a consumer or producer.");
             None
         }

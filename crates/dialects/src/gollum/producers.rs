@@ -95,7 +95,7 @@ impl Writing<'_> {
                 options.text("target", "stderr", settings.at("Console"));
             }
             other => {
-                let message = format!("`{other}` is no console.");
+                let message = format!("`{other}` is not a console.");
                 self.report.mistake(settings.at("Console"), message).help("There are `stdout` and `stderr`.");
             }
         }
@@ -157,7 +157,7 @@ impl Writing<'_> {
                     rotate.text("at", format!("{hour:0>2}:{minute:0>2}"), settings.at("Rotation/At"));
                 }
                 _ => {
-                    let message = format!("`{at}` is no time of a day.");
+                    let message = format!("`{at}` is not a time of day.");
                     self.report
                         .mistake(settings.at("Rotation/At"), message)
                         .help("Write hours and minutes: `03:00`.");
@@ -170,8 +170,7 @@ impl Writing<'_> {
                 rotate.text("timestamp", format, settings.at("Rotation/Timestamp"));
             }
             Err(wrong) => {
-                let message =
-                    format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                let message = format!("`{}` in this layout of a time has no equivalent here.", wrong.element);
                 self.report.mistake(settings.at("Rotation/Timestamp"), message);
             }
         }

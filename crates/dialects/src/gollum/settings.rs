@@ -105,14 +105,14 @@ impl Settings {
     fn add(&mut self, rule: &'static OptionRule, key: Span, node: &Node, report: &mut Report) {
         if let OptionSupport::Refused(instead) = rule.fate {
             report
-                .mistake(key, format!("`{}` of `{}` has nothing like it here.", rule.name, self.kind.name))
+                .mistake(key, format!("`{}` of `{}` has no equivalent here.", rule.name, self.kind.name))
                 .help(instead);
             return;
         }
         if node.is_null() && rule.takes != Takes::Plugins {
             // `Key:` without a value keeps the default, as in gollum.
             if let OptionSupport::Used(_) = rule.fate {
-                report.remark(key, format!("`{}` has no value, so that it means its default.", rule.name));
+                report.remark(key, format!("`{}` has no value, so its default applies.", rule.name));
             }
             return;
         }
@@ -224,7 +224,8 @@ impl Settings {
     pub(super) fn finish(&self, report: &mut Report) {
         let read = self.read.borrow();
         for (name, setting) in self.values.iter().filter(|(name, _)| !read.contains(*name)) {
-            let message = format!("`{name}` of `{}` has no effect together with the others.", self.kind.name);
+            let message =
+                format!("`{name}` of `{}` has no effect together with the other settings.", self.kind.name);
             report.mistake(setting.key, message).help("Leave it out.");
         }
     }

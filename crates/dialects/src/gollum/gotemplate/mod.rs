@@ -150,7 +150,7 @@ impl Translator {
                 self.out.push_str(&opened(block.closing));
             }
             "define" | "template" | "block" | "break" | "continue" => {
-                let message = format!("`{word}` has nothing like it here.");
+                let message = format!("`{word}` has no equivalent here.");
                 return Err(TemplateError { message, at: whole });
             }
             _ => {
@@ -254,7 +254,7 @@ impl Translator {
         let dot = self.dots.last().map_or("", String::as_str);
         match (dot, path) {
             ("", "") => Err(TemplateError {
-                message: "The whole message as `.` has nothing like it here.".to_owned(),
+                message: "The whole message as `.` has no equivalent here.".to_owned(),
                 at: at.clone(),
             }),
             ("", path) => Ok(path.to_owned()),
@@ -285,7 +285,7 @@ impl Translator {
         };
         let single = |form: &dyn Fn(&str) -> String| match values {
             [value] => Ok(form(value)),
-            _ => Err(TemplateError { message: format!("`{name}` takes one value."), at: at() }),
+            _ => Err(TemplateError { message: format!("`{name}` accepts one value."), at: at() }),
         };
         match (name.as_str(), values) {
             ("true" | "false", []) => Ok(name.clone()),
@@ -316,7 +316,7 @@ impl Translator {
             }
             ("printf", [format, rest @ ..]) => printf(format, rest, at()),
             _ => Err(TemplateError {
-                message: format!("The function `{name}` has nothing like it here."),
+                message: format!("The function `{name}` has no equivalent here."),
                 at: at(),
             }),
         }
@@ -328,7 +328,7 @@ impl Translator {
 fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result<String, TemplateError> {
     let Some(format) = format.strip_prefix('"').and_then(|format| format.strip_suffix('"')) else {
         return Err(TemplateError {
-            message: "The format of `printf` has to stand there as a text.".to_owned(),
+            message: "The format of `printf` must be a literal text.".to_owned(),
             at,
         });
     };
@@ -353,8 +353,7 @@ fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result
                 parts.push(value.clone());
             }
             _ => {
-                let message =
-                    "Of the verbs of `printf`, only `%s`, `%v`, `%d` and `%%` have something like them here.";
+                let message = "`printf` supports only the verbs `%s`, `%v`, `%d` and `%%` here.";
                 return Err(TemplateError { message: message.to_owned(), at });
             }
         }

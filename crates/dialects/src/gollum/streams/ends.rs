@@ -34,8 +34,10 @@ impl Builder<'_> {
         // after one round.
         let own_fallback = fallback.as_ref().is_some_and(|name| self.listeners(name).contains(&producer));
         if fallback.as_deref() == Some(stream) {
-            let message =
-                format!("`{}` listens to its own fallback: what fails there has no other way.", plugin.id);
+            let message = format!(
+                "`{}` listens to its own fallback: messages that fail there have no other target.",
+                plugin.id
+            );
             self.report.remark(settings.at("FallbackStream"), message);
         }
         let fallback = fallback.filter(|name| name != stream);
@@ -87,7 +89,7 @@ impl Builder<'_> {
             if let Some(next) = self.stream(&name, Some(stream), at) {
                 if timeout < 0 {
                     let message =
-                        "What has no room at once goes to the fallback here, and is not thrown away.";
+                        "Messages without capacity go to the fallback at once here and are not dropped.";
                     self.report.remark(settings.at("ChannelTimeoutMs"), message);
                 }
                 end = self.failover(plugin, end, End::Branch(next), timeout, &name);
@@ -142,20 +144,17 @@ impl Builder<'_> {
     pub(super) fn spool(&mut self, plugin: &Plugin, origin: Option<&str>) -> Option<End> {
         let Some(origin) = origin else {
             let message = format!(
-                "`{}` gives messages back to the stream that they came from, and these came from none.",
+                "`{}` returns messages to the stream that they came from, but these came from no stream.",
                 plugin.id
             );
-            let help =
-                "Name its stream as the `FallbackStream` of another producer, and send to no spool directly.";
+            let help = "Name its stream as the `FallbackStream` of another producer, and do not send to a spool directly.";
             self.report.mistake(plugin.span, message).help(help);
             return None;
         };
         let (sink, source) = producers::spool(&plugin.settings, &valid_name(origin), self.report);
         let sink = self.draft.sink(format!("{}-{origin}", plugin.id), plugin.span, sink);
         let source = self.draft.source(format!("{}-back-to-{origin}", plugin.id), plugin.span, source);
-        self.draft.sources[source]
-            .notes
-            .push(format!("What was spooled comes back to the stream `{origin}`."));
+        self.draft.sources[source].notes.push(format!("Spooled messages return to the stream `{origin}`."));
         if let Some(lane) = self.stream(origin, None, plugin.span) {
             self.feed(lane, Feed::Source(source));
         }

@@ -267,7 +267,7 @@ impl Builder<'_> {
             let nobody = self.draft.nobody(span);
             self.leads(lane, nobody);
             if let Some(lane) = self.draft.at(lane) {
-                lane.notes.push(format!("Nobody listens to the stream `{stream}`."));
+                lane.notes.push(format!("No producer listens to the stream `{stream}`."));
             }
         }
         Some(lane)
@@ -351,7 +351,7 @@ impl Builder<'_> {
             let nobody = self.draft.nobody(span);
             self.leads(rest, nobody);
             if let Some(rest) = self.draft.at(rest) {
-                rest.notes.push("Streams that nobody listens to.".to_owned());
+                rest.notes.push("Streams without a producer.".to_owned());
             }
         }
     }
@@ -370,7 +370,7 @@ impl Builder<'_> {
         names.text("level", "Level", span).text("time", "Time", span).text("target", "PluginType", span);
         let lane = self.draft.lane("internal-logs-steps", 1, span);
         let mut rename = Transform::new("rename", names.done(), span);
-        rename.notes.push("thalweg's own log, with the names that gollum's had.".to_owned());
+        rename.notes.push("thalweg's own log, with gollum's names for its fields.".to_owned());
         if let Some(lane) = self.draft.at(lane) {
             lane.steps.push(Step::Transform(rename));
         }

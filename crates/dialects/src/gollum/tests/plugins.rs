@@ -159,7 +159,7 @@ fn every_option_of_every_plugin_is_honoured_remarked_or_refused() {
             let what = format!("{} {}\n{text}", kind.name, rule.name);
             match (rule.fate, outcome(&text)) {
                 (OptionSupport::Refused(_), Err(wrong)) => {
-                    assert!(wrong.contains("nothing like it here"), "{wrong}\n{what}")
+                    assert!(wrong.contains("no equivalent here"), "{wrong}\n{what}")
                 }
                 (OptionSupport::Idle(why), Ok((_, remarks))) => {
                     assert!(remarks.contains(why), "{remarks}\n{what}")
