@@ -1,12 +1,14 @@
-//! Configurations of other programs, read into thalweg's own form.
+//! Reads configurations of other programs into thalweg's own form.
 //!
-//! A dialect turns a [`Document`] into another one: the same text, with a tree of nodes that says in our form what the
-//! user said in theirs. The engine then reads it like any other, and since each node keeps the place in the user's
-//! text that it came from, a mistake found at any later point is shown there. What a dialect cannot express is a
-//! mistake of its own, with what to use instead; what means nothing here is a remark. Nothing is left out silently.
+//! A dialect turns a [`Document`] into another document: the same text, with a tree of nodes in thalweg's
+//! form. The engine reads the result like any other configuration. Each node keeps its position in the user's
+//! text, so an error found at any later point is shown there.
 //!
-//! This crate stands on `thalweg-config` alone: it knows the names of our components and their options as anybody
-//! who writes a configuration does, and whether they are right is found out by whoever reads what it made.
+//! Settings that a dialect cannot express are mistakes, with a hint what to use instead. Settings that mean
+//! nothing here are remarks. No setting is dropped silently.
+//!
+//! This crate depends on `thalweg-config` alone. It knows the names of components and options only as text,
+//! like the author of a configuration. The reader of the converted document checks them.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -18,24 +20,25 @@ mod report;
 
 use thalweg_config::{Comments, Diagnostics, Document};
 
-/// What a configuration of another program is in our form.
+/// A configuration of another program, converted to thalweg's form.
 #[derive(Debug, Clone)]
 pub struct Conversion {
-    /// The document: the user's text, and nodes of our form with places in it.
+    /// The user's text, with nodes of thalweg's form that keep their positions in it.
     pub document: Document,
-    /// What to say beside the nodes when they are printed.
+    /// Comments to print beside the nodes.
     pub comments: Comments,
-    /// What means nothing here, or is meant otherwise: not wrong, but to be known.
+    /// Settings that mean nothing here, or mean something else: not wrong, but the user should know.
     pub remarks: Diagnostics,
 }
 
-/// Reads a document of any dialect that says all by itself; none if it has the form of none of them.
+/// Converts a document of any dialect that needs no further input. Returns `None` if the document belongs to
+/// no such dialect.
 ///
-/// A service definition of capyfile is none of these: what it means depends on which of its processors is to run, and
-/// on its surroundings. See [`capyfile::read`].
+/// A service definition of capyfile is excluded: its meaning depends on which processor runs and on the
+/// environment. See [`capyfile::read`].
 ///
 /// # Errors
-/// Every mistake in it, each at its place.
+/// All mistakes in the document, each at its position.
 pub fn read(document: &Document) -> Option<Result<Conversion, Diagnostics>> {
     gollum::is_gollum(document).then(|| gollum::read(document))
 }
