@@ -12,11 +12,11 @@ use crate::shared::columns::{FieldType, Layout};
 
 /// Numbers messages in the order in which they pass.
 ///
-/// The count begins anew with each run.
+/// The count starts again with each run.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AddSequence {
-    /// The field that gets the number. The default is `sequence`.
+    /// The field that receives the number, a whole number. The default is `sequence`.
     #[schemars(length(min = 1))]
     into: String,
     /// The number of the first message. The default is 0.

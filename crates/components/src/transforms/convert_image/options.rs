@@ -1,4 +1,4 @@
-//! What can be said of a conversion.
+//! The options of a conversion.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -11,10 +11,10 @@ use thalweg_media::image::{self, Conversion, Format, Resize};
 
 const FORMAT: &str = "image-type";
 
-/// The short names of types, as they are suggested.
+/// The short names of types, for suggestions.
 const NAMES: [&str; 7] = ["jpeg", "png", "webp", "gif", "tiff", "avif", "heic"];
 
-/// A type of pictures: `webp` or `image/webp`.
+/// A type of picture: `webp` or `image/webp`.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageType(pub Format);
 
@@ -62,27 +62,27 @@ impl JsonSchema for ImageType {
     }
 }
 
-/// How much is to be seen of the original: a word, or 1 to 100.
+/// The quality of a lossy compression: a word, or a number from 1 to 100.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Quality {
-    /// In a word.
+    /// A word.
     Word(Word),
-    /// As a number.
+    /// A number.
     Number(u8),
 }
 
-/// How much is to be seen of the original.
+/// The quality of a lossy compression.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Word {
-    /// As 100.
+    /// Quality 100.
     Best,
-    /// As 75.
+    /// Quality 75.
     High,
-    /// As 50.
+    /// Quality 50.
     Medium,
-    /// As 25.
+    /// Quality 25.
     Low,
 }
 
@@ -93,7 +93,7 @@ impl Default for Quality {
 }
 
 impl Quality {
-    /// As a number.
+    /// Returns the quality as a number from 1 to 100.
     pub fn number(self) -> u8 {
         match self {
             Self::Number(number) => number,
@@ -105,24 +105,24 @@ impl Quality {
     }
 }
 
-/// What becomes of the proportions if both width and height are said.
+/// How a picture is fitted if both width and height are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fit {
-    /// They are kept, and nothing is longer than said.
+    /// The proportions are kept, and neither side is longer than given.
     #[default]
     Inside,
-    /// They are kept, and what stands out is cut off on both sides.
+    /// The proportions are kept. The picture fills the size, and the excess is cut off on both sides.
     Cover,
-    /// They become those that are said.
+    /// The picture is stretched to the given size.
     Fill,
 }
 
-/// What becomes of pictures that are of the type already.
+/// What happens to pictures that already have the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Same {
-    /// They are left alone, unless a size is asked for.
+    /// They stay as they are, unless a size is given.
     #[default]
     Keep,
     /// They are encoded again.
@@ -130,7 +130,7 @@ pub enum Same {
 }
 
 impl super::ConvertImage {
-    /// The conversion that is asked for.
+    /// Returns the conversion that the options describe.
     pub fn conversion(&self) -> Conversion {
         let fit = match self.fit {
             Fit::Inside => image::Fit::Inside,
@@ -148,7 +148,7 @@ impl super::ConvertImage {
         }
     }
 
-    /// What is wrong with it beyond its schema.
+    /// Returns the mistakes that the schema cannot find.
     pub fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let quality = self.quality.number();
