@@ -1,4 +1,4 @@
-//! The transforms: a file each.
+//! The transforms, one file each.
 
 pub mod add_id;
 pub mod add_sequence;
@@ -58,23 +58,23 @@ pub mod write;
 
 use thalweg_record::PAYLOAD;
 
-/// What parsers look into if not told otherwise.
+/// The default input of parsers.
 fn payload() -> String {
     PAYLOAD.to_owned()
 }
 
-/// What stands between parts if not told otherwise.
+/// The default delimiter.
 fn comma() -> String {
     ",".to_owned()
 }
 
-/// Why a message that is not text is rejected.
+/// Returns the reason why a message that is not text is rejected.
 pub(crate) fn not_utf8(value: &[u8]) -> String {
     let valid = std::str::from_utf8(value).err().map_or(value.len(), |error| error.valid_up_to());
     format!("is not UTF-8, at byte {valid}")
 }
 
-/// For testing transforms.
+/// Helpers for tests of transforms.
 #[cfg(test)]
 pub(crate) mod testing {
     use std::sync::Arc;
@@ -84,7 +84,7 @@ pub(crate) mod testing {
 
     use crate::shared::columns::FieldType;
 
-    /// A batch of these payloads with text fields.
+    /// Returns a batch of these payloads with text fields.
     pub(crate) fn with_text(payloads: &[&str], columns: &[(&str, &[Option<&str>])]) -> Batch {
         let fields = columns.iter().map(|(name, values)| {
             (FieldType::Text.field(name), Arc::new(StringViewArray::from(values.to_vec())) as ArrayRef)
@@ -92,7 +92,7 @@ pub(crate) mod testing {
         thalweg_engine::testing::batch(payloads).set_fields(fields).unwrap()
     }
 
-    /// Gives a transform these lines: each must leave as it came, on or by `errors`.
+    /// Sends these lines through a transform. Each line must leave unchanged, on `main` or `errors`.
     pub(crate) fn no_line_is_lost<C: thalweg_engine::TransformConfig>(
         yaml: &str,
         lines: &[String],
@@ -107,7 +107,7 @@ pub(crate) mod testing {
         Ok(())
     }
 
-    /// Prints how long a message takes, in batches of these lines: the best of some rounds.
+    /// Prints the time per message for batches of these lines: the best of several rounds.
     pub(crate) fn measure<C: thalweg_engine::TransformConfig>(yaml: &str, lines: &[String]) {
         use thalweg_engine::{Outlets, testing};
         let mut transform = testing::options::<C>(yaml).build(&testing::context()).unwrap();

@@ -69,7 +69,7 @@ async fn sidecars_are_what_is_read_again_whatever_the_name_is() {
         let sums = folder.path().join("sums/below");
         let write = format!("{{ sidecars: {} }}", sums.display());
         assert_eq!(apply_to_file::<Hash>(&write, &mut file_at(&path)).await, Ok(Disposition::Continue));
-        // Written again, it is replaced.
+        // A second write replaces it.
         assert_eq!(apply_to_file::<Hash>(&write, &mut file_at(&path)).await, Ok(Disposition::Continue));
         let verify = format!(r#"{{ verify: "{}/{{original_name}}.sha256" }}"#, sums.display());
         assert_eq!(

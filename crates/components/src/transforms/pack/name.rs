@@ -1,4 +1,4 @@
-//! The names of files that are put together here.
+//! The names of packed files.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -13,12 +13,12 @@ use crate::shared::time_text::TimeText;
 
 const FORMAT: &str = "pack-name";
 
-/// The most digits that a number is filled up to.
+/// The maximum number of digits that a number is padded to.
 const MOST_DIGITS: usize = 20;
 
 const KNOWN: [&str; 4] = ["number", "date", "time", "id"];
 
-/// A name with a number or a time in it.
+/// A file name that may contain a number, a time or an identifier.
 #[derive(Debug, Clone)]
 pub struct PackName {
     pieces: Vec<Piece>,
@@ -27,14 +27,14 @@ pub struct PackName {
 #[derive(Debug, Clone)]
 enum Piece {
     Literal(String),
-    /// Filled up with noughts to so many digits.
+    /// Padded with zeros to this number of digits.
     Number(usize),
     Time(TimeText),
     Id,
 }
 
 impl PackName {
-    /// The name of the file of this number, begun at this time.
+    /// Returns the name of the file with this number, begun at this time.
     pub(super) fn render(&mut self, number: u64, begun: DateTime<Utc>, id: &str) -> String {
         let mut name = String::new();
         for piece in &mut self.pieces {
@@ -49,7 +49,7 @@ impl PackName {
     }
 }
 
-/// What stands between braces, which begins at byte `at` of the template.
+/// Parses the text between braces, which begins at byte `at` of the template.
 fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
     let place = at..at + inside.len();
     let (name, format) = match inside.split_once(':') {
