@@ -28,7 +28,7 @@ pub struct Extract {
     /// itself. A group that takes no part in the match is empty. The default is `$1`.
     #[serde(default = "first_group")]
     template: String,
-    /// What happens to a message without a match. `reject` (the default) sends it to the `errors` output,
+    /// How a message without a match is treated. `reject` (the default) sends it to the `errors` output,
     /// `keep` leaves it unchanged, and `empty` gives it the template with empty groups.
     #[serde(default)]
     no_match: NoMatch,

@@ -30,7 +30,7 @@ pub struct Limit {
     /// The maximum number of messages that pass at once after a quiet time, at least 1. The default is
     /// `rate`.
     burst: Option<f64>,
-    /// What happens to messages above the limit. The default is `wait`.
+    /// How messages above the limit are treated. The default is `wait`.
     #[serde(default)]
     on_excess: OnExcess,
     /// A field: each of its values has its own limit. `on_excess` must then be `drop`, `error` or `route`, so
@@ -55,7 +55,7 @@ fn most_keys() -> usize {
 /// The output for messages above the limit.
 const EXCESS: &str = "excess";
 
-/// What happens to messages above the limit.
+/// How messages above the limit are treated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnExcess {

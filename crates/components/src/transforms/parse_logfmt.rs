@@ -391,7 +391,8 @@ mod tests {
         }
     }
 
-    /// `cargo test --release -p thalweg-components --lib parse_logfmt::tests::figures -- --ignored --nocapture`
+    /// `cargo test --release -p thalweg-components --lib parse_logfmt::tests::figures -- --ignored
+    /// --nocapture`
     #[test]
     #[ignore = "measures"]
     fn figures() {

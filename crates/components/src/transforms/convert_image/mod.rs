@@ -67,7 +67,7 @@ pub struct ConvertImage {
     /// True to remove metadata. Colour profiles stay. The default is `false`.
     #[serde(default)]
     strip: bool,
-    /// What happens to pictures that already have the type `to`. The default is `keep`.
+    /// How pictures are treated that already have the type `to`. The default is `keep`.
     #[serde(default)]
     same: Same,
 }

@@ -118,7 +118,7 @@ pub enum Fit {
     Fill,
 }
 
-/// What happens to pictures that already have the type.
+/// How pictures are treated that already have the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Same {

@@ -47,7 +47,7 @@ pub struct Exec {
     /// The path to which the command writes its result. The file then has that content and that name. By
     /// default the file continues unchanged.
     output: Option<FileTemplate>,
-    /// What happens to the file at `output` when the run no longer needs it. The default is `keep`.
+    /// How the file at `output` is treated when the run no longer needs it. The default is `keep`.
     #[serde(default)]
     output_cleanup: Cleanup,
     /// The maximum duration of the command. By default there is no limit.
@@ -67,7 +67,7 @@ pub struct Exec {
     max_output: ByteSize,
 }
 
-/// What happens to the file at `output`.
+/// How the file at `output` is treated afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Cleanup {
