@@ -76,7 +76,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         if self.field.is_some() && self.kind != Kind::Hash {
-            let message = "Only a `hash` is made from a field.";
+            let message = "`field` has an effect only with `kind: hash`.";
             return vec![Mistake::new("field", message).help("Leave it out, or say `kind: hash`.")];
         }
         Vec::new()

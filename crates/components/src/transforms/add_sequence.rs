@@ -50,8 +50,7 @@ sinks:
             return Vec::new();
         }
         let message = "The number would take the place of the message.";
-        let help =
-            "Give a field its name, and put both together with `encode: { format: text, template: ... }`.";
+        let help = "Name another field, and combine both with `encode: { format: text, template: ... }`.";
         vec![Mistake::new("into", message).help(help)]
     }
 

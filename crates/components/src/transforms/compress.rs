@@ -80,7 +80,7 @@ sinks:
         let (least, most, _) = self.format.levels();
         match self.level {
             Some(level) if !(least..=most).contains(&level) => {
-                vec![Mistake::new("level", format!("It is {level}, and may be {least} to {most}."))]
+                vec![Mistake::new("level", format!("`level` is {level}, but it must be {least} to {most}."))]
             }
             _ => Vec::new(),
         }

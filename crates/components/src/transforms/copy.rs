@@ -84,11 +84,11 @@ sinks:
             mistakes
                 .push(Mistake::new("into", message).help("For example `{from: \"a.*\", into: \"b.*\"}`."));
         } else if group(&self.from).is_some() && (self.mode != Mode::Replace || self.skip_empty) {
-            let message = "All fields whose names begin alike can only be copied as they are.";
+            let message = "A group of fields (`.*`) can only be copied unchanged.";
             mistakes.push(Mistake::new("mode", message).help("Leave out `mode` and `skip_empty`."));
         }
         if !self.separator.is_empty() && self.mode == Mode::Replace {
-            let message = "Nothing is joined, so that there is nothing to separate.";
+            let message = "`separator` has an effect only if texts are joined.";
             mistakes.push(Mistake::new("separator", message).help("Say `mode: append` or `mode: prepend`."));
         }
         mistakes

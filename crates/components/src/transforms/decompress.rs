@@ -79,11 +79,14 @@ sinks:
         let none = |option| Mistake::new(option, "Nothing could be decompressed.");
         let mut mistakes = Vec::new();
         if self.max_size.0 == 0 {
-            mistakes.push(none("max_size").help("It is the most bytes that may come of a file, as `1GiB`."));
+            mistakes.push(
+                none("max_size").help("It is the maximum size of a decompressed file, for example `1GiB`."),
+            );
         }
         if self.max_ratio == 0 {
-            mistakes
-                .push(none("max_ratio").help("It is how many times as large a file may become, as 1000."));
+            mistakes.push(
+                none("max_ratio").help("It is how many times as large a file may become, for example 1000."),
+            );
         }
         mistakes
     }
@@ -145,14 +148,12 @@ impl Decompressing {
     fn refuse_a_bomb(&self, size: u64, compressed: u64) -> Result<(), FileError> {
         let Decompress { max_size, max_ratio, .. } = self.options;
         if size > max_size.0 {
-            return Err(rejected(format!(
-                "it becomes larger than {max_size}, the `max_size` of what is decompressed"
-            )));
+            return Err(rejected(format!("it becomes larger than `max_size`, {max_size}")));
         }
         if size > UNSUSPICIOUS && size / u64::from(max_ratio) > compressed {
             let compressed = ByteSize(compressed);
             return Err(rejected(format!(
-                "it becomes more than {max_ratio} times as large as it is: its first {compressed} alone are more than {} (see `max_ratio`)",
+                "it becomes more than {max_ratio} times as large as its compressed form (see `max_ratio`): its first {compressed} become more than {}",
                 ByteSize::mib(size >> 20)
             )));
         }
@@ -165,7 +166,9 @@ fn rejected(reason: String) -> FileError {
 }
 
 fn other(format: Format) -> FileError {
-    rejected(format!("it is no {format} file; `format: auto` lets files go on that are not compressed"))
+    rejected(format!(
+        "it is not a {format} file; with `format: auto`, files that are not compressed pass unchanged"
+    ))
 }
 
 /// Returns the name without the suffix of a compression format.

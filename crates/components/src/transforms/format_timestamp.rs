@@ -94,7 +94,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         if parse_zone(&self.timezone).is_none() {
-            let message = format!("`{}` is not a time zone that is known here.", self.timezone);
+            let message = format!("`{}` is not a known time zone.", self.timezone);
             let help = "Write `UTC`, or hours and minutes from it, such as `+02:00`.";
             return vec![Mistake::new("timezone", message).help(help)];
         }
@@ -251,6 +251,6 @@ mod tests {
         let mistakes = |yaml: &str| testing::options::<FormatTimestamp>(yaml).check()[0].message.clone();
         assert_eq!(mistakes("format: iso"), "`iso` is not a format for times.");
         assert_eq!(mistakes("format: '%!'"), "`%!` is not a format for times.");
-        assert_eq!(mistakes("timezone: Paris"), "`Paris` is not a time zone that is known here.");
+        assert_eq!(mistakes("timezone: Paris"), "`Paris` is not a known time zone.");
     }
 }

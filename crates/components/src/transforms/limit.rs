@@ -100,7 +100,7 @@ sinks:
             mistakes.push(Mistake::new("burst", message));
         }
         if self.key.is_some() && self.on_excess == OnExcess::Wait {
-            let mistake = Mistake::new("on_excess", "With a `key`, messages that are too many cannot wait.");
+            let mistake = Mistake::new("on_excess", "With a `key`, messages above the limit cannot wait.");
             mistakes.push(mistake.help("Say `on_excess: drop`, `on_excess: error` or `on_excess: route`."));
         }
         mistakes

@@ -79,11 +79,11 @@ impl ParseGrok {
         let mistake = |message: String, help: &str| Mistake::new("patterns", message).help(help);
         let pattern = grok.compile(text, self.named_only).map_err(|error| match error {
             grok::Error::DefinitionNotFound(name) => mistake(
-                format!("`{}` uses `{name}`, which is not a pattern that is known.", shortened(text)),
+                format!("`{}` uses `{name}`, which is not a known pattern.", shortened(text)),
                 "Add it to `definitions`, or correct its name.",
             ),
             grok::Error::RecursionTooDeep => mistake(
-                format!("The patterns in `{}` go round in circles.", shortened(text)),
+                format!("The patterns in `{}` use each other in a circle.", shortened(text)),
                 "A pattern cannot use itself.",
             ),
             error => {
@@ -91,7 +91,7 @@ impl ParseGrok {
                 let reason = error.to_string();
                 let reason = reason.lines().next().unwrap_or_default();
                 let message = format!("`{}` is not a pattern: {}", shortened(text), shortened(reason));
-                mistake(message, "What is not `%{NAME:field}` in it is a regular expression.")
+                mistake(message, "Everything in it except `%{NAME:field}` is a regular expression.")
             }
         })?;
         let mut fields: Vec<(String, Vec<String>)> = Vec::new();
@@ -105,7 +105,7 @@ impl ParseGrok {
         if fields.is_empty() {
             return Err(mistake(
                 format!("`{}` names no field.", shortened(text)),
-                "Give the parts that are wanted names: `%{IP:client}`.",
+                "Name the parts that you want: `%{IP:client}`.",
             ));
         }
         Ok(Compiled { pattern, fields })
@@ -292,11 +292,11 @@ mod tests {
         let mistake = |yaml: &str| testing::options::<ParseGrok>(yaml).check()[0].message.clone();
         assert_eq!(
             mistake("patterns: ['%{NOTHING:x}']"),
-            "`%{NOTHING:x}` uses `NOTHING`, which is not a pattern that is known."
+            "`%{NOTHING:x}` uses `NOTHING`, which is not a known pattern."
         );
         assert_eq!(
             mistake("{patterns: ['%{INT:x}'], default_patterns: false}"),
-            "`%{INT:x}` uses `INT`, which is not a pattern that is known."
+            "`%{INT:x}` uses `INT`, which is not a known pattern."
         );
         assert_eq!(mistake("patterns: ['%{INT}']"), "`%{INT}` names no field.");
         assert!(mistake("patterns: ['(%{INT:x}']").starts_with("`(%{INT:x}` is not a pattern: "));

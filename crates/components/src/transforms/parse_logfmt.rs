@@ -64,7 +64,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         match self.max_fields {
-            0 => vec![Mistake::new("max_fields", "No message could be parsed without any field.")],
+            0 => vec![Mistake::new("max_fields", "`max_fields` must be at least 1.")],
             _ => Vec::new(),
         }
     }
@@ -148,7 +148,7 @@ impl Parser {
         }
         if self.columns.len() >= self.max_fields {
             let most = self.max_fields;
-            return Err(format!("the key `{}` would be one more than `max_fields`, {most}", shortened(key)));
+            return Err(format!("the key `{}` is one more than `max_fields` allows, {most}", shortened(key)));
         }
         let column = self.columns.add(key, row);
         self.numbers.insert(key.into(), column);
@@ -222,8 +222,9 @@ fn quoted(text: &str, at: &mut usize, decoded: &mut String) -> Result<Value, Str
             b't' => decoded.push('\t'),
             b'r' => decoded.push('\r'),
             b'u' => {
-                let (character, length) = unicode(text, start)
-                    .ok_or_else(|| format!("the escape at byte {end} is not of four hexadecimal digits"))?;
+                let (character, length) = unicode(text, start).ok_or_else(|| {
+                    format!("the escape at byte {end} does not have four hexadecimal digits")
+                })?;
                 decoded.push(character);
                 start += length;
             }
@@ -343,7 +344,7 @@ mod tests {
                 "a quote is closed before byte 5, but no space follows",
                 "there is a quote in a key, at byte 0",
                 "the quote at byte 2 is not closed",
-                "the escape at byte 3 is not of four hexadecimal digits",
+                "the escape at byte 3 does not have four hexadecimal digits",
             ]
         );
         assert_eq!(given.main(), [json!({"a": "b=c"})]);
@@ -355,7 +356,7 @@ mod tests {
     fn there_are_no_more_columns_than_allowed() {
         let given = parsed("max_fields: 2", &["a=1 b=2", "c=3", "b=4"]);
         assert_eq!(given.main(), [json!({"a": "1", "b": "2"}), json!({"b": "4"})]);
-        assert_eq!(given.errors()[0].1, "the key `c` would be one more than `max_fields`, 2");
+        assert_eq!(given.errors()[0].1, "the key `c` is one more than `max_fields` allows, 2");
     }
 
     proptest! {

@@ -68,9 +68,8 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         if self.groups().next().is_none() {
-            let message =
-                "The regular expression has no named group, so that there is nothing to make fields of.";
-            let help = "Give the parts that are wanted names: `(?<status>\\d{3})`.";
+            let message = "The regular expression has no named group, so it makes no field.";
+            let help = "Name the parts that you want: `(?<status>\\d{3})`.";
             return vec![Mistake::new("pattern", message).help(help)];
         }
         unknown_types(&self.types, self.groups()).collect()

@@ -73,7 +73,7 @@ sinks:
             ));
         }
         if parse_zone(&self.timezone).is_none() {
-            let message = format!("`{}` is not a time zone that is known here.", self.timezone);
+            let message = format!("`{}` is not a known time zone.", self.timezone);
             let help = "Write `UTC`, or hours and minutes from it, such as `+02:00`.";
             mistakes.push(Mistake::new("timezone", message).help(help));
         }
@@ -192,6 +192,6 @@ mod tests {
     fn unknown_formats_and_zones_are_mistakes() {
         let mistakes = testing::options::<ParseTimestamp>("{format: '%Q', timezone: Europe/Paris}").check();
         assert_eq!(mistakes[0].message, "`%Q` has a `%` that `strftime` does not know.");
-        assert_eq!(mistakes[1].message, "`Europe/Paris` is not a time zone that is known here.");
+        assert_eq!(mistakes[1].message, "`Europe/Paris` is not a known time zone.");
     }
 }

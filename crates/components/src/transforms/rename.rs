@@ -60,7 +60,7 @@ sinks:
             .map(|(old, _)| mistake(format!("`{old}` needs a new name that is not empty.")));
         let halves = entries.iter().filter(|(old, new)| group(old).is_some() != group(new).is_some());
         let halves = halves.map(|(old, new)| {
-            mistake(format!("Of `{old}` and `{new}` both must end in `.*`, or neither."))
+            mistake(format!("Both `{old}` and `{new}` must end in `.*`, or neither."))
                 .help("For example `{\"a.*\": \"b.*\"}`.")
         });
         doubles.chain(nameless).chain(halves).collect()

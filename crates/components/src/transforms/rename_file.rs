@@ -38,7 +38,7 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         if self.to.is_empty() {
             return vec![
-                Mistake::new("to", "The name is empty.").help("`{name}` is the one that a file has."),
+                Mistake::new("to", "The name is empty.").help("`{name}` is the present name of a file."),
             ];
         }
         Vec::new()

@@ -58,19 +58,20 @@ sinks:
         let mistake = |message: &str, help: &str| vec![Mistake::new("", message).help(help)];
         match (self.take, self.one_in) {
             (Some(_), None) => {
-                let mistake = Mistake::new("take", "`take` does not say of how many.");
+                let mistake = Mistake::new("take", "`take` needs `one_in`, the size of a group.");
                 return vec![mistake.help("Add `one_in`, for example `one_in: 10`.")];
             }
             (Some(take), Some(count)) if take > count => {
-                let message = format!("Of {count} messages {take} cannot be taken.");
+                let message = format!("`take` is {take}, which is more than `one_in`, {count}.");
                 return vec![Mistake::new("take", message)];
             }
             _ => {}
         }
         match (self.rate, self.one_in) {
-            (None, None) => {
-                mistake("How many messages to pass is not said.", "Say `rate: 0.1`, or `one_in: 10`.")
-            }
+            (None, None) => mistake(
+                "`sample` has neither `rate` nor `one_in`.",
+                "Give one of them: `rate: 0.1` or `one_in: 10`.",
+            ),
             (Some(_), Some(_)) => {
                 mistake("`rate` and `one_in` both say how many messages to pass.", "Leave out one of them.")
             }
@@ -233,7 +234,7 @@ mod tests {
     fn one_of_the_two_measures_is_needed_and_in_range() {
         assert_eq!(
             testing::options::<Sample>("{}").check()[0].message,
-            "How many messages to pass is not said."
+            "`sample` has neither `rate` nor `one_in`."
         );
         assert_eq!(testing::options::<Sample>("{rate: 1, one_in: 1}").check().len(), 1);
         assert!(testing::try_options::<Sample>("rate: 10").is_err());

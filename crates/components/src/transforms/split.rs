@@ -58,16 +58,18 @@ sinks:
         let mistake = |option, message: &str, help: &str| vec![Mistake::new(option, message).help(help)];
         match &self.delimiter {
             Some(delimiter) if delimiter.is_empty() => {
-                mistake("delimiter", "The delimiter is empty.", "Write what stands between the parts.")
+                mistake("delimiter", "The delimiter is empty.", "Write the text between the parts.")
             }
             Some(_) if self.json_array => mistake(
                 "json_array",
                 "A message cannot be split both at a `delimiter` and as a `json_array`.",
                 "Leave out one of them.",
             ),
-            None if !self.json_array && self.field.is_none() => {
-                mistake("", "Where to split is not said.", "Say `delimiter: \",\"`, or `json_array: true`.")
-            }
+            None if !self.json_array && self.field.is_none() => mistake(
+                "",
+                "`split` has neither `delimiter` nor `json_array`.",
+                "Give one of them: `delimiter: \",\"` or `json_array: true`.",
+            ),
             _ => Vec::new(),
         }
     }
@@ -343,7 +345,7 @@ mod tests {
     #[test]
     fn where_to_split_must_be_said_once() {
         let message = |yaml: &str| testing::options::<Split>(yaml).check()[0].message.clone();
-        assert_eq!(message("{}"), "Where to split is not said.");
+        assert_eq!(message("{}"), "`split` has neither `delimiter` nor `json_array`.");
         assert_eq!(message("delimiter: ''"), "The delimiter is empty.");
         assert!(message("{delimiter: x, json_array: true}").contains("both"));
     }

@@ -162,7 +162,7 @@ impl Transform for Templater {
                 Ok(_) => {}
                 Err(error) => {
                     written.abandon();
-                    failed.push((row as u32, format!("the template cannot be carried out: {error}")));
+                    failed.push((row as u32, format!("the template cannot be rendered: {error}")));
                 }
             }
             written.end();
@@ -291,11 +291,7 @@ mod tests {
         assert_eq!(given.main(), [json!({"a": "<1>"}), json!({"a": "<x>"})]);
         let given = testing::apply::<Template>("template: '{{ 1 // (payload|int) }}'", [batch()]);
         assert_eq!(given.payloads(Output::Main), ["1"]);
-        assert!(
-            given.errors()[0].1.starts_with("the template cannot be carried out: "),
-            "{:?}",
-            given.errors()
-        );
+        assert!(given.errors()[0].1.starts_with("the template cannot be rendered: "), "{:?}", given.errors());
     }
 
     #[test]

@@ -33,7 +33,8 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = BuildFileTransform::check(&self.0);
         mistakes.extend(self.0.about_messages().map(|option| {
-            let mistake = Mistake::new(option, format!("`{option}` is about messages, and files come here."));
+            let mistake =
+                Mistake::new(option, format!("`{option}` applies to messages, but `upload` receives files."));
             mistake.help("Remove it.")
         }));
         mistakes

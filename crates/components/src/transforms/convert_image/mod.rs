@@ -116,7 +116,7 @@ impl FileTransform for Converting {
         let mime = mime::of(file)?;
         let to = self.conversion.to;
         let Some(from) = Format::from_mime(&mime) else {
-            return Err(failed(format!("this is no picture of a known type, but `{mime}`")));
+            return Err(failed(format!("the file is not a picture of a supported type: it is `{mime}`")));
         };
         if from == to && self.same == Same::Keep && self.conversion.size.is_none() {
             return Ok(Disposition::Continue);

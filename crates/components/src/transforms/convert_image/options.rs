@@ -30,7 +30,7 @@ impl FromStr for ImageType {
         };
         let found = Format::from_mime(short).or_else(|| Format::from_mime(&format!("image/{short}")));
         found.map(Self).ok_or_else(|| {
-            let mistake = FormatError::new(format!("No type of pictures is called `{text}`."));
+            let mistake = FormatError::new(format!("`{text}` is not a type of picture."));
             let short = short.strip_prefix("image/").unwrap_or(short);
             mistake.help(match nearest(short, NAMES) {
                 Some(near) => format!("Did you mean `{near}`?"),
@@ -157,17 +157,17 @@ impl super::ConvertImage {
             mistakes.push(Mistake::new("quality", format!("There is no quality {quality}.")).help(help));
         }
         if let Some(effort) = self.effort.filter(|effort| *effort > 6) {
-            mistakes.push(Mistake::new("effort", format!("It is {effort}, and may be 0 to 6.")));
+            mistakes.push(Mistake::new("effort", format!("`effort` is {effort}, but it must be 0 to 6.")));
         }
         for (option, side) in [("width", self.width), ("height", self.height)] {
             if side == Some(0) {
-                mistakes.push(Mistake::new(option, "A picture has a pixel at least."));
+                mistakes.push(Mistake::new(option, format!("`{option}` must be at least 1 pixel.")));
             }
         }
         if self.fit != Fit::Inside && (self.width.is_none() || self.height.is_none()) {
-            let help = "Say `width` and `height`, or leave `fit` out.";
+            let help = "Give both, or leave `fit` out.";
             mistakes.push(
-                Mistake::new("fit", "There is only something to fit where both sides are said.").help(help),
+                Mistake::new("fit", "`fit` has an effect only with both `width` and `height`.").help(help),
             );
         }
         mistakes

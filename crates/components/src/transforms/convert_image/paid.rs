@@ -59,7 +59,7 @@ async fn reserve(needed: u64, info: Option<ImageInfo>, context: &Context) -> Res
             };
             let (needed, budget) = (rounded(needed), rounded(budget as u64));
             Err(failed(format!(
-                "{what}: to convert it would take {needed} of memory, and the budget is {budget}; run with more by `--memory`"
+                "{what}: converting it needs {needed} of memory, but the budget is {budget}; raise it with `--memory`"
             )))
         }
     }

@@ -113,7 +113,8 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = csv::mistakes(&self.columns, &self.delimiter, &self.quote, &self.types);
         if self.columns.is_empty() && self.header == Some(false) {
-            let help = "List them in `columns`, or leave `header` out if the first record of each file does.";
+            let help =
+                "List them in `columns`, or leave `header` out if the first record of each file names them.";
             mistakes.push(Mistake::new("header", "The columns have no names.").help(help));
         }
         mistakes.extend(check_limit(self.max_message_bytes));
@@ -284,9 +285,9 @@ impl Table {
     fn explain(&self, fault: Fault) -> String {
         let limit = self.config.max_message_bytes;
         match fault {
-            Fault::NotClosed => "a quote is not closed; reading goes on at the next line".to_owned(),
+            Fault::NotClosed => "a quote is not closed; reading continues at the next line".to_owned(),
             Fault::TooLong => format!(
-                "the record is longer than `max_message_bytes` ({limit}), or a quote in it is not closed; reading goes on \
+                "the record is longer than `max_message_bytes` ({limit}), or a quote in it is not closed; reading continues \
                  at the next line"
             ),
         }

@@ -267,22 +267,22 @@ sinks:
         }
         if options.fields.is_some() && (!options.exclude.is_empty() || options.root.is_some()) {
             let option = if options.root.is_some() { "root" } else { "exclude" };
-            mistake(option, "`fields` says already what is written.", "Leave out one of them.");
+            mistake(option, "`fields` already lists the columns to write.", "Leave out one of them.");
         }
         if format == Format::Raw && (options.into != PAYLOAD || options.skip_empty) {
-            mistake("into", "`raw` leaves messages as they are.", "To copy the payload there is `copy`.");
+            mistake("into", "`raw` leaves messages as they are.", "Use `copy` to copy the payload.");
         }
         if options.field.is_some() && !options.skip_empty {
             mistake(
                 "field",
-                "`field` is what `skip_empty` looks at.",
+                "`field` has an effect only with `skip_empty`.",
                 "Say `skip_empty: true`, or leave it out.",
             );
         }
         if options.delimiter.is_some_and(|d| !d.is_ascii() || matches!(d, '"' | '\r' | '\n')) {
             mistake(
                 "delimiter",
-                "`delimiter` must be a character of ASCII, and neither a quote nor a line end.",
+                "`delimiter` must be an ASCII character, and neither a quote nor a line end.",
                 "For example `\"\\t\"` or `;`.",
             );
         }

@@ -115,18 +115,18 @@ sinks:
             );
         }
         if self.output.is_none() && self.output_cleanup == Cleanup::Remove {
-            let help = "Say by `output` where the command puts it.";
-            mistakes
-                .push(Mistake::new("output_cleanup", "There is no result that could be removed.").help(help));
+            let help = "Give the path of the result as `output`.";
+            mistakes.push(Mistake::new("output_cleanup", "There is no `output` to remove.").help(help));
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            mistakes.push(
-                Mistake::new("timeout", "No command takes no time.").help("Leave it out for no limit."),
-            );
+            mistakes
+                .push(Mistake::new("timeout", "`timeout` cannot be 0.").help("Leave it out for no limit."));
         }
         if let Some(name) = self.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            mistakes
-                .push(Mistake::new("env", format!("`{name}` is no name of a variable of the environment.")));
+            mistakes.push(Mistake::new(
+                "env",
+                format!("`{name}` is not a valid name of an environment variable."),
+            ));
         }
         mistakes
     }
@@ -239,7 +239,7 @@ fn take_output(
         let output = output.display();
         let reason = match error.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("`{program}` ended well, but there is no `{output}`, where `output` says that its result is")
+                format!("`{program}` succeeded, but did not create `{output}`, the path in `output`")
             }
             _ => format!("the result of `{program}` at `{output}` cannot be read: {error}"),
         };

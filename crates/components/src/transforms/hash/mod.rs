@@ -68,7 +68,7 @@ sinks:
             mistakes.push(Mistake::new("verify", "The file with the hash has no name."));
         }
         if self.sidecars.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
-            let help = "`.` is the one that you are in.";
+            let help = "`.` is the current folder.";
             mistakes.push(Mistake::new("sidecars", "The folder has no name.").help(help));
         }
         mistakes
@@ -137,15 +137,15 @@ impl Hashing {
         let path = path.display();
         match found {
             Ok(Some(expected)) if expected == hash => Ok(()),
-            Ok(Some(expected)) => wrong(format!(
-                "the file's {algorithm} is {hash}, and it should be {expected}, as `{path}` says"
-            )),
-            Ok(None) => wrong(format!("`{path}` says no {algorithm} of this file")),
+            Ok(Some(expected)) => {
+                wrong(format!("the file's {algorithm} is {hash}, but `{path}` says {expected}"))
+            }
+            Ok(None) => wrong(format!("`{path}` has no {algorithm} of this file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                wrong(format!("there is no `{path}`, which should say the file's {algorithm}"))
+                wrong(format!("`{path}`, which should hold the file's {algorithm}, does not exist"))
             }
             Err(error) => {
-                wrong(format!("`{path}`, which should say the file's {algorithm}, cannot be read: {error}"))
+                wrong(format!("`{path}`, which should hold the file's {algorithm}, cannot be read: {error}"))
             }
         }
     }

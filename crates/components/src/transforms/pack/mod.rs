@@ -113,7 +113,7 @@ sinks:
             mistakes.push(Mistake::new("max_size", "The size of a file cannot be 0."));
         }
         if self.max_age.is_some_and(|age| age.duration().is_zero()) {
-            mistakes.push(Mistake::new("max_age", "It cannot be 0."));
+            mistakes.push(Mistake::new("max_age", "`max_age` cannot be 0."));
         }
         mistakes.extend(level_mistake(self.compression, self.compression_level));
         mistakes
@@ -277,5 +277,5 @@ fn length(payload: &BinaryViewArray) -> u64 {
 }
 
 fn unwritable(error: io::Error) -> Error {
-    Error::permanent(format!("a file that messages are put together in cannot be written: {error}"))
+    Error::permanent(format!("a packed file cannot be written: {error}"))
 }

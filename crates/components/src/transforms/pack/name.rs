@@ -60,9 +60,11 @@ fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
         ("number", None) => Ok(Piece::Number(1)),
         ("number", Some(digits)) => match digits.parse() {
             Ok(digits @ 1..=MOST_DIGITS) => Ok(Piece::Number(digits)),
-            _ => Err(FormatError::new(format!("`{digits}` is no number of digits from 1 to {MOST_DIGITS}."))
-                .at(place)
-                .help("`{number:5}` gives `00001`.")),
+            _ => Err(FormatError::new(format!(
+                "`{digits}` is not a number of digits from 1 to {MOST_DIGITS}."
+            ))
+            .at(place)
+            .help("`{number:5}` becomes `00001`.")),
         },
         ("date", None) => time("%Y-%m-%d", place),
         ("time", Some(format)) => time(format, place),
@@ -74,7 +76,7 @@ fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
             Err(FormatError::new(format!("`{name}` has no format.")).at(place).help("Leave out the `:`."))
         }
         (name, _) => {
-            let error = FormatError::new(format!("Nothing of a packed file is called `{name}`.")).at(place);
+            let error = FormatError::new(format!("`{name}` is not a variable of file names.")).at(place);
             Err(error.help(match nearest(name, KNOWN) {
                 Some(near) => format!("Did you mean `{{{near}}}`?"),
                 None => "There are `{number}`, `{date}`, `{time:%Y-%m-%d}` and `{id}`.".to_owned(),
@@ -98,8 +100,8 @@ impl FromStr for PackName {
         let mut name = Self { pieces: braces::parse(text, Piece::Literal, piece)? };
         let sample = name.render(1, DateTime::UNIX_EPOCH, "id");
         if matches!(&*sample, "" | "." | "..") || sample.contains(['/', '\0']) {
-            return Err(FormatError::new(format!("`{sample}` is no name for a file.")).help(
-                "It holds no `/`: a sink `directory` has its own `name`, which may lead into folders.",
+            return Err(FormatError::new(format!("`{sample}` is not a valid file name.")).help(
+                "It must not contain `/`: a sink `directory` has its own `name`, which may lead into folders.",
             ));
         }
         Ok(name)
@@ -143,9 +145,9 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_name_is_said() {
         let message = |text: &str| text.parse::<PackName>().unwrap_err().message;
-        assert_eq!(message("a/{number}"), "`a/1` is no name for a file.");
-        assert_eq!(message("{time:%Y/%m}"), "`1970/01` is no name for a file.");
-        assert_eq!(message(".."), "`..` is no name for a file.");
+        assert_eq!(message("a/{number}"), "`a/1` is not a valid file name.");
+        assert_eq!(message("{time:%Y/%m}"), "`1970/01` is not a valid file name.");
+        assert_eq!(message(".."), "`..` is not a valid file name.");
         assert!(message("").contains("no name"));
         assert_eq!(message("{time}"), "The time needs a format.");
         assert_eq!(message("{id:3}"), "`id` has no format.");

@@ -111,7 +111,7 @@ impl Transform for WithHeader {
         let Some(known) = self.headers.paths.get_mut(&path) else {
             let path = path.as_deref().unwrap_or_default();
             let reason = format!(
-                "the header of `{path}` was not seen, since reading began further on: give `columns`"
+                "the header of `{path}` was not read, because reading began after it: give `columns`"
             );
             return reject_all(batch, &reason, out);
         };
@@ -126,7 +126,9 @@ impl Transform for WithHeader {
                     self.dialect.rows(&input, &self.field, columns, &mut self.scratch);
                     columns.finish(batch, out)
                 }
-                None => Err(Error::permanent("a layout of columns is gone")),
+                None => {
+                    Err(Error::permanent("the columns of a file were forgotten too early; this is a bug"))
+                }
             },
         }
     }

@@ -95,7 +95,7 @@ sinks:
         let mut mistakes = Vec::new();
         match (self.columns.is_empty(), self.header) {
             (true, false) => mistakes.push(Mistake::new("", "The columns have no names.").help(
-                "List them in `columns`, or say `header: true` if the first record of each file does.",
+                "List them in `columns`, or set `header: true` if the first record of each file names them.",
             )),
             (false, true) => {
                 let message = "`columns` and `header` both give the names of the columns.";

@@ -95,7 +95,7 @@ impl FileTransform for Stripping {
         match (self.options.with, &self.exiftool) {
             (With::Native, _) if !is_ours => {
                 let reason = format!(
-                    "metadata is removed from JPEG, PNG and WebP, and this is `{mime}`; use `with: auto` and install exiftool"
+                    "thalweg itself removes metadata only from JPEG, PNG and WebP, but the file is `{mime}`; use `with: auto` and install exiftool"
                 );
                 return Err(FileError::coded(FAILED, reason));
             }
@@ -103,12 +103,13 @@ impl FileTransform for Stripping {
             (With::Native, _) => self.strip(file).await?,
             (With::Auto | With::Exiftool, Some(exiftool)) => self.run(exiftool, file).await?,
             (With::Auto, None) => {
-                let reason =
-                    format!("nothing here removes metadata from `{mime}`; install exiftool, which may");
+                let reason = format!(
+                    "removing metadata from `{mime}` needs exiftool, which is not in `PATH`; install exiftool"
+                );
                 return Err(FileError::coded(FAILED, reason));
             }
             (With::Exiftool, None) => {
-                let reason = "exiftool is in no folder of `PATH`; install it, or use `with: auto`";
+                let reason = "exiftool is not in any folder of `PATH`; install it, or use `with: auto`";
                 return Err(FileError::coded(FAILED, reason));
             }
         }
@@ -161,7 +162,7 @@ impl Stripping {
             }
         })?;
         let found = fs::metadata(made.path()).map_err(|error| {
-            FileError::coded(FAILED, format!("exiftool ended well, but made no file: {error}"))
+            FileError::coded(FAILED, format!("exiftool succeeded, but wrote no file: {error}"))
         })?;
         match file.content() {
             Content::Path(path) if self.options.in_place => {

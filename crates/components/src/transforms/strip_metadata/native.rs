@@ -22,7 +22,7 @@ pub async fn strip(file: &File, context: &Context) -> Result<Option<(Vec<u8>, Le
     let Some(needed) = usize::try_from(needed).ok().filter(|needed| *needed <= budget) else {
         let (size, budget) = (ByteSize(size), ByteSize(budget as u64));
         let reason = format!(
-            "the file has {size}, and it would take {TIMES} times as much memory to remove its metadata; the budget is {budget}"
+            "the file has {size}, and removing its metadata needs {TIMES} times as much memory, but the budget is {budget}; raise it with `--memory`"
         );
         return Err(FileError::coded(FAILED, reason));
     };

@@ -152,7 +152,7 @@ async fn why_it_could_not_be_done_is_said() {
     let failing = false_exiftool(tool.path(), "echo 'Error: not a picture' >&2; exit 1");
     assert!(reason(Some(failing), "{}", b"text").await.ends_with("exit code 1: Error: not a picture"));
     let idle = false_exiftool(tool.path(), "exit 0");
-    assert!(reason(Some(idle), "{}", b"text").await.contains("made no file"));
+    assert!(reason(Some(idle), "{}", b"text").await.contains("wrote no file"));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     fs::write(&path, telling()).unwrap();
