@@ -35,8 +35,9 @@ mod tests;
 /// feeds. The payload is the record as it is in the file. Compressed files (gzip, zstd) are recognised. Empty
 /// lines are skipped.
 ///
-/// A record leaves by the `errors` output, with its line number, if it has too few or too many values, a
-/// value that does not fit its type, or a quote that is not closed. Reading continues with the next record.
+/// A malformed record leaves by the `errors` output, with its line number, and reading continues after it. A
+/// record is malformed if it has too few or too many values, a value that does not fit its type, or a quote
+/// that is not closed.
 ///
 /// A file is acknowledged when all its messages are. A file goes to the dead letters if its header cannot be
 /// read, or if it cannot be read to its end.
