@@ -1,4 +1,4 @@
-//! Writing columns one after the other.
+//! Writes columns one after the other.
 
 use arrow_array::BinaryViewArray;
 use thalweg_record::{Batch, PayloadWriter};
@@ -9,7 +9,7 @@ use crate::json;
 use crate::template::column;
 use crate::values::Values;
 
-/// A column's name, and that as it stands before each value, with what divides it from the value before.
+/// A column's name, and the bytes before each of its values: the separator and the key.
 pub(super) struct Key {
     name: String,
     start: Block,
@@ -33,7 +33,7 @@ impl Key {
     }
 }
 
-/// A comma, the name of a member of an object, and a colon.
+/// Writes a comma, the name of a member of an object, and a colon.
 pub(super) fn json_key(name: &str, out: &mut Vec<u8>) {
     out.push(b',');
     json::write_text(name, out);
@@ -62,7 +62,7 @@ pub(super) fn write_json(
                 out.extend_from_slice(b"null");
             }
         }
-        // Each key has a comma before it; that of the first stands where the brace belongs.
+        // Each key starts with a comma. The comma of the first is where the brace belongs.
         match out.get_mut(start) {
             Some(first) => *first = b'{',
             None => out.push(b'{'),
@@ -86,7 +86,7 @@ pub(super) fn write_csv(
             if number > 0 {
                 out.push(delimiter);
             }
-            // NULL is nothing, and an empty text is two quotes, so that they can be told apart.
+            // NULL is written as nothing and an empty text as two quotes, so readers can distinguish them.
             if !values.is_null(row) {
                 let start = out.len();
                 values.write_text(row, out);
@@ -101,10 +101,10 @@ pub(super) fn write_csv(
     written.finish()
 }
 
-/// Puts quotes around what was written from `start` on, if it needs them (RFC 4180).
+/// Puts quotes around the bytes written since `start`, if they need them (RFC 4180).
 pub(super) fn quote_csv(out: &mut Vec<u8>, start: usize, delimiter: u8) {
     let value = out.get(start..).unwrap_or_default();
-    // Every byte is looked at, whatever is found: without an early end it is done many bytes at once.
+    // The loop has no early exit: that lets the compiler test many bytes at once.
     let special = |byte: u8| (byte == delimiter) | (byte == b'"') | (byte == b'\r') | (byte == b'\n');
     if !value.is_empty() && !value.iter().fold(false, |found, &byte| found | special(byte)) {
         return;
@@ -132,7 +132,7 @@ pub(super) fn write_logfmt(
             if values.is_null(row) {
                 continue;
             }
-            // Each key has a blank before it, which the first does not need.
+            // Each key starts with a space, which the first key does not need.
             if std::mem::take(&mut first) {
                 out.extend_from_slice(key.start.text().get(1..).unwrap_or_default());
             } else {
@@ -147,7 +147,7 @@ pub(super) fn write_logfmt(
     written.finish()
 }
 
-/// Puts quotes around what was written from `start` on, if it needs them.
+/// Puts quotes around the bytes written since `start`, if they need them.
 fn quote_logfmt(out: &mut Vec<u8>, start: usize) {
     let value = out.get(start..).unwrap_or_default();
     let special =

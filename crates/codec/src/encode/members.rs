@@ -1,4 +1,4 @@
-//! Writing columns as objects in objects.
+//! Writes columns as nested objects.
 
 use arrow_array::BinaryViewArray;
 use thalweg_record::PayloadWriter;
@@ -7,7 +7,7 @@ use super::flat::json_key;
 use crate::block::Block;
 use crate::values::Values;
 
-/// How deep objects are put into one another at most; what would be deeper keeps its dots.
+/// The maximum depth of nested objects. Deeper names keep their dots.
 const DEEPEST: usize = 64;
 
 /// The members of an object.
@@ -17,15 +17,15 @@ pub(super) struct Members(Vec<Member>);
 struct Member {
     name: String,
     key: Block,
-    /// The column whose value it is.
+    /// The number of the column that holds the member's value.
     column: Option<usize>,
-    /// The whole name of the column, for messages in which another takes its place.
+    /// The full name of the column, for messages in which another value takes the place of its parent object.
     flat: Block,
     members: Members,
 }
 
 impl Members {
-    /// Of the columns called so, parted at their dots if they are to be nested.
+    /// Creates the members for these columns. If `is_nested`, names are split at their dots.
     pub(super) fn new(columns: &[String], is_nested: bool) -> Self {
         let mut all = Self::default();
         let depth = if is_nested { DEEPEST } else { 1 };
@@ -54,7 +54,7 @@ impl Members {
         &mut self.0[at]
     }
 
-    /// Writes the messages; where `root` has a value, that.
+    /// Writes the messages. If `root` has a value, that value is written instead of the members.
     pub(super) fn write(
         &self,
         root: &Values,
@@ -108,7 +108,7 @@ impl Members {
         }
     }
 
-    /// Writes the members where there is no object for them, since there is a value of its name.
+    /// Writes the members with their full names, because a value takes the place of their parent object.
     fn write_flat(&self, columns: &[Values], row: usize, out: &mut Vec<u8>) {
         for member in &self.0 {
             let value = member.column.and_then(|column| columns.get(column));
@@ -127,7 +127,8 @@ fn key(name: &str) -> Block {
     Block::new(text)
 }
 
-/// Puts braces around the members written from `start` on; the first has a comma where the brace belongs.
+/// Puts braces around the members written since `start`. The first starts with a comma, where the brace
+/// belongs.
 fn close(out: &mut Vec<u8>, start: usize) {
     match out.get_mut(start) {
         Some(first) => *first = b'{',

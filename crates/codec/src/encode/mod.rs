@@ -1,9 +1,9 @@
-//! Writes the fields of each message as its payload: JSON, CSV, logfmt or a text of one's own.
+//! Writes the fields of each message as its payload: JSON, CSV, logfmt or text from a template.
 //!
-//! All payloads of a batch are written one after the other into one buffer. What is the same for every message,
-//! the keys with their quotes, colons and commas, is prepared once for each schema; short keys are copied as
-//! a block of fixed size. A text whose template is the same for a whole batch but for one column is copied as what
-//! stands before it, the column, and what stands behind it.
+//! All payloads of a batch are written into one buffer. The bytes that are the same for every message (the
+//! keys with their quotes, colons and commas) are prepared once per schema. Short keys are copied as blocks
+//! of fixed size. If only one column of a text template varies within a batch, each message is three copies:
+//! the text before the column, its value, and the text after it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,9 +28,10 @@ use members::Members;
 
 /// Writes the fields of each message as its payload.
 ///
-/// `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, `text` a
-/// template. The fields stay. With `into` the text becomes a field. A message without fields is written as if its payload were its only field. Sinks
-/// have the same as their option `encode`, where `raw` leaves the payload as it is.
+/// `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, and
+/// `text` a template. The fields stay. With `into`, the text becomes a field. A message without fields is
+/// written as if its payload were its only field. Sinks have the same options as `encode`; there, `raw`
+/// leaves the payload as it is.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(from = "Written")]
 #[schemars(with = "Written")]
@@ -38,7 +39,7 @@ pub struct Encoding {
     options: EncodeOptions,
 }
 
-/// How messages are written: the name of a format, or the format with its options.
+/// How messages are written: the name of a format, or a format with its options.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Written {
@@ -76,53 +77,53 @@ impl From<Written> for Encoding {
 struct EncodeOptions {
     /// The format: `json`, `csv`, `logfmt`, `text` or `raw`.
     format: Format,
-    /// The columns to write, in this order; also `payload`, `meta.source`, `meta.path`, `meta.time` and
-    /// `meta.position`. The default is all fields in the order in which they are. With `csv` it should be given, so
-    /// that all lines have the same columns.
+    /// The columns to write, in this order. They may include `payload`, `meta.source`, `meta.path`,
+    /// `meta.time` and `meta.position`. The default is all fields in their present order. Give it with `csv`,
+    /// so that all lines have the same columns.
     #[serde(default)]
     #[schemars(length(min = 1))]
     fields: Option<Vec<String>>,
-    /// Fields that are not written, where `fields` is not given; also those whose names begin with one of these and a
-    /// dot. `*` stands for any characters.
+    /// The fields that are not written if `fields` is not given. A name also excludes the fields whose names
+    /// begin with it and a dot. `*` matches any characters. The default is none.
     #[serde(default)]
     exclude: Vec<String>,
-    /// For `json`: whether fields that are NULL are left out (`omit`, the default) or written as `null` (`keep`).
+    /// For `json`: `omit` (the default) leaves out fields that are NULL, `keep` writes them as `null`.
     #[serde(default)]
     nulls: Option<Nulls>,
-    /// For `json`: whether names with dots become nested objects: `a.b` becomes the member `b` of the object `a`, as
-    /// `parse_json` with `flatten` found it. The default is `false`. Where there is an `a` as well, `a.b` stays
-    /// what it is called.
+    /// For `json`: true to write names with dots as nested objects. `a.b` becomes the member `b` of the
+    /// object `a`, the reverse of `parse_json` with `flatten`. If the field `a` has a value as well, `a.b`
+    /// keeps its name. The default is `false`.
     #[serde(default)]
     nested: Option<bool>,
-    /// For `json`: only the fields whose names begin with this and a dot are written, without it. What the field of
-    /// just this name holds is written as it is.
+    /// For `json`: writes only the fields whose names begin with this name and a dot, without that prefix. A
+    /// field with exactly this name is written as the whole value. The default is all fields.
     #[serde(default)]
     root: Option<String>,
-    /// For `json`: whether members are written in the order of their names. The default is `false`: they come in the
-    /// order in which the fields are.
+    /// For `json`: true to write members in the order of their names. The default is `false`: they keep the
+    /// order of the fields.
     #[serde(default)]
     sort: Option<bool>,
-    /// For `csv`: the character between values. The default is a comma.
+    /// For `csv`: the character between values, one ASCII character. The default is a comma.
     #[serde(default)]
     delimiter: Option<char>,
-    /// For `csv`: whether a delimiter stands behind the last value as well. The default is `false`.
+    /// For `csv`: true to write a delimiter after the last value as well. The default is `false`.
     #[serde(default)]
     trailing_delimiter: Option<bool>,
-    /// For `csv` in a sink: whether each file begins with a line of the names. The default is `true`.
+    /// For `csv` in a sink: true to begin each file with a line of the columns' names. The default is `true`.
     #[serde(default)]
     header: Option<bool>,
-    /// For `text`: what a message looks like, for example `{meta.time:%H:%M:%S} {level} {message}`.
+    /// For `text`: the template of a message, for example `{meta.time:%H:%M:%S} {level} {message}`.
     #[serde(default)]
     template: Option<Template>,
-    /// Where the text goes: a field, or `payload` (the default). A field of JSON is written by a later `json` as the
-    /// object that it is.
+    /// The target of the text: a field, or `payload` (the default). A field that holds JSON is written as
+    /// that JSON by a later `encode: json`.
     #[serde(default = "crate::payload")]
     #[schemars(length(min = 1))]
     into: String,
-    /// Whether messages are left alone that have nothing in `field`. The default is `false`.
+    /// True to leave messages unchanged whose `field` is empty or missing. The default is `false`.
     #[serde(default)]
     skip_empty: bool,
-    /// What `skip_empty` looks at; by default the payload.
+    /// The field that `skip_empty` checks. The default is the payload.
     #[serde(default)]
     field: Option<String>,
 }
@@ -136,7 +137,7 @@ enum Format {
     Csv,
     /// `key=value` pairs.
     Logfmt,
-    /// A text made from a template.
+    /// A text from a template.
     Text,
     /// The payload as it is.
     Raw,
@@ -145,27 +146,27 @@ enum Format {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Nulls {
-    /// They are left out.
+    /// Fields that are NULL are left out.
     Omit,
-    /// They are written as `null`.
+    /// Fields that are NULL are written as `null`.
     Keep,
 }
 
 impl Default for Encoding {
-    /// Payloads as they are.
+    /// Returns the format `raw`, which leaves payloads as they are.
     fn default() -> Self {
         Written::Format(Format::Raw).into()
     }
 }
 
 impl Encoding {
-    /// Whether payloads stay as they are, so that there is nothing to do.
+    /// True if payloads stay as they are, so there is nothing to encode.
     pub fn is_raw(&self) -> bool {
         self.options.format == Format::Raw
     }
 
-    /// The line (without its line feed) with which a file of messages that have these fields begins, if the format
-    /// has one.
+    /// Returns the first line of a file of messages with these fields, without its line feed. `None` if the
+    /// format has no header.
     pub fn header(&self, fields: &Schema) -> Option<Vec<u8>> {
         let options = &self.options;
         if options.format != Format::Csv || options.header == Some(false) {
@@ -244,22 +245,22 @@ impl Encoding {
         }
         if options.fields.is_some() && (!options.exclude.is_empty() || options.root.is_some()) {
             let option = if options.root.is_some() { "root" } else { "exclude" };
-            mistake(option, "`fields` says already what is written.", "Leave out one of them.");
+            mistake(option, "`fields` already lists the columns to write.", "Leave out one of them.");
         }
         if format == Format::Raw && (options.into != PAYLOAD || options.skip_empty) {
-            mistake("into", "`raw` leaves messages as they are.", "To copy the payload there is `copy`.");
+            mistake("into", "`raw` leaves messages as they are.", "Use `copy` to copy the payload.");
         }
         if options.field.is_some() && !options.skip_empty {
             mistake(
                 "field",
-                "`field` is what `skip_empty` looks at.",
+                "`field` has an effect only with `skip_empty`.",
                 "Say `skip_empty: true`, or leave it out.",
             );
         }
         if options.delimiter.is_some_and(|d| !d.is_ascii() || matches!(d, '"' | '\r' | '\n')) {
             mistake(
                 "delimiter",
-                "`delimiter` must be a character of ASCII, and neither a quote nor a line end.",
+                "`delimiter` must be an ASCII character, and neither a quote nor a line end.",
                 "For example `\"\\t\"` or `;`.",
             );
         }
@@ -315,25 +316,25 @@ enum Writer {
 pub struct Encoder {
     writer: Writer,
     options: EncodeOptions,
-    /// The schema of the batch before, and how it is written.
+    /// The schema of the previous batch, and its layout.
     known: Option<(SchemaRef, Arc<Layout>)>,
-    /// The bytes for a message in the batch before.
+    /// The bytes per message in the previous batch, as an estimate for the next.
     row_bytes: usize,
     slot: Slot,
-    /// What must not be empty.
+    /// The field that must not be empty.
     skip: Option<Input>,
 }
 
-/// How messages of a schema are written.
+/// How messages of one schema are written.
 enum Layout {
-    /// The columns, one after the other.
+    /// Columns one after the other.
     Flat(Vec<Key>),
-    /// As objects in objects: the names of the columns, and where they stand.
+    /// Nested objects: the columns' names, and the tree of members.
     Nested(Vec<String>, Members),
 }
 
 impl EncodeOptions {
-    /// The names of the columns to write: as they are written, and as they are called.
+    /// Returns the columns to write, as pairs: the name to write and the field's name.
     fn columns(&self, fields: &Schema) -> Vec<(String, String)> {
         let same = |name: &String| (name.clone(), name.clone());
         if let Some(fields) = &self.fields {
@@ -360,7 +361,7 @@ impl EncodeOptions {
         let mut columns: Vec<_> =
             names.filter_map(below).filter(|(written, _)| !is_excluded(written)).collect();
         if self.sort == Some(true) {
-            // Part by part, as they become members of objects.
+            // Sorted part by part, as the parts become members of objects.
             let parts = |name: &str| name.split('.').map(str::to_owned).collect::<Vec<_>>();
             columns.sort_by_cached_key(|(written, _)| {
                 if self.nested == Some(true) { parts(written) } else { vec![written.clone()] }

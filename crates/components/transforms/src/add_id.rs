@@ -1,4 +1,4 @@
-//! Gives messages an identifier.
+//! Adds an identifier to each message.
 
 use std::sync::Arc;
 
@@ -12,26 +12,28 @@ use thalweg_record::{Batch, PAYLOAD, TextBuilder};
 use thalweg_codec::columns::{FieldType, Layout};
 use thalweg_codec::keys::bytes_of;
 
-/// How many identifiers of a second `time` tells apart.
+/// The counter of `time` starts again at this number, so it always has seven digits.
 const IN_A_SECOND: u64 = 10_000_000;
 
-/// Gives each message an identifier.
+/// Adds an identifier to each message.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AddId {
-    /// The field that gets the identifier. The default is `id`.
+    /// The field that receives the identifier, as text. `payload` replaces the message itself. The default is
+    /// `id`.
     #[schemars(length(min = 1))]
     into: String,
-    /// How it is made:
+    /// How the identifier is made:
     ///
-    /// - `time` (the default): from the second in which the message was read, in UTC, and a counter of seven digits, as
-    ///   in `2601020304050000001`.
-    /// - `hash`: from the content of `field`, in hexadecimal digits (FNV-1a with 64 bits). What is equal has the
-    ///   same; a message without the field has none.
-    /// - `sequence` and `sequence_hex`: a counter that begins with 1 in each run, decimal or hexadecimal.
-    /// - `uuid`: at random but in the order of time, as of RFC 9562 (version 7).
+    /// - `time` (the default): the second in which the message was read, in UTC, and a counter of seven
+    ///   digits, as in `2601020304050000001`.
+    /// - `hash`: a hash of `field` (64-bit FNV-1a) in hexadecimal digits. Equal contents get equal
+    ///   identifiers. A message without the field gets none.
+    /// - `sequence` and `sequence_hex`: a counter that starts at 1 in each run, in decimal or hexadecimal
+    ///   digits.
+    /// - `uuid`: a UUID of version 7 (RFC 9562), which is random but sorts by time.
     kind: Kind,
-    /// For `hash`: what it is made from; by default the payload.
+    /// For `hash`: the field to hash. The default is the payload.
     field: Option<String>,
 }
 
@@ -44,15 +46,15 @@ impl Default for AddId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Kind {
-    /// From time and a counter.
+    /// The second and a counter.
     Time,
-    /// From the content.
+    /// A hash of the content.
     Hash,
-    /// A counter.
+    /// A decimal counter.
     Sequence,
-    /// A counter in hexadecimal digits.
+    /// A hexadecimal counter.
     SequenceHex,
-    /// At random.
+    /// A random UUID that sorts by time.
     Uuid,
 }
 
@@ -74,7 +76,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         if self.field.is_some() && self.kind != Kind::Hash {
-            let message = "Only a `hash` is made from a field.";
+            let message = "`field` has an effect only with `kind: hash`.";
             return vec![Mistake::new("field", message).help("Leave it out, or say `kind: hash`.")];
         }
         Vec::new()
@@ -99,7 +101,7 @@ sinks:
 struct Identifier {
     kind: Kind,
     field: String,
-    /// Where it goes, if not to the payload.
+    /// The target field; `None` if the target is the payload.
     into: Option<Layout>,
     count: u64,
     random: fastrand::Rng,
@@ -117,7 +119,7 @@ impl Transform for Identifier {
         let mut text = String::new();
         for row in 0..batch.rows() {
             text.clear();
-            // Writing to a text does not fail.
+            // Writing to a `String` cannot fail.
             let _ = match self.kind {
                 Kind::Time => {
                     self.count += 1;
@@ -152,14 +154,15 @@ impl Transform for Identifier {
     }
 }
 
-/// FNV-1a, with 64 bits.
+/// FNV-1a with 64 bits.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// A UUID of version 7: 48 bits of time in milliseconds, then the version, and the rest at random but for the variant.
+/// Writes a UUID of version 7: 48 bits of time in milliseconds, the version, and random bits except for the
+/// variant.
 fn write_uuid(millis: i64, random: u128, text: &mut String) -> std::fmt::Result {
     use std::fmt::Write as _;
     let time = (millis.max(0) as u128 & 0xffff_ffff_ffff) << 80;
@@ -209,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_is_equal_has_the_same_hash() {
-        // As published with the algorithm.
+        // Test vectors published with the algorithm.
         assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
         assert_eq!(ids("kind: hash"), ["af63dc4c8601ec8c", "af63df4c8601f1a5", "af63dc4c8601ec8c"]);

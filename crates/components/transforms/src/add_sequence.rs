@@ -12,11 +12,11 @@ use thalweg_codec::columns::{FieldType, Layout};
 
 /// Numbers messages in the order in which they pass.
 ///
-/// The count begins anew with each run.
+/// The count starts again with each run.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AddSequence {
-    /// The field that gets the number. The default is `sequence`.
+    /// The field that receives the number, a whole number. The default is `sequence`.
     #[schemars(length(min = 1))]
     into: String,
     /// The number of the first message. The default is 0.
@@ -50,8 +50,7 @@ sinks:
             return Vec::new();
         }
         let message = "The number would take the place of the message.";
-        let help =
-            "Give a field its name, and put both together with `encode: { format: text, template: ... }`.";
+        let help = "Name another field, and combine both with `encode: { format: text, template: ... }`.";
         vec![Mistake::new("into", message).help(help)]
     }
 

@@ -1,7 +1,7 @@
-//! Gives fields another type.
+//! Converts fields to other types.
 //!
-//! What has the type already stays the same column. Between whole numbers and others Arrow's kernels do it; all else
-//! is read from the text that the value is written as, as parsers read it.
+//! A field that already has the type keeps its column. Arrow's kernels convert between numeric types. All
+//! other values are parsed from their text, with the rules of the parsers.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::ordered::Ordered;
 use thalweg_codec::columns::{Before, ColumnBuilder, FieldType, Layout};
 use thalweg_codec::keys::bytes_of;
 
-/// Gives fields another type: `{status: int, size: float}`.
+/// Converts fields to other types: `{status: int, size: float}`.
 ///
-/// The types are `text`, `int`, `float`, `bool`, `timestamp` and `json`, as parsers have them. A message with a
-/// value that does not fit leaves by the `errors` output; a field that is not there stays so. Of `payload` it is only
-/// checked that it can be read so.
+/// The types are `text`, `int`, `float`, `bool`, `timestamp` and `json`, as in parsers. A message with a
+/// value that does not fit leaves by the `errors` output. A field that does not exist is ignored. `payload`
+/// stays as it is: `cast` only checks that it can be read as the type.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Cast(Ordered<FieldType>);
@@ -62,7 +62,7 @@ struct Casting {
 }
 
 impl Casting {
-    /// The column in its new type, if it has not that already.
+    /// Returns the column in its new type, or `None` if it already has that type.
     fn column(&self, batch: &Batch, failed: &mut Vec<(u32, String)>) -> Result<Option<ArrayRef>, Error> {
         let wanted = self.kind.data_type();
         let found = batch.fields().schema_ref().column_with_name(&self.name);
@@ -110,7 +110,7 @@ impl Casting {
     }
 
     fn read(&self, text: &str, builder: &mut ColumnBuilder) -> Result<(), String> {
-        // A number that was a fraction is written `3.0`, and is whole all the same.
+        // A whole number that was a fraction is written `3.0`.
         let read = match (self.kind, text.strip_suffix(".0")) {
             (FieldType::Int, Some(whole)) => builder.push(whole),
             _ => builder.push(text),
@@ -131,7 +131,7 @@ impl Transform for Caster {
                 batch = casting.layout.extend(batch, vec![column])?;
             }
         }
-        // The first reason is the one that is told.
+        // Of several reasons for one message, the first is reported.
         all_failed.sort_by_key(|(row, _)| *row);
         all_failed.dedup_by_key(|(row, _)| *row);
         let rest = before.reject(batch, all_failed, out)?;

@@ -1,7 +1,7 @@
 //! Copies a field.
 //!
-//! In the common case nothing is copied at all: the column is given a second name, or becomes the payload, as views
-//! of the same bytes.
+//! Usually no bytes are copied: the column gets a second name, or becomes the payload as views of the same
+//! bytes.
 
 use std::sync::Arc;
 
@@ -19,30 +19,31 @@ use thalweg_codec::target::{Input, Slot};
 
 /// Copies a field, or the payload.
 ///
-/// The copy has the type of the field. A message that does not have the field will not have the copy either (or an
-/// empty payload, if that is what is copied to). Names that end in `.*` copy all fields whose names begin so:
+/// The copy has the type of the field. A message without the field does not get the copy; if the target is
+/// the payload, the payload becomes empty. Names that end in `.*` copy all fields whose names begin so:
 /// `{from: "a.*", into: "b.*"}`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Copy {
-    /// The field to copy; also `payload`, `meta.source`, `meta.path`, `meta.time` or `meta.position`. By default the
-    /// payload, whose bytes that are not UTF-8 become U+FFFD in a field.
+    /// The field to copy. It may also be `payload`, `meta.source`, `meta.path`, `meta.time` or
+    /// `meta.position`. The default is the payload. Bytes of the payload that are not UTF-8 become U+FFFD in
+    /// a field.
     #[serde(default = "crate::payload")]
     #[schemars(length(min = 1))]
     from: String,
-    /// The field to copy it to; by default the payload.
+    /// The field to write. The default is the payload.
     #[serde(default = "crate::payload")]
     #[schemars(length(min = 1))]
     into: String,
-    /// What becomes of that which is there already: it is replaced (`replace`, the default), or the copy is joined to
-    /// it as text, behind it (`append`) or before it (`prepend`). Joined to nothing, it stands alone; and what is not
-    /// there is joined to nothing.
+    /// How the copy is combined with the field's present value. `replace` (the default) replaces it. `append`
+    /// puts the copy after it, and `prepend` puts the copy before it; both join them as text. If either of
+    /// the two is missing, the result is the other.
     #[serde(default)]
     mode: Mode,
-    /// What stands between the texts that are joined. The default is nothing.
+    /// The text between two values that are joined. The default is empty.
     #[serde(default)]
     separator: String,
-    /// Whether messages are left alone whose field is empty or missing. The default is `false`.
+    /// True to leave messages unchanged whose field is empty or missing. The default is `false`.
     #[serde(default)]
     skip_empty: bool,
 }
@@ -50,12 +51,12 @@ pub struct Copy {
 #[derive(Debug, Clone, std::marker::Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
-    /// What is there is replaced.
+    /// The copy replaces the present value.
     #[default]
     Replace,
-    /// The copy is put behind it.
+    /// The copy is put after the present value.
     Append,
-    /// The copy is put before it.
+    /// The copy is put before the present value.
     Prepend,
 }
 
@@ -83,11 +84,11 @@ sinks:
             mistakes
                 .push(Mistake::new("into", message).help("For example `{from: \"a.*\", into: \"b.*\"}`."));
         } else if group(&self.from).is_some() && (self.mode != Mode::Replace || self.skip_empty) {
-            let message = "All fields whose names begin alike can only be copied as they are.";
+            let message = "A group of fields (`.*`) can only be copied unchanged.";
             mistakes.push(Mistake::new("mode", message).help("Leave out `mode` and `skip_empty`."));
         }
         if !self.separator.is_empty() && self.mode == Mode::Replace {
-            let message = "Nothing is joined, so that there is nothing to separate.";
+            let message = "`separator` has an effect only if texts are joined.";
             mistakes.push(Mistake::new("separator", message).help("Say `mode: append` or `mode: prepend`."));
         }
         mistakes
@@ -108,7 +109,7 @@ sinks:
 struct Copier {
     from: String,
     into: String,
-    /// The schema of the batch before, the copies, and where they go.
+    /// The schema of the previous batch, the copied fields, and their layout.
     known: Option<(SchemaRef, Vec<FieldRef>, Layout)>,
 }
 
@@ -135,7 +136,7 @@ impl Transform for Copier {
             }
         }
         if columns.is_empty() && group(&self.from).is_none() {
-            // It is none of the fields: the payload, what is known of its origin, or nothing.
+            // No field has this name: it is the payload, metadata, or missing.
             let nothing = || arrow_array::new_null_array(&FieldType::Text.data_type(), batch.rows());
             let column = batch.column(&self.from).unwrap_or_else(nothing);
             fields.push(Arc::new(Field::new(&self.into, column.data_type().clone(), true)));
@@ -153,14 +154,14 @@ impl Transform for Copier {
     }
 }
 
-/// Payloads without a byte.
+/// Returns empty payloads.
 fn nothing(rows: usize) -> BinaryViewArray {
     let mut writer = PayloadWriter::with_capacity(0, rows);
     (0..rows).for_each(|_| writer.end());
     writer.finish()
 }
 
-/// Joins texts, or copies those that are not empty.
+/// Joins texts, or copies texts that are not empty.
 struct Joiner {
     input: Input,
     into: String,

@@ -1,4 +1,4 @@
-//! Reads base64.
+//! Decodes base64.
 
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;
@@ -12,16 +12,17 @@ use crate::base64::{base64, check_alphabet};
 use thalweg_codec::columns::FieldType;
 use thalweg_codec::target::{Editor, Target};
 
-/// Reads base64.
+/// Decodes base64.
 ///
-/// Line ends in it are passed over, and padding may be missing. What is not base64 leaves by the `errors` output; so
-/// does what is not UTF-8 where the result is to be a field. A payload may be any bytes.
+/// Line ends in the text are ignored, and padding may be missing. A text that is not base64 leaves by the
+/// `errors` output. The result may be any bytes in a payload; in a field it must be UTF-8, otherwise the
+/// message leaves by the `errors` output.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DecodeBase64 {
     #[serde(flatten)]
     target: Target,
-    /// The 64 characters that are used, if they are others than those of RFC 4648.
+    /// The 64 characters of the alphabet. The default is the alphabet of RFC 4648.
     alphabet: Option<String>,
 }
 
@@ -53,7 +54,7 @@ sinks:
 struct Decoder {
     editor: Editor,
     engine: GeneralPurpose,
-    /// A text without its line ends.
+    /// The text without its line ends; used only for texts that have some.
     joined: Vec<u8>,
 }
 

@@ -1,8 +1,9 @@
 //! Passes each message once.
 //!
-//! Remembered are hashes of 128 bits, not keys, so that memory is bounded whatever the keys are. They are forgotten
-//! in the order in which they came first. (Not by last use: a message that repeats forever would then be
-//! silent forever; so it passes once in each period, as a reminder. And there is no list to mend at every repetition.)
+//! It remembers hashes of 128 bits instead of keys, so memory is bounded whatever the keys are. Hashes are
+//! forgotten in the order of their first messages. The alternative, forgetting the least recently used hash,
+//! would filter a message that repeats forever for as long as it does; here it passes once per period, as a
+//! reminder. And no list has to be updated at each repetition.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,19 +19,21 @@ use thalweg_record::{Batch, PAYLOAD};
 
 use thalweg_codec::keys::hash_keys;
 
-/// Passes the first message of each key and filters those that repeat it.
+/// Passes the first message of each key and filters messages with a key seen before.
 ///
-/// A repetition is filtered even if the first message fails further on.
+/// A repetition is filtered even if the first message fails later.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Dedupe {
-    /// The fields that must all be equal for messages to be the same; by default the payload.
+    /// The fields that together are the key of a message. The default is `[payload]`.
     #[schemars(length(min = 1))]
     keys: Vec<String>,
-    /// How many different keys are remembered; then the one that came first is forgotten. Each takes about 70 bytes.
+    /// The maximum number of different keys to remember. When it is reached, the oldest key is forgotten.
+    /// Each key needs about 70 bytes. The default is 100000.
     #[schemars(range(min = 1))]
     window: usize,
-    /// How long a key is remembered after its first message; by default until the window is full.
+    /// How long to remember a key after its first message, for example `5m`. By default keys are forgotten
+    /// only when the window is full.
     within: Option<TimeSpan>,
 }
 
@@ -100,7 +103,7 @@ impl Seen {
         }
     }
 
-    /// Whether the key is new; it is known from then on.
+    /// Remembers the key. Returns true if it is new.
     fn insert(&mut self, key: u128, now: Instant) -> bool {
         if !self.keys.insert(key) {
             return false;

@@ -1,4 +1,4 @@
-//! Drops fields, without touching a message: the schema changes, once for all batches that share it.
+//! Drops fields without touching messages: the schema changes once for all batches that share it.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,10 +6,10 @@ use thalweg_engine::{Context, Error, Transform, TransformConfig};
 
 use crate::selection::Selection;
 
-/// Drops the fields listed.
+/// Drops the listed fields.
 ///
-/// In a name `*` stands for any characters: `[debug, "tmp_*"]`. Fields that are not there are ignored. The payload
-/// stays as it is.
+/// In a name, `*` matches any characters: `[debug, "tmp_*"]`. Fields that do not exist are ignored. The
+/// payload stays as it is.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Drop(Vec<String>);

@@ -1,4 +1,4 @@
-//! Writes bytes as base64.
+//! Encodes bytes as base64.
 
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;
@@ -11,13 +11,13 @@ use crate::base64::{base64, check_alphabet};
 use thalweg_codec::columns::FieldType;
 use thalweg_codec::target::{Editor, Target};
 
-/// Writes a text or bytes as base64.
+/// Encodes a text or bytes as base64, with padding.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EncodeBase64 {
     #[serde(flatten)]
     target: Target,
-    /// The 64 characters to use, if they are others than those of RFC 4648.
+    /// The 64 characters of the alphabet. The default is the alphabet of RFC 4648.
     alphabet: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! Makes a text of what a regular expression finds.
+//! Extracts text by a regular expression.
 //!
-//! If that is one group of the expression, the result is a view of the same bytes.
+//! If the result is one group of the expression, it is a view of the same bytes.
 
 use regex::bytes::{CaptureLocations, Regex};
 use schemars::JsonSchema;
@@ -13,23 +13,23 @@ use crate::expansion::{Expansion, unknown_group};
 use thalweg_codec::columns::FieldType;
 use thalweg_codec::target::{Edit, Editor, Target};
 
-/// Makes a text of what a regular expression finds.
+/// Extracts text by a regular expression.
 ///
-/// The first match counts. To make fields of several groups at once there is `parse_regex`.
+/// Only the first match counts. Use `parse_regex` to make fields of several groups at once.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Extract {
     #[serde(flatten)]
     target: Target,
-    /// The regular expression.
+    /// The regular expression. Without `^` and `$` it may match anywhere in the text.
     pattern: Pattern,
-    /// What the result is: `$1` or `$name` stands for what a group matched. Where a letter, a digit or `_` follows, write
-    /// `$${1}` (with two, since `${...}` is a variable in configurations), and for a `$` itself `$$$$`. A group that
-    /// takes no part in the match is empty. The default is `$1`.
+    /// The result: `$1` or `$name` is replaced by the text of a group. Before a letter, a digit or `_`, write
+    /// `$${1}` (with two `$`, because `${...}` is a variable in configurations). Write `$$$$` for a `$`
+    /// itself. A group that takes no part in the match is empty. The default is `$1`.
     #[serde(default = "first_group")]
     template: String,
-    /// What becomes of a message without a match: it leaves by the `errors` output (`reject`, the default), is left
-    /// alone (`keep`), or gets the template with empty groups (`empty`).
+    /// How a message without a match is treated. `reject` (the default) sends it to the `errors` output,
+    /// `keep` leaves it unchanged, and `empty` gives it the template with empty groups.
     #[serde(default)]
     no_match: NoMatch,
 }
@@ -41,12 +41,12 @@ fn first_group() -> String {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum NoMatch {
-    /// It leaves by the `errors` output.
+    /// The message leaves by the `errors` output.
     #[default]
     Reject,
-    /// It is left alone.
+    /// The message stays unchanged.
     Keep,
-    /// It gets the template with empty groups.
+    /// The message gets the template with empty groups.
     Empty,
 }
 

@@ -1,4 +1,4 @@
-//! Passes the messages of which a condition is true.
+//! Passes messages for which a condition is true.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,16 +8,16 @@ use thalweg_record::Batch;
 
 use crate::conditions::ask;
 
-/// Passes the messages of which a condition is true.
+/// Passes messages for which a condition is true.
 ///
-/// The others are gone: those of which it is false, and those of which it is NULL, as where a field is missing. A
-/// message for which it cannot be evaluated leaves by the `errors` output.
+/// Other messages are filtered: the condition is false, or it is NULL, for example because a field is
+/// missing. A message for which the condition cannot be evaluated leaves by the `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Filter {
     /// The condition alone: `filter: "status >= 500"`.
     Condition(Expression),
-    /// As options.
+    /// The condition as an option.
     Options(FilterOptions),
 }
 

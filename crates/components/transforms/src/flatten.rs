@@ -1,6 +1,7 @@
-//! Makes fields of the members of fields that hold JSON objects.
+//! Turns the members of fields that hold JSON objects into fields.
 //!
-//! Each such field is parsed as `parse_json` parses payloads. What is no object in it (an array, a number) stays.
+//! Each such field is parsed as `parse_json` parses payloads. Values other than objects (an array, a number)
+//! stay in the field.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +18,22 @@ use thalweg_codec::columns::{FieldType, Layout};
 use thalweg_codec::json_columns::{JsonColumns, Wanted};
 use thalweg_codec::names::{Projection, matches, renamed_fields, same};
 
-/// How many fields one field may become; see `parse_json`.
+/// The maximum number of fields that one field may become; see `parse_json`.
 const MOST: usize = 1024;
 
-/// Makes fields of the members of fields that hold JSON objects.
+/// Turns the members of fields that hold JSON objects into fields.
 ///
-/// A field `a` with `{"b": {"c": 1}}` becomes the field `a.b.c`. Arrays, and objects without members, stay as they are.
+/// A field `a` with `{"b": {"c": 1}}` becomes the field `a.b.c`. Arrays and objects without members stay as
+/// they are.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Flatten {
-    /// What stands between the names. The default is a dot. With another the dots in the names of all fields that are
-    /// chosen become that, also those that `parse_json` made with `flatten`.
+    /// The text between the parts of a name. The default is a dot. With another separator, the dots in the
+    /// names of all chosen fields are replaced by it, also those that `parse_json` made with `flatten`.
     #[schemars(length(min = 1))]
     separator: String,
-    /// Only these fields, and those whose names begin with one of these and a dot. `*` stands for any characters. The
-    /// default is all fields.
+    /// The fields to flatten. A name also chooses the fields whose names begin with it and a dot. `*` matches
+    /// any characters. The default is all fields.
     #[schemars(length(min = 1))]
     fields: Option<Vec<String>>,
 }
@@ -81,21 +83,21 @@ impl Flatten {
 
 struct Flattener {
     options: Flatten,
-    /// By the name of the field.
+    /// The parsers by the name of their field.
     parsers: HashMap<String, JsonColumns>,
     renamed: Projection,
-    /// What drops a field, or gives it what is left of it.
+    /// Per field: how to remove it, or how to replace it by its remaining values.
     dropped: BTreeMap<String, Rest>,
 }
 
-/// Remembers the schema without a field, and that with it.
+/// The schema without a field, and the layout with it.
 struct Rest {
     without: Projection,
     layout: Layout,
 }
 
 impl Flattener {
-    /// Parses one field; what is left of the batch.
+    /// Parses one field. Returns the batch without the messages that were rejected.
     fn field(&mut self, batch: Batch, field: &FieldRef, out: &mut Outputs) -> Result<Option<Batch>, Error> {
         let name = field.name();
         let has_objects =
@@ -114,7 +116,7 @@ impl Flattener {
         });
         let parsed = parser.parse(batch, out, |batch| objects(batch, name))?;
         let Some(batch) = parsed else { return Ok(None) };
-        // What was an object is gone from the field itself; the field as well, if it was nothing else.
+        // The objects are removed from the field itself. If it held nothing else, the field is removed too.
         let Some(column) = text(&batch, name) else { return Ok(Some(batch)) };
         let others = (0..column.len()).map(|row| column.is_valid(row) && !is_object(column.value(row)));
         let others: BooleanBuffer = others.collect();
@@ -172,7 +174,7 @@ fn text(batch: &Batch, name: &str) -> Option<StringViewArray> {
     (*column.data_type() == DataType::Utf8View).then(|| column.as_string_view().clone())
 }
 
-/// The objects with members that a field holds; where it holds something else there is NULL.
+/// Returns the objects with members that a field holds, and NULL for other values.
 fn objects(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
     let column = text(batch, name)?;
     let found =
@@ -181,7 +183,7 @@ fn objects(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
     BinaryViewArray::try_new(views, buffers, Some(NullBuffer::new(found))).ok()
 }
 
-/// Whether a text that is JSON is an object with members.
+/// True if a JSON text is an object with members.
 fn is_object(text: &str) -> bool {
     let inside = text.trim_ascii_start().strip_prefix('{');
     inside.is_some_and(|inside| !inside.trim_ascii_start().starts_with('}'))

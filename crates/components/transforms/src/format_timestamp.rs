@@ -1,4 +1,4 @@
-//! Writes times.
+//! Writes times as text or numbers.
 
 use std::sync::Arc;
 
@@ -19,20 +19,22 @@ use thalweg_codec::timestamps::{TimeFormat, TimeParser, parse_zone};
 
 /// Writes times in a format.
 ///
-/// The field holds a point in time, a number since 1970, or a text of a time such as `parse_timestamp` reads with
-/// `auto`; for texts of other forms put `parse_timestamp` before it. What is no time leaves by the `errors` output.
+/// The field holds a timestamp, a number since 1970, or a text that `parse_timestamp` reads with `auto`. For
+/// texts in other forms, put `parse_timestamp` before it. A value that is not a time leaves by the `errors`
+/// output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FormatTimestamp {
     #[serde(flatten)]
     target: Target,
-    /// How to write it: `rfc3339` (the default, `2024-01-02T03:04:05.678+00:00`), `rfc2822`
-    /// (`Tue, 02 Jan 2024 03:04:05 +0000`), `clf` (`02/Jan/2024:03:04:05 +0000`), `unix`, `unix_ms`, `unix_us` or
-    /// `unix_ns` (a number since 1970; in a field a whole number), or a format as of `strftime`: `%d.%m.%Y %H:%M:%S`.
+    /// The format: `rfc3339` (the default, `2024-01-02T03:04:05.678+00:00`), `rfc2822` (`Tue, 02 Jan 2024
+    /// 03:04:05 +0000`) or `clf` (`02/Jan/2024:03:04:05 +0000`). `unix`, `unix_ms`, `unix_us` and `unix_ns`
+    /// write the seconds, milliseconds, microseconds or nanoseconds since 1970; in a field, they are a whole
+    /// number. Any other format is written as for `strftime`: `%d.%m.%Y %H:%M:%S`.
     #[serde(default = "rfc3339")]
     format: String,
-    /// The time zone to write it in, and that of texts that do not name any: `UTC` (the default), or hours and minutes
-    /// from it, such as `+02:00`.
+    /// The time zone of the result, and of texts that name none: `UTC` (the default), or an offset in hours
+    /// and minutes, such as `+02:00`.
     #[serde(default = "utc")]
     timezone: String,
 }
@@ -45,11 +47,11 @@ fn utc() -> String {
     "UTC".to_owned()
 }
 
-/// What is written.
+/// How a time is written.
 #[derive(Debug)]
 enum Form {
     Text(TimeText),
-    /// A number: for each microsecond so many units, or for so many microseconds one.
+    /// A number of units: the microseconds divided by `per`, multiplied by `times`.
     Number {
         times: i64,
         per: i64,
@@ -92,7 +94,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         if parse_zone(&self.timezone).is_none() {
-            let message = format!("`{}` is not a time zone that is known here.", self.timezone);
+            let message = format!("`{}` is not a known time zone.", self.timezone);
             let help = "Write `UTC`, or hours and minutes from it, such as `+02:00`.";
             return vec![Mistake::new("timezone", message).help(help)];
         }
@@ -124,12 +126,12 @@ struct Formatter {
     form: Form,
     times: TimeParser,
     slot: Slot,
-    /// Where numbers go, if not into the payload.
+    /// The target field of numbers; `None` if the target is the payload.
     numbers: Option<Layout>,
 }
 
 impl Formatter {
-    /// The times as they are; none if there is no such column.
+    /// Returns the column as timestamps; `None` if there is no such column.
     fn read(&mut self, batch: &Batch, failed: &mut Vec<(u32, String)>) -> Result<Option<ArrayRef>, Error> {
         let input = &self.input;
         let wanted = FieldType::Timestamp.data_type();
@@ -249,6 +251,6 @@ mod tests {
         let mistakes = |yaml: &str| testing::options::<FormatTimestamp>(yaml).check()[0].message.clone();
         assert_eq!(mistakes("format: iso"), "`iso` is not a format for times.");
         assert_eq!(mistakes("format: '%!'"), "`%!` is not a format for times.");
-        assert_eq!(mistakes("timezone: Paris"), "`Paris` is not a time zone that is known here.");
+        assert_eq!(mistakes("timezone: Paris"), "`Paris` is not a known time zone.");
     }
 }

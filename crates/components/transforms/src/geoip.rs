@@ -1,7 +1,7 @@
-//! Finds out where an address is, by a database in MaxMind's format.
+//! Looks up the location of an IP address in a database of MaxMind's format.
 //!
-//! The database is read once and shared by all copies of the transform. Neighbours in a log often come from the same
-//! address, so the last one and what was found is remembered.
+//! The database is read once and shared by all instances of the transform. Neighbouring messages in a log
+//! often have the same address, so the last address and its result are cached.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -16,25 +16,26 @@ use thalweg_record::Batch;
 use thalweg_codec::columns::{Columns, FieldType, RowParser, Typing, parse_rows, shortened};
 use thalweg_codec::target::Input;
 
-/// Finds out where an address (IPv4 or IPv6) is.
+/// Looks up the location of an IP address (IPv4 or IPv6).
 ///
-/// The fields are those of the list. Of an address that the database does not know, all are NULL; what is not an address
-/// leaves by the `errors` output. The database comes from MaxMind (GeoLite2 or GeoIP2, `City` for all fields) or others
-/// who write this format.
+/// Each entry of `fields` becomes a field. For an address that is not in the database, all of them are NULL.
+/// A text that is not an address leaves by the `errors` output. Databases are available from MaxMind
+/// (GeoLite2 or GeoIP2; the `City` databases have all fields) and from others that use this format.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeoIp {
     #[serde(flatten)]
     input: Input,
-    /// The database, a file that ends in `.mmdb`. It is read when the run begins.
+    /// The path of the database, a file that ends in `.mmdb`. It is read when the run starts.
     database: PathBuf,
-    /// What to find out: `city`, `country`, `country-code`, `continent`, `continent-code` (names in English), `timezone`,
-    /// `location` (latitude and longitude as a JSON array), `location-hash` (a geohash of twelve characters), `proxy`,
-    /// `satellite` (true or false). The default is `[city, country, continent, location-hash]`.
+    /// The facts to look up, each of which becomes a field: `city`, `country`, `country-code`, `continent`,
+    /// `continent-code` (names are in English), `timezone`, `location` (latitude and longitude as a JSON
+    /// array), `location-hash` (a geohash of twelve characters), `proxy` and `satellite` (true or false). The
+    /// default is `[city, country, continent, location-hash]`.
     #[serde(default = "usual")]
     #[schemars(length(min = 1))]
     fields: Vec<Fact>,
-    /// What to put before the name of each field. The default is nothing.
+    /// A prefix for the name of each field. The default is empty.
     #[serde(default)]
     prefix: String,
     #[serde(skip)]
@@ -45,29 +46,29 @@ fn usual() -> Vec<Fact> {
     vec![Fact::City, Fact::Country, Fact::Continent, Fact::LocationHash]
 }
 
-/// What can be known of an address.
+/// A fact about an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Fact {
-    /// The name of the city.
+    /// The name of the city, in English.
     City,
-    /// The name of the country.
+    /// The name of the country, in English.
     Country,
-    /// Its code of two letters.
+    /// The country's code of two letters.
     CountryCode,
-    /// The name of the continent.
+    /// The name of the continent, in English.
     Continent,
-    /// Its code of two letters.
+    /// The continent's code of two letters.
     ContinentCode,
-    /// The time zone.
+    /// The name of the time zone.
     Timezone,
-    /// Latitude and longitude.
+    /// Latitude and longitude, as a JSON array.
     Location,
-    /// Both in one text.
+    /// Latitude and longitude as a geohash of twelve characters.
     LocationHash,
-    /// Whether it hides who is behind it.
+    /// True if the address is an anonymous proxy.
     Proxy,
-    /// Whether it belongs to a satellite.
+    /// True if the address belongs to a satellite provider.
     Satellite,
 }
 
@@ -95,7 +96,7 @@ impl Fact {
         }
     }
 
-    /// Where it stands in a record, where that is one place.
+    /// The path of the fact in a record of the database; empty for facts made from two values.
     fn path(self) -> &'static [&'static str] {
         match self {
             Fact::City => &["city", "names", "en"],
@@ -158,7 +159,7 @@ struct Locator {
     reader: Arc<Reader<Vec<u8>>>,
     facts: Vec<Fact>,
     columns: Columns,
-    /// The address that was looked up last, and what was found of it.
+    /// The last address, and the facts that were found for it.
     last: Option<IpAddr>,
     found: Vec<Option<String>>,
 }
@@ -199,11 +200,11 @@ impl Locator {
             *found = match fact {
                 Fact::Location | Fact::LocationHash => match (number("latitude")?, number("longitude")?) {
                     (Some(y), Some(x)) if *fact == Fact::Location => Some(format!("[{y},{x}]")),
-                    // Outside of the earth there is none.
+                    // Coordinates that are not on the earth have no geohash.
                     (Some(y), Some(x)) => geohash::encode(geohash::Coord { x, y }, 12).ok(),
                     _ => None,
                 },
-                // Who is neither is not mentioned.
+                // The database only lists addresses for which these are true.
                 Fact::Proxy | Fact::Satellite if result.has_data() => {
                     Some(result.decode_path::<bool>(&path)?.unwrap_or(false).to_string())
                 }
@@ -228,7 +229,8 @@ mod tests {
     use serde_json::{Value, json};
     use thalweg_engine::{TransformConfig, testing};
 
-    /// Writes a value in the format's data section. Numbers are doubles, but whole ones of the size that their key asks for.
+    /// Writes a value in the format's data section. Floating-point numbers are doubles. Whole numbers have
+    /// the size that their key requires.
     fn write(value: &Value, key: &str, out: &mut Vec<u8>) {
         let start = |kind: u8, size: usize, out: &mut Vec<u8>| {
             let (low, more) = if size < 29 { (size as u8, None) } else { (29, Some((size - 29) as u8)) };
@@ -274,8 +276,10 @@ mod tests {
         }
     }
 
-    /// A database of IPv4 in which the addresses of each first byte have one record. Its tree has a node a bit, with
-    /// two records of 24 bits: the number of a node, or behind the number of nodes and a gap of 16 a place in the data.
+    /// Writes a database of IPv4 in which the addresses of each first byte have one record.
+    ///
+    /// Its tree has one node per bit, with two records of 24 bits each. A record is the number of a node, or
+    /// an offset in the data. Offsets follow the number of nodes and a gap of 16.
     fn database(records: &[(u8, Value)], to: &Path) {
         let mut nodes: Vec<[Option<usize>; 2]> = vec![[None; 2]];
         let mut leaves = Vec::new();

@@ -1,4 +1,4 @@
-//! Keeps some fields only, without touching a message: the schema changes, once for all batches that share it.
+//! Keeps only some fields, without touching messages: the schema changes once for all batches that share it.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,10 +6,10 @@ use thalweg_engine::{Context, Error, Transform, TransformConfig};
 
 use crate::selection::Selection;
 
-/// Keeps the fields listed, and drops all others.
+/// Keeps the listed fields, and drops all others.
 ///
-/// In a name `*` stands for any characters: `[status, "http_*"]`. The fields keep their order. Fields that are not
-/// there are ignored. The payload stays as it is.
+/// In a name, `*` matches any characters: `[status, "http_*"]`. The fields keep their order. Fields that do
+/// not exist are ignored. The payload stays as it is.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Keep(Vec<String>);

@@ -1,8 +1,8 @@
-//! Limits how many messages pass in a time.
+//! Limits the rate of messages.
 //!
-//! It is a bucket that fills with tokens at the rate and overflows at the burst; each message takes one. To wait, a
-//! batch is let through whole and the bucket goes into debt, and the engine is asked for a pause until the debt
-//! is paid: over time the rate is kept exactly, while messages still travel as batches.
+//! The limiter is a token bucket: it fills at the rate up to the burst, and each message takes one token.
+//! With `wait`, a batch passes whole and the bucket goes into debt. The engine then pauses the pipeline until
+//! the debt is paid. Over time the rate is exact, while messages still travel in batches.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,24 +18,27 @@ use thalweg_record::Batch;
 
 use thalweg_codec::keys::hash_keys;
 
-/// Limits how many messages pass in a time.
+/// Limits the rate of messages.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// How many messages may pass in the time `per`.
+    /// The maximum number of messages in each period `per`. A number greater than 0, which may be a fraction.
     rate: f64,
-    /// The time that `rate` is counted in.
+    /// The period of `rate`. The default is `1s`.
     #[serde(default = "second")]
     per: TimeSpan,
-    /// How many may pass at once after a time of quiet; by default as many as `rate`.
+    /// The maximum number of messages that pass at once after a quiet time, at least 1. The default is
+    /// `rate`.
     burst: Option<f64>,
-    /// What becomes of those that are too many.
+    /// How messages above the limit are treated. The default is `wait`.
     #[serde(default)]
     on_excess: OnExcess,
-    /// A field each of whose values has a limit of its own. Those that are too many can then only be dropped,
-    /// rejected or led elsewhere, since the others are not to wait for them.
+    /// A field: each of its values has its own limit. `on_excess` must then be `drop`, `error` or `route`, so
+    /// that messages of one value do not block messages of other values. By default one limit applies to all
+    /// messages.
     key: Option<String>,
-    /// The most values of `key` that are remembered; then the one that came first begins anew.
+    /// The maximum number of values of `key` to remember. Beyond it, the oldest value is forgotten and its
+    /// limit starts again. The default is 100000.
     #[serde(default = "most_keys")]
     #[schemars(range(min = 1))]
     max_keys: usize,
@@ -49,22 +52,22 @@ fn most_keys() -> usize {
     100_000
 }
 
-/// The output of those that are too many.
+/// The output for messages above the limit.
 const EXCESS: &str = "excess";
 
-/// What becomes of messages that are too many.
+/// How messages above the limit are treated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnExcess {
-    /// They wait, and so does what is before them, down to the source. Messages pass in whole batches, with pauses
-    /// between.
+    /// They wait, and the components before wait too, back to the source. Messages pass in whole batches,
+    /// with pauses between.
     #[default]
     Wait,
     /// They are filtered.
     Drop,
     /// They leave by the `errors` output.
     Error,
-    /// They leave by the output `excess`: another pipeline takes them by `from: NAME.excess`.
+    /// They leave by the output `excess`. Another pipeline reads it with `from: NAME.excess`.
     Route,
 }
 
@@ -97,7 +100,7 @@ sinks:
             mistakes.push(Mistake::new("burst", message));
         }
         if self.key.is_some() && self.on_excess == OnExcess::Wait {
-            let mistake = Mistake::new("on_excess", "With a `key`, messages that are too many cannot wait.");
+            let mistake = Mistake::new("on_excess", "With a `key`, messages above the limit cannot wait.");
             mistakes.push(mistake.help("Say `on_excess: drop`, `on_excess: error` or `on_excess: route`."));
         }
         mistakes
@@ -249,7 +252,7 @@ mod tests {
         *START + PASSED.get()
     }
 
-    /// Gives batches at the seconds beside them; what passed of each, and the pauses.
+    /// Sends batches at the given seconds. Returns the messages of each that passed, and the pauses.
     fn run(yaml: &str, batches: &[(f64, &[&str])]) -> Vec<(String, usize, Duration)> {
         let mut limiter = testing::options::<Limit>(yaml).limiter(now);
         let mut out = Outputs::new("test".into());
@@ -337,7 +340,7 @@ mod tests {
             "{rate: 1, on_excess: drop, key: payload, max_keys: 2}",
             &[(0.0, &["a", "b", "a", "b"]), (0.1, &["a", "c", "a", "c"]), (1.2, &["a", "c"])],
         );
-        // `c` takes the place of `a`, which then takes the place of `b` with a full bucket.
+        // `c` takes the place of `a`. `a` then takes the place of `b`, with a full bucket.
         assert_eq!(given.iter().map(|(passed, ..)| passed.as_str()).collect::<Vec<_>>(), ["ab", "ca", "ac"]);
     }
 

@@ -1,8 +1,8 @@
 //! Parses text by grok patterns.
 //!
-//! The patterns and their notation are those that Logstash made common; the library expands them to regular
-//! expressions with look-around, which are matched by backtracking within a bound. `parse_regex` matches in linear
-//! time and is faster: the patterns are for those who have them.
+//! Patterns and notation are those of Logstash. The library expands them to regular expressions with
+//! look-around, which it matches by backtracking within a limit. `parse_regex` matches in linear time and is
+//! faster; this transform is for existing grok patterns.
 
 use std::collections::BTreeMap;
 
@@ -17,36 +17,36 @@ use thalweg_codec::target::Input;
 
 /// Parses text by grok patterns such as `%{IP:client} %{WORD:method} %{NUMBER:seconds:float}`.
 ///
-/// The first pattern that matches makes the fields. `%{NAME:field}` is a pattern by its name, `(?<field>...)` a regular
-/// expression; without `^` and `$` a pattern may match anywhere in the text. A message that matches none leaves by the
-/// `errors` output.
+/// The first pattern that matches makes the fields. `%{NAME:field}` refers to a pattern by its name, and
+/// `(?<field>...)` is a regular expression. Without `^` and `$`, a pattern may match anywhere in the text. A
+/// message that matches no pattern leaves by the `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParseGrok {
     #[serde(flatten)]
     input: Input,
-    /// The patterns, tried in this order.
+    /// The patterns, which are tried in this order.
     #[schemars(length(min = 1))]
     patterns: Vec<String>,
-    /// Further patterns by name: `{PORT: '\d{1,5}'}`. One of a known name takes its place.
+    /// Additional patterns by name: `{PORT: '\d{1,5}'}`. They override default patterns of the same name.
     #[serde(default)]
     definitions: BTreeMap<String, String>,
-    /// Whether only what has a name of its own becomes a field. Otherwise `%{IP}` becomes the field `IP`. The default is
-    /// `true`.
+    /// True if only patterns with a field name make fields. With `false`, `%{IP}` makes the field `IP`. The
+    /// default is `true`.
     #[serde(default = "yes")]
     named_only: bool,
-    /// Whether fields that match nothing are empty texts. Otherwise they are NULL. The default is `false`.
+    /// True to make empty matches empty texts. With `false`, they are NULL. The default is `false`.
     #[serde(default)]
     keep_empty: bool,
-    /// Whether the usual patterns are known (`IP`, `NUMBER`, `COMBINEDAPACHELOG` and some 300 more). The default is
-    /// `true`.
+    /// True to define the usual patterns (`IP`, `NUMBER`, `COMBINEDAPACHELOG` and about 300 others). The
+    /// default is `true`.
     #[serde(default = "yes")]
     default_patterns: bool,
-    /// Whether `%{NUMBER:name:int}` and `:float` make numbers; what does not fit leaves by the `errors` output. Otherwise
-    /// all fields are text. The default is `true`.
+    /// True if `%{NUMBER:name:int}` and `:float` make numbers; a message with a value that does not fit
+    /// leaves by the `errors` output. With `false`, all fields are text. The default is `true`.
     #[serde(default = "yes")]
     typed: bool,
-    /// What to put before the name of each field. The default is nothing.
+    /// A prefix for the name of each field. The default is empty.
     #[serde(default)]
     prefix: String,
 }
@@ -55,10 +55,10 @@ fn yes() -> bool {
     true
 }
 
-/// A pattern, and the fields that it makes.
+/// A pattern, and its fields.
 struct Compiled {
     pattern: Pattern,
-    /// For each field the names that it has in the pattern: more than one, if it stands there more than once.
+    /// For each field, its names in the pattern: several if the field occurs several times.
     fields: Vec<(String, Vec<String>)>,
 }
 
@@ -66,7 +66,7 @@ impl ParseGrok {
     fn compile(&self) -> Result<Vec<Compiled>, Mistake> {
         let mut grok = if self.default_patterns { Grok::with_default_patterns() } else { Grok::empty() };
         if self.default_patterns {
-            // The older name of it.
+            // The older name of `HOSTNAME`.
             grok.add_pattern("HOST", "%{HOSTNAME}");
         }
         for (name, definition) in &self.definitions {
@@ -79,19 +79,19 @@ impl ParseGrok {
         let mistake = |message: String, help: &str| Mistake::new("patterns", message).help(help);
         let pattern = grok.compile(text, self.named_only).map_err(|error| match error {
             grok::Error::DefinitionNotFound(name) => mistake(
-                format!("`{}` uses `{name}`, which is not a pattern that is known.", shortened(text)),
+                format!("`{}` uses `{name}`, which is not a known pattern.", shortened(text)),
                 "Add it to `definitions`, or correct its name.",
             ),
             grok::Error::RecursionTooDeep => mistake(
-                format!("The patterns in `{}` go round in circles.", shortened(text)),
+                format!("The patterns in `{}` use each other in a circle.", shortened(text)),
                 "A pattern cannot use itself.",
             ),
             error => {
-                // The library shows the whole expression behind the first line.
+                // After the first line, the library shows the whole expression.
                 let reason = error.to_string();
                 let reason = reason.lines().next().unwrap_or_default();
                 let message = format!("`{}` is not a pattern: {}", shortened(text), shortened(reason));
-                mistake(message, "What is not `%{NAME:field}` in it is a regular expression.")
+                mistake(message, "Everything in it except `%{NAME:field}` is a regular expression.")
             }
         })?;
         let mut fields: Vec<(String, Vec<String>)> = Vec::new();
@@ -105,14 +105,14 @@ impl ParseGrok {
         if fields.is_empty() {
             return Err(mistake(
                 format!("`{}` names no field.", shortened(text)),
-                "Give the parts that are wanted names: `%{IP:client}`.",
+                "Name the parts that you want: `%{IP:client}`.",
             ));
         }
         Ok(Compiled { pattern, fields })
     }
 }
 
-/// The field, if the library gave its second or a later occurrence the name `field[1]`.
+/// Returns the field if the library named a later occurrence of it `field[1]`.
 fn again(name: &str) -> Option<&str> {
     let (field, number) = name.strip_suffix(']')?.rsplit_once('[')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
@@ -169,7 +169,7 @@ sinks:
             }
             patterns.push((pattern, places));
         }
-        // A pattern has nothing for the columns of the later ones.
+        // A pattern has no groups for the columns that only later patterns have.
         patterns.iter_mut().for_each(|(_, places)| places.resize(names.len(), Vec::new()));
         Ok(Box::new(Parser {
             input: self.input.clone(),
@@ -182,7 +182,7 @@ sinks:
 
 struct Parser {
     input: Input,
-    /// Each with the names that each column has in it.
+    /// Each pattern, with the names of each column in it.
     patterns: Vec<(Pattern, Vec<Vec<String>>)>,
     keep_empty: bool,
     columns: Columns,
@@ -201,7 +201,7 @@ impl RowParser for Parser {
         for (pattern, places) in &self.patterns {
             let Some(found) = pattern.match_against(text) else { continue };
             for (column, groups) in places.iter().enumerate() {
-                // Where a field stands more than once, mostly in alternatives, the last that took part counts.
+                // If a field occurs several times, mostly in alternatives, the last match counts.
                 let value = groups
                     .iter()
                     .rev()
@@ -292,11 +292,11 @@ mod tests {
         let mistake = |yaml: &str| testing::options::<ParseGrok>(yaml).check()[0].message.clone();
         assert_eq!(
             mistake("patterns: ['%{NOTHING:x}']"),
-            "`%{NOTHING:x}` uses `NOTHING`, which is not a pattern that is known."
+            "`%{NOTHING:x}` uses `NOTHING`, which is not a known pattern."
         );
         assert_eq!(
             mistake("{patterns: ['%{INT:x}'], default_patterns: false}"),
-            "`%{INT:x}` uses `INT`, which is not a pattern that is known."
+            "`%{INT:x}` uses `INT`, which is not a known pattern."
         );
         assert_eq!(mistake("patterns: ['%{INT}']"), "`%{INT}` names no field.");
         assert!(mistake("patterns: ['(%{INT:x}']").starts_with("`(%{INT:x}` is not a pattern: "));

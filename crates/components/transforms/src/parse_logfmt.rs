@@ -1,10 +1,10 @@
 //! Parses `key=value` pairs, as Go services and Heroku write them.
 //!
-//! The keys are not known before they are seen, so columns appear as the first message with the key comes, and
-//! stay from then on: the schema settles after a few messages. Most messages have the same keys in the same
-//! order, so the key that came after this one last time is tried before any table is asked.
+//! Keys are not known in advance. A column is added with the first message that has its key, and stays from
+//! then on, so the schema is stable after a few messages. Most messages have the same keys in the same order.
+//! So the key that followed the previous key last time is tried first, before the hash table.
 //!
-//! A message is first cut up, and its values given to the columns only when it has proved sound.
+//! A message is parsed completely before its values are added to the columns: a malformed message adds none.
 
 use std::collections::BTreeMap;
 
@@ -21,21 +21,23 @@ use thalweg_codec::keys::bytes_of;
 
 /// Parses `key=value` pairs.
 ///
-/// Values may stand in double quotes, with `\"`, `\\`, `\n`, `\t`, `\r` and `\u0041` in them. A key alone is `true`.
-/// Of a key that comes twice the last value counts. Each key becomes a field, text if `types` does not say otherwise;
-/// a message without the key has NULL in it. A message that is not of this form leaves by the `errors` output.
+/// Values may be in double quotes, with the escapes `\"`, `\\`, `\n`, `\t`, `\r` and `\u0041`. A key without
+/// a value is `true`. If a key occurs twice, the last value counts. Each key becomes a field, which is text
+/// unless `types` gives another type. A message without the key has NULL in that field. A malformed message
+/// leaves by the `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseLogfmt {
-    /// The types of fields that are not text: `{status: int, took: float}`. A text that does not fit its type leaves
-    /// by the `errors` output.
+    /// The types of fields that are not text: `{status: int, took: float}`. A message with a value that does
+    /// not fit its type leaves by the `errors` output.
     types: BTreeMap<String, FieldType>,
-    /// Texts that mean that there is no value. Without this option `-` and the empty text do, in fields with a
-    /// type other than text.
+    /// The texts that mean NULL. By default these are `-` and the empty text, in fields with a type other
+    /// than text.
     null_values: Option<Vec<String>>,
-    /// The most different keys. A message with a key beyond them leaves by the `errors` output.
+    /// The maximum number of different keys. A message with a further key leaves by the `errors` output. The
+    /// default is 1024.
     max_fields: usize,
-    /// The field to parse; by default the payload.
+    /// The field to parse. The default is the payload.
     field: String,
 }
 
@@ -62,7 +64,7 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         match self.max_fields {
-            0 => vec![Mistake::new("max_fields", "No message could be parsed without any field.")],
+            0 => vec![Mistake::new("max_fields", "`max_fields` must be at least 1.")],
             _ => Vec::new(),
         }
     }
@@ -87,14 +89,14 @@ struct Parser {
     field: String,
 }
 
-/// The pairs of one message, in memory that is used again.
+/// The pairs of one message, in memory that is reused.
 #[derive(Default)]
 struct Pairs {
-    /// For each column: which message gave it a value last, and which.
+    /// For each column: the row that last set a value, and that value.
     values: Vec<(usize, Value)>,
-    /// The columns that have a value in this message.
+    /// The columns with a value in this message.
     present: Vec<usize>,
-    /// Values with escapes in them, decoded.
+    /// Values that contained escapes, decoded.
     decoded: String,
 }
 
@@ -146,7 +148,7 @@ impl Parser {
         }
         if self.columns.len() >= self.max_fields {
             let most = self.max_fields;
-            return Err(format!("the key `{}` would be one more than `max_fields`, {most}", shortened(key)));
+            return Err(format!("the key `{}` is one more than `max_fields` allows, {most}", shortened(key)));
         }
         let column = self.columns.add(key, row);
         self.numbers.insert(key.into(), column);
@@ -155,7 +157,7 @@ impl Parser {
     }
 }
 
-/// The next pair from byte `at` on, if there is any.
+/// Returns the next pair at or after byte `at`, if there is one.
 fn pair<'a>(text: &'a str, at: &mut usize, decoded: &mut String) -> Result<Option<(&'a str, Value)>, String> {
     let bytes = text.as_bytes();
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t' | b'\r' | b'\n'));
@@ -192,7 +194,7 @@ fn pair<'a>(text: &'a str, at: &mut usize, decoded: &mut String) -> Result<Optio
     Ok(Some((key, value)))
 }
 
-/// The value whose opening quote is at byte `at`.
+/// Returns the value whose opening quote is at byte `at`.
 fn quoted(text: &str, at: &mut usize, decoded: &mut String) -> Result<Value, String> {
     let opening = *at;
     let unclosed = || format!("the quote at byte {opening} is not closed");
@@ -220,14 +222,16 @@ fn quoted(text: &str, at: &mut usize, decoded: &mut String) -> Result<Value, Str
             b't' => decoded.push('\t'),
             b'r' => decoded.push('\r'),
             b'u' => {
-                let (character, length) = unicode(text, start)
-                    .ok_or_else(|| format!("the escape at byte {end} is not of four hexadecimal digits"))?;
+                let (character, length) = unicode(text, start).ok_or_else(|| {
+                    format!("the escape at byte {end} does not have four hexadecimal digits")
+                })?;
                 decoded.push(character);
                 start += length;
             }
             byte @ (b'"' | b'\\' | b'/' | b'\'') => decoded.push(char::from(*byte)),
             _ => {
-                // Whoever writes Windows paths without doubling their backslashes means the backslash.
+                // A backslash before another character is a plain backslash, as in Windows paths written
+                // without doubled backslashes.
                 decoded.push('\\');
                 start = end + 1;
             }
@@ -235,7 +239,8 @@ fn quoted(text: &str, at: &mut usize, decoded: &mut String) -> Result<Value, Str
     }
 }
 
-/// The character written in four hexadecimal digits at `at`, or in two such escapes as UTF-16 has it, and the length.
+/// Returns the character written as four hexadecimal digits at `at`, or as two such escapes for a UTF-16
+/// pair. Also returns the length of the text read, in bytes.
 fn unicode(text: &str, at: usize) -> Option<(char, usize)> {
     let unit = |at: usize| {
         let digits =
@@ -339,7 +344,7 @@ mod tests {
                 "a quote is closed before byte 5, but no space follows",
                 "there is a quote in a key, at byte 0",
                 "the quote at byte 2 is not closed",
-                "the escape at byte 3 is not of four hexadecimal digits",
+                "the escape at byte 3 does not have four hexadecimal digits",
             ]
         );
         assert_eq!(given.main(), [json!({"a": "b=c"})]);
@@ -351,7 +356,7 @@ mod tests {
     fn there_are_no_more_columns_than_allowed() {
         let given = parsed("max_fields: 2", &["a=1 b=2", "c=3", "b=4"]);
         assert_eq!(given.main(), [json!({"a": "1", "b": "2"}), json!({"b": "4"})]);
-        assert_eq!(given.errors()[0].1, "the key `c` would be one more than `max_fields`, 2");
+        assert_eq!(given.errors()[0].1, "the key `c` is one more than `max_fields` allows, 2");
     }
 
     proptest! {
@@ -387,7 +392,8 @@ mod tests {
         }
     }
 
-    /// `cargo test --release -p thalweg-components --lib parse_logfmt::tests::figures -- --ignored --nocapture`
+    /// `cargo test --release -p thalweg-components --lib parse_logfmt::tests::figures -- --ignored
+    /// --nocapture`
     #[test]
     #[ignore = "measures"]
     fn figures() {

@@ -1,11 +1,10 @@
 //! Parses text by a regular expression with named groups.
 //!
-//! What a group captures stays where it is: a text column holds views of the payload's own bytes. The places
-//! of the groups are written into one array that is used again for every message, so that nothing is
-//! allocated for any.
+//! Captured text is not copied: a text column holds views of the payload's bytes. The group offsets are
+//! written into one array that is reused for every message, so nothing is allocated per message.
 //!
-//! A payload is checked to be UTF-8 once, as a whole, and then cut as a `str`; only one that is not UTF-8 is
-//! looked at piece by piece, since its captured pieces may still be.
+//! A payload is checked to be UTF-8 once, as a whole, and then sliced as a `str`. Only if the payload is not
+//! UTF-8, each captured piece is checked separately, since it may still be UTF-8.
 
 use std::collections::BTreeMap;
 
@@ -22,21 +21,21 @@ use thalweg_codec::keys::bytes_of;
 
 /// Parses text by a regular expression.
 ///
-/// Each named group `(?<name>...)` becomes a field; a group that takes no part in the match is NULL. A message
-/// that does not match leaves by the `errors` output.
+/// Each named group `(?<name>...)` becomes a field. A group that takes no part in the match is NULL. A
+/// message that does not match leaves by the `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParseRegex {
     /// The regular expression. Without `^` and `$` it may match anywhere in the text.
     pattern: Pattern,
-    /// The types of fields that are not text: `{status: int, seconds: float}`. A text that does not fit its type
-    /// leaves by the `errors` output.
+    /// The types of fields that are not text: `{status: int, seconds: float}`. A message with a value that
+    /// does not fit its type leaves by the `errors` output.
     #[serde(default)]
     types: BTreeMap<String, FieldType>,
-    /// Texts that mean that there is no value. Without this option `-` and the empty text do, in fields with a
-    /// type other than text.
+    /// The texts that mean NULL. By default these are `-` and the empty text, in fields with a type other
+    /// than text.
     null_values: Option<Vec<String>>,
-    /// The field to parse; by default the payload.
+    /// The field to parse. The default is the payload.
     #[serde(default = "crate::payload")]
     field: String,
 }
@@ -69,9 +68,8 @@ sinks:
 
     fn check(&self) -> Vec<Mistake> {
         if self.groups().next().is_none() {
-            let message =
-                "The regular expression has no named group, so that there is nothing to make fields of.";
-            let help = "Give the parts that are wanted names: `(?<status>\\d{3})`.";
+            let message = "The regular expression has no named group, so it makes no field.";
+            let help = "Name the parts that you want: `(?<status>\\d{3})`.";
             return vec![Mistake::new("pattern", message).help(help)];
         }
         unknown_types(&self.types, self.groups()).collect()
@@ -255,7 +253,8 @@ types: { status: int, size: int }"#;
         assert!(rendered.contains("float"), "{rendered}");
     }
 
-    /// `cargo test --release -p thalweg-components --lib parse_regex::tests::figures -- --ignored --nocapture`
+    /// `cargo test --release -p thalweg-components --lib parse_regex::tests::figures -- --ignored
+    /// --nocapture`
     #[test]
     #[ignore = "measures"]
     fn figures() {

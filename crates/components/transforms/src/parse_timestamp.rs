@@ -1,7 +1,8 @@
-//! Reads times.
+//! Parses times.
 //!
-//! A time is kept in microseconds since 1970, in UTC, whatever zone it was written in, so that times of different
-//! sources can be compared. Logs repeat the second they are in, and the text read last is remembered.
+//! A timestamp is stored in microseconds since 1970 in UTC, whatever time zone its text has, so times of
+//! different sources are comparable. Neighbouring messages of a log often have the same second, so the last
+//! text is cached.
 
 use std::sync::Arc;
 
@@ -16,26 +17,28 @@ use thalweg_codec::columns::{FieldType, Layout, shortened};
 use thalweg_codec::keys::bytes_of;
 use thalweg_codec::timestamps::{TimeFormat, TimeParser, parse_zone};
 
-/// Reads times from text.
+/// Parses times from text.
 ///
-/// The result is a point in time, in microseconds. A text that is not of the format leaves by the `errors` output; a
-/// message without the field has no time.
+/// The result is a timestamp in microseconds. A text that does not have the format leaves by the `errors`
+/// output. A message without the field gets NULL.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseTimestamp {
-    /// The field that holds the text.
+    /// The field that holds the text. The default is `time`.
     field: String,
-    /// How the time is written: `rfc3339` (`2024-01-02T03:04:05.678Z`, also with a space for the `T`), `rfc2822`
-    /// (`Tue, 02 Jan 2024 03:04:05 +0000`), `clf` (`02/Jan/2024:03:04:05 +0000`), `unix`, `unix_ms`, `unix_us` or
-    /// `unix_ns` (a number since 1970), or a format as of `strftime`: `%d.%m.%Y %H:%M:%S`.
+    /// The format of the text: `rfc3339` (`2024-01-02T03:04:05.678Z`, also with a space instead of the `T`),
+    /// `rfc2822` (`Tue, 02 Jan 2024 03:04:05 +0000`) or `clf` (`02/Jan/2024:03:04:05 +0000`). `unix`,
+    /// `unix_ms`, `unix_us` and `unix_ns` are numbers of seconds, milliseconds, microseconds or nanoseconds
+    /// since 1970. Any other format is written as for `strftime`: `%d.%m.%Y %H:%M:%S`. A format without a
+    /// year means the latest such time in the past.
     ///
-    /// `auto` takes any of the former, and of a number tells the unit by its size: up to 11 digits are seconds, up
-    /// to 14 milliseconds, up to 17 microseconds, beyond that nanoseconds. A format without a year means the
-    /// last time that it was so.
+    /// `auto` (the default) accepts any of the named formats. The unit of a number follows from its size: up
+    /// to 11 digits are seconds, up to 14 milliseconds, up to 17 microseconds, and more are nanoseconds.
     format: String,
-    /// The time zone of texts that do not name any: `UTC`, or hours and minutes from it, such as `+02:00`.
+    /// The time zone of texts that name none: `UTC` (the default), or an offset in hours and minutes, such as
+    /// `+02:00`.
     timezone: String,
-    /// The field to put the time into; by default the same.
+    /// The field that receives the timestamp. The default is `field`, whose text it replaces.
     into: Option<String>,
 }
 
@@ -70,7 +73,7 @@ sinks:
             ));
         }
         if parse_zone(&self.timezone).is_none() {
-            let message = format!("`{}` is not a time zone that is known here.", self.timezone);
+            let message = format!("`{}` is not a known time zone.", self.timezone);
             let help = "Write `UTC`, or hours and minutes from it, such as `+02:00`.";
             mistakes.push(Mistake::new("timezone", message).help(help));
         }
@@ -189,6 +192,6 @@ mod tests {
     fn unknown_formats_and_zones_are_mistakes() {
         let mistakes = testing::options::<ParseTimestamp>("{format: '%Q', timezone: Europe/Paris}").check();
         assert_eq!(mistakes[0].message, "`%Q` has a `%` that `strftime` does not know.");
-        assert_eq!(mistakes[1].message, "`Europe/Paris` is not a time zone that is known here.");
+        assert_eq!(mistakes[1].message, "`Europe/Paris` is not a known time zone.");
     }
 }

@@ -1,4 +1,4 @@
-//! Renames fields, without touching a message: the schema changes, once for all batches that share it.
+//! Renames fields without touching messages: the schema changes once for all batches that share it.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use thalweg_codec::names::{Projection, group, renamed_fields};
 
 /// Renames fields: `{old: new}`.
 ///
-/// All are renamed at once, so that `{a: b, b: a}` swaps two fields. A field that already has the new name is
-/// replaced; a field that is not there is left alone.
+/// All fields are renamed at once, so `{a: b, b: a}` swaps two fields. An existing field with the new name is
+/// replaced. A field that does not exist is ignored.
 ///
-/// Names that end in `.*` rename all fields whose names begin so: `{"a.*": "b.*"}` makes `b.x` of `a.x`. A name that is
-/// listed itself comes first.
+/// Names that end in `.*` rename all fields whose names begin so: `{"a.*": "b.*"}` renames `a.x` to `b.x`. An
+/// entry for a single field takes precedence.
 ///
-/// `payload` is the message itself: `{payload: message}` makes a text field of it (the payload stays what it was),
-/// and `{message: payload}` makes a field the payload (NULL becomes empty).
+/// `payload` is the message itself: `{payload: message}` copies it to a text field, and the payload stays.
+/// `{message: payload}` makes a field the payload, and NULL becomes empty.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Rename(Ordered<String>);
@@ -60,7 +60,7 @@ sinks:
             .map(|(old, _)| mistake(format!("`{old}` needs a new name that is not empty.")));
         let halves = entries.iter().filter(|(old, new)| group(old).is_some() != group(new).is_some());
         let halves = halves.map(|(old, new)| {
-            mistake(format!("Of `{old}` and `{new}` both must end in `.*`, or neither."))
+            mistake(format!("Both `{old}` and `{new}` must end in `.*`, or neither."))
                 .help("For example `{\"a.*\": \"b.*\"}`.")
         });
         doubles.chain(nameless).chain(halves).collect()

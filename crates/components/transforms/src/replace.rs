@@ -1,6 +1,6 @@
-//! Replaces what is searched for in a text.
+//! Replaces text.
 //!
-//! Texts in which there is nothing to replace stay where they are; only the others are written anew.
+//! A text without a match stays where it is; only other texts are copied.
 
 use memchr::memmem::Finder;
 use regex::bytes::{CaptureLocations, Regex};
@@ -16,7 +16,7 @@ use thalweg_codec::target::{Edit, Editor, Target};
 
 /// Replaces every occurrence of a text, or every match of a regular expression.
 ///
-/// With neither `search` nor `pattern` the whole text is replaced.
+/// Give either `search` or `pattern`. With neither, the whole text is replaced.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Replace {
@@ -29,9 +29,9 @@ pub struct Replace {
     /// The regular expression to search for.
     #[serde(default)]
     pattern: Option<Pattern>,
-    /// What to put in its place. With `pattern`, `$1` or `$name` stands for what a group matched. Where a letter, a digit or
-    /// `_` follows, write `$${1}` (with two, since `${...}` is a variable in configurations), and for a `$` itself
-    /// `$$$$`.
+    /// The replacement. With `pattern`, `$1` or `$name` is replaced by the text of a group. Before a letter,
+    /// a digit or `_`, write `$${1}` (with two `$`, because `${...}` is a variable in configurations). Write
+    /// `$$$$` for a `$` itself.
     with: String,
 }
 
@@ -82,7 +82,7 @@ struct Replacer {
     what: What,
 }
 
-/// What is replaced.
+/// The part of a text to replace, and its replacement.
 enum What {
     Text(Box<Finder<'static>>, Vec<u8>),
     Pattern(CaptureLocations, Regex, Expansion),
@@ -90,7 +90,7 @@ enum What {
 }
 
 impl What {
-    /// Writes the text with what is replaced; whether there was anything.
+    /// Writes the text with its replacements. Returns true if there was a match.
     fn replace(&mut self, value: &[u8], out: &mut Vec<u8>) -> bool {
         let mut copied = 0;
         let mut found = false;
@@ -115,7 +115,7 @@ impl What {
                 let mut last_end = None;
                 while let Some(found) = regex.captures_read_at(locations, value, from) {
                     let (start, end) = (found.start(), found.end());
-                    // Nothing is no match where one has just ended, nor inside a character.
+                    // An empty match does not count directly after another match, nor inside a character.
                     let is_inside = value.get(start).is_some_and(|byte| byte & 0xc0 == 0x80);
                     if start < end || last_end != Some(end) && !is_inside {
                         copy(start, end, out);

@@ -1,7 +1,8 @@
 //! Sends messages to outputs by conditions.
 //!
-//! The conditions are asked one after the other, each only of the messages that none before took: so the first that
-//! is true decides, and a condition that cannot be evaluated harms only messages that got as far as it.
+//! The conditions are evaluated one after the other, each only for messages that no earlier condition took.
+//! So the first condition that is true decides, and a condition that cannot be evaluated affects only
+//! messages that reach it.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,9 +16,9 @@ use crate::ordered::Ordered;
 
 /// Sends messages to named outputs: `{label: "condition"}`.
 ///
-/// A message leaves by the first label whose condition is true; the rest goes on. Another pipeline takes the
-/// messages of a label by `from: pipeline.label`. A message for which a condition cannot be evaluated leaves by the
-/// `errors` output.
+/// A message leaves by the first label whose condition is true. Other messages continue in this pipeline.
+/// Another pipeline reads the messages of a label with `from: pipeline.label`. A message for which a
+/// condition cannot be evaluated leaves by the `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Route(Ordered<Expression>);

@@ -1,7 +1,7 @@
 //! Sends messages to outputs by the value of a field.
 //!
-//! `route` asks a condition for each output. Here the value is looked up once, so that it does not matter how many
-//! outputs there are.
+//! `route` evaluates a condition per output. Here the value is looked up once, so the cost does not depend on
+//! the number of outputs.
 
 use arrow_array::{Array, BinaryViewArray};
 use hashbrown::HashMap;
@@ -17,19 +17,21 @@ use thalweg_codec::delimiter::Delimiter;
 use thalweg_codec::keys::bytes_of;
 use thalweg_codec::target::Slot;
 
-/// Sends each message to the output whose value its field has.
+/// Sends each message to an output by the value of a field.
 ///
-/// Messages that have none of the values go on. A pipeline takes those of an output with `from: main.label`.
+/// Messages with any other value continue in this pipeline. Another pipeline reads the messages of an output
+/// with `from: main.label`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteBy {
-    /// The field to look at; by default the payload.
+    /// The field whose value decides. The default is the payload.
     #[serde(default = "crate::payload")]
     field: String,
-    /// The outputs, and the value of each: `{failures: "error", access: "http"}`.
+    /// The outputs and their values: `{failures: "error", access: "http"}`.
     outputs: Ordered<String>,
-    /// Only what stands before the first of these decides, for example `:`. It is removed from the text together with
-    /// the delimiter, whatever it is. Without the delimiter in it a message goes on as it is.
+    /// A delimiter, for example `:`. Only the text before its first occurrence decides. That text and the
+    /// delimiter are removed from every message that contains the delimiter. A message without it continues
+    /// unchanged. By default the whole value decides.
     #[serde(default)]
     #[schemars(length(min = 1))]
     prefix_until: Option<String>,
@@ -90,14 +92,14 @@ sinks:
 struct Router {
     field: String,
     outputs: HashMap<Vec<u8>, usize>,
-    /// The rows for each output, and at the end those that go on.
+    /// The rows of each output. The last entry holds the rows that continue.
     groups: Vec<Vec<u32>>,
     delimiter: Option<Delimiter>,
     slot: Slot,
 }
 
 impl Router {
-    /// The text of each message without its prefix.
+    /// Returns the text of each message without its prefix.
     fn without_prefix(&self, column: &BinaryViewArray, delimiter: &Delimiter) -> BinaryViewArray {
         let mut rest = ViewBuilder::over(column.data_buffers(), column.len());
         for value in column {

@@ -17,10 +17,10 @@ use thalweg_codec::target::{Editor, Input, Target};
 pub struct Runlength {
     #[serde(flatten)]
     target: Target,
-    /// What stands between the length and the text. The default is a colon.
+    /// The text between the length and the value. The default is a colon.
     #[serde(default = "colon")]
     separator: String,
-    /// Whether the result is the length alone: in a field, a whole number. The default is `false`.
+    /// True to write only the length; in a field it is a whole number. The default is `false`.
     #[serde(default)]
     only: bool,
 }
@@ -58,7 +58,7 @@ sinks:
     }
 }
 
-/// Makes a field of lengths.
+/// Writes lengths into a field.
 struct Measurer {
     input: Input,
     layout: Layout,
@@ -79,7 +79,7 @@ impl Transform for Measurer {
 
 struct Prefixer {
     editor: Editor,
-    /// What comes between length and text, if the text comes at all.
+    /// The text between length and value; `None` to leave out the value.
     separator: Option<Vec<u8>>,
 }
 

@@ -1,6 +1,6 @@
-//! Passes a part of the messages.
+//! Passes a sample of the messages.
 //!
-//! With a key the part is chosen by the key's hash: all messages of a trace or a user are passed, or none.
+//! With a key, the key's hash decides: all messages of a trace or a user pass, or none.
 
 use arrow_array::BooleanArray;
 use arrow_buffer::BooleanBuffer;
@@ -11,27 +11,31 @@ use thalweg_record::Batch;
 
 use thalweg_codec::keys::hash_keys;
 
-/// Passes a part of the messages and filters the others.
+/// Passes a sample of the messages and filters the others.
 ///
-/// Say either `rate: 0.1`, to pass each message with that chance, or `one_in: 10`, to pass every tenth (with a `key`,
-/// every tenth value of it on average); `take: 3` with it passes the first three of each ten.
+/// Give either `rate: 0.1`, which passes each message with that probability, or `one_in: 10`, which passes
+/// every tenth message. With a `key`, `one_in: 10` passes every tenth value of the key on average. With
+/// `take: 3`, the first three of each ten pass.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sample {
-    /// The part to pass, from 0 to 1.
+    /// The probability of each message to pass, from 0 to 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     rate: Option<f64>,
-    /// Of how many messages one is passed.
+    /// The size of a group of messages, of which the first one passes.
     #[schemars(range(min = 1))]
     one_in: Option<u64>,
-    /// With `one_in`: how many of so many messages are passed, the first ones of each group.
+    /// With `one_in`: the number of messages that pass in each group, its first ones. The default is 1.
     #[schemars(range(min = 1))]
     take: Option<u64>,
-    /// Whether the others leave by the output `rest` (`from: NAME.rest`) instead of being filtered.
+    /// True to send the other messages to the output `rest` instead of filtering them. Another pipeline reads
+    /// it with `from: NAME.rest`. The default is `false`.
     rest: bool,
-    /// A field by whose value it is decided, so that messages of the same value have the same fate.
+    /// A field whose value decides: messages with the same value all pass, or none does. By default each
+    /// message is decided separately.
     key: Option<String>,
-    /// Makes the choice the same in every run. With a `key` it always is; then another seed makes another choice.
+    /// A number that makes the choice the same in every run. With a `key` the choice is always the same, and
+    /// another seed makes another choice.
     seed: Option<u64>,
 }
 
@@ -54,19 +58,20 @@ sinks:
         let mistake = |message: &str, help: &str| vec![Mistake::new("", message).help(help)];
         match (self.take, self.one_in) {
             (Some(_), None) => {
-                let mistake = Mistake::new("take", "`take` does not say of how many.");
+                let mistake = Mistake::new("take", "`take` needs `one_in`, the size of a group.");
                 return vec![mistake.help("Add `one_in`, for example `one_in: 10`.")];
             }
             (Some(take), Some(count)) if take > count => {
-                let message = format!("Of {count} messages {take} cannot be taken.");
+                let message = format!("`take` is {take}, which is more than `one_in`, {count}.");
                 return vec![Mistake::new("take", message)];
             }
             _ => {}
         }
         match (self.rate, self.one_in) {
-            (None, None) => {
-                mistake("How many messages to pass is not said.", "Say `rate: 0.1`, or `one_in: 10`.")
-            }
+            (None, None) => mistake(
+                "`sample` has neither `rate` nor `one_in`.",
+                "Give one of them: `rate: 0.1` or `one_in: 10`.",
+            ),
             (Some(_), Some(_)) => {
                 mistake("`rate` and `one_in` both say how many messages to pass.", "Leave out one of them.")
             }
@@ -79,7 +84,7 @@ sinks:
     }
 
     fn is_sequential(&self) -> bool {
-        // A key decides alone; every tenth message, and what a seed says, depend on those before.
+        // A key decides alone. Groups and seeds depend on the messages before.
         self.key.is_none() && (self.seed.is_some() || self.one_in.is_some())
     }
 
@@ -102,7 +107,7 @@ sinks:
 #[derive(Clone, Copy)]
 enum Fraction {
     Rate(f64),
-    /// The first so many of each group of so many.
+    /// The first messages of each group: how many pass, and the size of the group.
     Of(u64, u64),
 }
 
@@ -112,7 +117,7 @@ struct Sampler {
     rest: bool,
     seed: u64,
     random: fastrand::Rng,
-    /// The place of the next message in its group.
+    /// The index of the next message in its group.
     count: u64,
     hashes: Vec<u128>,
 }
@@ -133,7 +138,7 @@ impl Transform for Sampler {
             hash_keys(&batch, &self.key, self.seed, &mut self.hashes);
             let hash = |row: usize| self.hashes.get(row).map_or(0, |&hash| hash as u64);
             match self.part {
-                // The upper 53 bits of the hash, as a number from 0 up to 1.
+                // The upper 53 bits of the hash, as a number from 0 (included) to 1 (excluded).
                 Fraction::Rate(rate) => BooleanBuffer::collect_bool(rows, |row| {
                     (hash(row) >> 11) as f64 / ((1_u64 << 53) as f64) < rate
                 }),
@@ -229,7 +234,7 @@ mod tests {
     fn one_of_the_two_measures_is_needed_and_in_range() {
         assert_eq!(
             testing::options::<Sample>("{}").check()[0].message,
-            "How many messages to pass is not said."
+            "`sample` has neither `rate` nor `one_in`."
         );
         assert_eq!(testing::options::<Sample>("{rate: 1, one_in: 1}").check().len(), 1);
         assert!(testing::try_options::<Sample>("rate: 10").is_err());

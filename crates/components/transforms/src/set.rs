@@ -1,8 +1,8 @@
 //! Sets fields to the values of expressions.
 //!
-//! One is set after the other, since a later one may use an earlier. What cannot be evaluated for a message does
-//! not end there: the message is noted, once, and the rest of the batch goes on as a batch. It is rejected as it
-//! came, without what was set before.
+//! Fields are set one after the other, because a later expression may use an earlier field. If an expression
+//! cannot be evaluated for a message, the message is noted once, and the batch stays together until all
+//! fields are set. The message is then rejected in its original form, without the fields set before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use thalweg_codec::keys::{as_bytes, present};
 
 /// Sets fields: `{name: "expression"}`.
 ///
-/// The expressions are SQL over the fields. They are evaluated in order, and a later one sees what was set before. A
-/// field that is there already is replaced. To set `payload` replaces the message itself (NULL makes it empty). A
-/// message for which an expression cannot be evaluated leaves by the `errors` output.
+/// The expressions are SQL over the fields. They are evaluated in order, so a later expression sees the
+/// fields set before. An existing field is replaced. Setting `payload` replaces the message itself (NULL
+/// makes it empty). A message for which an expression cannot be evaluated leaves by the `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Set(Ordered<Expression>);
@@ -69,7 +69,7 @@ struct Setter {
 struct Setting {
     name: String,
     value: Evaluator,
-    /// The field as it was last, and where it goes.
+    /// The field in the previous batch, and its layout.
     field: Option<(FieldRef, Layout)>,
 }
 

@@ -1,8 +1,8 @@
-//! Makes one message into several.
+//! Splits one message into several.
 //!
-//! The parts are views of the memory of the whole, and one acknowledgement covers them all: the source is told
-//! that the message is safe when every part is. A part is noted by its place in the message first, so that a
-//! message that proves wrong in its middle gives no parts at all.
+//! The parts are views of the original message's memory, and they share its ack: the source's ack is settled
+//! when every part is. The offsets of the parts are collected first, so a message that is malformed in its
+//! middle has no parts at all.
 
 use std::sync::Arc;
 
@@ -17,24 +17,25 @@ use thalweg_record::{Batch, PAYLOAD, TextBuilder, ViewBuilder};
 use thalweg_codec::columns::{FieldType, Layout, missing, reject_all};
 use thalweg_codec::keys::bytes_of;
 
-/// Makes one message into several.
+/// Splits one message into several.
 ///
-/// Say either `delimiter: ","`, for the parts of a text, or `json_array: true`, for the elements of a JSON array. Each
-/// part becomes the payload of a message of its own, which has the fields of the whole. Elements are JSON as they
-/// stand, but an element that is a text is given without quotes and escapes. The message is acknowledged when
-/// all its parts are; one without parts is filtered.
+/// Give either `delimiter: ","`, for the parts of a text, or `json_array: true`, for the elements of a JSON
+/// array. Each part becomes the payload of its own message, which has the fields of the original. Elements
+/// keep their JSON text, except that texts lose their quotes and escapes. The original message is
+/// acknowledged when all its parts are. A message without parts is filtered.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Split {
-    /// What stands between the parts.
+    /// The text between the parts.
     delimiter: Option<String>,
-    /// Whether it is a JSON array whose elements are the parts. With a `field` and no `delimiter` it is.
+    /// True to split the elements of a JSON array. The default is `false`, but `true` with a `field` and
+    /// without a `delimiter`.
     json_array: bool,
-    /// The field to split; by default the payload.
+    /// The field to split. The default is the payload.
     field: Option<String>,
-    /// A field to put the parts into; by default they become the payload.
+    /// The field that receives the parts. By default they become the payload.
     into: Option<String>,
-    /// Whether empty parts between delimiters become messages too.
+    /// True to make messages of empty parts between delimiters too. The default is `false`.
     keep_empty: bool,
 }
 
@@ -57,16 +58,18 @@ sinks:
         let mistake = |option, message: &str, help: &str| vec![Mistake::new(option, message).help(help)];
         match &self.delimiter {
             Some(delimiter) if delimiter.is_empty() => {
-                mistake("delimiter", "The delimiter is empty.", "Write what stands between the parts.")
+                mistake("delimiter", "The delimiter is empty.", "Write the text between the parts.")
             }
             Some(_) if self.json_array => mistake(
                 "json_array",
                 "A message cannot be split both at a `delimiter` and as a `json_array`.",
                 "Leave out one of them.",
             ),
-            None if !self.json_array && self.field.is_none() => {
-                mistake("", "Where to split is not said.", "Say `delimiter: \",\"`, or `json_array: true`.")
-            }
+            None if !self.json_array && self.field.is_none() => mistake(
+                "",
+                "`split` has neither `delimiter` nor `json_array`.",
+                "Give one of them: `delimiter: \",\"` or `json_array: true`.",
+            ),
             _ => Vec::new(),
         }
     }
@@ -97,7 +100,7 @@ struct Splitter {
     decoded: String,
 }
 
-/// Where a part is: in the message, or in what was decoded of it.
+/// The offsets of a part: in the message, or in the decoded text.
 #[derive(Clone, Copy)]
 enum Piece {
     Raw(usize, usize),
@@ -105,7 +108,7 @@ enum Piece {
 }
 
 impl Splitter {
-    /// Notes the parts of a message.
+    /// Collects the parts of a message.
     fn cut(&mut self, value: &[u8]) -> Result<(), String> {
         self.parts.clear();
         self.decoded.clear();
@@ -131,7 +134,7 @@ impl Splitter {
             return Err(wrong.to_owned());
         }
         let text = simdutf8::basic::from_utf8(value).map_err(|_| thalweg_codec::not_utf8(value))?;
-        // The iterator ends with the array, so what follows it is looked at here.
+        // The iterator stops at the end of the array, so the text after it is checked here.
         if text.trim_ascii_end().as_bytes().last() != Some(&b']') {
             return Err(wrong.to_owned());
         }
@@ -189,7 +192,7 @@ impl Transform for Splitter {
                 Ok(()) if is_text() => {
                     for &part in &self.parts {
                         made.push(self.part(value, part));
-                        // The rows are counted without those that failed, since they are gone by then.
+                        // The rows are counted without the failed rows, which are removed first.
                         rows.push((row - failed.len()) as u32);
                     }
                 }
@@ -236,7 +239,7 @@ impl Made {
     fn push(&mut self, part: &[u8]) {
         match self {
             Self::Payloads(builder) => builder.push(part),
-            // The message is UTF-8 and so is the delimiter, and thereby all that is between.
+            // The message and the delimiter are UTF-8, so every part is.
             Self::Texts(builder) => match std::str::from_utf8(part) {
                 Ok(part) => builder.push(part),
                 Err(_) => builder.push(&String::from_utf8_lossy(part)),
@@ -342,7 +345,7 @@ mod tests {
     #[test]
     fn where_to_split_must_be_said_once() {
         let message = |yaml: &str| testing::options::<Split>(yaml).check()[0].message.clone();
-        assert_eq!(message("{}"), "Where to split is not said.");
+        assert_eq!(message("{}"), "`split` has neither `delimiter` nor `json_array`.");
         assert_eq!(message("delimiter: ''"), "The delimiter is empty.");
         assert!(message("{delimiter: x, json_array: true}").contains("both"));
     }

@@ -1,5 +1,5 @@
-//! Splits a text into an array, as JSON: a column of lists would not survive what JSON text does (a payload, an
-//! expression, dead letters).
+//! Splits a text into an array. The array is JSON: a column of lists could not be used in all places where
+//! JSON text can (a payload, an expression, dead letters).
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,14 +13,14 @@ use thalweg_codec::target::{Editor, Target};
 
 /// Splits a text into an array of texts.
 ///
-/// The result is a field of JSON, which `encode: json` writes as the array that it is. A text that is not UTF-8 leaves
-/// by the `errors` output.
+/// The result is a JSON field, which `encode: json` writes as an array. A text that is not UTF-8 leaves by
+/// the `errors` output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitArray {
     #[serde(flatten)]
     target: Target,
-    /// What stands between the parts. The default is a comma.
+    /// The text between the parts. The default is a comma.
     #[serde(default = "crate::comma")]
     #[schemars(length(min = 1))]
     delimiter: String,

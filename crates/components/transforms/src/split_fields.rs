@@ -1,7 +1,7 @@
 //! Splits a text into fields by position.
 //!
-//! The fields are views of the same bytes. A field that is text is known to be UTF-8, and a delimiter that is text
-//! cuts it into texts, so nothing has to be looked at again.
+//! The fields are views of the same bytes. A text field is known to be UTF-8, and so is the delimiter. So the
+//! parts are UTF-8 too, and need no check.
 
 use std::collections::HashSet;
 
@@ -14,23 +14,24 @@ use thalweg_codec::columns::{Columns, RowParser, Typing, parse_rows};
 use thalweg_codec::delimiter::Delimiter;
 use thalweg_codec::target::Input;
 
-/// Splits a text into fields by their position.
+/// Splits a text into fields by position.
 ///
-/// The first part becomes the first field of the list, and so on. Fields for which there is no part are NULL; parts for
-/// which there is no field are not kept. The text itself stays. A text that is not UTF-8 leaves by `errors`.
+/// The first part becomes the first field of the list, and so on. Fields without a part are NULL; parts
+/// without a field are dropped. The text itself stays. A text that is not UTF-8 leaves by the `errors`
+/// output.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitFields {
     #[serde(flatten)]
     input: Input,
-    /// What stands between the parts. The default is a comma.
+    /// The text between the parts. The default is a comma.
     #[serde(default = "crate::comma")]
     #[schemars(length(min = 1))]
     delimiter: String,
-    /// The names of the fields, in the order of the parts. A part whose name is empty is passed over.
+    /// The names of the fields, in the order of the parts. An empty name skips its part.
     #[schemars(length(min = 1))]
     fields: Vec<String>,
-    /// What to put before the name of each field. The default is nothing.
+    /// A prefix for the name of each field. The default is empty.
     #[serde(default)]
     prefix: String,
 }
@@ -74,7 +75,7 @@ sinks:
 struct Splitter {
     input: Input,
     delimiter: Delimiter,
-    /// For each part the column that it belongs to, if any.
+    /// For each part, its column, if it has one.
     places: Vec<Option<usize>>,
     columns: Columns,
 }

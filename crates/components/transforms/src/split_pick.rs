@@ -1,4 +1,4 @@
-//! Splits a text and takes one of its parts, a view of the same bytes.
+//! Splits a text and keeps one part, as a view of the same bytes.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,19 +9,19 @@ use thalweg_codec::columns::FieldType;
 use thalweg_codec::delimiter::Delimiter;
 use thalweg_codec::target::{Edit, Editor, Target};
 
-/// Splits a text and takes one of its parts.
+/// Splits a text and keeps one part.
 ///
-/// Where there are not so many parts the result is empty.
+/// If the text does not have that part, the result is empty.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SplitPick {
     #[serde(flatten)]
     target: Target,
-    /// What stands between the parts. The default is a comma.
+    /// The text between the parts. The default is a comma.
     #[serde(default = "crate::comma")]
     #[schemars(length(min = 1))]
     delimiter: String,
-    /// Which part: 0 is the first (the default), -1 the last, -2 that before it.
+    /// The index of the part: 0 is the first (the default), -1 the last, -2 the one before the last.
     #[serde(default)]
     index: i64,
 }
@@ -66,9 +66,9 @@ impl Transform for Picker {
     }
 }
 
-/// The part of this number from the right, where the last is 1.
+/// Returns the part with this number, counted from the right; the last is 1.
 fn from_right<'a>(delimiter: &Delimiter, value: &'a [u8], number: u64) -> Option<&'a [u8]> {
-    // Counted from the left, since delimiters that could overlap are found from there.
+    // Delimiters are found from the left, because occurrences might overlap.
     let parts = delimiter.parts(value).count() as u64;
     let mut start = 0;
     for _ in 0..parts.checked_sub(number)? {

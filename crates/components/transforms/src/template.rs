@@ -1,7 +1,7 @@
-//! Makes a text by a template with conditions and loops.
+//! Renders a template with conditions and loops.
 //!
-//! For plain texts with fields in them `encode: { format: text }` is many times faster: here each message is an object
-//! that the template asks for what it needs. Only that is looked up.
+//! For texts with only fields in them, `encode: { format: text }` is many times faster. Here each message is
+//! an object that the template queries; only the queried fields are looked up.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -22,26 +22,29 @@ use thalweg_codec::target::Slot;
 use thalweg_codec::template::column;
 use thalweg_codec::values::Values;
 
-/// What is known of a message's origin.
+/// The metadata that a template may use.
 const META: [&str; 4] = ["meta.source", "meta.path", "meta.time", "meta.position"];
 
-/// Makes a text by a template in the notation of Jinja.
+/// Renders a template in the notation of Jinja.
 ///
-/// `{{ name }}` is the value of a field, `{{ payload }}` the payload, `{{ meta.source }}` (`path`, `time`, `position`)
-/// where the message came from. The dots in the names of fields lead into objects: of the fields `a.b` and `a.c`
-/// there is an `a` with the members `b` and `c`. A field that is not there is written as nothing. There are
-/// `{% if %}`, `{% for %}` and filters such as `{{ name|upper }}`. A message for which the template cannot be carried
-/// out leaves by the `errors` output. For a text with just fields in it `encode` is faster.
+/// `{{ name }}` is the value of a field, `{{ payload }}` the payload, and `{{ meta.source }}` (also `path`,
+/// `time`, `position`) the origin of the message. Dots in the names of fields lead into objects: the fields
+/// `a.b` and `a.c` make an object `a` with the members `b` and `c`. A missing field is written as nothing.
+/// `{% if %}`, `{% for %}` and filters such as `{{ name|upper }}` are available.
+///
+/// A message for which the template cannot be rendered leaves by the `errors` output. For texts with only
+/// fields in them, `encode` is faster.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Template {
-    /// The template.
+    /// The template, in the notation of Jinja.
     template: String,
-    /// Where the text goes: a field, or `payload` (the default).
+    /// The target of the text: a field, or `payload` (the default).
     #[serde(default = "crate::payload")]
     #[schemars(length(min = 1))]
     into: String,
-    /// Only the fields whose names begin with this and a dot, without it. The default is all fields.
+    /// Makes only the fields available whose names begin with this name and a dot, without that prefix. The
+    /// default is all fields.
     #[serde(default)]
     #[schemars(length(min = 1))]
     root: Option<String>,
@@ -102,11 +105,11 @@ sinks:
 
 struct Templater {
     environment: Environment<'static>,
-    /// The first names of what the template uses.
+    /// The first parts of the names that the template uses.
     used: HashSet<String>,
     root: Option<String>,
     slot: Slot,
-    /// The schema of the batch before, the columns wanted, and how their names lie in one another.
+    /// The schema of the previous batch, the columns it needs, and the tree of their names.
     known: Option<(SchemaRef, Vec<String>, Arc<Tree>)>,
 }
 
@@ -124,7 +127,7 @@ impl Templater {
             None => Some((name.clone(), name)),
             Some(root) => Some((name.strip_prefix(root.as_str())?.to_owned(), name)),
         };
-        // What a field hides comes first, and the field in its place.
+        // A field hides metadata and the payload, so these come first and fields overwrite them.
         let origin = META.iter().map(|name| (*name).to_owned()).chain([PAYLOAD.to_owned()]);
         let origin = origin.map(|name| (name.clone(), name));
         let is_used = |name: &str| self.used.contains(name.split('.').next().unwrap_or(name));
@@ -159,7 +162,7 @@ impl Transform for Templater {
                 Ok(_) => {}
                 Err(error) => {
                     written.abandon();
-                    failed.push((row as u32, format!("the template cannot be carried out: {error}")));
+                    failed.push((row as u32, format!("the template cannot be rendered: {error}")));
                 }
             }
             written.end();
@@ -168,7 +171,7 @@ impl Transform for Templater {
     }
 }
 
-/// Names in names.
+/// A tree of names.
 #[derive(Default)]
 struct Tree {
     column: Option<usize>,
@@ -181,7 +184,7 @@ impl Tree {
             self.members.push((name.into(), Arc::default()));
             self.members.len() - 1
         });
-        // While it is built nobody shares it, so that this does not copy.
+        // The tree is not shared while it is built, so this does not copy.
         Arc::make_mut(&mut self.members[at].1)
     }
 }
@@ -209,7 +212,7 @@ impl Message {
         inner.has_members().then(|| Value::from_object(inner))
     }
 
-    /// Whether any member has a value.
+    /// True if any member has a value.
     fn has_members(&self) -> bool {
         self.tree.members.iter().any(|(_, member)| self.is_there(member))
     }
@@ -288,11 +291,7 @@ mod tests {
         assert_eq!(given.main(), [json!({"a": "<1>"}), json!({"a": "<x>"})]);
         let given = testing::apply::<Template>("template: '{{ 1 // (payload|int) }}'", [batch()]);
         assert_eq!(given.payloads(Output::Main), ["1"]);
-        assert!(
-            given.errors()[0].1.starts_with("the template cannot be carried out: "),
-            "{:?}",
-            given.errors()
-        );
+        assert!(given.errors()[0].1.starts_with("the template cannot be rendered: "), "{:?}", given.errors());
     }
 
     #[test]

@@ -19,10 +19,10 @@ pub fn no_line_is_lost<C: thalweg_engine::TransformConfig>(
 
 /// Prints how long a message takes, in batches of these lines: the best of some rounds.
 pub fn measure<C: thalweg_engine::TransformConfig>(yaml: &str, lines: &[String]) {
-    use thalweg_engine::{Outlets, testing};
+    use thalweg_engine::{Outputs, testing};
     let mut transform = testing::options::<C>(yaml).build(&testing::context()).unwrap();
     let batch = testing::batch(lines);
-    let mut out = Outlets::new("test".into());
+    let mut out = Outputs::new("test".into());
     let mut best = f64::MAX;
     for _ in 0..200 {
         let batch = batch.share();

@@ -1,4 +1,4 @@
-//! Removes characters from both ends of a text. What is left is a view of the same bytes.
+//! Removes characters from both ends of a text. The result is a view of the same bytes.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use thalweg_codec::target::{Edit, Editor, Target};
 pub struct Trim {
     #[serde(flatten)]
     target: Target,
-    /// The characters to remove, in any order. By default these are blanks, tabs and line ends.
+    /// The characters to remove, in any order. By default these are spaces, tabs and line ends.
     #[serde(default = "blanks")]
     #[schemars(length(min = 1))]
     characters: String,
@@ -48,7 +48,7 @@ sinks:
 
 struct Trimmer {
     editor: Editor,
-    /// Each as the bytes that it is written as.
+    /// The bytes of each character in UTF-8.
     characters: Vec<Vec<u8>>,
 }
 
@@ -57,7 +57,7 @@ impl Transform for Trimmer {
         let Self { editor, characters } = self;
         Ok(editor.edit(batch, out, |value, _| {
             let mut left = value;
-            // No character of UTF-8 is found inside another, so that bytes will do.
+            // In UTF-8 no character is part of another, so comparing bytes is enough.
             while let Some(rest) = characters.iter().find_map(|c| left.strip_prefix(c.as_slice())) {
                 left = rest;
             }

@@ -1,4 +1,4 @@
-//! Cuts a text down to what stands between two marks. It is a view of the same bytes.
+//! Reduces a text to the part between two marks, as a view of the same bytes.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,10 +9,11 @@ use thalweg_codec::columns::FieldType;
 use thalweg_codec::delimiter::Delimiter;
 use thalweg_codec::target::{Edit, Editor, Target};
 
-/// Cuts a text down to what stands between two marks.
+/// Reduces a text to the part between two marks.
 ///
-/// What is left is behind the first `left` and before the last `right`, so that of `foo[bar[foo]bar]foo` between `[`
-/// and `]` it is `bar[foo]bar`. A mark that is not found cuts nothing off. If the marks overlap nothing is left.
+/// The result begins after the first `left` and ends before the last `right`. Between `[` and `]`,
+/// `foo[bar[foo]bar]foo` becomes `bar[foo]bar`. A mark that is not found removes nothing. If the marks
+/// overlap, the result is empty.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]
@@ -23,11 +24,11 @@ pub struct TrimToBounds {
     left: String,
     /// The right mark. The default is none.
     right: String,
-    /// How many bytes from the left the search for `left` begins. Without `left` so many bytes are cut off. The default
-    /// is 0.
+    /// The number of bytes at the beginning in which `left` is not searched. Without `left`, this number of
+    /// bytes is removed. The default is 0.
     left_offset: usize,
-    /// How many bytes from the right the search for `right` begins. Without `right` so many bytes are cut off. The
-    /// default is 0.
+    /// The number of bytes at the end in which `right` is not searched. Without `right`, this number of bytes
+    /// is removed. The default is 0.
     right_offset: usize,
 }
 

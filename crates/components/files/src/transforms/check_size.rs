@@ -1,4 +1,4 @@
-//! Files that are too small or too big.
+//! Rejects files that are too small or too large.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -9,14 +9,14 @@ use thalweg_record::File;
 
 use crate::content::{open, unreadable};
 
-/// Rejects files that are too small or too big. The bounds themselves are allowed.
+/// Rejects files that are too small or too large. A size equal to a bound is allowed.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckSize {
-    /// The fewest bytes that a file may have.
+    /// The minimum size of a file. Without it there is no minimum.
     #[schemars(example = "1B")]
     min: Option<ByteSize>,
-    /// The most bytes that a file may have.
+    /// The maximum size of a file. Without it there is no maximum.
     #[schemars(example = "10MiB")]
     max: Option<ByteSize>,
 }
@@ -64,7 +64,7 @@ struct Checking {
 #[async_trait]
 impl FileTransform for Checking {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
-        // Its size may be another than when it was found, and it may have gone.
+        // The size may have changed since the file was found, and the file may have gone.
         let size = open(file)?.size().map_err(|error| unreadable(&error))?;
         let (code, words, bound) = match size {
             _ if size < self.min.0 => ("FILE_SIZE_IS_TOO_SMALL", "less than", self.min),

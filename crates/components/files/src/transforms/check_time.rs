@@ -1,4 +1,4 @@
-//! Files that are too old or too new.
+//! Rejects files that are too old or too new.
 
 use std::time::SystemTime;
 
@@ -9,29 +9,29 @@ use serde::Deserialize;
 use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
 use thalweg_record::{File, Times};
 
-/// Rejects files by when they were last read, written or changed, as their source found them.
+/// Rejects files by the time at which they were last read, written or changed, as their source found them.
 ///
-/// The bounds are points in time in the form of RFC 3339, and are allowed themselves. They are looked at in the order in
-/// which they stand here.
+/// Each bound is a time in the form of RFC 3339, for example `2024-01-31T12:30:00Z`. A time equal to a bound
+/// is allowed. The bounds are checked in the order of this list. A bound that is not given does not apply.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckTime {
-    /// The earliest time at which it may have been read last.
+    /// The earliest time at which the file may have been read last.
     min_accessed: Option<String>,
-    /// The latest time at which it may have been read last.
+    /// The latest time at which the file may have been read last.
     max_accessed: Option<String>,
-    /// The earliest time at which its content may have been written last.
+    /// The earliest time at which the content may have been written last.
     #[schemars(example = "2024-01-01T00:00:00Z")]
     min_modified: Option<String>,
-    /// The latest time at which its content may have been written last.
+    /// The latest time at which the content may have been written last.
     max_modified: Option<String>,
-    /// The earliest time at which its content, name or permissions may have changed last.
+    /// The earliest time at which content, name or permissions may have changed last.
     min_changed: Option<String>,
-    /// The latest time at which its content, name or permissions may have changed last.
+    /// The latest time at which content, name or permissions may have changed last.
     max_changed: Option<String>,
 }
 
-/// One of the bounds.
+/// One of the bounds that are given.
 struct Bound {
     time: fn(&Times) -> Option<SystemTime>,
     is_min: bool,
@@ -42,7 +42,7 @@ struct Bound {
 
 type Row = (&'static str, fn(&Times) -> Option<SystemTime>, bool, &'static str, &'static str);
 
-/// The bounds in the order in which they are looked at: option, time, whether it is the earliest, code, words.
+/// The bounds in the order in which they are checked: option, time, true for the earliest, code, words.
 const BOUNDS: [Row; 6] = [
     ("min_accessed", |times| times.accessed, true, "FILE_ATIME_IS_TOO_OLD", "last read"),
     ("max_accessed", |times| times.accessed, false, "FILE_ATIME_IS_TOO_NEW", "last read"),

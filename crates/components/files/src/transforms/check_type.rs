@@ -1,4 +1,4 @@
-//! Files that are not of the types that are wanted.
+//! Rejects files whose type is not allowed.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -9,18 +9,18 @@ use thalweg_record::File;
 
 use crate::mime;
 
-/// Rejects files of other types than those that are allowed.
+/// Rejects files whose type is not allowed.
 ///
-/// The type is found by the content, not by the name. A type is given as `image/jpeg` or `image/*`; other names that it
-/// has, as `image/jpg`, mean the same, and parameters, as `; charset=utf-8`, make no difference.
+/// The type is detected from the content, not from the name. Write a type as `image/jpeg` or `image/*`. Other
+/// names of a type, such as `image/jpg`, mean the same. Parameters, such as `; charset=utf-8`, are ignored.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckType {
-    /// The types that are allowed. Without it all are, but those in `deny`.
+    /// The allowed types. By default all types are allowed except those in `deny`.
     #[schemars(example = ["image/jpeg", "image/png"])]
     #[serde(default)]
     allow: Vec<String>,
-    /// The types that are not.
+    /// The types that are rejected, even if `allow` contains them. The default is none.
     #[serde(default)]
     deny: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Files, compressed.
+//! Compresses files.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,24 +16,25 @@ use thalweg_record::{Content, File};
 
 use crate::content::{Opened, copy, open, temporary_for, unwritable};
 
-/// Compresses files. Their names get the ending that says so: `.gz` or `.zst`.
+/// Compresses files. Their names get the suffix of the format: `.gz` or `.zst`.
 ///
-/// The same content gives the same bytes, whenever and wherever it is compressed.
+/// Equal contents always become equal bytes, on every machine and at any time.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Compress {
-    /// How they are compressed.
+    /// The compression format. The default is `gzip`.
     #[serde(default)]
     format: Format,
-    /// How hard it tries: 0 to 9 for gzip, 6 if not said; 1 to 19 for zstd, 3 if not said.
+    /// The compression level: 0 to 9 for `gzip` (the default is 6), 1 to 19 for `zstd` (the default is 3).
+    /// Higher levels are slower and make smaller files.
     level: Option<u8>,
 }
 
-/// A form of compression.
+/// A compression format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Format {
-    /// gzip (`.gz`), which everything reads.
+    /// gzip (`.gz`), which every program reads.
     #[default]
     Gzip,
     /// Zstandard (`.zst`), which is several times faster and makes smaller files.
@@ -41,7 +42,7 @@ enum Format {
 }
 
 impl Format {
-    /// The least and the most effort, and that which is made if nothing is said.
+    /// The lowest, the highest and the default level.
     fn levels(self) -> (u8, u8, u8) {
         match self {
             Self::Gzip => (0, 9, 6),
@@ -49,7 +50,7 @@ impl Format {
         }
     }
 
-    /// What an encoder takes beside the file, roughly.
+    /// The approximate memory of an encoder in bytes, without the file.
     fn memory(self, level: u8) -> usize {
         match (self, level) {
             (Self::Gzip, _) => 512 << 10,
@@ -79,7 +80,7 @@ sinks:
         let (least, most, _) = self.format.levels();
         match self.level {
             Some(level) if !(least..=most).contains(&level) => {
-                vec![Mistake::new("level", format!("It is {level}, and may be {least} to {most}."))]
+                vec![Mistake::new("level", format!("`level` is {level}, but it must be {least} to {most}."))]
             }
             _ => Vec::new(),
         }
@@ -128,7 +129,7 @@ impl FileTransform for Compressing {
     }
 }
 
-/// Compresses all that is read; gives how many bytes that made.
+/// Compresses everything that `from` holds; returns the number of compressed bytes.
 fn compressed<W: Write>(
     mut from: Opened,
     mut to: W,

@@ -1,4 +1,4 @@
-//! Files that were compressed, as they were.
+//! Decompresses files.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
@@ -16,39 +16,39 @@ use thalweg_record::{Content, File};
 use crate::content::{open, temporary_for, unreadable, unwritable};
 use thalweg_codec::decompress::{Compression, Damage, Decoder, Format};
 
-/// So many bytes may come of however few.
+/// Files up to this size, in bytes, are never rejected for their ratio.
 const UNSUSPICIOUS: u64 = 1 << 20;
 
-/// Decompresses files. Their names lose the ending that said so.
+/// Decompresses files. Their names lose the suffix of the format.
 ///
-/// Files that consist of several parts, as `cat a.gz b.gz` makes them, are read to their end. What is damaged is rejected,
-/// and so is what becomes too large: a small file can be made that would fill every disk.
+/// Files of several parts, as `cat a.gz b.gz` writes them, are read to their end. Damaged files are rejected.
+/// Files that become too large are rejected as well: a small file could otherwise fill any disk.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Decompress {
-    /// How they are compressed. With `auto`, their first bytes tell, and what is not compressed goes on as it is; otherwise that is
-    /// rejected.
+    /// The compression format. `auto` (the default) detects it from the first bytes, and files that are not
+    /// compressed pass unchanged. With another value, files that do not have this format are rejected.
     #[serde(default)]
     format: Form,
-    /// The most bytes that may come of a file.
+    /// The maximum size of a decompressed file. The default is 16 GiB.
     #[serde(default = "sixteen_gib")]
     max_size: ByteSize,
-    /// How many times as large as it is compressed a file may become, once that is more than 1 MiB. gzip never makes
-    /// more than 1032 times of anything.
+    /// The maximum size of a decompressed file, as a multiple of its compressed size. It applies to files
+    /// that become larger than 1 MiB. gzip never reaches more than 1032. The default is 1000.
     #[serde(default = "thousand")]
     max_ratio: u32,
 }
 
-/// How files are compressed.
+/// A compression format of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Form {
-    /// As their first bytes tell.
+    /// The format is detected from the first bytes.
     #[default]
     Auto,
-    /// With gzip (`.gz`).
+    /// gzip (`.gz`).
     Gzip,
-    /// With Zstandard (`.zst`).
+    /// Zstandard (`.zst`).
     Zstd,
 }
 
@@ -79,11 +79,14 @@ sinks:
         let none = |option| Mistake::new(option, "Nothing could be decompressed.");
         let mut mistakes = Vec::new();
         if self.max_size.0 == 0 {
-            mistakes.push(none("max_size").help("It is the most bytes that may come of a file, as `1GiB`."));
+            mistakes.push(
+                none("max_size").help("It is the maximum size of a decompressed file, for example `1GiB`."),
+            );
         }
         if self.max_ratio == 0 {
-            mistakes
-                .push(none("max_ratio").help("It is how many times as large a file may become, as 1000."));
+            mistakes.push(
+                none("max_ratio").help("It is how many times as large a file may become, for example 1000."),
+            );
         }
         mistakes
     }
@@ -116,7 +119,8 @@ impl FileTransform for Decompressing {
             (Form::Gzip, _) => return Err(other(Format::Gzip)),
             (Form::Zstd, _) => return Err(other(Format::Zstd)),
         };
-        // The window of what was compressed as usual; a file may ask for sixteen times as much.
+        // The window of files that were compressed with usual settings. A file may ask for sixteen times as
+        // much.
         let memory = if format == Format::Gzip { 256 << 10 } else { 8 << 20 };
         let _lease = self.context.memory.reserve(memory).await;
         let name = shortened(file.name());
@@ -144,14 +148,12 @@ impl Decompressing {
     fn refuse_a_bomb(&self, size: u64, compressed: u64) -> Result<(), FileError> {
         let Decompress { max_size, max_ratio, .. } = self.options;
         if size > max_size.0 {
-            return Err(rejected(format!(
-                "it becomes larger than {max_size}, the `max_size` of what is decompressed"
-            )));
+            return Err(rejected(format!("it becomes larger than `max_size`, {max_size}")));
         }
         if size > UNSUSPICIOUS && size / u64::from(max_ratio) > compressed {
             let compressed = ByteSize(compressed);
             return Err(rejected(format!(
-                "it becomes more than {max_ratio} times as large as it is: its first {compressed} alone are more than {} (see `max_ratio`)",
+                "it becomes more than {max_ratio} times as large as its compressed form (see `max_ratio`): its first {compressed} become more than {}",
                 ByteSize::mib(size >> 20)
             )));
         }
@@ -164,10 +166,12 @@ fn rejected(reason: String) -> FileError {
 }
 
 fn other(format: Format) -> FileError {
-    rejected(format!("it is no {format} file; `format: auto` lets files go on that are not compressed"))
+    rejected(format!(
+        "it is not a {format} file; with `format: auto`, files that are not compressed pass unchanged"
+    ))
 }
 
-/// The name without the ending that says how the file is compressed.
+/// Returns the name without the suffix of a compression format.
 fn shortened(name: &OsStr) -> OsString {
     let path = Path::new(name);
     let extension = path.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase);
@@ -192,7 +196,8 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// The name and content after it, or why it was rejected; nothing temporary is left in either case.
+    /// Returns the name and content after decompression, or the problem. Checks that no temporary file is
+    /// left.
     async fn decompressed(yaml: &str, name: &str, bytes: &[u8]) -> Result<(String, Vec<u8>), Problem> {
         let context = context();
         let (_, probe) = context.temporary.create("").unwrap();
@@ -256,7 +261,7 @@ mod tests {
         let problem = decompressed("{ max_size: 1MiB, max_ratio: 5000 }", "a.gz", &bomb).await.unwrap_err();
         assert!(problem.reason.contains("larger than 1MiB"), "{}", problem.reason);
         assert!(decompressed("{ max_size: 8MiB, max_ratio: 5000 }", "a.gz", &bomb).await.is_ok());
-        // Little that becomes much of it is no bomb.
+        // A file that stays small is allowed at any ratio.
         assert!(decompressed("{ max_ratio: 1 }", "a.gz", &gzip(&vec![0; 1 << 20])).await.is_ok());
     }
 

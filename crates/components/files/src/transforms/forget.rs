@@ -1,4 +1,4 @@
-//! Files that end here.
+//! Ends the processing of files.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -6,9 +6,10 @@ use serde::Deserialize;
 use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
 use thalweg_record::{File, Outcome};
 
-/// Lets files end here, with nothing done to them: they stay where they are. What is temporary of them is removed.
+/// Ends the processing of files without touching them: they stay where they are. Their temporary files are
+/// removed.
 ///
-/// With `for: with_errors` beside it, it lets those end that were rejected before.
+/// Add `for: with_errors` to end only files that were rejected before.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Forget {}

@@ -1,7 +1,8 @@
-//! Files as their lines.
+//! Reads the lines of files.
 //!
-//! A file is read into memory of the budget, cut there, and sent on without a copy, as by the source `file`. That source
-//! follows files and knows how far it got in each; here a file is one thing, which is done when all its messages are.
+//! A file is read into an arena of the budget, split there, and sent on without a copy, as in the source
+//! `file`. That source follows growing files and records its position in each. Here a file has an end, and is
+//! done when all its messages are.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -18,22 +19,24 @@ use thalweg_codec::framing::{After, Cutter, DEFAULT_LIMIT, Framing, StreamPositi
 use thalweg_stream::arenas::Arenas;
 use thalweg_stream::cut;
 
-/// Turns each file into the lines in it, or what another delimiter or a pattern separates.
+/// Reads files line by line. Another delimiter or a pattern may separate the messages.
 ///
-/// Each line is a message; the last one need not end with a line feed. Compressed files (gzip, zstd) are recognised. A file is
-/// acknowledged when all its messages are. One that cannot be read to its end goes to the dead letters, and the messages
-/// before its damage are sent on; what it breaks off with is no message.
+/// Each line becomes a message. The last line need not end with a line feed. Compressed files (gzip, zstd)
+/// are recognised. A file is acknowledged when all its messages are.
+///
+/// A file that cannot be read to its end goes to the dead letters. The complete messages before the damage
+/// are sent on.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lines {
-    /// How the files are compressed: as their first bytes tell (`auto`), or all in the same way.
+    /// How the files are compressed: `auto` (the default) detects it from the first bytes of each file.
     #[serde(default)]
     compression: Compression,
-    /// Where one message ends and the next begins. The default: each line is one.
+    /// Where one message ends and the next begins. By default each line is a message.
     #[serde(default)]
     framing: Framing,
-    /// The longest that a message may be, at most 1 GiB. Of a longer one, the first 4 KiB leave by the
-    /// `errors` output.
+    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
+    /// KiB leave by the `errors` output.
     #[serde(default = "default_limit")]
     max_message_bytes: ByteSize,
 }

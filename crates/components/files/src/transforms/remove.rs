@@ -1,4 +1,4 @@
-//! Files that are removed.
+//! Removes files from the disk.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,13 +11,15 @@ use serde::Deserialize;
 use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
 use thalweg_record::{Content, File, Outcome};
 
-/// Removes files from the disk. They end there.
+/// Removes files from the disk and ends their processing.
 ///
-/// What is removed is the file as it is now: where it was read, or what the transforms before have made of it.
+/// The removed file is the current one: the file that was read, or the file that earlier transforms made of
+/// it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Remove {
-    /// Whether the file that was read is removed too, where it is another one by now.
+    /// True to remove the file that was read as well, if the current file is another one. The default is
+    /// `false`.
     #[serde(default)]
     original: bool,
 }
@@ -42,7 +44,7 @@ sinks:
 impl FileTransform for Remove {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let mut paths: Vec<&Path> = Vec::new();
-        // What is temporary goes with the last that holds it: that may be another branch.
+        // A temporary file is removed with its last holder, which may be in another branch.
         if let Content::Path(path) = file.content() {
             paths.push(path);
         }
@@ -52,7 +54,7 @@ impl FileTransform for Remove {
         {
             paths.push(original);
         }
-        // First whether all are there, so that a file that is rejected is as it was.
+        // First checks that all exist, so a rejected file is still complete.
         for path in &paths {
             fs::symlink_metadata(path).map_err(|error| irremovable(path, &error))?;
         }
@@ -72,7 +74,7 @@ fn irremovable(path: &Path, error: &io::Error) -> FileError {
     FileError::coded("FILE_INPUT_IS_UNWRITABLE", reason)
 }
 
-/// Whether two paths are the same name in the same folder. Links that lead to the same file are not.
+/// True if two paths are the same name in the same folder. Two links to the same file are different names.
 fn is_same_name(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| -> Option<(PathBuf, Box<OsStr>)> {
         let path = std::path::absolute(path).ok()?;

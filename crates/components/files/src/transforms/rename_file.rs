@@ -1,4 +1,4 @@
-//! Files with another name.
+//! Gives files another name.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -8,13 +8,13 @@ use thalweg_record::File;
 
 use crate::file_template::FileTemplate;
 
-/// Gives files another name, by which they are written later. Nothing is renamed on the disk.
+/// Gives files another name, under which they are written later. Nothing is renamed on the disk.
 ///
-/// A name with slashes leads into folders below the one that is written to.
+/// A name with slashes leads into folders below the target folder.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenameFile {
-    /// The name.
+    /// The new name.
     #[schemars(example = "{date}-{stem}{mime_suffix}")]
     to: FileTemplate,
 }
@@ -38,7 +38,7 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         if self.to.is_empty() {
             return vec![
-                Mistake::new("to", "The name is empty.").help("`{name}` is the one that a file has."),
+                Mistake::new("to", "The name is empty.").help("`{name}` is the present name of a file."),
             ];
         }
         Vec::new()

@@ -1,4 +1,4 @@
-//! Parts of files.
+//! Reduces files to parts of their content.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -14,14 +14,15 @@ use thalweg_record::{Content, File};
 
 use crate::content::{copy, open, temporary_for, unreadable, unwritable};
 
-/// Takes parts of each file, one after the other.
+/// Reduces each file to parts of its content, one after the other.
 ///
-/// Of files on servers (source `remote_files`) only these parts are fetched.
+/// Of files on servers (source `remote_files`), only these parts are fetched.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slice {
-    /// The parts, from one position up to another: `0:1KiB`. Either may be left out, and a negative one counts from the
-    /// end: `-64KiB:` is the last 64 KiB.
+    /// The ranges to keep, each from a start to an end offset in bytes: `0:1KiB`. Either offset may be left
+    /// out, and a negative offset counts from the end: `-64KiB:` is the last 64 KiB. A file that is too short
+    /// for a range is rejected.
     ranges: Vec<ByteRange>,
 }
 

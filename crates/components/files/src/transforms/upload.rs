@@ -1,4 +1,4 @@
-//! Files into a store, after which they go on.
+//! Uploads files to a store and passes them on.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,9 +6,10 @@ use thalweg_engine::{BuildFileTransform, Context, Cost, Error, FileTransform, Fi
 
 use crate::sinks::objects::ObjectsSink;
 
-/// Writes files to a store, and lets them go on as they were.
+/// Uploads files to an object store and passes them on unchanged.
 ///
-/// Otherwise it is as the sink `objects`: use that where nothing comes after it. The note `url` of a file says where it is then.
+/// The options are those of the sink `objects`; use that sink if nothing comes after it. Afterwards, the note
+/// `url` of a file holds its address in the store.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Upload(ObjectsSink);
@@ -32,7 +33,8 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = BuildFileTransform::check(&self.0);
         mistakes.extend(self.0.about_messages().map(|option| {
-            let mistake = Mistake::new(option, format!("`{option}` is about messages, and files come here."));
+            let mistake =
+                Mistake::new(option, format!("`{option}` applies to messages, but `upload` receives files."));
             mistake.help("Remove it.")
         }));
         mistakes

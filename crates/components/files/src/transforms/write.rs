@@ -1,4 +1,4 @@
-//! Files into a folder, after which they go on.
+//! Writes files into a folder and passes them on.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use thalweg_engine::{Context, Error, FileTransform, FileTransformConfig, Mistake
 use crate::directory::names::Names;
 use crate::directory::{Directory, DirectoryOptions};
 
-/// Writes files into a folder, and lets them go on as they were.
+/// Writes files into a folder and passes them on unchanged.
 ///
-/// Otherwise it is as the sink `directory`: use that where nothing comes after it.
+/// The options are those of the sink `directory`; use that sink if nothing comes after it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Write {
     options: DirectoryOptions,
-    /// What the copies share.
+    /// The names that all workers share.
     #[serde(skip)]
     #[schemars(skip)]
     names: Arc<Names>,

@@ -201,7 +201,7 @@ proptest! {
             let value: Value = serde_json::from_str(text).unwrap();
             let members: Vec<&Value> = value.as_object().unwrap().values().collect();
             prop_assert_eq!(members[0], &json!(row.0));
-            // Read by the standard library: serde_json's own reading is a little off, most of all near nought.
+            // Read by the standard library: serde_json's parser is slightly inexact, most of all near zero.
             let number = text.split_once("block\":").and_then(|(_, rest)| rest.split_once(',')).unwrap().0;
             prop_assert_eq!(number.parse::<f64>().ok(), Some(row.1).filter(|number| number.is_finite()));
             prop_assert_eq!(members[2], &json!(row.2));
@@ -354,7 +354,7 @@ proptest! {
         let lines: Vec<String> = objects.iter().map(Value::to_string).collect();
         let parsed = apply::<ParseJsonConfig>("flatten: true", [batch(&lines)]);
         let parsed = parsed.outputs.into_values().flatten().next().unwrap();
-        // Where there are no fields at all, the payload is what is written.
+        // Without any fields, the payload is written.
         let has_fields = parsed.fields().num_columns() > 0;
         for (text, object) in encoded("{ format: json, nested: true }", parsed).iter().zip(&objects) {
             let value: Value = serde_json::from_str(text).unwrap();

@@ -11,10 +11,10 @@ use thalweg_codec::columns::{Columns, Typing, missing, reject_all, shortened};
 use thalweg_codec::csv::{Dialect, names};
 use thalweg_codec::keys::bytes_of;
 
-/// Of how many files the header is remembered; then the one not seen for longest is forgotten.
+/// The maximum number of files whose headers are remembered. Beyond it, the least recently seen is forgotten.
 const MOST_PATHS: usize = 10_000;
 
-/// What is known of the columns of each file. Files of the same header share one layout.
+/// The columns of each file. Files with the same header share one layout.
 pub(super) struct Headers {
     paths: HashMap<Option<Arc<str>>, Known>,
     layouts: Vec<(Vec<String>, Columns)>,
@@ -28,12 +28,12 @@ struct Known {
 }
 
 impl Headers {
-    /// Of no file yet.
+    /// Starts without any file.
     pub(super) fn new(typing: Typing) -> Self {
         Self { paths: HashMap::new(), layouts: Vec::new(), clock: 0, typing }
     }
 
-    /// Learns the header of a file.
+    /// Remembers the header of a file.
     fn learn(&mut self, path: Option<Arc<str>>, names: Result<Vec<String>, String>) {
         let layout = names.map(|names| {
             let known = self.layouts.iter().position(|(known, _)| *known == names);
@@ -52,13 +52,13 @@ impl Headers {
         }
     }
 
-    /// Drops the layout of a file that was forgotten, unless another file has it.
+    /// Drops the layout of a file that was forgotten, unless another file uses it.
     fn release(&mut self, known: Known) {
         let Ok(at) = known.layout else { return };
         if at >= self.layouts.len() || self.paths.values().any(|known| known.layout == Ok(at)) {
             return;
         }
-        // The last layout takes its place.
+        // The last layout moves to its index.
         self.layouts.swap_remove(at);
         let moved = Ok(self.layouts.len());
         for known in self.paths.values_mut().filter(|known| known.layout == moved) {
@@ -67,7 +67,7 @@ impl Headers {
     }
 }
 
-/// Parses records whose columns the first one of their file names.
+/// Parses records whose columns are named by the first record of their file.
 pub(super) struct WithHeader {
     pub(super) dialect: Dialect,
     pub(super) headers: Headers,
@@ -87,7 +87,7 @@ impl Transform for WithHeader {
         }
         self.headers.clock += 1;
         let path = batch.meta().path.clone();
-        // Where positions are known, a file begins at its first byte, or after a mark of the byte order.
+        // If positions are known, a file begins at offset 0, or at most 3 after a byte order mark.
         let begins =
             batch.positions().and_then(|positions| positions.values().first()).map(|&first| first <= 3);
         let is_new = !self.headers.paths.contains_key(&path);
@@ -111,7 +111,7 @@ impl Transform for WithHeader {
         let Some(known) = self.headers.paths.get_mut(&path) else {
             let path = path.as_deref().unwrap_or_default();
             let reason = format!(
-                "the header of `{path}` was not seen, since reading began further on: give `columns`"
+                "the header of `{path}` was not read, because reading began after it: give `columns`"
             );
             return Ok(reject_all(batch, &reason, out)?);
         };
@@ -126,7 +126,9 @@ impl Transform for WithHeader {
                     self.dialect.rows(&input, &self.field, columns, &mut self.scratch);
                     Ok(columns.finish(batch, out)?)
                 }
-                None => Err(Error::permanent("a layout of columns is gone")),
+                None => {
+                    Err(Error::permanent("the columns of a file were forgotten too early; this is a bug"))
+                }
             },
         }
     }

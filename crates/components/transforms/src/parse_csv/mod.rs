@@ -1,10 +1,9 @@
-//! Parses comma-separated values, a record a message.
+//! Parses comma-separated values, one record per message.
 //!
-//! Records come as messages, and the sources that read lines end a message at every line feed. So a line feed
-//! within quotes cannot be seen here: both halves of such a record are rejected. Whole files of records are for the
-//! transform `csv`.
+//! Sources that read lines end a message at every line feed. So this parser never sees a line feed within
+//! quotes, and rejects both halves of such a record. The transform `csv` reads whole files of records.
 //!
-//! How a record is cut is in `shared::csv`, how files with a header are told apart in `header`.
+//! `shared::csv` splits records; `header` tells apart files with headers.
 
 mod header;
 #[cfg(test)]
@@ -22,38 +21,41 @@ use thalweg_codec::columns::{Columns, FieldType, Typing, missing, reject_all};
 use thalweg_codec::csv::{self, Dialect};
 use thalweg_codec::keys::bytes_of;
 
-/// Parses comma-separated values.
+/// Parses comma-separated values. Each message is one record.
 ///
-/// Each message is one record. A record with too few or too many values, or with a quote that is not closed,
-/// leaves by the `errors` output. (A line feed within quotes ends the message where lines are read, and so the
-/// record is rejected. The transform `csv` reads whole files, where there may be some.)
+/// A record with too few or too many values, or with a quote that is not closed, leaves by the `errors`
+/// output. A source that reads lines ends the message at a line feed within quotes, so such a record is
+/// rejected. The transform `csv` reads whole files, in which values may contain line feeds.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseCsv {
-    /// The names of the columns, in order.
+    /// The names of the columns, in order. Give either `columns` or `header: true`.
     columns: Vec<String>,
-    /// Whether the first record of each file gives the names of the columns. It is not passed on. A run
-    /// that continues inside of a file has not seen its header, and rejects its records: give `columns` then.
+    /// True if the first record of each file names the columns. The header does not become a message. A run
+    /// that resumes inside a file has not read its header and rejects its records; give `columns` in that
+    /// case. The default is `false`.
     header: bool,
-    /// With `header`, the most columns that a file may have. The records of one with more leave by the `errors` output.
+    /// With `header`: the maximum number of columns. The records of a file with more columns leave by the
+    /// `errors` output. The default is 4096.
     #[schemars(range(min = 1))]
     max_columns: usize,
-    /// What stands between values: one ASCII character.
+    /// The character between values: one ASCII character. The default is a comma.
     delimiter: String,
-    /// What stands around values that contain the delimiter; doubled it means itself. One ASCII character, or
-    /// empty for none.
+    /// The character around values that contain the delimiter: one ASCII character, or empty for none. Within
+    /// quotes, two of it are the character itself. The default is `"`.
     quote: String,
-    /// The types of columns that are not text: `{age: int, height: float}`. A text that does not fit its type
-    /// leaves by the `errors` output.
+    /// The types of columns that are not text: `{age: int, height: float}`. A record with a value that does
+    /// not fit its type leaves by the `errors` output.
     types: BTreeMap<String, FieldType>,
-    /// Texts that mean that there is no value. Without this option `-` and the empty text do, in columns with a
-    /// type other than text.
+    /// The texts that mean NULL. By default these are `-` and the empty text, in columns with a type other
+    /// than text.
     null_values: Option<Vec<String>>,
-    /// Whether white space around values is removed.
+    /// True to remove white space around values. The default is `false`.
     trim: bool,
-    /// Whether values that are missing at the end are NULL, and those that are too many ignored.
+    /// True to accept records with a wrong number of values: missing values at the end are NULL, and excess
+    /// values are ignored. The default is `false`.
     flexible: bool,
-    /// The field to parse; by default the payload.
+    /// The field to parse. The default is the payload.
     field: String,
 }
 
@@ -93,7 +95,7 @@ sinks:
         let mut mistakes = Vec::new();
         match (self.columns.is_empty(), self.header) {
             (true, false) => mistakes.push(Mistake::new("", "The columns have no names.").help(
-                "List them in `columns`, or say `header: true` if the first record of each file does.",
+                "List them in `columns`, or set `header: true` if the first record of each file names them.",
             )),
             (false, true) => {
                 let message = "`columns` and `header` both give the names of the columns.";

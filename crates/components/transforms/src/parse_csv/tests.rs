@@ -137,7 +137,7 @@ fn a_file_that_is_continued_has_no_header_and_one_that_begins_again_has_a_new_on
     assert_eq!(given.main(), [json!({"a": "1"}), json!({"b": "2"})]);
     assert_eq!(
         given.errors()[0].1,
-        "the header of `one` was not seen, since reading began further on: give `columns`"
+        "the header of `one` was not read, because reading began after it: give `columns`"
     );
 }
 

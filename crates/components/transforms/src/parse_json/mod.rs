@@ -1,4 +1,4 @@
-//! Parses payloads that are JSON objects into columns: see [`JsonColumns`].
+//! Parses JSON objects into columns: see [`JsonColumns`].
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,32 @@ use thalweg_codec::target::Input;
 
 /// Parses payloads that are JSON objects, such as the lines of a JSON Lines file, into fields.
 ///
-/// Each member becomes a field. Its type is found from the values of a batch: whole numbers, numbers, booleans
-/// or text; nested and mixed values are kept as JSON text. Members that a record lacks are NULL. A payload that
-/// is not a JSON object leaves by `errors` with the reason. Payloads stay as they are. With `field` it is a field that is
-/// parsed, and stays.
+/// Each member becomes a field. Its type follows from the values of a batch: whole numbers, numbers, booleans
+/// or text. Nested and mixed values are kept as JSON text. Members that a message lacks are NULL. A payload
+/// that is not a JSON object leaves by the `errors` output with the reason.
+///
+/// Payloads stay as they are. With `field`, that field is parsed instead, and stays as well.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParseJsonConfig {
     #[serde(flatten)]
     input: Input,
-    /// Only these members become fields; the others are checked and skipped, which is faster. The default is all.
+    /// The members that become fields. Other members are validated and skipped, which is faster. The default
+    /// is all members.
     #[schemars(length(min = 1))]
     fields: Option<Vec<String>>,
-    /// Members that must have a certain type: `int`, `float`, `bool`, `text`, `timestamp` or `json`. A text that
-    /// holds such a value is converted; a record with a value that does not fit leaves by `errors`. A timestamp is
-    /// a text as in RFC 3339, or a number of seconds since 1970 (whole numbers of 12 or more digits are milli-,
-    /// micro- or nanoseconds, by their size).
+    /// The types that members must have: `int`, `float`, `bool`, `text`, `timestamp` or `json`. A text that
+    /// holds such a value is converted. A message with a value that does not fit leaves by the `errors`
+    /// output. A timestamp is a text as in RFC 3339, or a number of seconds since 1970. Whole numbers of 12
+    /// or more digits are milliseconds, microseconds or nanoseconds, by their size.
     types: BTreeMap<String, FieldType>,
-    /// Whether the members of nested objects become fields, called `outer.inner`. Otherwise a nested object
-    /// is one field that holds its JSON text. The default is `false`.
+    /// True to make fields of the members of nested objects, called `outer.inner`. With `false`, a nested
+    /// object is one field that holds its JSON text. The default is `false`.
     flatten: bool,
-    /// What to put before the name of each field, for example `json_`. The default is nothing.
+    /// A prefix for the name of each field, for example `json_`. The default is empty.
     prefix: String,
-    /// How many different fields a batch may have; a record with further ones leaves by `errors`. It protects
-    /// against data where names are values. The default is 1024.
+    /// The maximum number of different fields in a batch. A message with further members leaves by the
+    /// `errors` output. The limit protects against data that uses values as names. The default is 1024.
     #[schemars(range(min = 1, max = 65_536))]
     max_fields: usize,
 }

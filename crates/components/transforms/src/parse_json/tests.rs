@@ -221,7 +221,7 @@ fn any_object() -> impl Strategy<Value = Value> {
         .prop_map(|members| Value::Object(members.into_iter().collect()))
 }
 
-/// The value of a field in a row, as the JSON that it stands for.
+/// Converts the value of a field in a row back to the JSON that it represents.
 fn back(schema: &Schema, name: &str, value: &Value) -> Value {
     let field = schema.field_with_name(name).unwrap();
     match (field.metadata().is_empty(), value) {
@@ -244,7 +244,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Compares a batch of texts with what `serde_json` makes of each.
+/// Compares a batch of texts with the results of `serde_json`.
 fn agrees(texts: &[String]) -> Result<(), TestCaseError> {
     let config = options::<ParseJsonConfig>("{}");
     let mut transform = config.build(&context()).unwrap();

@@ -1,7 +1,7 @@
-//! Tells what a user agent says of itself: browser, system, device.
+//! Parses user agents: browser, operating system, device.
 //!
-//! Which browser it is comes from a library that knows their names; what else stands in the text is read here, by the
-//! grammar of product tokens and comments. Few user agents make most of a log, so what was found is remembered.
+//! A library that knows the browsers' names identifies the browser. The other facts are read here, by the
+//! grammar of product tokens and comments. A log mostly repeats a few user agents, so results are cached.
 
 use hashbrown::HashMap;
 use schemars::JsonSchema;
@@ -16,29 +16,37 @@ use products::Products;
 use thalweg_codec::columns::{Columns, FieldType, RowParser, Typing, parse_rows};
 use thalweg_codec::target::Input;
 
-/// How many user agents are remembered.
+/// The maximum number of user agents in the cache.
 const REMEMBERED: usize = 4096;
 
-/// The longest text that is remembered.
+/// The maximum length of a text in the cache, in bytes.
 const LONGEST: usize = 1024;
 
-/// Tells what a user agent (the header of HTTP requests) says of itself.
+/// Parses user agents, the HTTP header `User-Agent`.
 ///
-/// What it does not tell is NULL.
+/// A fact that the text does not contain is NULL.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParseUserAgent {
     #[serde(flatten)]
     input: Input,
-    /// What to tell: `browser` and `browser-version` (or just `version`); `os` as it is written (`Intel Mac OS X 10_15_7`), or
-    /// `os-family` and `os-version`; `platform` (`Windows`, `iPhone`, `X11`), `localization` (a language), `engine` and
-    /// `engine-version`, `mozilla` (the version that it claims to be), `category` (`pc`, `smartphone`,
-    /// `mobilephone`, `crawler`, `appliance`, `misc`), `vendor`, `bot`, `mobile` (true or false). The default is
-    /// `[platform, os, localization, browser]`.
+    /// The facts to extract, each of which becomes a field. The default is `[platform, os, localization,
+    /// browser]`.
+    ///
+    /// - `browser` and `browser-version` (also called `version`).
+    /// - `os`: the operating system as it is written (`Intel Mac OS X 10_15_7`). `os-family` and `os-version`
+    ///   are its name and version.
+    /// - `platform` (`Windows`, `iPhone`, `X11`).
+    /// - `localization`: a language, such as `en-US`.
+    /// - `engine` and `engine-version`.
+    /// - `mozilla`: the version of Mozilla that the user agent claims to be.
+    /// - `category`: `pc`, `smartphone`, `mobilephone`, `crawler`, `appliance` or `misc`.
+    /// - `vendor`.
+    /// - `bot` and `mobile`: true or false.
     #[serde(default = "usual")]
     #[schemars(length(min = 1))]
     fields: Vec<Fact>,
-    /// What to put before the name of each field. The default is nothing.
+    /// A prefix for the name of each field. The default is empty.
     #[serde(default)]
     prefix: String,
 }
@@ -47,39 +55,39 @@ fn usual() -> Vec<Fact> {
     vec![Fact::Platform, Fact::Os, Fact::Localization, Fact::Browser]
 }
 
-/// What a user agent may say of itself.
+/// A fact about a user agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Fact {
     /// The name of the browser.
     Browser,
-    /// Its version.
+    /// The version of the browser.
     BrowserVersion,
-    /// The same, by its short name.
+    /// The version of the browser, as a field `version`.
     Version,
     /// The operating system as it is written.
     Os,
-    /// Its name.
+    /// The name of the operating system.
     OsFamily,
-    /// Its version.
+    /// The version of the operating system.
     OsVersion,
-    /// What it runs on.
+    /// The platform, such as `Windows` or `iPhone`.
     Platform,
     /// The language.
     Localization,
-    /// What draws the pages.
+    /// The rendering engine.
     Engine,
-    /// Its version.
+    /// The version of the rendering engine.
     EngineVersion,
-    /// The version of Mozilla that it claims to be.
+    /// The version of Mozilla that the user agent claims to be.
     Mozilla,
-    /// What sort of thing it is.
+    /// The category, such as `pc` or `crawler`.
     Category,
-    /// Who makes it.
+    /// The vendor of the browser or device.
     Vendor,
-    /// Whether it is a program that gathers pages.
+    /// True for a crawler.
     Bot,
-    /// Whether it is carried around.
+    /// True for a mobile device.
     Mobile,
 }
 

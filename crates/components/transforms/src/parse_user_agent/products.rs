@@ -1,6 +1,7 @@
-//! What stands in a user agent: products with versions, and comments in parentheses (RFC 9110, section 10.1.5).
+//! The content of a user agent: products with versions, and comments in parentheses (RFC 9110, section
+//! 10.1.5).
 
-/// A product, its version, and the parts of the comment behind it.
+/// A product, its version, and the parts of the comment after it.
 #[derive(Debug, Default, PartialEq)]
 struct Product<'a> {
     name: &'a str,
@@ -13,7 +14,7 @@ struct Product<'a> {
 pub(super) struct Products<'a>(Vec<Product<'a>>);
 
 impl<'a> Products<'a> {
-    /// Reads a text; whatever it is, some of it is understood.
+    /// Parses a text. No text is an error: parts that do not fit the grammar are skipped.
     pub(super) fn of(text: &'a str) -> Self {
         let mut products: Vec<Product<'a>> = Vec::new();
         let mut rest = text.trim_ascii_start();
@@ -28,7 +29,7 @@ impl<'a> Products<'a> {
                     }
                     end
                 }
-                // What stands in brackets belongs to the applications of some vendors.
+                // Some vendors' applications add a part in brackets.
                 '[' => enclosed(rest, '[', ']').1,
                 _ => {
                     let end = rest.find([' ', '\t', '(']).unwrap_or(rest.len());
@@ -50,29 +51,29 @@ impl<'a> Products<'a> {
         self.0.iter().find(|product| product.name == name)
     }
 
-    /// What says most of the system.
+    /// Returns the first comment, which says most about the system.
     fn comment(&self) -> &[&'a str] {
         self.0.first().map(|product| product.comment.as_slice()).unwrap_or_default()
     }
 
-    /// The first product and its version.
+    /// Returns the first product and its version.
     pub(super) fn first(&self) -> Option<(&'a str, Option<&'a str>)> {
         let first = self.0.first()?;
         (!first.name.is_empty()).then_some((first.name, first.version))
     }
 
-    /// The version of Mozilla that it claims to be.
+    /// Returns the version of Mozilla that the user agent claims to be.
     pub(super) fn mozilla(&self) -> Option<&'a str> {
         self.0.first().filter(|product| product.name == "Mozilla")?.version
     }
 
-    /// What it runs on: the first part of the comment, mostly.
+    /// Returns the platform: usually the first part of the comment.
     pub(super) fn platform(&self) -> Option<&'a str> {
         const FAMILIES: [&str; 3] = ["Windows", "Symbian", "webOS"];
         let comment = self.comment();
         let family = |part: &str| FAMILIES.into_iter().find(|family| part.starts_with(family));
         match *comment.first()? {
-            // Before Mozilla was the one to be compatible with, the platform came later.
+            // Old user agents wrote `compatible` first, and the platform later.
             "compatible" => comment.iter().find_map(|part| family(part)),
             "BB10" => Some("BlackBerry"),
             first if first.starts_with('+') || first.contains("://") => None,
@@ -80,11 +81,11 @@ impl<'a> Products<'a> {
         }
     }
 
-    /// The operating system, as it is written; versions of Windows by the names that people know.
+    /// Returns the operating system as it is written. Versions of Windows get their common names.
     pub(super) fn os(&self) -> Option<String> {
         let comment = self.comment();
         let first = *comment.first()?;
-        // `Windows` alone may stand before `Windows NT 5.1`.
+        // `Windows` alone may come before `Windows NT 5.1`.
         if let Some(part) =
             comment.iter().filter(|part| part.starts_with("Windows")).max_by_key(|part| part.len())
         {
@@ -106,12 +107,12 @@ impl<'a> Products<'a> {
         comment.iter().skip(1).find(|part| !says_nothing(part)).map(|part| (*part).to_owned())
     }
 
-    /// The language, where it is told: `en`, `en-US`.
+    /// Returns the language, if there is one: `en`, `en-US`.
     pub(super) fn language(&self) -> Option<&'a str> {
         self.comment().iter().skip(1).copied().find(|part| is_language(part))
     }
 
-    /// What draws the pages.
+    /// Returns the rendering engine and its version.
     pub(super) fn engine(&self) -> Option<(&'a str, Option<&'a str>)> {
         let comment = self.comment();
         if let Some(version) = comment.iter().find_map(|part| part.strip_prefix("Trident/")) {
@@ -129,7 +130,7 @@ impl<'a> Products<'a> {
         Some((product.name, product.version))
     }
 
-    /// Whether its name says that it gathers pages.
+    /// True if a name is that of a crawler.
     pub(super) fn is_bot(&self) -> bool {
         let names = self.0.iter().map(|product| product.name).chain(self.comment().iter().copied());
         names.filter(|name| !name.contains("://")).any(|name| {
@@ -140,7 +141,7 @@ impl<'a> Products<'a> {
         })
     }
 
-    /// Whether it says that it is carried around.
+    /// True if the text names a mobile device.
     pub(super) fn is_mobile(&self) -> bool {
         self.named("Mobile").is_some()
             || self
@@ -150,7 +151,8 @@ impl<'a> Products<'a> {
     }
 }
 
-/// What stands between these two at the beginning of a text, with such pairs in it, and where it ends.
+/// Returns the text between a pair of brackets at the beginning of `text`, which may contain further pairs,
+/// and the end of the pair.
 fn enclosed(text: &str, open: char, close: char) -> (&str, usize) {
     let mut depth = 0usize;
     for (at, c) in text.char_indices() {
@@ -166,7 +168,7 @@ fn enclosed(text: &str, open: char, close: char) -> (&str, usize) {
     (text.get(1..).unwrap_or_default(), text.len())
 }
 
-/// Whether it is a language, perhaps with a region: `de`, `pt-BR`, `zh_cn`.
+/// True for a language, perhaps with a region: `de`, `pt-BR`, `zh_cn`.
 fn is_language(part: &str) -> bool {
     let (language, region) = match part.split_once(['-', '_']) {
         Some((language, region)) => (language, Some(region)),
@@ -177,7 +179,7 @@ fn is_language(part: &str) -> bool {
     is_letters(language) && is_lower && language != "wv" && region.is_none_or(is_letters)
 }
 
-/// The name by which people know a version of Windows.
+/// Returns the common name of a version of Windows.
 fn windows(part: &str) -> Option<&'static str> {
     Some(match part.strip_prefix("Windows NT ")? {
         "5.0" => "Windows 2000",

@@ -1,7 +1,7 @@
-//! Pictures of another type or size.
+//! Converts pictures to another type or size.
 //!
-//! What is done with pixels is in the crate `media`. Here a picture is paid for before it is read, and what comes of it is
-//! written to a temporary file.
+//! The crate `media` works on the pixels. This module reserves memory for a picture before it is read, and
+//! writes the result to a temporary file.
 
 mod options;
 mod paid;
@@ -29,42 +29,45 @@ use options::{Fit, ImageType, Quality, Same};
 
 const FAILED: &str = "BIMG_IMAGE_PROCESSOR_ERROR";
 
-/// How long a program may take that reads a picture which we do not read.
+/// The timeout of an external program that reads a picture which thalweg itself does not read.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Makes pictures of another type or size.
+/// Converts pictures to another type or size.
 ///
-/// Read are JPEG, PNG, GIF, WebP and TIFF, and HEIC and AVIF where a program is installed that does (libheif's, libvips or
-/// ImageMagick). Of what moves, the first picture is taken. The file's name gets the ending of its new type. A picture is
-/// decoded only when the budget has room for its pixels; one that could never have it is rejected.
+/// It reads JPEG, PNG, GIF, WebP and TIFF. It also reads HEIC and AVIF if libheif's programs, libvips or
+/// ImageMagick are installed. Of an animation, the first picture is converted. The file's name gets the
+/// suffix of its new type.
+///
+/// A picture is decoded only when the memory budget has capacity for its pixels. A picture that needs more
+/// than the whole budget is rejected.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConvertImage {
-    /// The type to make: jpeg, png, webp, gif or tiff.
+    /// The type to convert to: `jpeg`, `png`, `webp`, `gif` or `tiff`.
     to: ImageType,
-    /// How much is to be seen of the original, where a type loses something: `best` (100), `high` (75), `medium` (50), `low`
-    /// (25), or a number of 1 to 100.
+    /// The quality, for types with lossy compression: `best` (100), `high` (75), `medium` (50), `low` (25),
+    /// or a number from 1 to 100. The default is `high`.
     #[serde(default)]
     quality: Quality,
-    /// How long to look for a smaller file: 0, fastest, to 6, smallest. 2 if not said.
+    /// How long to search for a smaller file: from 0, the fastest, to 6, the smallest file. The default is 2.
     effort: Option<u8>,
-    /// The width to make, in pixels. With a width or a height alone, the proportions are kept.
+    /// The new width in pixels. With only a width or only a height, the proportions are kept.
     width: Option<u32>,
-    /// The height to make, in pixels.
+    /// The new height in pixels.
     height: Option<u32>,
-    /// What becomes of the proportions if both are said.
+    /// How the picture is fitted if both `width` and `height` are given. The default is `inside`.
     #[serde(default)]
     fit: Fit,
-    /// Whether pictures that are smaller are made larger.
+    /// True to enlarge pictures that are smaller than `width` and `height`. The default is `false`.
     #[serde(default)]
     enlarge: bool,
-    /// Whether pictures are turned the way up that their metadata says.
+    /// True to rotate pictures upright, as their metadata says. The default is `true`.
     #[serde(default = "yes")]
     rotate: bool,
-    /// Whether metadata is left out. Colour profiles stay.
+    /// True to remove metadata. Colour profiles stay. The default is `false`.
     #[serde(default)]
     strip: bool,
-    /// What becomes of pictures that are of the type already.
+    /// How pictures are treated that already have the type `to`. The default is `keep`.
     #[serde(default)]
     same: Same,
 }
@@ -113,7 +116,7 @@ impl FileTransform for Converting {
         let mime = mime::of(file)?;
         let to = self.conversion.to;
         let Some(from) = Format::from_mime(&mime) else {
-            return Err(failed(format!("this is no picture of a known type, but `{mime}`")));
+            return Err(failed(format!("the file is not a picture of a supported type: it is `{mime}`")));
         };
         if from == to && self.same == Same::Keep && self.conversion.size.is_none() {
             return Ok(Disposition::Continue);
@@ -137,12 +140,12 @@ impl FileTransform for Converting {
 }
 
 impl Converting {
-    /// Has a program of the system make a PNG of a picture that we do not read.
+    /// Runs an external program that converts a picture which thalweg itself does not read to PNG.
     async fn to_png(&self, file: &File, from: Format) -> Result<std::sync::Arc<Temporary>, FileError> {
         drop(open(file)?);
         let reserve =
             |suffix: &str| self.context.temporary.reserve(suffix).map_err(|error| unwritable(&error));
-        // Some programs look for options in a file's name, so they get one with nothing of that kind in it.
+        // Some programs look for options in a file's name, so the program gets a link whose name has none.
         let link = reserve(&format!(".{}", from.extension()))?;
         let path =
             std::path::absolute(file.path().unwrap_or(Path::new(""))).map_err(|error| unwritable(&error))?;
@@ -167,7 +170,8 @@ fn failed(reason: impl ToString) -> FileError {
     FileError::coded(FAILED, reason.to_string())
 }
 
-/// The name with the ending of a type. What is no ending of a type, as in `holiday 2024.05`, stays.
+/// Returns the name with the suffix of a type. A suffix that does not belong to a type stays, as in `holiday
+/// 2024.05`.
 fn renamed(name: &OsStr, to: Format) -> OsString {
     let path = Path::new(name);
     let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_ascii_lowercase();

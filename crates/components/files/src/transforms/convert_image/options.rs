@@ -1,4 +1,4 @@
-//! What can be said of a conversion.
+//! The options of a conversion.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -11,10 +11,10 @@ use thalweg_media::image::{self, Conversion, Format, Resize};
 
 const FORMAT: &str = "image-type";
 
-/// The short names of types, as they are suggested.
+/// The short names of types, for suggestions.
 const NAMES: [&str; 7] = ["jpeg", "png", "webp", "gif", "tiff", "avif", "heic"];
 
-/// A type of pictures: `webp` or `image/webp`.
+/// A type of picture: `webp` or `image/webp`.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageType(pub Format);
 
@@ -30,7 +30,7 @@ impl FromStr for ImageType {
         };
         let found = Format::from_mime(short).or_else(|| Format::from_mime(&format!("image/{short}")));
         found.map(Self).ok_or_else(|| {
-            let mistake = FormatError::new(format!("No type of pictures is called `{text}`."));
+            let mistake = FormatError::new(format!("`{text}` is not a type of picture."));
             let short = short.strip_prefix("image/").unwrap_or(short);
             mistake.help(match nearest(short, NAMES) {
                 Some(near) => format!("Did you mean `{near}`?"),
@@ -62,27 +62,27 @@ impl JsonSchema for ImageType {
     }
 }
 
-/// How much is to be seen of the original: a word, or 1 to 100.
+/// The quality of a lossy compression: a word, or a number from 1 to 100.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Quality {
-    /// In a word.
+    /// A word.
     Word(Word),
-    /// As a number.
+    /// A number.
     Number(u8),
 }
 
-/// How much is to be seen of the original.
+/// The quality of a lossy compression.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Word {
-    /// As 100.
+    /// Quality 100.
     Best,
-    /// As 75.
+    /// Quality 75.
     High,
-    /// As 50.
+    /// Quality 50.
     Medium,
-    /// As 25.
+    /// Quality 25.
     Low,
 }
 
@@ -93,7 +93,7 @@ impl Default for Quality {
 }
 
 impl Quality {
-    /// As a number.
+    /// Returns the quality as a number from 1 to 100.
     pub fn number(self) -> u8 {
         match self {
             Self::Number(number) => number,
@@ -105,24 +105,24 @@ impl Quality {
     }
 }
 
-/// What becomes of the proportions if both width and height are said.
+/// How a picture is fitted if both width and height are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fit {
-    /// They are kept, and nothing is longer than said.
+    /// The proportions are kept, and neither side is longer than given.
     #[default]
     Inside,
-    /// They are kept, and what stands out is cut off on both sides.
+    /// The proportions are kept. The picture fills the size, and the excess is cut off on both sides.
     Cover,
-    /// They become those that are said.
+    /// The picture is stretched to the given size.
     Fill,
 }
 
-/// What becomes of pictures that are of the type already.
+/// How pictures are treated that already have the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Same {
-    /// They are left alone, unless a size is asked for.
+    /// They stay as they are, unless a size is given.
     #[default]
     Keep,
     /// They are encoded again.
@@ -130,7 +130,7 @@ pub enum Same {
 }
 
 impl super::ConvertImage {
-    /// The conversion that is asked for.
+    /// Returns the conversion that the options describe.
     pub fn conversion(&self) -> Conversion {
         let fit = match self.fit {
             Fit::Inside => image::Fit::Inside,
@@ -148,7 +148,7 @@ impl super::ConvertImage {
         }
     }
 
-    /// What is wrong with it beyond its schema.
+    /// Returns the mistakes that the schema cannot find.
     pub fn mistakes(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         let quality = self.quality.number();
@@ -157,17 +157,17 @@ impl super::ConvertImage {
             mistakes.push(Mistake::new("quality", format!("There is no quality {quality}.")).help(help));
         }
         if let Some(effort) = self.effort.filter(|effort| *effort > 6) {
-            mistakes.push(Mistake::new("effort", format!("It is {effort}, and may be 0 to 6.")));
+            mistakes.push(Mistake::new("effort", format!("`effort` is {effort}, but it must be 0 to 6.")));
         }
         for (option, side) in [("width", self.width), ("height", self.height)] {
             if side == Some(0) {
-                mistakes.push(Mistake::new(option, "A picture has a pixel at least."));
+                mistakes.push(Mistake::new(option, format!("`{option}` must be at least 1 pixel.")));
             }
         }
         if self.fit != Fit::Inside && (self.width.is_none() || self.height.is_none()) {
-            let help = "Say `width` and `height`, or leave `fit` out.";
+            let help = "Give both, or leave `fit` out.";
             mistakes.push(
-                Mistake::new("fit", "There is only something to fit where both sides are said.").help(help),
+                Mistake::new("fit", "`fit` has an effect only with both `width` and `height`.").help(help),
             );
         }
         mistakes

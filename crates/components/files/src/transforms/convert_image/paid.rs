@@ -1,8 +1,10 @@
-//! Converting a picture whose pixels are paid for.
+//! Converts a picture after reserving memory for its pixels.
 //!
-//! All is reserved at once, before the picture is read: who holds a part while waiting for the rest would wait for others who
-//! do the same. How much it is stands in its header. Where that is not among the first bytes (what a camera tells may come
-//! before it), the file is read twice.
+//! All memory is reserved at once, before the picture is read. Reserving it in parts could deadlock: several
+//! tasks would each hold a part and wait for the rest.
+//!
+//! The picture's header says how much memory is needed. If the header is not among the first bytes (a
+//! camera's metadata may come before it), the file is read twice.
 
 use std::io::Read;
 
@@ -14,13 +16,13 @@ use thalweg_record::Lease;
 use super::failed;
 use crate::content::{Opened, unreadable};
 
-/// In so many bytes is the header of most pictures.
+/// The first bytes to read, in bytes: the header of most pictures is among them.
 const HEAD: usize = 64 << 10;
 
-/// A picture that changes its size in its header so often while it is read is not one.
+/// A file whose header announces a larger size in this many reads is being changed.
 const ATTEMPTS: u32 = 4;
 
-/// The picture that becomes of one, and what pays for it.
+/// Returns the converted picture and the lease for its memory.
 pub async fn convert(
     open: impl Fn() -> Result<Opened, FileError>,
     conversion: &Conversion,
@@ -45,7 +47,7 @@ pub async fn convert(
     Err(failed("the file is being changed while it is read"))
 }
 
-/// Waits for room, unless there can never be enough.
+/// Waits until the budget has the capacity. Fails at once if the whole budget is too small.
 async fn reserve(needed: u64, info: Option<ImageInfo>, context: &Context) -> Result<Lease, FileError> {
     let budget = context.memory.budget().limit();
     match usize::try_from(needed) {
@@ -57,13 +59,13 @@ async fn reserve(needed: u64, info: Option<ImageInfo>, context: &Context) -> Res
             };
             let (needed, budget) = (rounded(needed), rounded(budget as u64));
             Err(failed(format!(
-                "{what}: to convert it would take {needed} of memory, and the budget is {budget}; run with more by `--memory`"
+                "{what}: converting it needs {needed} of memory, but the budget is {budget}; raise it with `--memory`"
             )))
         }
     }
 }
 
-/// A size that people can read.
+/// Rounds a size up for people to read.
 fn rounded(bytes: u64) -> ByteSize {
     match bytes {
         0..0x10_0000 => ByteSize::kib(bytes.div_ceil(1 << 10)),

@@ -76,7 +76,7 @@ async fn a_picture_that_the_budget_can_never_hold_is_rejected_before_it_is_read(
     png[16..24].copy_from_slice(&[0, 0, 0xc3, 0x50, 0, 0, 0xc3, 0x50]);
     let reason = rejected("{ to: gif }", "x.png", &png).await;
     assert!(reason.starts_with("the picture has 50000 × 50000 pixels"), "{reason}");
-    assert!(reason.contains("iB of memory, and the budget is 256MiB"), "{reason}");
+    assert!(reason.contains("iB of memory, but the budget is 256MiB"), "{reason}");
     let huge = "{ to: png, width: 60000, height: 60000, fit: fill, enlarge: true }";
     assert!(rejected(huge, "x.gif", DOT).await.contains("of memory"));
 }

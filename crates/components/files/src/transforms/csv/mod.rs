@@ -1,8 +1,8 @@
-//! Files of comma-separated values as messages with fields.
+//! Reads the records of files of comma-separated values as messages with fields.
 //!
-//! The transform `parse_csv` is for messages that are records already, and these come from sources that end a message at
-//! each line feed. Whoever reads the file knows of the quotes around a line feed, so here a record may have some; and
-//! that each file has a header of its own needs no telling apart by path and position.
+//! The transform `parse_csv` parses messages that are records already. They come from sources that end a
+//! message at each line feed. This file reader sees the whole file, so a record may contain line feeds within
+//! quotes. It also knows where each file begins, so headers need not be assigned by path and position.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,45 +29,52 @@ use thalweg_stream::arenas::Arenas;
 #[cfg(test)]
 mod tests;
 
-/// Turns each file of comma-separated values into its records, each a message with fields.
+/// Reads files of comma-separated values. Each record becomes a message with fields.
 ///
-/// The columns are named by the first record of each file, or by `columns`. A value in quotes may hold line feeds. The
-/// payload is the record as it stands in the file. A record with too few or too many values, with one that is not of its
-/// type or with a quote that is not closed leaves by the `errors` output with the number of its line, and the others go
-/// on. Empty lines are passed over. Compressed files (gzip, zstd) are recognised.
+/// The first record of each file names the columns, unless `columns` does. A value in quotes may contain line
+/// feeds. The payload is the record as it is in the file. Compressed files (gzip, zstd) are recognised. Empty
+/// lines are skipped.
 ///
-/// A file is acknowledged when all its messages are. One whose header cannot be read, or that cannot be read to its
-/// end, goes to the dead letters.
+/// A malformed record leaves by the `errors` output, with its line number, and reading continues after it. A
+/// record is malformed if it has too few or too many values, a value that does not fit its type, or a quote
+/// that is not closed.
+///
+/// A file is acknowledged when all its messages are. A file goes to the dead letters if its header cannot be
+/// read, or if it cannot be read to its end.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Csv {
-    /// The names of the columns, in order. By default the first record of each file gives them.
+    /// The names of the columns, in order. By default the first record of each file names them.
     columns: Vec<String>,
-    /// Whether the first record of each file is a header. It is no message. By default it is one where there are no
-    /// `columns`; with both, it is passed over, and `columns` are the names.
+    /// True if the first record of each file is a header, which does not become a message. The default is
+    /// `true` without `columns`, and `false` with them. With both, the header is skipped and `columns` gives
+    /// the names.
     header: Option<bool>,
-    /// The most columns that a header may have. A file with more goes to the dead letters.
+    /// The maximum number of columns in a header. A file with more goes to the dead letters. The default is
+    /// 4096.
     #[schemars(range(min = 1))]
     max_columns: usize,
-    /// What stands between values: one ASCII character.
+    /// The character between values: one ASCII character. The default is a comma.
     delimiter: String,
-    /// What stands around values that contain the delimiter or a line feed; doubled it means itself. One ASCII character,
-    /// or empty for none.
+    /// The character around values that contain the delimiter or a line feed: one ASCII character, or empty
+    /// for none. Within quotes, two of it are the character itself. The default is `"`.
     quote: String,
-    /// The types of columns that are not text: `{age: int, height: float}`. A text that does not fit its type
-    /// leaves by the `errors` output.
+    /// The types of columns that are not text: `{age: int, height: float}`. A record with a value that does
+    /// not fit its type leaves by the `errors` output.
     types: BTreeMap<String, FieldType>,
-    /// Texts that mean that there is no value. Without this option `-` and the empty text do, in columns with a
-    /// type other than text.
+    /// The texts that mean NULL. By default these are `-` and the empty text, in columns with a type other
+    /// than text.
     null_values: Option<Vec<String>>,
-    /// Whether white space around values is removed.
+    /// True to remove white space around values. The default is `false`.
     trim: bool,
-    /// Whether values that are missing at the end are NULL, and those that are too many ignored.
+    /// True to accept records with a wrong number of values: missing values at the end are NULL, and excess
+    /// values are ignored. The default is `false`.
     flexible: bool,
-    /// How the files are compressed: as their first bytes tell (`auto`), or all in the same way.
+    /// How the files are compressed: `auto` (the default) detects it from the first bytes of each file.
     compression: Compression,
-    /// The longest that a record may be, at most 1 GiB. Of a longer one the first line leaves by the `errors` output (4 KiB of
-    /// it, if that is too long as well), and reading goes on at the next line.
+    /// The maximum size of a record, at most 1 GiB. The default is 1 MiB. Of a longer record, the first line
+    /// leaves by the `errors` output (at most 4 KiB of it, if the line is too long as well). Reading
+    /// continues at the next line.
     max_message_bytes: ByteSize,
 }
 
@@ -107,7 +114,8 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = csv::mistakes(&self.columns, &self.delimiter, &self.quote, &self.types);
         if self.columns.is_empty() && self.header == Some(false) {
-            let help = "List them in `columns`, or leave `header` out if the first record of each file does.";
+            let help =
+                "List them in `columns`, or leave `header` out if the first record of each file names them.";
             mistakes.push(Mistake::new("header", "The columns have no names.").help(help));
         }
         mistakes.extend(check_limit(self.max_message_bytes));
@@ -130,7 +138,7 @@ sinks:
     }
 }
 
-/// What a later run must know to go on in the middle of a file.
+/// The offset in a partly read file, as a checkpoint: a later run resumes there.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     #[serde(flatten)]
@@ -143,22 +151,23 @@ struct Table {
     config: Csv,
     dialect: Dialect,
     arenas: Arenas,
-    /// The columns of the file at hand, and their names. Files of the same header share them.
+    /// The columns of the current file, and their names. Files with the same header share them.
     columns: Columns,
     names: Vec<String>,
-    /// Whether the next record is the header.
+    /// True if the next record is the header.
     awaits_header: bool,
     scratch: String,
-    /// The lines on which the records of a batch begin.
+    /// The line number at which each record of a batch begins.
     lines: Vec<u64>,
-    /// Whether it is kept how far the file at hand was read.
+    /// True if the offsets in the current file are saved as checkpoints.
     keeps_places: bool,
     /// The whole budget, in bytes.
     memory: usize,
 }
 
-/// How many records a batch has at most. With its columns it is several times as long as in the file, and there are always some on
-/// their way: with four times as many, a run took a tenth more memory and no less time.
+/// The maximum number of records in a batch. With its columns, a batch is several times as large as its
+/// records in the file, and several batches are always in flight. Four times as many records used a tenth
+/// more memory and saved no time.
 const ROWS: usize = 4096;
 
 #[async_trait]
@@ -243,7 +252,7 @@ impl Table {
         }
     }
 
-    /// Takes the names of the columns from a header, unless they are given.
+    /// Takes the names of the columns from a header, unless `columns` gives them.
     fn learn(&mut self, header: &[u8], fault: Option<Fault>) -> Result<(), FileError> {
         if !self.config.columns.is_empty() {
             return Ok(());
@@ -259,7 +268,7 @@ impl Table {
         Ok(())
     }
 
-    /// From here on, the columns have these names.
+    /// Uses these names for the columns from here on.
     fn name_columns(&mut self, names: Vec<String>) {
         if names != self.names {
             let typing = Typing::new(&self.config.types, self.config.null_values.as_deref());
@@ -268,7 +277,7 @@ impl Table {
         }
     }
 
-    /// What to remember for a place, if anything.
+    /// Returns the checkpoint for a position, or `None` if no checkpoints are saved.
     fn checkpoint(&self, place: RecordPosition) -> Option<Checkpoint> {
         let saved = Saved { place, columns: self.names.clone() };
         serde_json::to_value(saved).ok().filter(|_| self.keeps_places).map(Checkpoint::in_file)
@@ -277,15 +286,15 @@ impl Table {
     fn explain(&self, fault: Fault) -> String {
         let limit = self.config.max_message_bytes;
         match fault {
-            Fault::NotClosed => "a quote is not closed; reading goes on at the next line".to_owned(),
+            Fault::NotClosed => "a quote is not closed; reading continues at the next line".to_owned(),
             Fault::TooLong => format!(
-                "the record is longer than `max_message_bytes` ({limit}), or a quote in it is not closed; reading goes on \
+                "the record is longer than `max_message_bytes` ({limit}), or a quote in it is not closed; reading continues \
                  at the next line"
             ),
         }
     }
 
-    /// Sends the records of a batch with their fields, and rejects those that do not have them.
+    /// Sends the records of a batch with their fields. Rejects the records that could not be parsed.
     async fn parse(&mut self, reading: Reading, out: &mut FileOutput) -> Result<(), Error> {
         let Reading { payload, positions, checkpoint, .. } = reading;
         self.dialect.rows(&payload, PAYLOAD, &mut self.columns, &mut self.scratch);
@@ -303,7 +312,7 @@ impl Table {
             rows.iter().zip(reasons).map(|(&row, reason)| format!("line {}: {reason}", line(row))).collect();
         let wrong = copied(&batch, &rows);
         let keep = all_but(batch.rows(), rows);
-        // The others belong to the same place.
+        // The records that were parsed belong to the same checkpoint.
         let rest = batch.filter(&keep)?;
         let (checkpoint, of_wrong) = if rest.is_some() { (checkpoint, None) } else { (None, checkpoint) };
         if let Some(batch) = rest {
@@ -313,7 +322,7 @@ impl Table {
     }
 }
 
-/// Records without fields.
+/// Returns records without fields.
 fn reading(payload: ViewBuilder, positions: Vec<u64>) -> Reading {
     Reading {
         payload: payload.finish(),
@@ -323,20 +332,20 @@ fn reading(payload: ViewBuilder, positions: Vec<u64>) -> Reading {
     }
 }
 
-/// A batch that is put together here, and whose acknowledgement is the intake's business.
+/// Returns a batch without an ack: the file output acknowledges its records.
 fn nobodys(payload: BinaryViewArray) -> Batch {
     let meta = Meta { source: "".into(), path: None, time_us: 0 };
     Batch::new(payload, Arc::new(meta), Ack::noop())
 }
 
-/// The records of a batch with their fields.
+/// Returns the records of a batch with their fields.
 fn received(batch: &Batch, checkpoint: Option<Checkpoint>) -> Received {
     let positions = batch.positions().cloned();
     let reading = Reading { payload: batch.payload().clone(), path: None, positions, checkpoint };
     Received { reading, fields: Some(batch.fields().clone()) }
 }
 
-/// Some records without fields, as copies: the buffer is not to be kept for their sake.
+/// Returns copies of some records, without fields. Views would keep the whole buffer in memory.
 fn copied(batch: &Batch, rows: &[u32]) -> Reading {
     let mut payload = ViewBuilder::over(&[], rows.len());
     rows.iter().for_each(|&row| payload.push(batch.payload().value(row as usize)));

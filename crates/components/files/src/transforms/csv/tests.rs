@@ -33,7 +33,7 @@ async fn records_that_do_not_fit_leave_with_their_line_and_the_others_go_on() {
             ("\"x\ny\",3,4", "line 3: has 3 values for 2 columns"),
             ("7,z", "line 6: the field `b` is not a whole number of 64 bits: `z`"),
             ("8", "line 7: has 1 value for 2 columns"),
-            ("\"9,9", "line 8: a quote is not closed; reading goes on at the next line"),
+            ("\"9,9", "line 8: a quote is not closed; reading continues at the next line"),
         ]
     );
     assert!(read.problem.is_none());

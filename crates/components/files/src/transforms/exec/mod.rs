@@ -1,6 +1,7 @@
-//! A command for each file.
+//! Runs a command for each file.
 //!
-//! How a command is run is in `shared::command`; here is what it is given, and what becomes of the file afterwards.
+//! `shared::command` runs the command. This module builds its arguments and decides what happens to the file
+//! afterwards.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,53 +27,54 @@ const NOT_RENDERED: &str = "COMMAND_TEMPLATE_CAN_NOT_BE_RENDERED";
 
 /// Runs a command for each file.
 ///
-/// There is no shell: each argument reaches the command exactly as it is, whatever spaces, quotes or other bytes are in a
-/// file's name. The command reads nothing from its standard input. If it ends with another code than 0, the file is
-/// rejected, and the reason has the end of what the command wrote to its outputs. It is killed, with all that it
-/// started, if it takes too long or the run is stopped.
+/// No shell is involved: each argument reaches the command exactly as it is, even if a file's name contains
+/// spaces, quotes or other bytes. The standard input of the command is empty. If the command exits with a
+/// code other than 0, the file is rejected, and the reason contains the end of the command's output. The
+/// command and all processes that it started are killed if it exceeds `timeout` or the run is stopped.
 ///
-/// A file that is in memory only is written to a temporary file first where `{path}` is used.
+/// If a template contains `{path}`, a file that is only in memory is first written to a temporary file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exec {
-    /// The command: its path, or a name that is looked up in the folders of `PATH`.
+    /// The command: a path, or a name that is looked up in the folders of `PATH`.
     #[schemars(example = &"cwebp")]
     command: FileTemplate,
-    /// What it is given. Write `--` before a name that is not a whole path, if the command knows it: names may begin with a
-    /// dash.
+    /// The arguments. Names may begin with a dash: write `--` before an argument that is not a whole path, if
+    /// the command supports it. The default is none.
     #[serde(default)]
     #[schemars(example = ["-o", "/tmp/{id}.webp", "{path}"])]
     args: Vec<FileTemplate>,
-    /// Where the command puts its result. The file then has that content, and is called as it is. Without it, the file goes on
-    /// as it is.
+    /// The path to which the command writes its result. The file then has that content and that name. By
+    /// default the file continues unchanged.
     output: Option<FileTemplate>,
-    /// What becomes of the result's file when all is done with it.
+    /// How the file at `output` is treated when the run no longer needs it. The default is `keep`.
     #[serde(default)]
     output_cleanup: Cleanup,
-    /// How long the command may take. Without it, as long as it likes.
+    /// The maximum duration of the command. By default there is no limit.
     #[schemars(example = "30s")]
     timeout: Option<TimeSpan>,
-    /// What is added to the environment, which is ours otherwise.
+    /// Variables to add to the environment that thalweg itself has.
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// Where the command runs. `output` then counts from there too.
+    /// The directory in which the command runs. A relative `output` starts there too. The default is the
+    /// directory of thalweg.
     directory: Option<PathBuf>,
-    /// Whether one command runs at a time. Otherwise it is as many as pay.
+    /// True to run only one command at a time. The default is `false`: many run at once.
     #[serde(default)]
     one_at_a_time: bool,
-    /// How much of the end of what a failing command wrote is shown in the reason.
+    /// How much of the end of a failing command's output is shown in the reason. The default is 64 KiB.
     #[serde(default = "enough")]
     max_output: ByteSize,
 }
 
-/// What becomes of the result's file.
+/// How the file at `output` is treated afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Cleanup {
-    /// It stays.
+    /// The file stays.
     #[default]
     Keep,
-    /// It is removed, also if the command fails.
+    /// The file is removed, also if the command fails.
     Remove,
 }
 
@@ -113,18 +115,18 @@ sinks:
             );
         }
         if self.output.is_none() && self.output_cleanup == Cleanup::Remove {
-            let help = "Say by `output` where the command puts it.";
-            mistakes
-                .push(Mistake::new("output_cleanup", "There is no result that could be removed.").help(help));
+            let help = "Give the path of the result as `output`.";
+            mistakes.push(Mistake::new("output_cleanup", "There is no `output` to remove.").help(help));
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            mistakes.push(
-                Mistake::new("timeout", "No command takes no time.").help("Leave it out for no limit."),
-            );
+            mistakes
+                .push(Mistake::new("timeout", "`timeout` cannot be 0.").help("Leave it out for no limit."));
         }
         if let Some(name) = self.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-            mistakes
-                .push(Mistake::new("env", format!("`{name}` is no name of a variable of the environment.")));
+            mistakes.push(Mistake::new(
+                "env",
+                format!("`{name}` is not a valid name of an environment variable."),
+            ));
         }
         mistakes
     }
@@ -164,7 +166,7 @@ impl FileTransform for Running {
             Some(directory) => directory.join(output),
             None => PathBuf::from(output),
         });
-        // Held from here on, so that also half a result is removed if the command fails or is killed.
+        // Held from here on: a partial result is then removed too if the command fails or is killed.
         let removed = output
             .as_ref()
             .filter(|output| options.output_cleanup == Cleanup::Remove && !is_of(file, output));
@@ -186,7 +188,8 @@ impl FileTransform for Running {
         match output {
             Some(output) => take_output(file, &command, output, removed, options.output_cleanup)?,
             None => {
-                // It may have been changed where it lies. If the command took it away, that is what it was to do.
+                // The command may have changed the file in place. If the command removed the file, that was
+                // its purpose.
                 if let Some(after) = state(file).ok().flatten()
                     && Some(&after) != before.as_ref()
                 {
@@ -198,14 +201,15 @@ impl FileTransform for Running {
     }
 }
 
-/// Size and time of the file where it lies, if it does.
+/// Returns size and modification time of the file at its path, or `None` if it has no path.
 fn state(file: &File) -> Result<Option<(u64, std::time::SystemTime)>, FileError> {
     let Some(path) = file.path() else { return Ok(None) };
     let state = fs::metadata(path).and_then(|found| Ok((found.len(), found.modified()?)));
     state.map(Some).map_err(|error| unreadable(&error))
 }
 
-/// Whatever a template lacks, it is the template that cannot be rendered; unless it is the file that cannot be read.
+/// Reports every rejection by a template as a template that cannot be rendered. Failures to read the file
+/// stay as they are.
 fn not_rendered(trouble: FileError) -> FileError {
     match trouble {
         FileError::Rejected(problem) if problem.code.is_none() => {
@@ -215,14 +219,14 @@ fn not_rendered(trouble: FileError) -> FileError {
     }
 }
 
-/// Whether a path is that of the file as it is or as it was found: what must not be removed before its time.
+/// True if a path is that of the file as it is or as it was found: it must not be removed early.
 fn is_of(file: &File, output: &Path) -> bool {
     let Ok(output) = fs::canonicalize(output) else { return false };
     let same = |path: &Path| fs::canonicalize(path).is_ok_and(|path| path == output);
     file.path().is_some_and(same) || file.origin().path.as_deref().is_some_and(same)
 }
 
-/// Gives the file the content that the command has made.
+/// Gives the file the content that the command wrote.
 fn take_output(
     file: &mut File,
     command: &Command,
@@ -235,7 +239,7 @@ fn take_output(
         let output = output.display();
         let reason = match error.kind() {
             std::io::ErrorKind::NotFound => {
-                format!("`{program}` ended well, but there is no `{output}`, where `output` says that its result is")
+                format!("`{program}` succeeded, but did not create `{output}`, the path in `output`")
             }
             _ => format!("the result of `{program}` at `{output}` cannot be read: {error}"),
         };
@@ -248,7 +252,8 @@ fn take_output(
     let name = output.file_name().map(OsString::from);
     let content = match (file.content(), removed) {
         (_, Some(temporary)) => Content::Temporary(temporary),
-        // It was changed where it lies: it must not go with what held it before.
+        // The command changed the file in place, so the result must stay when the previous content is
+        // dropped.
         (Content::Temporary(held), None) if is_same(held.path(), &output) => Content::Temporary(held.clone()),
         (_, None) if cleanup == Cleanup::Remove => Content::Temporary(Temporary::new(output)),
         (_, None) => Content::Path(output),

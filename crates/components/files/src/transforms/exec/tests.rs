@@ -9,7 +9,7 @@ async fn run(yaml: &str, file: &mut File) -> Result<(), Problem> {
     apply_to_file::<Exec>(yaml, file).await.map(|fate| assert_eq!(fate, Disposition::Continue))
 }
 
-/// A shell that is given a script and these arguments; what else is said of it comes after.
+/// A shell that runs a script with these arguments; `more` holds further options.
 fn shell(script: &str, args: &str, more: &str) -> String {
     format!("command: sh\nargs: [-c, '{script}', sh, {args}]\n{more}")
 }
@@ -72,7 +72,7 @@ async fn a_missing_result_and_half_a_one_are_told_from_a_good_one() {
     std::fs::write(&path, "text").unwrap();
     let problem = run("{ command: 'true', output: '{path}.out' }", &mut file_at(&path)).await.unwrap_err();
     assert_eq!(problem.code, Some(FAILED));
-    assert!(problem.reason.starts_with("`true` ended well, but there is no `"), "{}", problem.reason);
+    assert!(problem.reason.starts_with("`true` succeeded, but did not create `"), "{}", problem.reason);
     let is_folder = format!("{{ command: 'true', output: '{}' }}", folder.path().display());
     assert!(run(&is_folder, &mut file_at(&path)).await.unwrap_err().reason.ends_with("is no file"));
     let more = "output: '{path}.out'\noutput_cleanup: remove";
@@ -81,7 +81,7 @@ async fn a_missing_result_and_half_a_one_are_told_from_a_good_one() {
     assert_eq!(run(&half, &mut file).await.unwrap_err().reason, "`sh` ended with exit code 7");
     assert!(!folder.path().join("x.out").exists());
     assert_eq!(file.path(), Some(&*path));
-    // What is removed is never what was there to begin with.
+    // The original file is never removed.
     let same = shell("exit 1", "", "output: '{path}'\noutput_cleanup: remove");
     assert!(run(&same, &mut file).await.is_err());
     assert!(path.exists());
@@ -96,7 +96,7 @@ async fn what_is_in_memory_gets_a_path_where_that_is_used() {
     assert_eq!(run(&change, &mut file).await, Ok(()));
     let path = file.path().unwrap().to_owned();
     assert_eq!((file.size(), std::fs::read(&path).unwrap()), (7, b"changed".to_vec()));
-    // Changed where it lies and said to be the result, it is still the same temporary file.
+    // The file was changed in place and is also the result: it is still the same temporary file.
     let same = shell(r#"printf more >> "$1""#, "'{path}'", "output: '{path}'");
     assert_eq!(run(&same, &mut file).await, Ok(()));
     assert_eq!(std::fs::read(&path).unwrap(), b"changedmore");

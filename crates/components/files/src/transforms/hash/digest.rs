@@ -1,4 +1,4 @@
-//! The algorithms.
+//! The hash algorithms.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use sha2::Digest as _;
 use xxhash_rust::xxh3::Xxh3;
 
-/// How a hash is computed.
+/// A hash algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
@@ -27,7 +27,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// That of files that say such a hash, without a dot.
+    /// Returns the extension of files that contain such a hash, without a dot.
     pub fn extension(self) -> &'static str {
         match self {
             Self::Sha256 => "sha256",
@@ -53,7 +53,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A hash of what has been read so far.
+/// The hash of the bytes that were read so far.
 pub enum Digest {
     Sha256(sha2::Sha256),
     Sha1(sha1::Sha1),
@@ -64,7 +64,7 @@ pub enum Digest {
 }
 
 impl Digest {
-    /// Of nothing yet.
+    /// Starts a hash.
     pub fn new(algorithm: Algorithm) -> Self {
         match algorithm {
             Algorithm::Sha256 => Self::Sha256(sha2::Sha256::new()),
@@ -76,7 +76,7 @@ impl Digest {
         }
     }
 
-    /// Goes on with these bytes.
+    /// Adds bytes to the hash.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Sha256(hasher) => hasher.update(bytes),
@@ -88,7 +88,7 @@ impl Digest {
         }
     }
 
-    /// It, in small hexadecimal digits.
+    /// Returns the hash in lowercase hexadecimal digits.
     pub fn finish(self) -> String {
         match self {
             Self::Sha256(hasher) => format!("{:x}", hasher.finalize()),

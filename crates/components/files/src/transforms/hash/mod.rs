@@ -1,4 +1,4 @@
-//! Hashes of files: to name them by, and to see that they are whole.
+//! Computes hashes of files: to name files by their content, and to check that they are complete.
 
 mod digest;
 mod sums;
@@ -25,21 +25,24 @@ use digest::{Algorithm, Digest};
 
 /// Computes the hash of files.
 ///
-/// After it, `{hash}` stands for it in names and in the arguments of commands: `rename_file: { to: "{hash}{suffix}" }`. It is
-/// the hash of the content as it is here; what later transforms make of that has another.
+/// Later names and arguments may contain the hash as `{hash}`, for example `rename_file: { to:
+/// "{hash}{suffix}" }`. It is the hash of the content at this transform. If a later transform changes the
+/// content, `{hash}` stays the same.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hash {
-    /// How it is computed. `sha256`, and `blake3`, which is faster, tell apart what anybody may have made; `xxh3` and
-    /// `crc32c` are fastest, and tell apart what chance has made. `sha1` and `md5` are for what has them already.
+    /// The algorithm. The default is `sha256`. `sha256` and `blake3`, which is faster, also detect deliberate
+    /// changes. `xxh3` and `crc32c` are the fastest and detect accidental changes. `sha1` and `md5` are for
+    /// existing hashes.
     #[serde(default)]
     algorithm: Algorithm,
-    /// The file with the hash that each should have. Files that have another are rejected, and those for which it says none.
-    /// It is as `sha256sum` writes it, for one file or for many, or has the hash alone.
+    /// The file with the expected hash of each file. Files with another hash are rejected, and so are files
+    /// without an entry. The file has the format of `sha256sum`, with one line per file, or contains only the
+    /// hash. By default nothing is checked.
     #[schemars(example = "{original_path}.sha256")]
     verify: Option<FileTemplate>,
-    /// A folder in which a file with the hash is written for each, as `sha256sum` writes it: for `a/photo.jpg` it is
-    /// `a/photo.jpg.sha256`. What is there before is replaced.
+    /// A folder in which a file with the hash is written for each file, in the format of `sha256sum`. For
+    /// `a/photo.jpg` it is `a/photo.jpg.sha256`. An existing file is replaced. By default none is written.
     #[schemars(example = &"sums")]
     sidecars: Option<PathBuf>,
 }
@@ -65,7 +68,7 @@ sinks:
             mistakes.push(Mistake::new("verify", "The file with the hash has no name."));
         }
         if self.sidecars.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
-            let help = "`.` is the one that you are in.";
+            let help = "`.` is the current folder.";
             mistakes.push(Mistake::new("sidecars", "The folder has no name.").help(help));
         }
         mistakes
@@ -78,7 +81,7 @@ sinks:
 
 struct Hashing {
     options: Hash,
-    /// What is read at once.
+    /// The buffer for reading.
     piece: Vec<u8>,
 }
 
@@ -134,21 +137,21 @@ impl Hashing {
         let path = path.display();
         match found {
             Ok(Some(expected)) if expected == hash => Ok(()),
-            Ok(Some(expected)) => wrong(format!(
-                "the file's {algorithm} is {hash}, and it should be {expected}, as `{path}` says"
-            )),
-            Ok(None) => wrong(format!("`{path}` says no {algorithm} of this file")),
+            Ok(Some(expected)) => {
+                wrong(format!("the file's {algorithm} is {hash}, but `{path}` says {expected}"))
+            }
+            Ok(None) => wrong(format!("`{path}` has no {algorithm} of this file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                wrong(format!("there is no `{path}`, which should say the file's {algorithm}"))
+                wrong(format!("`{path}`, which should hold the file's {algorithm}, does not exist"))
             }
             Err(error) => {
-                wrong(format!("`{path}`, which should say the file's {algorithm}, cannot be read: {error}"))
+                wrong(format!("`{path}`, which should hold the file's {algorithm}, cannot be read: {error}"))
             }
         }
     }
 }
 
-/// Writes a small file, which appears when it is whole.
+/// Writes a small file, which becomes visible only when it is complete.
 fn write(place: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = place.parent().unwrap_or(Path::new("."));
     let mut draft = in_folder(folder, || Draft::new(folder))?;

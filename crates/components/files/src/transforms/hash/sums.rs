@@ -1,16 +1,17 @@
-//! Files that say hashes of others, as `sha256sum` and its like write them: a line `HASH  NAME` for each.
+//! Files that list hashes of other files, as `sha256sum` and similar programs write them: one line `HASH
+//! NAME` per file.
 //!
-//! A name with a line feed or a backslash in it has them written `\n` and `\\`, and the line begins with a backslash. Also
-//! read are the lines that BSD writes, `SHA256 (NAME) = HASH`, and a hash alone.
+//! In a name, a line feed is written `\n` and a backslash `\\`; the line then begins with a backslash. The
+//! reader also accepts the lines that BSD writes, `SHA256 (NAME) = HASH`, and a hash alone.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, Read};
 use std::os::unix::ffi::OsStrExt;
 
-/// Longer lines say no hash: paths have some thousand bytes.
+/// The maximum length of a line in bytes. A path has at most a few thousand.
 const LONGEST: u64 = 64 << 10;
 
-/// The line for a file.
+/// Returns the line for a file.
 pub fn line(hash: &str, name: &OsStr) -> Vec<u8> {
     let mut line = Vec::new();
     let name = name.as_bytes();
@@ -32,10 +33,11 @@ pub fn line(hash: &str, name: &OsStr) -> Vec<u8> {
     line
 }
 
-/// The hash of so many digits that is said of a file that has one of these names, in small digits.
+/// Returns the hash of a file that has one of these names, in lowercase digits. `digits` is the length of the
+/// hash.
 ///
 /// # Errors
-/// Those of reading.
+/// If reading fails.
 pub fn expected(mut sums: impl BufRead, digits: usize, names: [&OsStr; 2]) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {
@@ -53,7 +55,7 @@ pub fn expected(mut sums: impl BufRead, digits: usize, names: [&OsStr; 2]) -> io
     }
 }
 
-/// The hash in a line, and whose it is, if it says.
+/// Returns the hash in a line, and the name of its file if the line has one.
 fn said(line: &[u8], digits: usize) -> Option<(String, Option<Vec<u8>>)> {
     let hash = |bytes: &[u8]| {
         let is_hash = bytes.len() == digits && bytes.iter().all(u8::is_ascii_hexdigit);
@@ -67,7 +69,7 @@ fn said(line: &[u8], digits: usize) -> Option<(String, Option<Vec<u8>>)> {
     if let Some((first, rest)) = line.split_at_checked(digits)
         && let Some(hash) = hash(first)
     {
-        // A star says that it was read as it is, and not as text: the same here.
+        // A star means that the file was read as binary, not as text. Here both are the same.
         let of = rest.strip_prefix(b"  ").or_else(|| rest.strip_prefix(b" *"));
         return if rest.is_empty() { Some((hash, None)) } else { Some((hash, Some(name(of?)))) };
     }
@@ -94,7 +96,7 @@ fn plain(escaped: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// Whether a path is this name, or leads to it.
+/// True if a path is this name, or ends in a slash and this name.
 fn ends_with(path: &[u8], name: &[u8]) -> bool {
     path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with(b"/"))
 }

@@ -52,10 +52,10 @@ async fn a_file_that_is_not_what_its_sidecar_says_is_rejected() {
         .push(apply_to_file::<Hash>(verify, &mut file_at(&path)).await.err().map(|problem| problem.reason));
     assert!(reasons[..5].iter().all(Option::is_none), "{reasons:?}");
     let says = |at: usize, words: &str| assert!(reasons[at].as_ref().unwrap().contains(words), "{reasons:?}");
-    says(5, "and it should be ba79");
-    says(6, "says no SHA-256 of this file");
-    says(7, "says no SHA-256 of this file");
-    says(8, "there is no");
+    says(5, "says ba79");
+    says(6, "has no SHA-256 of this file");
+    says(7, "has no SHA-256 of this file");
+    says(8, "does not exist");
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn sidecars_are_what_is_read_again_whatever_the_name_is() {
         let sums = folder.path().join("sums/below");
         let write = format!("{{ sidecars: {} }}", sums.display());
         assert_eq!(apply_to_file::<Hash>(&write, &mut file_at(&path)).await, Ok(Disposition::Continue));
-        // Written again, it is replaced.
+        // A second write replaces it.
         assert_eq!(apply_to_file::<Hash>(&write, &mut file_at(&path)).await, Ok(Disposition::Continue));
         let verify = format!(r#"{{ verify: "{}/{{original_name}}.sha256" }}"#, sums.display());
         assert_eq!(

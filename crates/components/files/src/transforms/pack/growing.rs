@@ -1,7 +1,7 @@
-//! The content of a file that is being put together.
+//! The content of a file while it is written.
 //!
-//! A small one stays in memory, under a lease. A transform cannot wait for room, so that the memory is claimed and not
-//! reserved; what is claimed must be little, and so a larger content goes to a temporary file.
+//! A small content stays in memory, under a lease. A transform cannot wait for the budget, so its memory is
+//! claimed, not reserved. Claims must be small, so a larger content moves to a temporary file.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,29 +12,29 @@ use thalweg_record::{Budget, Content, Lease, Temporary};
 
 use thalweg_codec::compress::Encoder;
 
-/// The most bytes of a content in memory.
+/// The maximum size of a content in memory, in bytes.
 pub(super) const IN_MEMORY: usize = 1 << 20;
 
 /// A content that grows.
 pub(super) struct Growing {
     place: Storage,
     encoder: Option<Encoder>,
-    /// What the encoder gave last.
+    /// The last bytes that the encoder returned.
     packed: Vec<u8>,
 }
 
-/// Where it is.
+/// The storage of a content: memory, or a temporary file.
 struct Storage {
     budget: Budget,
     temporaries: Temporaries,
     bytes: Vec<u8>,
     lease: Lease,
-    /// The file it went to when it had become too large, which has so many bytes.
+    /// The file, once the content is too large for memory, and its size in bytes.
     file: Option<(fs::File, Arc<Temporary>, u64)>,
 }
 
 impl Growing {
-    /// An empty one, which is compressed if there is an encoder.
+    /// Creates an empty content, which is compressed if there is an encoder.
     pub(super) fn new(budget: &Budget, temporaries: &Temporaries, encoder: Option<Encoder>) -> Self {
         let place = Storage {
             budget: budget.clone(),
@@ -46,7 +46,7 @@ impl Growing {
         Self { place, encoder, packed: Vec::new() }
     }
 
-    /// What it came to, and its size.
+    /// Returns the content and its size in bytes.
     pub(super) fn finish(mut self) -> io::Result<(Content, u64)> {
         if let Some(encoder) = self.encoder.take() {
             encoder.end(&mut self.packed)?;
@@ -98,7 +98,7 @@ impl Storage {
         self.bytes.extend_from_slice(bytes);
         let more = self.bytes.capacity().saturating_sub(self.lease.bytes());
         if more > 0 {
-            // Both are of this budget and of no share, so that they can be one.
+            // Both leases are of this budget and of no share, so they can merge.
             let _ = self.lease.merge(self.budget.claim(more));
         }
         Ok(())

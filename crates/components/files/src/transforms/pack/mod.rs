@@ -1,10 +1,10 @@
-//! Messages into files.
+//! Writes messages into files.
 //!
-//! A file is put together by one copy, in the order in which the messages come. It takes over the duty to acknowledge
-//! them: they are done with when the file is, so that a run which is killed before reads them again.
+//! One worker writes each file, in the order in which messages arrive. The file takes over the acks of its
+//! messages. They are settled together with the file, so after a kill the next run reads the messages again.
 //!
-//! A transform has no clock: it is called when messages come. So a file that is older than `max_age` is finished by the
-//! next message, or by the end.
+//! A transform has no clock: it runs only when messages arrive. So a file older than `max_age` is finished by
+//! the next message, or by the end of the run.
 
 mod growing;
 mod name;
@@ -32,43 +32,51 @@ use thalweg_codec::compress::{Compression, level_mistake};
 use thalweg_codec::delimited::Delimited;
 use thalweg_stream::encode::EncodeConfig;
 
-/// Puts messages together into files.
+/// Combines messages into files.
 ///
-/// Each message is written as it is, or as `encode` says, followed by `delimiter`. A file is finished before it would get
-/// larger than `max_size`, when it has `max_count` messages, and at the end of the run; then it goes on to what takes files, a
-/// sink `directory` for example. Messages are acknowledged when their file is delivered.
+/// Each message is written as it is, or as `encode` says, followed by `delimiter`. A file is finished before
+/// it exceeds `max_size`, when it has `max_count` messages, when it is older than `max_age`, and at the end
+/// of the run. Finished files continue to components that take files, such as the sink `directory`. A message
+/// is acknowledged when its file is delivered.
 ///
-/// Up to 1 MiB of a file is kept in memory, a larger one in a temporary file.
+/// A file of up to 1 MiB is kept in memory, a larger one in a temporary file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pack {
-    /// What the files are called: `part-{number}.jsonl`. `{number}` counts them from 1, `{number:5}` with noughts to five
-    /// digits; it begins anew with each run. `{date}` is the day when a file was begun, as 2024-02-14, and `{time:%Y-%m-%dT%H%M%S}`
-    /// the moment as strftime writes it, both in UTC. `{id}` is a name that no other file has. Braces themselves are
-    /// written `{{` and `}}`.
+    /// The name of each file, for example `part-{number}.jsonl`. It may contain:
+    ///
+    /// - `{number}`: counts the files, starting at 1 in each run. `{number:5}` pads it with zeros to five
+    ///   digits.
+    /// - `{date}`: the day on which the file was begun, in UTC, as in `2024-02-14`.
+    /// - `{time:%Y-%m-%dT%H%M%S}`: the time at which the file was begun, in UTC, in a format as for
+    ///   `strftime`.
+    /// - `{id}`: an identifier that no other file has.
+    ///
+    /// Write braces themselves as `{{` and `}}`.
     name: PackName,
-    /// The most bytes of messages in a file, before compression. A message is never divided, and one that is larger gets a file of
-    /// its own.
+    /// The maximum size of the messages in a file, before compression. The default is 8 MiB. A message is
+    /// never split; a larger message gets a file of its own.
     #[serde(default = "eight_mebibytes")]
     max_size: ByteSize,
-    /// The most messages in a file.
+    /// The maximum number of messages in a file. By default there is no limit.
     #[serde(default)]
     max_count: Option<NonZeroU64>,
-    /// The longest that a file is added to, for example `10m`. It is looked at when messages come: while there are
-    /// none, a file waits.
+    /// The maximum age of a file, for example `10m`: the next message after that time goes into a new file.
+    /// It is checked only when messages arrive, so without messages a file waits. By default there is no
+    /// limit.
     #[serde(default)]
     max_age: Option<TimeSpan>,
-    /// The form in which messages are written, for example `json`. By default they are written as they are. It takes one
-    /// core; a transform `encode` before this one takes all of them, but writes no header of `csv`.
+    /// The format of messages, for example `json`. By default messages are written as they are. This option
+    /// encodes on one core. A transform `encode` before `pack` uses all cores, but writes no header of `csv`.
     #[serde(default)]
     encode: EncodeConfig,
-    /// What is written after each message: by default a line feed.
+    /// The text after each message. The default is a line feed.
     #[serde(default = "line_feed")]
     delimiter: String,
-    /// Whether files are compressed, and how. Put `.gz` or `.zst` into `name`.
+    /// How files are compressed; by default they are not. `name` should then end in `.gz` or `.zst`.
     #[serde(default)]
     compression: Compression,
-    /// How hard to compress: 0 to 9 for `gzip` (by default 6), 1 to 22 for `zstd` (by default 3).
+    /// The compression level: 0 to 9 for `gzip` (the default is 6), 1 to 22 for `zstd` (the default is 3).
     #[serde(default)]
     compression_level: Option<i32>,
 }
@@ -105,7 +113,7 @@ sinks:
             mistakes.push(Mistake::new("max_size", "The size of a file cannot be 0."));
         }
         if self.max_age.is_some_and(|age| age.duration().is_zero()) {
-            mistakes.push(Mistake::new("max_age", "It cannot be 0."));
+            mistakes.push(Mistake::new("max_age", "`max_age` cannot be 0."));
         }
         mistakes.extend(level_mistake(self.compression, self.compression_level));
         mistakes
@@ -142,28 +150,28 @@ struct Packing {
     encoder: Option<Box<dyn Transform>>,
     encoded: Outputs,
     delimited: Delimited,
-    /// The length of the delimiter.
+    /// The length of the delimiter, in bytes.
     delimiter: u64,
     max_size: u64,
     max_count: u64,
     max_age: Option<Duration>,
     budget: Budget,
     temporaries: Temporaries,
-    /// That of the file begun last.
+    /// The number of the last file.
     number: u64,
     file: Option<Begun>,
 }
 
-/// A file that messages are added to.
+/// A file that is being written.
 struct Begun {
     content: Growing,
     number: u64,
     at: DateTime<Utc>,
     since: Instant,
-    /// The bytes in it before compression, and the messages.
+    /// The bytes before compression, and the number of messages.
     bytes: u64,
     count: u64,
-    /// The duty to acknowledge these.
+    /// The acks of these messages.
     ack: Ack,
 }
 
@@ -187,7 +195,7 @@ impl Transform for Packing {
 }
 
 impl Packing {
-    /// Adds messages to the file, and to as many more as it takes.
+    /// Adds messages to the file, and to further files if it becomes full.
     fn add(&mut self, mut batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let ack = batch.take_ack();
         let payload = batch.payload();
@@ -199,7 +207,7 @@ impl Packing {
             };
             let rest = payload.slice(from, payload.len() - from);
             let fitting = self.delimited.fitting(&rest, self.max_size.saturating_sub(file.bytes)) as u64;
-            // One that is larger than a whole file has one of its own.
+            // A message larger than a whole file gets a file of its own.
             let least = u64::from(file.count == 0);
             let count = fitting.min(self.max_count - file.count).max(least) as usize;
             if count > 0 {
@@ -216,12 +224,12 @@ impl Packing {
                 self.finish_file(out)?;
             }
         }
-        // What is left of it stands for no message.
+        // All messages were split off; the rest of the ack covers none.
         ack.settle(Outcome::Filtered);
         Ok(())
     }
 
-    /// Begins a file with a message of this batch.
+    /// Begins a file; the batch's schema decides its header.
     fn begin(&mut self, batch: &Batch) -> io::Result<Begun> {
         let encoder = self.config.compression.begin(self.config.compression_level)?;
         let mut content = Growing::new(&self.budget, &self.temporaries, encoder);
@@ -238,7 +246,7 @@ impl Packing {
         Ok(Begun { content, number: self.number, at, since, bytes, count: 0, ack })
     }
 
-    /// Finishes the file if it was begun too long ago.
+    /// Finishes the file if it is older than `max_age`.
     fn finish_old(&mut self, out: &mut Outputs) -> Result<(), Error> {
         let is_old = |file: &Begun| self.max_age.is_some_and(|age| file.since.elapsed() >= age);
         match self.file.as_ref().is_some_and(is_old) {
@@ -247,7 +255,7 @@ impl Packing {
         }
     }
 
-    /// Gives the file away, if there is one.
+    /// Finishes the file, if there is one, and sends it.
     fn finish_file(&mut self, out: &mut Outputs) -> Result<(), Error> {
         let Some(mut begun) = self.file.take() else { return Ok(()) };
         self.delimited.flush(&mut begun.content).map_err(unwritable)?;
@@ -263,11 +271,11 @@ impl Packing {
     }
 }
 
-/// The bytes of payloads.
+/// Returns the total size of payloads in bytes.
 fn length(payload: &BinaryViewArray) -> u64 {
     payload.lengths().map(u64::from).sum()
 }
 
 fn unwritable(error: io::Error) -> Error {
-    Error::permanent(format!("a file that messages are put together in cannot be written: {error}"))
+    Error::permanent(format!("a packed file cannot be written: {error}"))
 }

@@ -1,4 +1,4 @@
-//! The names of files that are put together here.
+//! The names of packed files.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -13,12 +13,12 @@ use thalweg_codec::time_text::TimeText;
 
 const FORMAT: &str = "pack-name";
 
-/// The most digits that a number is filled up to.
+/// The maximum number of digits that a number is padded to.
 const MOST_DIGITS: usize = 20;
 
 const KNOWN: [&str; 4] = ["number", "date", "time", "id"];
 
-/// A name with a number or a time in it.
+/// A file name that may contain a number, a time or an identifier.
 #[derive(Debug, Clone)]
 pub struct PackName {
     pieces: Vec<Piece>,
@@ -27,14 +27,14 @@ pub struct PackName {
 #[derive(Debug, Clone)]
 enum Piece {
     Literal(String),
-    /// Filled up with noughts to so many digits.
+    /// Padded with zeros to this number of digits.
     Number(usize),
     Time(TimeText),
     Id,
 }
 
 impl PackName {
-    /// The name of the file of this number, begun at this time.
+    /// Returns the name of the file with this number, begun at this time.
     pub(super) fn render(&mut self, number: u64, begun: DateTime<Utc>, id: &str) -> String {
         let mut name = String::new();
         for piece in &mut self.pieces {
@@ -49,7 +49,7 @@ impl PackName {
     }
 }
 
-/// What stands between braces, which begins at byte `at` of the template.
+/// Parses the text between braces, which begins at byte `at` of the template.
 fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
     let place = at..at + inside.len();
     let (name, format) = match inside.split_once(':') {
@@ -60,9 +60,11 @@ fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
         ("number", None) => Ok(Piece::Number(1)),
         ("number", Some(digits)) => match digits.parse() {
             Ok(digits @ 1..=MOST_DIGITS) => Ok(Piece::Number(digits)),
-            _ => Err(FormatError::new(format!("`{digits}` is no number of digits from 1 to {MOST_DIGITS}."))
-                .at(place)
-                .help("`{number:5}` gives `00001`.")),
+            _ => Err(FormatError::new(format!(
+                "`{digits}` is not a number of digits from 1 to {MOST_DIGITS}."
+            ))
+            .at(place)
+            .help("`{number:5}` becomes `00001`.")),
         },
         ("date", None) => time("%Y-%m-%d", place),
         ("time", Some(format)) => time(format, place),
@@ -74,7 +76,7 @@ fn piece(inside: &str, at: usize) -> Result<Piece, FormatError> {
             Err(FormatError::new(format!("`{name}` has no format.")).at(place).help("Leave out the `:`."))
         }
         (name, _) => {
-            let error = FormatError::new(format!("Nothing of a packed file is called `{name}`.")).at(place);
+            let error = FormatError::new(format!("`{name}` is not a variable of file names.")).at(place);
             Err(error.help(match nearest(name, KNOWN) {
                 Some(near) => format!("Did you mean `{{{near}}}`?"),
                 None => "There are `{number}`, `{date}`, `{time:%Y-%m-%d}` and `{id}`.".to_owned(),
@@ -98,8 +100,8 @@ impl FromStr for PackName {
         let mut name = Self { pieces: braces::parse(text, Piece::Literal, piece)? };
         let sample = name.render(1, DateTime::UNIX_EPOCH, "id");
         if matches!(&*sample, "" | "." | "..") || sample.contains(['/', '\0']) {
-            return Err(FormatError::new(format!("`{sample}` is no name for a file.")).help(
-                "It holds no `/`: a sink `directory` has its own `name`, which may lead into folders.",
+            return Err(FormatError::new(format!("`{sample}` is not a valid file name.")).help(
+                "It must not contain `/`: a sink `directory` has its own `name`, which may lead into folders.",
             ));
         }
         Ok(name)
@@ -143,9 +145,9 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_name_is_said() {
         let message = |text: &str| text.parse::<PackName>().unwrap_err().message;
-        assert_eq!(message("a/{number}"), "`a/1` is no name for a file.");
-        assert_eq!(message("{time:%Y/%m}"), "`1970/01` is no name for a file.");
-        assert_eq!(message(".."), "`..` is no name for a file.");
+        assert_eq!(message("a/{number}"), "`a/1` is not a valid file name.");
+        assert_eq!(message("{time:%Y/%m}"), "`1970/01` is not a valid file name.");
+        assert_eq!(message(".."), "`..` is not a valid file name.");
         assert!(message("").contains("no name"));
         assert_eq!(message("{time}"), "The time needs a format.");
         assert_eq!(message("{id:3}"), "`id` has no format.");

@@ -141,7 +141,7 @@ proptest! {
         let lines: Vec<&str> = texts.iter().flat_map(|(_, text)| text.lines()).collect();
         let all: Vec<&String> = batches.iter().flatten().collect();
         prop_assert_eq!(&lines, &all);
-        // Which files each batch is in.
+        // The files that contain each batch.
         let mut file_of = Vec::new();
         for (number, (name, text)) in texts.iter().enumerate() {
             let count = text.lines().count();

@@ -1,4 +1,4 @@
-//! Pictures without what they tell beside their pixels.
+//! Removes the metadata of pictures.
 
 mod native;
 #[cfg(test)]
@@ -25,33 +25,33 @@ use crate::mime;
 
 const FAILED: &str = "FILE_METADATA_CAN_NOT_BE_WRITTEN";
 
-/// Removes what files tell beside their content: who took a photo, where, and with what.
+/// Removes the metadata of files, such as the author, place and camera of a photo.
 ///
-/// The pixels of a picture stay what they are, byte by byte. So does its colour profile, and which way up it is, where thalweg
-/// itself does it: that is for JPEG, PNG and WebP. `exiftool` does it for more than a hundred types, where it is installed, and
-/// removes all that it knows to remove.
+/// The pixels of a picture stay the same, byte by byte. thalweg itself removes metadata from JPEG, PNG and
+/// WebP; it keeps the colour profile and the orientation. `exiftool`, if it is installed, removes metadata
+/// from more than a hundred types, as completely as it can.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StripMetadata {
-    /// Who does it.
+    /// The program that removes the metadata: `auto` (the default), `native` or `exiftool`.
     #[serde(default)]
     with: With,
-    /// Whether the file itself is rewritten, where it lies. It is replaced at once by the new one, and keeps its permissions.
-    /// Otherwise the file that goes on is another.
+    /// True to rewrite the file itself. The new file replaces it at once and keeps its permissions. The
+    /// default is `false`: the result is another file.
     #[serde(default)]
     in_place: bool,
 }
 
-/// Who removes it.
+/// The program that removes the metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum With {
-    /// thalweg where it can; otherwise `exiftool`.
+    /// thalweg itself if it can, otherwise `exiftool`.
     #[default]
     Auto,
     /// thalweg itself.
     Native,
-    /// `exiftool`, looked for in the folders of `PATH`.
+    /// `exiftool`, which is looked up in the folders of `PATH`.
     Exiftool,
 }
 
@@ -95,7 +95,7 @@ impl FileTransform for Stripping {
         match (self.options.with, &self.exiftool) {
             (With::Native, _) if !is_ours => {
                 let reason = format!(
-                    "metadata is removed from JPEG, PNG and WebP, and this is `{mime}`; use `with: auto` and install exiftool"
+                    "thalweg itself removes metadata only from JPEG, PNG and WebP, but the file is `{mime}`; use `with: auto` and install exiftool"
                 );
                 return Err(FileError::coded(FAILED, reason));
             }
@@ -103,16 +103,17 @@ impl FileTransform for Stripping {
             (With::Native, _) => self.strip(file).await?,
             (With::Auto | With::Exiftool, Some(exiftool)) => self.run(exiftool, file).await?,
             (With::Auto, None) => {
-                let reason =
-                    format!("nothing here removes metadata from `{mime}`; install exiftool, which may");
+                let reason = format!(
+                    "removing metadata from `{mime}` needs exiftool, which is not in `PATH`; install exiftool"
+                );
                 return Err(FileError::coded(FAILED, reason));
             }
             (With::Exiftool, None) => {
-                let reason = "exiftool is in no folder of `PATH`; install it, or use `with: auto`";
+                let reason = "exiftool is not in any folder of `PATH`; install it, or use `with: auto`";
                 return Err(FileError::coded(FAILED, reason));
             }
         }
-        // What it is has not changed.
+        // The type of the file has not changed.
         file.set_mime(mime);
         Ok(Disposition::Continue)
     }
@@ -144,7 +145,7 @@ impl Stripping {
 
     async fn run(&self, exiftool: &Path, file: &mut File) -> Result<(), FileError> {
         put_on_disk(file, &self.context.temporary)?;
-        // A name alone may begin with a dash; a whole path never does.
+        // A bare name may begin with a dash; an absolute path never does.
         let from = file.path().map(std::path::absolute).unwrap_or_else(|| Ok(PathBuf::new()));
         let from = from.map_err(|error| unwritable(&error))?;
         if let Opened::File(file) = open(file)? {
@@ -161,7 +162,7 @@ impl Stripping {
             }
         })?;
         let found = fs::metadata(made.path()).map_err(|error| {
-            FileError::coded(FAILED, format!("exiftool ended well, but made no file: {error}"))
+            FileError::coded(FAILED, format!("exiftool succeeded, but wrote no file: {error}"))
         })?;
         match file.content() {
             Content::Path(path) if self.options.in_place => {
@@ -176,7 +177,7 @@ impl Stripping {
     }
 }
 
-/// exiftool takes percent signs in the name of what it makes for parts of the name of what it reads.
+/// Doubles percent signs: exiftool would replace them in the output's name by parts of the input's name.
 fn verbatim(path: &Path) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let bytes = path.as_os_str().as_bytes();
@@ -184,7 +185,8 @@ fn verbatim(path: &Path) -> OsString {
     OsString::from_vec(doubled.collect())
 }
 
-/// Writes a file anew, beside itself first. Where a link leads to it, the link stays.
+/// Writes the new content to a file beside the old one, which then replaces it. A link to the file stays a
+/// link.
 fn replace(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     let mode = fs::metadata(&path)?.permissions().mode();

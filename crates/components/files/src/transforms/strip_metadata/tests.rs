@@ -4,13 +4,13 @@ use std::os::unix::ffi::OsStrExt;
 use super::*;
 use thalweg_engine::testing::{apply_to_file, context, file_at, file_of, options};
 
-/// A picture of one pixel with a text in it that gives its author away.
+/// Returns a picture of one pixel with a text that names its author.
 fn telling() -> Vec<u8> {
     let chunk = |name: &[u8; 4], payload: &[u8]| {
         let mut chunk = u32::try_from(payload.len()).unwrap().to_be_bytes().to_vec();
         chunk.extend(name);
         chunk.extend(payload);
-        // Nobody looks at the sums here.
+        // The checksums are not checked here.
         chunk.extend([0; 4]);
         chunk
     };
@@ -31,10 +31,11 @@ fn names() -> [&'static OsStr; 5] {
         .map(OsStr::from_bytes)
 }
 
-/// Something that is called as exiftool is, copies, and tells what it was given.
+/// Writes a script called `exiftool` that copies its input and records its arguments.
 fn false_exiftool(folder: &Path, script: &str) -> PathBuf {
     let path = folder.join("exiftool");
-    // Written by another process: while this one has it open for writing, none that is forked meanwhile could run it.
+    // Another process writes the script. If this process had it open for writing, a child forked meanwhile
+    // could not run it.
     let written = std::process::Command::new("sh")
         .args(["-c", r#"printf '%s\n' '#!/bin/sh' "$2" > "$1" && chmod +x "$1""#, "sh"])
         .args([path.as_os_str(), OsStr::new(script)])
@@ -151,7 +152,7 @@ async fn why_it_could_not_be_done_is_said() {
     let failing = false_exiftool(tool.path(), "echo 'Error: not a picture' >&2; exit 1");
     assert!(reason(Some(failing), "{}", b"text").await.ends_with("exit code 1: Error: not a picture"));
     let idle = false_exiftool(tool.path(), "exit 0");
-    assert!(reason(Some(idle), "{}", b"text").await.contains("made no file"));
+    assert!(reason(Some(idle), "{}", b"text").await.contains("wrote no file"));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     fs::write(&path, telling()).unwrap();
