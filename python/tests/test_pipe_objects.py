@@ -220,7 +220,7 @@ def test_views_come_as_they_are_where_that_is_asked_for() -> None:
         (ValueError("no number"), "ValueError: no number"),
         ("text", "a transform gives a pyarrow.RecordBatch, None, or several of them, not str"),
         (pa.record_batch([[1], [2]], names=["a", "a"]), "two columns are called `a`"),
-        (pa.record_batch({"payload": [1]}), "what is in it must be bytes or text"),
+        (pa.record_batch({"payload": [1]}), "it must be bytes or text"),
     ],
 )
 def test_what_a_transform_cannot_do_leaves_by_errors_and_nothing_else(made: Any, reason: str, tmp_path: Path) -> None:

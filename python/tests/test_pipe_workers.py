@@ -69,7 +69,7 @@ def test_a_process_that_dies_takes_neither_the_run_nor_others_with_it(
     assert seen == [0, 1, 2, 3, 4, 6, 8, 9]
     assert (tmp_path / "died").exists()
     assert [(row["number"], row["error_reason"], row["error_component"]) for row in failed] == [
-        (5, "the worker process died of this batch 2 times: exit status: 7", "main.dying"),
+        (5, "the worker process died 2 times on this batch: exit status: 7", "main.dying"),
         (7, "ValueError: seven", "main.dying"),
     ]
     assert summary.errors == 2

@@ -42,5 +42,5 @@ def open(  # noqa: A001 (as the function of Python that it stands in for)
     read, as bytes.
     """
     if mode not in ("r", "rb"):
-        raise ValueError(f"mode is {mode!r}: a remote file is only read, as bytes: 'rb'")
+        raise ValueError(f"mode is {mode!r}: a remote file is read-only, as bytes: 'rb'")
     return RemoteFile(url, **options)

@@ -323,7 +323,7 @@ def _as_coroutine(made: Any) -> Coroutine[Any, Any, Any]:
         return made
     if not isinstance(made, Awaitable):
         raise TypeError(
-            f"an `async def` function is meant, whose result can be awaited, and not one that gives {made!r}"
+            f"an `async def` function is expected, whose result can be awaited, not one that returns {made!r}"
         )
     return _awaited(made)
 
