@@ -218,7 +218,7 @@ def test_views_come_as_they_are_where_that_is_asked_for() -> None:
     ("made", "reason"),
     [
         (ValueError("no number"), "ValueError: no number"),
-        ("text", "a transform gives a pyarrow.RecordBatch, None, or several of them, not str"),
+        ("text", "a transform returns a pyarrow.RecordBatch, several, or None, not str"),
         (pa.record_batch([[1], [2]], names=["a", "a"]), "two columns are called `a`"),
         (pa.record_batch({"payload": [1]}), "it must be bytes or text"),
     ],
