@@ -67,7 +67,7 @@ def test_the_current_task_in_an_evaluation_is_the_evaluation() -> None:
         await evaluation
         assert seen == [evaluation, evaluation]
         assert evaluation not in set[Any](asyncio.all_tasks())
-        # Who keeps it has one of its own.
+        # A reference was kept to each, so none is reused.
         for _ in range(2):
             proc.call_nonblock(False)
         assert len(set(map(id, seen))) == 3

@@ -1,4 +1,4 @@
-"""Python's own in pipelines: sources, transforms, readers, writers and streams."""
+"""Python objects in pipelines: sources, transforms, readers, writers and streams."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ def passed(transform: Any, data: Any = None, **options: Any) -> list[dict[str, A
 
 
 def letters(state: Path) -> list[dict[str, Any]]:
-    """What became a dead letter, as the program shows it."""
+    """Returns the dead letters, as the program shows them."""
     line = [sys.executable, "-m", "thalweg", "errors", "list", "--state", str(state), "--json"]
     told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     found: list[dict[str, Any]] = [json.loads(one) for one in told.splitlines()]
@@ -271,7 +271,7 @@ def test_functions_of_the_same_name_are_told_apart() -> None:
 
 
 class Measured(thalweg.Reader):
-    """Numbers of eight bytes."""
+    """Reads numbers of eight bytes."""
 
     unpacks = True
 

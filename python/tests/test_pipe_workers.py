@@ -1,4 +1,4 @@
-"""Transforms in processes of their own."""
+"""Transforms in worker processes."""
 
 import os
 import subprocess
@@ -14,12 +14,12 @@ import thalweg
 from thalweg import Pipeline, sinks, sources, transforms
 
 PROGRAMS = Path(__file__).parent / "programs"
-#: Where the functions below, which run in other processes, find what they are to do.
+#: The file that tells the functions below, which run in other processes, what to do.
 FOLDER = "THALWEG_TEST_FOLDER"
 
 
 def numbers(count: int) -> pa.Table:
-    """A batch for each."""
+    """Returns a table with one batch for each number."""
     batches = [pa.record_batch({"number": [number]}) for number in range(count)]
     return pa.Table.from_batches(batches)
 

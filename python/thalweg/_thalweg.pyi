@@ -237,7 +237,7 @@ class SparseFile:
         """Returns the number that the next use of a block gets. Needs ``touches=True``."""
 
     def touches(self) -> list[tuple[int, int]]:
-        """Returns for each block the number of its last use and its start, least recent first. Needs ``touches=True``."""
+        """Returns the last use's number and the start of each block, least recent first. Needs ``touches=True``."""
 
     def evict_blocks(self, bound: int) -> int:
         """
