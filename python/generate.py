@@ -1,7 +1,7 @@
 """Writes `thalweg/sources.py`, `transforms.py` and `sinks.py`: a function for each component of the program.
 
-    python generate.py            # writes them
-    python generate.py --check    # fails if they are out of date
+python generate.py            # writes them
+python generate.py --check    # fails if they are out of date
 """
 
 from __future__ import annotations
