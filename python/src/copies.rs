@@ -1,6 +1,7 @@
-//! Copies of objects, as `thalweg copy` makes them.
+//! The function `copy`, which does what the command `thalweg copy` does.
 //!
-//! Python makes an argument of each option, so that what they mean, and what is said of wrong ones, is the command's.
+//! Python turns each option into an argument of the command. The command alone defines what options mean and
+//! reports wrong ones.
 
 use std::ffi::OsString;
 
@@ -10,9 +11,11 @@ use thalweg::{Copied, CopyProgress, NotCopied, Wish};
 
 use crate::errors::{Error, configuration_error};
 
-/// Copies, and gives what came of it, by the names of the fields of `CopySummary`. `progress` is called some times a second with bytes read,
-/// bytes expected, what was copied, what could not be, and seconds; what it raises, and what handlers of signals raise, stops
-/// the copy, and is raised when that has delivered what was on its way.
+/// Copies, and returns the result as a dictionary with the names of the fields of `CopySummary`.
+///
+/// `progress` is called a few times a second with: bytes read, bytes expected, number copied, number of
+/// errors, and seconds. An exception from `progress` or from a signal handler stops the copy. It is raised
+/// once the transfers in flight are delivered.
 #[pyfunction]
 #[pyo3(signature = (arguments, progress, /))]
 pub fn copy<'py>(
@@ -31,7 +34,7 @@ pub fn copy<'py>(
                     raised = Some(error);
                     Wish::Stop
                 }
-                // Asked for a second time, what is on its way is not worth the wait.
+                // The second interrupt: the user does not want to wait for transfers in flight.
                 (Err(_), Some(_)) => Wish::Abort,
             }
         })
@@ -39,7 +42,7 @@ pub fn copy<'py>(
     if let Some(raised) = raised {
         return Err(raised);
     }
-    // What was asked for in the moment in which it ended.
+    // Raises a signal that arrived just as the copy ended.
     py.check_signals()?;
     match copied {
         Ok(copied) => summary(py, &copied),
@@ -48,7 +51,7 @@ pub fn copy<'py>(
     }
 }
 
-/// The long names of the options of `thalweg copy`.
+/// Returns the long names of the options of `thalweg copy`.
 #[pyfunction]
 pub fn copy_options() -> Vec<String> {
     thalweg::copy_options()

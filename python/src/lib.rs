@@ -1,7 +1,7 @@
-//! thalweg as a Python module, `thalweg._thalweg`. What a user imports is the package `thalweg` around it.
+//! thalweg as a Python module, `thalweg._thalweg`. Users import the package `thalweg` around it.
 //!
-//! A part of the package is one module here, which adds its classes and functions to the one module of Python. What waits or computes lets
-//! go of the interpreter lock meanwhile ([`Python::detach`]).
+//! Each part of the package is one Rust module here, which adds its classes and functions to the single
+//! Python module. Code that waits or computes releases the interpreter lock meanwhile ([`Python::detach`]).
 
 mod attach;
 mod buffer;

@@ -8,7 +8,7 @@ from thalweg import _thalweg
 
 
 def main() -> None:
-    # Python's own handler only makes a note for the interpreter, which does not run meanwhile.
+    # Python's own handler only sets a flag for the interpreter, which does not run during the call.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = _thalweg.main(["thalweg", *sys.argv[1:]])
     # A thread may still wait for something that never comes, such as a line from a terminal.

@@ -13,16 +13,16 @@ use super::run::Run;
 use crate::attach;
 use crate::errors::{Error, configuration_error, mistaken};
 
-/// How a configuration that has no file is called in messages.
+/// The name in messages of a configuration that has no file.
 const NAME: &str = "configuration";
 
-/// A configuration: a file, or one that was made in Python, in JSON.
+/// A configuration: a file, or JSON that Python built.
 #[derive(FromPyObject)]
 pub enum Configuration {
-    /// In JSON.
+    /// JSON text.
     #[pyo3(transparent)]
     Text(String),
-    /// A file.
+    /// The path of a file.
     #[pyo3(transparent)]
     Path(PathBuf),
 }
@@ -33,7 +33,7 @@ impl Configuration {
             Configuration::Path(path) => Ok((embed::open(path)?, path)),
             Configuration::Text(json) => {
                 let document = |text: &str| Document::parse(NAME, text).map_err(LoadError::Mistakes);
-                // As a person would write it, so that mistakes are shown in something that can be read.
+                // Converted to YAML, so that error messages show text that people can read.
                 let text = thalweg_config::write(document(json)?.root(), &Comments::default());
                 Ok((document(&text)?, Path::new("")))
             }
@@ -70,7 +70,7 @@ fn wishes(
     Ok(Overrides { pipelines, state, memory: memory.transpose()? })
 }
 
-/// Begins a run. `show` is whether it is shown on the standard error output.
+/// Starts a run. `show` enables progress output on standard error.
 #[pyfunction]
 #[pyo3(signature = (config, given, *, pipelines = Vec::new(), state = None, memory = None, threads = None, show = false))]
 #[allow(clippy::too_many_arguments, reason = "as its users name them")]
@@ -100,7 +100,7 @@ pub fn start(
     started.map_err(|refusal| raised(py, refusal))
 }
 
-/// What leads where, and how it will run.
+/// Returns the graph of a configuration, and with `plan` how it would run.
 #[pyfunction]
 #[pyo3(signature = (config, given, *, plan = false, threads = None))]
 pub fn check(
@@ -119,7 +119,7 @@ pub fn check(
     checked.map_err(|refusal| raised(py, refusal))
 }
 
-/// A configuration in JSON as a person would write it.
+/// Returns a JSON configuration as YAML.
 #[pyfunction]
 pub fn as_yaml(py: Python<'_>, json: &str) -> PyResult<String> {
     let written = Document::parse(NAME, json)
@@ -127,7 +127,7 @@ pub fn as_yaml(py: Python<'_>, json: &str) -> PyResult<String> {
     written.map_err(|mistakes| raised(py, LoadError::Mistakes(mistakes)))
 }
 
-/// The roles and names of all components that come with thalweg.
+/// Returns the roles and names of all components that come with thalweg.
 #[pyfunction]
 pub fn kinds() -> Vec<(&'static str, &'static str)> {
     thalweg_components::registry().iter().map(|known| (known.role.name(), known.name)).collect()

@@ -1,4 +1,4 @@
-//! A run, seen from Python.
+//! A run, as Python sees it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use thalweg_engine::Handle;
 use super::objects::Cause;
 use crate::attach::attach;
 
-/// How often a thread that waits looks whether the user wants it to end.
+/// How often a waiting thread checks for signals, such as Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long an end at once may take before it is no longer waited for.
+/// How long an aborted run may take to end before the thread stops waiting for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A run that was begun.
+/// A started run.
 #[pyclass(module = "thalweg._thalweg", frozen)]
 pub struct Run {
     handle: Handle,
@@ -25,7 +25,7 @@ pub struct Run {
     cause: Cause,
 }
 
-/// What is known at the end of a run.
+/// The result of a run, available at its end.
 #[derive(Default)]
 pub struct End {
     state: Mutex<State>,
@@ -36,15 +36,15 @@ pub struct End {
 struct State {
     summary: Option<String>,
     failure: Option<String>,
-    /// Who is to be called then.
+    /// Callbacks for the end.
     waiting: Vec<Py<PyAny>>,
 }
 
 impl Run {
-    /// Begins a run on threads of its own.
+    /// Starts a run on threads of its own.
     ///
     /// # Errors
-    /// If the system gives none.
+    /// If the system provides no threads.
     pub fn begin(
         run: thalweg_engine::Run,
         showing: Showing,
@@ -88,20 +88,20 @@ impl Run {
         Ok(Self { handle, end, cause })
     }
 
-    /// Where its end is told.
+    /// Returns the handle of the run's result.
     pub fn end(&self) -> Arc<End> {
         self.end.clone()
     }
 }
 
-/// Waits until the run should have ended at once, and has not.
+/// Waits until the run is aborted and [`PATIENCE`] has passed.
 async fn late(handle: &Handle) {
     handle.aborted().await;
     tokio::time::sleep(PATIENCE).await;
 }
 
 impl End {
-    /// Waits for it; says why the run failed, if it did.
+    /// Waits for the end of the run. Returns why the run failed, if it did.
     pub fn failure(&self) -> Option<String> {
         let mut state = self.state.lock();
         while state.summary.is_none() {
@@ -124,7 +124,7 @@ impl End {
     }
 }
 
-/// Calls somebody. What it raises has nowhere to go but to where such is shown.
+/// Calls a callback. No caller can receive its exception, so it is reported as unraisable.
 fn called(py: Python<'_>, call: &Py<PyAny>) {
     if let Err(raised) = call.call0(py) {
         raised.write_unraisable(py, Some(call.bind(py)));
@@ -133,28 +133,29 @@ fn called(py: Python<'_>, call: &Py<PyAny>) {
 
 #[pymethods]
 impl Run {
-    /// How it goes now, in JSON.
+    /// Returns the current statistics, in JSON.
     fn statistics(&self, py: Python<'_>) -> String {
         py.detach(|| embed::statistics(&self.handle).to_string())
     }
 
-    /// Asks the sources to stop; the rest drains.
+    /// Asks the sources to stop; messages in flight are drained.
     fn stop(&self) {
         self.handle.stop();
     }
 
-    /// Ends it at once.
+    /// Aborts the run without draining.
     fn abort(&self) {
         self.handle.abort();
     }
 
-    /// Whether it has not ended yet.
+    /// True until the run has ended.
     #[getter]
     fn is_running(&self) -> bool {
         self.end.state.lock().summary.is_none()
     }
 
-    /// Waits for the end: its summary in JSON; None if that does not come within so many seconds.
+    /// Waits for the end and returns its summary in JSON. Returns `None` if the run is still going after
+    /// `timeout` seconds.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
         let until =
@@ -177,7 +178,7 @@ impl Run {
         }
     }
 
-    /// Calls somebody at the end, on another thread; at once if it has come.
+    /// Calls `call` at the end, on another thread; immediately if the run has ended.
     fn at_end(&self, py: Python<'_>, call: Py<PyAny>) {
         {
             let mut state = self.end.state.lock();
@@ -189,7 +190,7 @@ impl Run {
         called(py, &call);
     }
 
-    /// The exception that made it fail, if one of Python's did.
+    /// Returns the Python exception that made the run fail, if there is one.
     fn cause(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.cause.take().map(|error| error.into_value(py).into_any())
     }

@@ -10,14 +10,14 @@ use super::batches::{self, Shape, copied, replaced, rows_of};
 use super::capsules;
 use super::objects::{Object, bridged};
 
-/// A function. It is called on threads that may block, so that whoever waits for the interpreter lock keeps no core from the
-/// other segments.
+/// A function. It is called on threads that may block, so that waiting for the interpreter lock does not
+/// occupy a core of other segments.
 pub struct Function {
-    /// Its name in configurations.
+    /// The name of the component in configurations.
     pub kind: &'static str,
-    /// It.
+    /// The function.
     pub function: Object,
-    /// What it is given.
+    /// The form of the batches.
     pub shape: Shape,
 }
 
@@ -66,15 +66,15 @@ fn call(function: &Object, rows: RecordBatch) -> PyResult<Vec<RecordBatch>> {
     })
 }
 
-/// Gives on what was made of a batch; where nothing could be made of it, its messages leave by `errors`.
+/// Sends the result for a batch. If the call failed, the batch's messages leave by `errors`.
 ///
 /// # Errors
-/// Never for want of a result.
+/// None because of a failed call.
 pub fn give(batch: Batch, made: Result<Vec<RecordBatch>, String>, out: &mut Outputs) -> Result<(), Error> {
     match made.and_then(|made| replaced(&batch, &made)) {
         Ok(batches) => {
             batches.into_iter().for_each(|batch| out.send(batch));
-            // What is left of it stands for no message.
+            // The messages carry their share of the ack; the rest of the batch represents no message.
             batch.settle(Outcome::Filtered);
         }
         Err(reason) => {
