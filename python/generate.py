@@ -1,7 +1,9 @@
 """Writes `thalweg/sources.py`, `transforms.py` and `sinks.py`: a function for each component of the program.
 
-python generate.py            # writes them
-python generate.py --check    # fails if they are out of date
+python generate.py FILE            # writes them
+python generate.py --check FILE    # fails if they are out of date
+
+FILE is the JSON that `thalweg components --json` prints; `make generate` passes it.
 """
 
 from __future__ import annotations
@@ -70,9 +72,7 @@ def writer(writer: Callable[..., Any], /, **options: Any) -> Component:
 
 def components() -> list[dict[str, Any]]:
     """Returns the program's description of all components."""
-    line = [sys.executable, "-m", "thalweg", "components", "--json"]
-    told = subprocess.run(line, capture_output=True, text=True, check=True, cwd=PACKAGE.parent / "tests")
-    known: list[dict[str, Any]] = json.loads(told.stdout)
+    known: list[dict[str, Any]] = json.loads(Path(sys.argv[-1]).read_text())
     return known
 
 
@@ -281,7 +281,7 @@ def main() -> None:
         else:
             path.write_text(text)
     if old:
-        sys.exit(f"{', '.join(old)}: not up to date; run `python generate.py`")
+        sys.exit(f"{', '.join(old)}: not up to date; run `make generate`")
 
 
 if __name__ == "__main__":

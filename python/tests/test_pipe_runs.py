@@ -207,12 +207,6 @@ def test_a_capyfile_definition_says_how_it_is_run(tmp_path: Path) -> None:
         thalweg.run(path)
 
 
-def test_the_functions_of_components_are_up_to_date() -> None:
-    generator = Path(__file__).parent.parent / "generate.py"
-    made = subprocess.run([sys.executable, str(generator), "--check"], capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
-
-
 def test_a_notebook_has_a_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
 

@@ -3,6 +3,8 @@
 //! A component depends on the engine's traits, on what flows, and on libraries; never on another component.
 //! What several need is in `shared`.
 
+pub mod reference;
+
 pub use thalweg_files::custom;
 
 use thalweg_config::FormatError;

@@ -391,15 +391,4 @@ mod tests {
             no_line_is_lost::<ParseLogfmt>("types: {b: int}", &lines)?;
         }
     }
-
-    /// `cargo test --release -p thalweg-components --lib parse_logfmt::tests::figures -- --ignored
-    /// --nocapture`
-    #[test]
-    #[ignore = "measures"]
-    fn figures() {
-        let lines: Vec<String> = (0..8192)
-            .map(|n| format!("ts=2024-01-02T03:04:05Z level=info caller=main.go:{} msg=\"it went well\" status=200 took={n}ms", n % 999))
-            .collect();
-        super::super::testing::measure::<ParseLogfmt>("{}", &lines);
-    }
 }

@@ -252,20 +252,4 @@ types: { status: int, size: int }"#;
             testing::try_options::<ParseRegex>("pattern: '(?<a>.)'\ntypes: {a: number}").unwrap_err();
         assert!(rendered.contains("float"), "{rendered}");
     }
-
-    /// `cargo test --release -p thalweg-components --lib parse_regex::tests::figures -- --ignored
-    /// --nocapture`
-    #[test]
-    #[ignore = "measures"]
-    fn figures() {
-        let lines: Vec<String> = (0..8192)
-            .map(|n| {
-                format!(
-                    r#"10.0.{}.{} - - [10/Oct/2000:13:55:{:02} -0700] "GET /articles/{n}/index.html?page={n} HTTP/1.1" 200 {}"#,
-                    n % 7, n % 255, n % 60, n * 17
-                )
-            })
-            .collect();
-        super::super::testing::measure::<ParseRegex>(COMMON, &lines);
-    }
 }

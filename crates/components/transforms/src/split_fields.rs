@@ -166,13 +166,4 @@ mod tests {
         assert!(testing::try_options::<SplitFields>("{fields: [a], delimter: ','}").is_err());
         assert!(testing::try_options::<SplitFields>("{fields: [a], prefix: x, field: y}").is_ok());
     }
-
-    #[test]
-    #[ignore = "measures"]
-    fn how_long_it_takes() {
-        let lines: Vec<String> =
-            (0..8192).map(|n| format!("foo number {n}|the other half of it {n}")).collect();
-        let yaml = "{delimiter: '|', fields: [foo1, foo2]}";
-        super::super::testing::measure::<SplitFields>(yaml, &lines);
-    }
 }

@@ -168,7 +168,7 @@ fn its_description_is_what_users_read() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let mistakes = |yaml: &str| options::<EncodeConfig>(yaml).check().len();
+    let mistakes = |yaml: &str| options::<Encoding>(yaml).check().len();
     assert_eq!(mistakes("text"), 1);
     assert_eq!(mistakes("{ format: json, delimiter: ';' }"), 1);
     assert_eq!(mistakes("{ format: csv, delimiter: é }"), 1);
@@ -314,51 +314,4 @@ fn the_text_may_become_a_field() {
     assert_eq!(encoded("json", object)[0], r#"{"a":"1","o":{"a":"1"}}"#);
     let bytes = apply::<EncodeConfig>("{ format: text, template: '{payload}', into: a }", [batch([b"\xff"])]);
     assert_eq!(bytes.errors().len(), 1);
-}
-
-#[test]
-#[ignore = "measures"]
-fn how_long_it_takes() {
-    use crate::transforms::testing::measure;
-    let lines: Vec<String> = (0..4096).map(|n| format!("{n:0>256}")).collect();
-    for template in
-        ["{payload}\\n", "{meta.time:%Y-%m-%d %H:%M:%S %Z} | {payload}\\n", "{meta.position}{payload}\\n"]
-    {
-        println!("{template}");
-        measure::<EncodeConfig>(&format!("{{ format: text, template: \"{template}\" }}"), &lines);
-    }
-}
-
-fn any_object() -> impl Strategy<Value = Value> {
-    let leaf = prop_oneof![
-        any::<i32>().prop_map(Value::from),
-        any::<bool>().prop_map(Value::from),
-        "[a-c\"é]{0,14}".prop_map(Value::from),
-        Just(json!([])),
-        Just(json!({})),
-    ];
-    let value = leaf.prop_recursive(3, 12, 3, |inner| {
-        prop_oneof![
-            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-            prop::collection::btree_map("[ab]", inner, 1..3)
-                .prop_map(|members| members.into_iter().collect()),
-        ]
-    });
-    prop::collection::btree_map("[a-c]", value, 0..4).prop_map(|members| members.into_iter().collect())
-}
-
-proptest! {
-    #[test]
-    fn objects_that_were_flattened_are_nested_again(objects in prop::collection::vec(any_object(), 1..6)) {
-        use thalweg_transforms::parse_json::ParseJsonConfig;
-        let lines: Vec<String> = objects.iter().map(Value::to_string).collect();
-        let parsed = apply::<ParseJsonConfig>("flatten: true", [batch(&lines)]);
-        let parsed = parsed.outputs.into_values().flatten().next().unwrap();
-        // Without any fields, the payload is written.
-        let has_fields = parsed.fields().num_columns() > 0;
-        for (text, object) in encoded("{ format: json, nested: true }", parsed).iter().zip(&objects) {
-            let value: Value = serde_json::from_str(text).unwrap();
-            prop_assert!(!has_fields || value == *object, "{} of {}", value, object);
-        }
-    }
 }

@@ -215,26 +215,3 @@ proptest! {
         }
     }
 }
-
-/// `cargo test --release -p thalweg-components --lib parse_csv::tests::figures -- --ignored --nocapture`
-#[test]
-#[ignore = "measures"]
-fn figures() {
-    let line = |n: usize, q: &str| {
-        format!(
-            "{n},{q}customer {n}{q},{q}some street name {}{q},{},2024-01-02,{q}abc{q},{},x{n},{q}last but one{q},end",
-            n % 99,
-            n * 3,
-            n % 7
-        )
-    };
-    let yaml = "columns: [a, b, c, d, e, f, g, h, i, j]";
-    for q in ["", "\""] {
-        let lines: Vec<String> = (0..8192).map(|n| line(n, q)).collect();
-        super::super::testing::measure::<ParseCsv>(yaml, &lines);
-        super::super::testing::measure::<ParseCsv>(
-            &format!("{{{yaml}, types: {{a: int, d: int, g: int}}}}"),
-            &lines,
-        );
-    }
-}

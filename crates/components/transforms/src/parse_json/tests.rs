@@ -337,3 +337,38 @@ fn a_field_is_parsed_and_who_lacks_it_is_left_alone() {
     assert_eq!(given.main().len(), 5);
     assert!(try_options::<ParseJsonConfig>("{ feild: j }").is_err());
 }
+
+fn small_object() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<i32>().prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        "[a-c\"é]{0,14}".prop_map(Value::from),
+        Just(json!([])),
+        Just(json!({})),
+    ];
+    let value = leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            prop::collection::btree_map("[ab]", inner, 1..3)
+                .prop_map(|members| members.into_iter().collect()),
+        ]
+    });
+    prop::collection::btree_map("[a-c]", value, 0..4).prop_map(|members| members.into_iter().collect())
+}
+
+proptest! {
+    #[test]
+    fn objects_that_were_flattened_are_nested_again(objects in prop::collection::vec(small_object(), 1..6)) {
+        use thalweg_stream::encode::EncodeConfig;
+        let lines: Vec<String> = objects.iter().map(Value::to_string).collect();
+        let parsed = apply::<ParseJsonConfig>("flatten: true", [batch(&lines)]);
+        let parsed = parsed.outputs.into_values().flatten().next().unwrap();
+        // Without any fields, the payload is written.
+        let has_fields = parsed.fields().num_columns() > 0;
+        let encoded = apply::<EncodeConfig>("{ format: json, nested: true }", [parsed]).payloads(Output::Main);
+        for (text, object) in encoded.iter().zip(&objects) {
+            let value: Value = serde_json::from_str(text).unwrap();
+            prop_assert!(!has_fields || value == *object, "{} of {}", value, object);
+        }
+    }
+}
