@@ -361,7 +361,7 @@ fn write_time(value: i64, per_second: i64, out: &mut Vec<u8>) {
 }
 
 /// Converts a number of days since 1970 to year, month and day. Returns `None` for years that do not have
-/// four digits. It counts from 1 March of the year 0, so the leap day ends a year and of a cycle of 400
+/// four digits. It counts from 1 March of the year 0, so a leap day ends its year and each cycle of 400
 /// years.
 fn civil(days: i64) -> Option<(i64, i64, i64)> {
     const CYCLE: i64 = 146_097;
