@@ -1,12 +1,12 @@
-//! Texts with names in braces.
+//! Texts with placeholders in braces, such as `{name}`.
 
 use thalweg_config::FormatError;
 
-/// Takes a text apart into what it says itself and what stands between braces; the latter is given with the byte where it
-/// begins. Braces themselves are written twice.
+/// Splits a text into literal text and placeholders. `plain` receives the literal text. `inside` receives the
+/// text between two braces and its offset in `text`, in bytes. A brace itself is written twice: `{{` or `}}`.
 ///
 /// # Errors
-/// If a brace is without its other, or `inside` refuses what it is given.
+/// If a brace has no counterpart, or `inside` returns an error.
 pub fn parse<P>(
     text: &str,
     plain: impl Fn(String) -> P,

@@ -1,7 +1,8 @@
-//! Compressed files as a row of members, each complete in itself.
+//! Compressed files as a sequence of members, each complete in itself.
 //!
-//! Both formats allow it: a gzip file may hold several members and a zstd file several frames, and what they
-//! hold is joined. So a flush ends a member, and all that is before it can be read whatever happens later.
+//! Both formats allow this: a gzip file may hold several members, a zstd file several frames. Readers
+//! concatenate their contents. A flush therefore ends a member, and everything before it stays readable
+//! whatever happens later.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
@@ -14,17 +15,17 @@ use thalweg_config::Mistake;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
-    /// As `gzip` does.
+    /// The gzip format.
     Gzip,
-    /// As `zstd` does.
+    /// The Zstandard format.
     Zstd,
 }
 
 impl Compression {
-    /// The levels that it has.
+    /// Returns the compression levels of the format.
     pub fn levels(self) -> Option<std::ops::RangeInclusive<i32>> {
         match self {
             Compression::None => None,
@@ -33,7 +34,7 @@ impl Compression {
         }
     }
 
-    /// What names of compressed files end with.
+    /// Returns the suffix of the names of compressed files, such as `.gz`.
     pub fn suffix(self) -> &'static str {
         match self {
             Compression::None => "",
@@ -42,7 +43,7 @@ impl Compression {
         }
     }
 
-    /// Begins a member; without compression there are none.
+    /// Starts a member. Returns `None` without compression.
     pub fn begin(self, level: Option<i32>) -> io::Result<Option<Encoder>> {
         Ok(match self {
             Compression::None => None,
@@ -58,7 +59,8 @@ impl Compression {
         })
     }
 
-    /// How much of a compressed file is complete members; what is after that was torn off.
+    /// Returns the length of the part of a compressed file that consists of complete members, in bytes. The
+    /// rest is a member that was cut off.
     pub fn complete(self, file: impl Read) -> io::Result<u64> {
         let mut reader = Counting { inner: BufReader::with_capacity(1 << 16, file), count: 0 };
         let mut complete = 0;
@@ -73,7 +75,7 @@ impl Compression {
             };
             match member {
                 Ok(_) => complete = reader.count,
-                // What the system could not read is not known to be torn.
+                // A part that the system cannot read is not necessarily cut off.
                 Err(error) if error.raw_os_error().is_some() => return Err(error),
                 Err(_) => break,
             }
@@ -82,7 +84,7 @@ impl Compression {
     }
 }
 
-/// What is wrong with the option `compression_level`.
+/// Returns the mistake in the option `compression_level`, if there is one.
 pub fn level_mistake(compression: Compression, level: Option<i32>) -> Option<Mistake> {
     match (level, compression.levels()) {
         (Some(_), None) => {
@@ -100,14 +102,14 @@ pub fn level_mistake(compression: Compression, level: Option<i32>) -> Option<Mis
 
 /// Compresses one member in memory.
 pub enum Encoder {
-    /// To a gzip member.
+    /// Writes a gzip member.
     Gzip(GzEncoder<Vec<u8>>),
-    /// To a zstd frame.
+    /// Writes a zstd frame.
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
 impl Encoder {
-    /// Moves what is compressed by now to `out`.
+    /// Moves the bytes that are compressed so far to `out`.
     pub fn take(&mut self, out: &mut Vec<u8>) {
         out.append(match self {
             Encoder::Gzip(encoder) => encoder.get_mut(),
@@ -115,7 +117,7 @@ impl Encoder {
         });
     }
 
-    /// Ends the member; the rest of it goes to `out`.
+    /// Ends the member and moves the rest of its bytes to `out`.
     pub fn end(self, out: &mut Vec<u8>) -> io::Result<()> {
         out.append(&mut match self {
             Encoder::Gzip(encoder) => encoder.finish()?,
@@ -138,7 +140,7 @@ impl Write for Encoder {
     }
 }
 
-/// Counts what is consumed.
+/// Counts the consumed bytes.
 struct Counting<R> {
     inner: R,
     count: u64,

@@ -1,9 +1,9 @@
-//! Reading compressed bytes: gzip and zstd, of one member or many.
+//! Reads compressed bytes: gzip and zstd, of one or several members.
 //!
-//! A [`Decoder`] reads on to the last member (`cat a.gz b.gz` is a gzip file, and what `pzstd` writes has a
-//! frame for each piece of its input), gives everything that can be had of damaged data, and then says as
-//! [`Damage`] at which byte of the compressed data it is cut off or corrupt. An error of what it reads from
-//! is passed on as it is; a decoder cannot be used after that.
+//! A [`Decoder`] reads all members (`cat a.gz b.gz` is a gzip file, and `pzstd` writes one frame per piece of
+//! its input). From damaged data it returns all bytes that can be decoded. Then it fails with a [`Damage`]
+//! that names the offset in the compressed data at which the data is cut off or corrupt. Errors of the
+//! underlying reader are passed on unchanged. A decoder cannot be used after an error.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
@@ -12,25 +12,25 @@ use flate2::bufread::GzDecoder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many compressed bytes are read at once.
+/// The size of one read of compressed data, in bytes.
 const READ_BYTES: usize = 128 << 10;
 
-/// How what is read is compressed.
+/// How the input is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
-    /// As its first bytes tell.
+    /// Detected from the first bytes.
     #[default]
     Auto,
-    /// Not at all.
+    /// Not compressed.
     None,
-    /// With gzip (`.gz`).
+    /// gzip (`.gz`).
     Gzip,
-    /// With Zstandard (`.zst`).
+    /// Zstandard (`.zst`).
     Zstd,
 }
 
-/// A form of compression.
+/// A compression format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// gzip, RFC 1952.
@@ -40,12 +40,13 @@ pub enum Format {
 }
 
 impl Compression {
-    /// The form that data with these first bytes has: `Some(None)` if it is not compressed, `None` if there
-    /// are too few bytes to tell.
+    /// Returns the format of data with these first bytes. `Some(None)` means that the data is not compressed,
+    /// `None` that more bytes are needed to decide.
     pub fn of(self, first: &[u8]) -> Option<Option<Format>> {
         const GZIP: [u8; 2] = [0x1f, 0x8b];
         const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-        /// A frame to be skipped, with which some writers begin; the first byte is 0x50 to 0x5f.
+        /// The magic number of a skippable frame, with which some writers begin. Its first byte is 0x50 to
+        /// 0x5f.
         const SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
         match self {
             Compression::None => return Some(None),
@@ -80,22 +81,23 @@ impl fmt::Display for Format {
     }
 }
 
-/// Compressed data that cannot be read to its end.
+/// The error of compressed data that cannot be read to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     format: Format,
     at: u64,
-    /// What is wrong with it, unless it just ends too early.
+    /// Why the data is corrupt. `None` if the data is only cut off.
     reason: Option<String>,
 }
 
 impl Damage {
-    /// The damage that an error of a [`Decoder`] is about, if it is not one of what the decoder reads from.
+    /// Returns the damage that an error of a [`Decoder`] reports. `None` if the error comes from the
+    /// underlying reader.
     pub fn of(error: &io::Error) -> Option<&Damage> {
         error.get_ref()?.downcast_ref()
     }
 
-    /// Whether the data ends too early, and is sound up to there.
+    /// True if the data is cut off, and valid up to there.
     pub fn is_truncation(&self) -> bool {
         self.reason.is_none()
     }
@@ -113,7 +115,7 @@ impl fmt::Display for Damage {
 
 impl std::error::Error for Damage {}
 
-/// Counts what is consumed, and notes whether an error came from below.
+/// Counts the consumed bytes, and remembers whether the underlying reader failed.
 struct Input<R> {
     inner: BufReader<R>,
     consumed: u64,
@@ -150,15 +152,15 @@ impl<R: Read> BufRead for Input<R> {
 }
 
 enum Stage<R: Read> {
-    /// Before the first gzip member, and after each.
+    /// Before the first gzip member, and after each member.
     Between(Input<R>),
     Gzip(Box<GzDecoder<Input<R>>>),
-    /// All frames.
+    /// All frames: the zstd decoder reads them as one.
     Zstd(Box<zstd::Decoder<'static, Input<R>>>),
     Over(u64),
 }
 
-/// Reads compressed data.
+/// Reads compressed data and returns the decompressed bytes.
 pub struct Decoder<R: Read> {
     format: Format,
     stage: Stage<R>,
@@ -166,14 +168,14 @@ pub struct Decoder<R: Read> {
 }
 
 impl<R: Read> Decoder<R> {
-    /// Reads data of this form from its beginning. Data without a single byte is nothing, compressed.
+    /// Starts at the beginning of data of this format. Empty input is valid and decompresses to nothing.
     pub fn new(format: Format, reader: R) -> Self {
         let inner = BufReader::with_capacity(READ_BYTES, reader);
         let input = Input { inner, consumed: 0, has_failed: false };
         Self { format, stage: Stage::Between(input), members: 0 }
     }
 
-    /// How many compressed bytes were used.
+    /// Returns the number of compressed bytes consumed so far.
     pub fn consumed(&self) -> u64 {
         self.input().map_or_else(|at| at, |input| input.consumed)
     }
@@ -201,7 +203,7 @@ impl<R: Read> Decoder<R> {
         }
     }
 
-    /// Begins the next member, if there is one.
+    /// Starts the next member, if there is one.
     fn begin(&mut self) -> io::Result<()> {
         let at = self.consumed();
         let Stage::Between(mut input) = std::mem::replace(&mut self.stage, Stage::Over(at)) else {
@@ -220,7 +222,7 @@ impl<R: Read> Decoder<R> {
             let what = if self.members == 0 {
                 "it does not begin as gzip data does"
             } else {
-                "what follows the last sound part is no gzip data"
+                "the bytes after the last valid member are not gzip data"
             };
             return Err(self.damage(Some(what.to_owned())));
         }
@@ -233,7 +235,8 @@ impl<R: Read> Decoder<R> {
     }
 }
 
-/// Tapes and some archivers fill up the last block with NULs; gzip itself ignores them.
+/// Skips NULs between members. Tapes and some archivers pad the last block with them, and gzip itself ignores
+/// them.
 fn skip_padding<R: Read>(input: &mut Input<R>) -> io::Result<()> {
     loop {
         let held = input.fill_buf()?;
@@ -299,7 +302,7 @@ mod tests {
         }
     }
 
-    /// What can be had of it, and the error it ends with.
+    /// Returns the bytes that can be decoded, and the error at the end.
     fn read(format: Format, packed: &[u8]) -> (Vec<u8>, Option<io::Error>) {
         let mut decoder = Decoder::new(format, packed);
         let mut bytes = Vec::new();
@@ -388,7 +391,9 @@ mod tests {
         packed.extend(b"rubbish");
         let (bytes, error) = read(Format::Gzip, &packed);
         assert_eq!(bytes, b"text");
-        assert!(error.unwrap().to_string().contains("what follows the last sound part is no gzip data"));
+        assert!(
+            error.unwrap().to_string().contains("the bytes after the last valid member are not gzip data")
+        );
     }
 
     #[test]

@@ -1,21 +1,22 @@
-//! Messages as a stream of bytes: each followed by a delimiter.
+//! Messages as a stream of bytes, each followed by a delimiter.
 //!
-//! A batch of lines usually lies in memory just as it will be written, delimiters included. Then it goes to
-//! the system straight from there; a copy of every message would cost about as much as the write itself.
-//! Only what stands apart (short runs after a filter, messages of another delimiter) is gathered in a buffer
-//! first, since a call to the system for each would cost more than the copy.
+//! The lines of a batch usually are in memory just as they must be written, delimiters included. They are
+//! written directly from there, because copying every message costs about as much as the write itself. Only
+//! separate pieces (short runs after a filter, messages with another delimiter) are gathered in a buffer
+//! first: a system call per piece would cost more than the copy.
 
 use std::io::{self, Write};
 
 use arrow_array::{Array, BinaryViewArray};
 use thalweg_record::payload_runs;
 
-/// What is at least this long is written from where it is; copying less is cheaper than a call to the system.
+/// The minimum length, in bytes, of a run that is written directly. Copying a shorter run is cheaper than a
+/// system call.
 const DIRECT: usize = 16 << 10;
-/// The buffer is written when it has this many bytes.
+/// The size of the buffer at which it is written, in bytes.
 const GATHERED: usize = 256 << 10;
 
-/// Writes messages followed by a delimiter. The buffer is kept between batches.
+/// Writes messages, each followed by a delimiter. The buffer is kept between batches.
 #[derive(Debug)]
 pub struct Delimited {
     delimiter: Vec<u8>,
@@ -23,20 +24,20 @@ pub struct Delimited {
 }
 
 impl Delimited {
-    /// With this delimiter, which may be empty.
+    /// Creates a writer with this delimiter, which may be empty.
     pub fn new(delimiter: &str) -> Self {
         Self { delimiter: delimiter.as_bytes().to_vec(), gathered: Vec::new() }
     }
 
-    /// What follows each message.
+    /// Returns the delimiter.
     pub fn delimiter(&self) -> &[u8] {
         &self.delimiter
     }
 
-    /// How many bytes the first messages take that together take at most `room`, and how many they are.
+    /// Returns how many messages from the start of `payload` fit into `room` bytes, delimiters included.
     pub fn fitting(&self, payload: &BinaryViewArray, room: u64) -> usize {
         let mut taken = 0;
-        // The low half of a view is the length.
+        // The low 32 bits of a view are the length.
         let lengths = payload.views().iter().map(|&view| u64::from(view as u32));
         let each = self.delimiter.len() as u64;
         lengths
@@ -47,15 +48,15 @@ impl Delimited {
             .count()
     }
 
-    /// How many bytes wait for [`flush`](Self::flush).
+    /// Returns the number of buffered bytes, which [`flush`](Self::flush) writes.
     pub fn waiting(&self) -> usize {
         self.gathered.len()
     }
 
-    /// Writes messages; some may wait for [`flush`](Self::flush).
+    /// Writes messages. Some may stay buffered until [`flush`](Self::flush).
     ///
     /// # Errors
-    /// Those of `to`. Then some of it may have been written, and nothing waits any more.
+    /// The errors of `to`. Some messages may have been written then, and the buffer is empty.
     pub fn write(&mut self, payload: &BinaryViewArray, to: &mut impl Write) -> io::Result<()> {
         let result = match self.delimiter[..] {
             [delimiter] => payload_runs(payload, delimiter).try_for_each(|run| match run {
@@ -67,10 +68,10 @@ impl Delimited {
         result.inspect_err(|_| self.gathered.clear())
     }
 
-    /// Writes one message; it may wait for [`flush`](Self::flush).
+    /// Writes one message. It may stay buffered until [`flush`](Self::flush).
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// As for [`write`](Self::write).
     pub fn message(&mut self, message: &[u8], to: &mut impl Write) -> io::Result<()> {
         self.bytes(message, to)?;
         self.gathered.extend_from_slice(&self.delimiter);
@@ -90,10 +91,10 @@ impl Delimited {
         Ok(())
     }
 
-    /// Writes what waits.
+    /// Writes the buffered bytes.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// As for [`write`](Self::write).
     pub fn flush(&mut self, to: &mut impl Write) -> io::Result<()> {
         if self.gathered.is_empty() {
             return Ok(());
@@ -110,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
     use thalweg_record::testing::batch;
 
-    /// Counts the calls.
+    /// Records each call of `write`.
     #[derive(Default)]
     struct Calls(Vec<Vec<u8>>);
 

@@ -1,18 +1,18 @@
-//! Looking for what stands between the parts of a text.
+//! Finds delimiters in a text and splits it.
 
 use memchr::memmem::Finder;
 use memchr::{memchr, memmem};
 
-/// What stands between parts: some bytes.
+/// The bytes between two parts of a text.
 #[derive(Debug, Clone)]
 pub struct Delimiter {
     finder: Finder<'static>,
-    /// The byte, where it is one: that is found faster.
+    /// The delimiter, if it is a single byte, which is found faster.
     byte: Option<u8>,
 }
 
 impl Delimiter {
-    /// Of this text. An empty one stands nowhere.
+    /// Creates a delimiter. An empty one is never found.
     pub fn new(text: &str) -> Self {
         let byte = match text.as_bytes() {
             [byte] => Some(*byte),
@@ -21,12 +21,12 @@ impl Delimiter {
         Self { finder: Finder::new(text.as_bytes()).into_owned(), byte }
     }
 
-    /// How long it is.
+    /// Returns the length of the delimiter, in bytes.
     pub fn len(&self) -> usize {
         self.finder.needle().len()
     }
 
-    /// Where it stands first.
+    /// Returns the offset of the first occurrence, in bytes.
     #[inline]
     pub fn find(&self, bytes: &[u8]) -> Option<usize> {
         match self.byte {
@@ -36,12 +36,12 @@ impl Delimiter {
         }
     }
 
-    /// Where it stands last.
+    /// Returns the offset of the last occurrence, in bytes.
     pub fn rfind(&self, bytes: &[u8]) -> Option<usize> {
         memmem::rfind(bytes, self.finder.needle()).filter(|_| self.len() > 0)
     }
 
-    /// The parts; of a text without it there is one.
+    /// Returns the parts of a text. A text without the delimiter is one part.
     pub fn parts<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = Some(bytes);
         std::iter::from_fn(move || {

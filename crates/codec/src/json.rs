@@ -1,20 +1,20 @@
-//! Texts in JSON: finding their end, writing them, and reading what they say.
+//! JSON texts: finds their end, writes them, and decodes them.
 
 use std::borrow::Cow;
 
 use arrow_array::StringViewArray;
 use serde_json::Value;
 
-/// A bit at the lowest place of each byte that ends a run of plain text: a quote, a backslash or a control
-/// character. Sixteen at once; compilers make vector instructions of it.
+/// Sets the lowest bit of each byte that ends a run of plain text: a quote, a backslash or a control
+/// character. Checks sixteen bytes at once; compilers turn this into vector instructions.
 #[inline]
-pub fn special_bytes(chunk: [u8; 16]) -> u128 {
+fn special_bytes(chunk: [u8; 16]) -> u128 {
     u128::from_le_bytes(chunk.map(|byte| u8::from((byte == b'"') | (byte == b'\\') | (byte < 0x20))))
 }
 
-/// Where the first quote, backslash or control character stands from `at` on.
+/// Returns the index of the first quote, backslash or control character from `at` on.
 #[inline]
-pub fn find_special(bytes: &[u8], mut at: usize) -> Option<usize> {
+pub(crate) fn find_special(bytes: &[u8], mut at: usize) -> Option<usize> {
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
         let special = special_bytes(*chunk);
         if special != 0 {
@@ -24,7 +24,7 @@ pub fn find_special(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
     let rest = bytes.len().checked_sub(at).filter(|&rest| rest > 0)?;
     let special = match bytes.last_chunk::<16>() {
-        // The last sixteen, less those that stand before `at`.
+        // The last sixteen bytes, without those before `at`.
         Some(chunk) => special_bytes(*chunk) >> ((16 - rest) * 8),
         None => {
             let mut chunk = [b' '; 16];
@@ -35,7 +35,7 @@ pub fn find_special(bytes: &[u8], mut at: usize) -> Option<usize> {
     (special != 0).then(|| at + special.trailing_zeros() as usize / 8)
 }
 
-/// Writes a text in quotes.
+/// Writes a text in quotes, with escapes.
 #[inline]
 pub fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
@@ -73,14 +73,14 @@ fn write_escape(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(escape);
 }
 
-/// Writes the text of an Arrow view of at most twelve bytes, which stands in the view itself, in quotes: all in
-/// one number, unless it has something to escape.
+/// Writes the text of an Arrow view of at most twelve bytes in quotes. The view itself holds such a text. A
+/// text without escapes is written as a single number.
 #[inline]
-pub fn write_inline(view: u128, out: &mut Vec<u8>) {
+pub(crate) fn write_inline(view: u128, out: &mut Vec<u8>) {
     let length = (view as u32).min(12);
     let text = view >> 32;
     let bytes = text.to_le_bytes();
-    // Behind its end there are zeros, which count as special.
+    // After the end of the text there are zeros, which count as special.
     if special_bytes(bytes).trailing_zeros() / 8 >= length {
         let quoted = u128::from(b'"') | text << 8 | u128::from(b'"') << ((length + 1) * 8);
         let end = out.len() + length as usize + 2;
@@ -93,8 +93,9 @@ pub fn write_inline(view: u128, out: &mut Vec<u8>) {
     }
 }
 
-/// JSON as text: a JSON text is what it says, anything else as it is written.
-pub fn plain(value: &str) -> Cow<'_, str> {
+/// Returns a JSON value as plain text: a JSON string without its quotes and escapes, any other value
+/// unchanged.
+pub(crate) fn plain(value: &str) -> Cow<'_, str> {
     if !value.starts_with('"') {
         return value.into();
     }
@@ -104,8 +105,8 @@ pub fn plain(value: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same of a column; without a copy if there are no JSON texts in it.
-pub fn plain_texts(column: &StringViewArray) -> StringViewArray {
+/// Applies [`plain`] to a column. The column is not copied if it contains no JSON strings.
+pub(crate) fn plain_texts(column: &StringViewArray) -> StringViewArray {
     let is_text = |value: Option<&str>| value.is_some_and(|value| value.starts_with('"'));
     if !column.iter().any(is_text) {
         return column.clone();

@@ -1,6 +1,6 @@
-//! Columns as bytes, and as hashes to tell messages apart by.
+//! Columns as bytes, and hashes that identify messages.
 //!
-//! A key is a hash of 128 bits: of a billion keys, that two collide has a chance of one in 10^20, so that the
+//! A key is a hash of 128 bits. Among a billion keys, the chance that two collide is one in 10^20. So the
 //! keys themselves need not be kept.
 
 use arrow_array::{Array, ArrayRef, BinaryViewArray, cast::AsArray};
@@ -10,8 +10,9 @@ use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::json;
 
-/// A column as bytes, by the name that expressions use: the payload as it is, text without a copy, JSON that is a text as
-/// what it says, and anything else as it is written. `None` if there is no such column or it has no written form.
+/// Returns a column as bytes, by the name that expressions use. The payload and text are not copied. A JSON
+/// string is returned without its quotes and escapes, any other value in its written form. `None` if the
+/// column does not exist or has no written form.
 pub fn bytes_of(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
     if name == PAYLOAD && batch.fields().column_by_name(PAYLOAD).is_none() {
         return Some(batch.payload().clone());
@@ -26,7 +27,8 @@ pub fn bytes_of(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
     as_bytes(&column)
 }
 
-/// A column as bytes: text without a copy, anything else as it is written.
+/// Returns a column as bytes: text without a copy, any other value in its written form. `None` if the type
+/// has no written form.
 pub fn as_bytes(column: &ArrayRef) -> Option<BinaryViewArray> {
     match column.data_type() {
         DataType::BinaryView => Some(column.as_binary_view().clone()),
@@ -42,24 +44,25 @@ pub fn as_bytes(column: &ArrayRef) -> Option<BinaryViewArray> {
     }
 }
 
-/// Without NULLs, which become empty: payloads are never NULL. The bytes stay where they are.
+/// Replaces NULLs by empty values, because payloads are never NULL. The bytes are not copied.
 pub fn present(column: BinaryViewArray) -> BinaryViewArray {
     let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else { return column };
     let views = column.views().iter().zip(nulls).map(|(&view, is_valid)| if is_valid { view } else { 0 });
     let views: Vec<u128> = views.collect();
     let buffers = column.data_buffers().to_vec();
     BinaryViewArray::try_new(views.into(), buffers, None).unwrap_or_else(|_| {
-        // It cannot be: the views are those that there were. A copy is right whatever they are.
+        // This cannot fail, because all views are valid. The copy is correct in any case.
         let mut writer = PayloadWriter::default();
         column.iter().for_each(|value| writer.push(value.unwrap_or_default()));
         writer.finish()
     })
 }
 
-/// What NULL, and a column that is not there, hashes to. Chance alone makes a text hash to it.
+/// The hash of NULL and of a missing column. No text is known to have this hash.
 const NULL: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834;
 
-/// The key of each message: a hash of the values of the columns named, replacing what `hashes` held.
+/// Computes the key of each message: a hash of the values of these columns. Replaces the contents of
+/// `hashes`.
 pub fn hash_keys(batch: &Batch, names: &[String], seed: u64, hashes: &mut Vec<u128>) {
     hashes.clear();
     for (number, name) in names.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Choosing columns by name, and remembering what was chosen.
+//! Chooses columns by name, and caches the choice per schema.
 //!
-//! Which columns stay, and under which names, depends on the schema alone. Batches of one schema usually follow
-//! one another, so it is worked out once, and the same `Arc` of the new schema is given to all of them.
+//! The columns that stay, and their names, depend on the schema alone. Batches of one schema usually follow
+//! one another. So the choice is made once, and all these batches share one `Arc` of the new schema.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, FieldRef, Schema, SchemaRef};
 use thalweg_record::Batch;
 
-/// Whether a name matches a pattern, in which `*` stands for any characters.
+/// True if a name matches a pattern. `*` matches any characters.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, mut tail)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut rest) = name.strip_prefix(head) else { return false };
@@ -22,18 +22,18 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(tail)
 }
 
-/// What the names of a group begin with, if the pattern is one: `a.` for `a.*`.
+/// Returns the prefix of the names that a group pattern matches: `a.` for `a.*`. `None` for other patterns.
 pub fn group(pattern: &str) -> Option<&str> {
     pattern.strip_suffix('*').filter(|prefix| prefix.ends_with('.') && !prefix.contains('*'))
 }
 
-/// Whether two schemas are the same, quickly if they are the same object.
+/// True if two schemas are equal. Fast if they are the same object.
 pub fn same(one: &SchemaRef, other: &SchemaRef) -> bool {
     Arc::ptr_eq(one, other) || one == other
 }
 
-/// The fields of a schema that stay, under the names that some of them get. A field whose name another gets gives
-/// way to it; where two get the same name, the first does.
+/// Returns the fields of a schema that stay, with their new names, and their indexes in the schema. A renamed
+/// field replaces a field that has its new name. If two fields get the same name, the last one stays.
 pub fn renamed_fields(
     schema: &Schema,
     stays: impl Fn(&str) -> bool,
@@ -54,7 +54,7 @@ pub fn renamed_fields(
     renamed.collect()
 }
 
-/// A choice of columns, remembered for the schema it was made for.
+/// A choice of columns, cached for one schema.
 #[derive(Debug, Default)]
 pub struct Projection {
     last: Option<Chosen>,
@@ -68,7 +68,8 @@ struct Chosen {
 }
 
 impl Projection {
-    /// Gives the batch the columns that `choose` names: for each its index in the old schema, and the new field.
+    /// Reduces a batch to the columns that `choose` returns: the index of each in the old schema, and its new
+    /// field. `choose` is called only when the schema changes.
     pub fn apply(
         &mut self,
         batch: Batch,
@@ -80,7 +81,7 @@ impl Projection {
             _ => {
                 let (columns, fields): (Vec<usize>, Vec<FieldRef>) = choose(&from).into_iter().unzip();
                 let to = Arc::new(Schema::new(fields));
-                // Untouched schemas stay the same object, for those who come after.
+                // An unchanged schema stays the same object, for the components downstream.
                 let to = if *to == *from { from.clone() } else { to };
                 Chosen { from, to, columns }
             }

@@ -1,7 +1,7 @@
-//! Where messages begin and end in what comes over a network: a delimiter, a length before each, or a fixed size.
+//! Finds the messages in a network stream: by a delimiter, a length before each message, or a fixed size.
 //!
-//! What ends with a delimiter is the [`Cutter`]'s, as for files. Lengths have a state of their own, since they can
-//! be wrong: nobody can say where the message after a wrong length begins, so that is the end of the stream.
+//! The [`Cutter`] handles delimiters, as for files. Lengths need a state of their own, because they can be
+//! wrong. The message after a wrong length cannot be found, so a wrong length ends the stream.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,49 +13,50 @@ use thalweg_config::{ByteSize, Pattern, TimeSpan};
 
 use crate::framing::{After, Cutter, Delimiter, Framing, KEPT, Piece, StreamPosition};
 
-/// A length above this is no length: it was read in the wrong place.
+/// The maximum plausible length, in bytes. A larger number was read at the wrong position.
 const LONGEST: usize = 1 << 30;
 
 /// Where one message ends and the next begins.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Partition {
-    /// How messages are told apart.
+    /// How messages are separated.
     pub by: By,
-    /// What stands between two messages; with `ascii`, between the length and the message. The default is `"\n"`.
-    /// `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH` are understood.
+    /// The text between two messages; with `ascii`, between the length and the message. The default is
+    /// `"\n"`. The escapes are `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH`.
     pub delimiter: Delimiter,
-    /// For `ascii` and the binary lengths: how many bytes stand before the length. They do not count in it.
+    /// For `ascii` and the binary lengths: the number of bytes before the length. The length does not include
+    /// them.
     #[schemars(range(max = 65_536))]
     pub offset: usize,
-    /// For binary lengths: how many bytes the length has, 1, 2, 4 (the default) or 8. For `fixed`: how many bytes a
-    /// message has; the default is 1.
+    /// For binary lengths: the size of the length in bytes, 1, 2, 4 (the default) or 8. For `fixed`: the size
+    /// of a message in bytes; the default is 1.
     pub size: Option<ByteSize>,
-    /// Whether a message keeps its delimiter, or what stands before it. By default both are removed, except in
-    /// sources and sinks of the kind `proxy`.
+    /// True to keep the delimiter, or the bytes before a message, as a part of the message. The default is
+    /// `false`, except in sources and sinks of the kind `proxy`.
     pub whole: Option<bool>,
     /// For `delimiter`: messages of several lines. A message begins at each line that matches this regular
-    /// expression, and goes on to the next that does. Example: `^\d{4}-\d{2}-\d{2}`.
+    /// expression, and ends before the next such line. Example: `^\d{4}-\d{2}-\d{2}`.
     pub start_pattern: Option<Pattern>,
-    /// With `start_pattern`: when no line came for so long, the message is regarded as complete. The default is one
-    /// second.
+    /// With `start_pattern`: the time without a new line after which the message is complete. The default is
+    /// 1 second.
     pub timeout: Option<TimeSpan>,
 }
 
-/// How messages are told apart.
+/// How messages are separated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// Each ends with `delimiter`.
+    /// Each message ends with `delimiter`.
     #[default]
     Delimiter,
-    /// Each begins with its length as text, and `delimiter` after that.
+    /// Each message begins with its length as text, followed by `delimiter`.
     Ascii,
-    /// Each begins with its length as a binary number, the lowest byte first.
+    /// Each message begins with its length as a binary number, lowest byte first (little-endian).
     BinaryLe,
-    /// Each begins with its length as a binary number, the highest byte first.
+    /// Each message begins with its length as a binary number, highest byte first (big-endian).
     BinaryBe,
-    /// All have the same size.
+    /// All messages have the same size.
     Fixed,
 }
 
@@ -68,7 +69,7 @@ impl Partition {
         }
     }
 
-    /// The mistakes that a schema cannot find.
+    /// Returns the mistakes that a schema cannot find.
     pub fn check(&self, limit: ByteSize) -> Vec<Mistake> {
         let mut mistakes = self.framing().check(limit);
         let mut mistake = |message: &str, help: &str| {
@@ -102,13 +103,13 @@ impl Partition {
         mistakes
     }
 
-    /// How long nothing must have come for a message of several lines to be complete: `None` if messages have an end
-    /// that can be seen.
+    /// Returns the time without input after which a message of several lines is complete. `None` without a
+    /// `start_pattern`: then each message has a visible end.
     pub fn quiet(&self) -> Option<Duration> {
         self.framing().quiet()
     }
 
-    /// Cuts a new stream. `whole` is the default of the option.
+    /// Starts a new stream. `whole` is the default of the option `whole`.
     pub fn begin(&self, limit: ByteSize, whole: bool) -> Partitioner {
         let size = self.size.map(ByteSize::as_usize);
         let head = match self.by {
@@ -136,27 +137,29 @@ pub struct Partitioner {
 enum Kind {
     Cut(Box<Cutter>),
     Measured(Measured),
-    /// As the first byte tells: a digit begins a length.
+    /// Decided by the first byte: a digit begins a length.
     Undecided(ByteSize),
 }
 
 impl Partitioner {
-    /// Messages of RFC 6587: each with its length before it, or ended by a line feed, as the sender does.
+    /// Finds messages of RFC 6587. Each has its length before it, or ends with a line feed; the first byte of
+    /// the stream tells which.
     pub fn of_syslog(limit: ByteSize) -> Self {
         Self { kind: Kind::Undecided(limit), whole: false }
     }
 
-    /// Messages of RFC 6587, each with its length before it.
+    /// Finds messages of RFC 6587 that have their length before them.
     pub fn of_octets(limit: ByteSize) -> Self {
         let head = Head::Ascii { offset: 0, delimiter: b" ".to_vec() };
         Self { kind: Kind::Measured(Measured::new(head, limit)), whole: false }
     }
 
-    /// The next message. `bytes` is the whole buffer; it only grows until [`advance`](Self::advance) is called.
+    /// Returns the next message, or `None` if the buffer has no complete one. `bytes` is the whole buffer. It
+    /// must only grow until [`advance`](Self::advance) is called.
     ///
     /// # Errors
-    /// Why nothing that follows can be used: a length is wrong, or the stream ends within a message. The buffer then
-    /// begins, after `advance`, with what that is about.
+    /// The reason why the rest of the stream cannot be used: a length is wrong, or the stream ends within a
+    /// message. After `advance`, the buffer begins with the faulty message.
     pub fn next(&mut self, bytes: &[u8], after: After) -> Result<Option<Piece>, String> {
         if let Kind::Undecided(limit) = self.kind {
             *self = match bytes.first() {
@@ -178,8 +181,8 @@ impl Partitioner {
         }
     }
 
-    /// Forgets the bytes before the message that is not complete: the buffer begins with it from here on. Says how
-    /// many these are.
+    /// Drops the bytes before the incomplete message, and returns their number. From then on, the buffer must
+    /// begin with that message.
     pub fn advance(&mut self) -> usize {
         match &mut self.kind {
             Kind::Cut(cutter) => cutter.advance(),
@@ -189,14 +192,14 @@ impl Partitioner {
     }
 }
 
-/// Messages whose size is known before they come.
+/// Finds messages whose size is known before they arrive.
 #[derive(Debug)]
 struct Measured {
     head: Head,
     limit: usize,
-    /// Where in the buffer the message begins that is not complete yet.
+    /// The index in the buffer at which the incomplete message begins.
     start: usize,
-    /// How many bytes are to be passed over: the rest of a message that is too long.
+    /// The number of bytes to skip: the rest of a message that is too long.
     skip: usize,
 }
 
@@ -208,7 +211,7 @@ enum Head {
 }
 
 impl Head {
-    /// The number of bytes before a message, and in it; `None` if they are not all there.
+    /// Returns the number of bytes before a message and in it. `None` if more bytes are needed to tell.
     fn read(&self, bytes: &[u8]) -> Result<Option<(usize, usize)>, String> {
         match self {
             Head::Fixed(size) => Ok(Some((0, *size))),
@@ -286,7 +289,8 @@ mod tests {
     use proptest::prelude::*;
     use thalweg_config::testing::options;
 
-    /// The messages, as text, those that are too long marked by `…`; and why the rest is of no use.
+    /// Returns the messages as text, with `…` after those that are too long, and the reason why the rest
+    /// cannot be used.
     fn cut(mut partitioner: Partitioner, input: &[u8], chunk: usize) -> (Vec<String>, Option<String>) {
         let (mut buffer, mut found) = (Vec::new(), Vec::new());
         let mut chunks = input.chunks(chunk.max(1)).peekable();
@@ -316,7 +320,7 @@ mod tests {
         partition.begin(ByteSize(limit), false)
     }
 
-    /// Cuts in pieces of every size; all must give the same.
+    /// Cuts the input in pieces of every size. The result must always be the same.
     fn all(yaml: &str, limit: u64, input: &[u8]) -> (Vec<String>, Option<String>) {
         let whole = cut(begin(yaml, limit), input, input.len());
         for chunk in 1..input.len() {

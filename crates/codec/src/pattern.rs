@@ -1,4 +1,4 @@
-//! What a path or pattern says: where to begin, and what to look for there.
+//! File paths and patterns: the folder to start from, and the names to find there.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,18 +11,19 @@ use thalweg_config::Mistake;
 pub struct Root {
     text: String,
     base: Arc<Path>,
-    /// What is below `base` in a pattern, part by part; empty if it is a plain path.
+    /// The pattern below `base`, split at the slashes. Empty for a plain path.
     parts: Vec<PathSegment>,
 }
 
 #[derive(Debug)]
 enum PathSegment {
-    /// `**`: any folders, or none.
+    /// `**`: any number of folders, including none.
     Folders,
     Name(Pattern),
 }
 
-/// Whether a name begins with a dot makes a difference only where that is asked for.
+/// Returns the options for matching. Without `hidden`, a wildcard does not match a dot at the start of a
+/// name.
 fn matching(hidden: bool) -> MatchOptions {
     MatchOptions {
         case_sensitive: true,
@@ -32,10 +33,10 @@ fn matching(hidden: bool) -> MatchOptions {
 }
 
 impl Root {
-    /// Reads it.
+    /// Parses a path or pattern.
     ///
     /// # Errors
-    /// If the pattern is malformed, which [`mistake`] says more kindly.
+    /// If the pattern is malformed. [`mistake`] explains this to users.
     pub fn new(text: &str) -> Result<Self, PatternError> {
         let is_pattern = |part: &str| part.contains(['*', '?', '[']);
         let plain: Vec<&str> = text.split('/').take_while(|part| !is_pattern(part)).collect();
@@ -57,29 +58,29 @@ impl Root {
         })
     }
 
-    /// As it was written.
+    /// Returns the text as the user wrote it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The folder or file to begin with.
+    /// Returns the folder or file to start from.
     pub fn base(&self) -> &Arc<Path> {
         &self.base
     }
 
-    /// Whether it looks for what matches, and is not a plain path.
+    /// True if the text is a pattern, false if it is a plain path.
     pub fn is_pattern(&self) -> bool {
         !self.parts.is_empty()
     }
 
-    /// Whether a file, by its path below the base, matches.
+    /// True if a file matches. `below` is its path relative to the base.
     pub fn finds(&self, below: &Path, hidden: bool) -> bool {
         let names: Vec<_> = below.iter().map(|name| name.to_string_lossy()).collect();
         let names: Vec<&str> = names.iter().map(|name| &**name).collect();
         matches(&self.parts, &names, matching(hidden))
     }
 
-    /// Whether something below a folder, by its path below the base, may match.
+    /// True if a file in a folder may match. `below` is the path of the folder relative to the base.
     pub fn leads_into(&self, below: &Path, hidden: bool) -> bool {
         let names: Vec<_> = below.iter().map(|name| name.to_string_lossy()).collect();
         let mut parts = self.parts.iter();
@@ -97,7 +98,7 @@ impl Root {
 fn matches(parts: &[PathSegment], names: &[&str], how: MatchOptions) -> bool {
     match (parts.split_first(), names.split_first()) {
         (None, names) => names.is_none(),
-        // At its end it stands for all files.
+        // At the end of a pattern, `**` matches all files.
         (Some((PathSegment::Folders, [])), Some((name, rest))) => {
             is_visible(name, how) && (rest.is_empty() || matches(parts, rest, how))
         }
@@ -118,7 +119,8 @@ fn is_visible(name: &str, how: MatchOptions) -> bool {
     !how.require_literal_leading_dot || !name.starts_with('.')
 }
 
-/// Which names are wanted: those that match one pattern, if there are any, and none of others.
+/// A filter of file names. A name is allowed if it matches an include pattern, or there is none, and matches
+/// no exclude pattern.
 #[derive(Debug)]
 pub struct Wanted {
     include: Vec<About>,
@@ -126,16 +128,13 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Of the options of a source.
-    ///
-    /// # Errors
-    /// If a pattern is malformed.
+    /// Creates the filter from the options of a source.
     pub fn new(include: &[String], exclude: &[String]) -> Result<Self, PatternError> {
         let all = |texts: &[String]| texts.iter().map(|text| About::new(text)).collect::<Result<Vec<_>, _>>();
         Ok(Self { include: all(include)?, exclude: all(exclude)? })
     }
 
-    /// Whether something is wanted, by its path below what is read.
+    /// True if a file is allowed. `below` is its path relative to the base.
     pub fn allows(&self, below: &Path) -> bool {
         let is_named = self.include.is_empty() || self.include.iter().any(|about| about.matches(below));
         is_named && !self.exclude.iter().any(|about| about.matches(below))
@@ -145,7 +144,7 @@ impl Wanted {
 #[derive(Debug)]
 struct About {
     pattern: Pattern,
-    /// Whether it is about the name alone.
+    /// True if the pattern applies to the file name alone, and not to the whole path.
     name: bool,
 }
 
@@ -166,7 +165,7 @@ impl About {
     }
 }
 
-/// What is wrong with a pattern in an option, if anything.
+/// Returns the mistake in a pattern that an option holds, if there is one.
 pub fn mistake(option: &'static str, text: &str) -> Option<Mistake> {
     if text.is_empty() {
         return Some(Mistake::new(option, "It is empty.").help("`.` is the folder that you are in."));

@@ -1,9 +1,9 @@
-//! What a transform reads and where its result goes: a field or the payload, as bytes.
+//! The input and the target of a transform: a field or the payload, as bytes.
 //!
-//! Many transforms do one thing to one column. What they have in common is here: the options that name the columns,
-//! reading one as bytes without a copy, and putting a result into another. A message that does not have the field
-//! is left alone: it keeps what is in the place of the result. The common case, in which all have it, is a move of
-//! a column.
+//! Many transforms change one column. Their common part is here: the options that name the columns, reading a
+//! column as bytes without a copy, and replacing another by the result. A message without the field stays
+//! unchanged: it keeps its value in the target column. In the common case all messages have the field, and
+//! the result is moved as a whole.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use thalweg_record::{Batch, PAYLOAD, PayloadWriter, TextBuilder, ViewBuilder};
 use crate::columns::{Before, FieldType, Layout};
 use crate::keys::{as_bytes, bytes_of, present};
 
-/// What is read.
+/// The field that a transform reads.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Input {
-    /// The field to read; by default the payload. A message without it is left alone.
+    /// The field to read. The default is the payload. A message without the field stays unchanged.
     pub field: String,
-    /// Whether messages whose field is empty are left alone as well. The default is `false`.
+    /// True if messages whose field is empty stay unchanged as well. The default is `false`.
     pub skip_empty: bool,
 }
 
@@ -36,7 +36,8 @@ impl Default for Input {
 }
 
 impl Input {
-    /// The column as bytes, NULL for messages to be left alone. `None` if that is all of them.
+    /// Returns the column as bytes, with NULL for messages that stay unchanged. `None` if all messages stay
+    /// unchanged.
     pub fn read(&self, batch: &Batch) -> Option<BinaryViewArray> {
         let column = bytes_of(batch, &self.field)?;
         if !self.skip_empty || column.views().iter().all(|&view| view as u32 != 0) {
@@ -49,17 +50,19 @@ impl Input {
     }
 }
 
-/// What is read, and where the result goes.
+/// The field that a transform reads, and the target of its result.
 ///
-/// It has the options of [`Input`] itself: serde loses sight of unknown options where what it flattens is flattened again.
+/// It repeats the options of [`Input`] because serde cannot reject unknown options in a flattened struct
+/// within a flattened struct.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Target {
-    /// The field to read; by default the payload. A message without it is left alone.
+    /// The field to read. The default is the payload. A message without the field stays unchanged.
     field: String,
-    /// Where the result goes: a field, or `payload`. By default it replaces what was read.
+    /// The target of the result: a field, or `payload`. By default the result replaces the field that was
+    /// read.
     into: Option<String>,
-    /// Whether messages whose field is empty are left alone as well. The default is `false`.
+    /// True if messages whose field is empty stay unchanged as well. The default is `false`.
     skip_empty: bool,
 }
 
@@ -70,23 +73,23 @@ impl Default for Target {
 }
 
 impl Target {
-    /// What is read.
+    /// Returns the field to read.
     pub fn input(&self) -> Input {
         Input { field: self.field.clone(), skip_empty: self.skip_empty }
     }
 
-    /// The name of where the result goes.
+    /// Returns the name of the target of the result.
     pub fn place(&self) -> &str {
         self.into.as_deref().unwrap_or(&self.field)
     }
 
-    /// Ready to run, for results of this type (text or JSON).
+    /// Creates an editor for results of this type, which is text or JSON.
     pub fn editor(&self, kind: FieldType) -> Editor {
         Editor { input: self.input(), slot: Slot::new(self.place(), kind), row_bytes: 0 }
     }
 }
 
-/// Where results go: a field of a certain type, or the payload.
+/// The target of results: a field of a certain type, or the payload.
 #[derive(Debug)]
 pub struct Slot {
     into: String,
@@ -94,13 +97,17 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The place of this name.
+    /// Creates a slot with this name.
     pub fn new(into: &str, kind: FieldType) -> Self {
         Self { into: into.to_owned(), layout: Layout::new(vec![Arc::new(kind.field(into))]) }
     }
 
-    /// Puts a result there: for each message its value, or NULL to leave it alone. Rejects the messages that failed
-    /// (in ascending order), and those whose value would have to be text and is not. Sends on the others.
+    /// Replaces the target column by the result, in which NULL means that the message stays unchanged. Sends
+    /// the batch. Rejects the messages in `failed`, which must be in ascending order. Also rejects messages
+    /// whose result is not UTF-8, if the target is a field.
+    ///
+    /// # Errors
+    /// If Arrow cannot build the new batch.
     pub fn put(
         &mut self,
         batch: Batch,
@@ -113,7 +120,10 @@ impl Slot {
         Ok(())
     }
 
-    /// As [`put`](Self::put), but gives the others back.
+    /// Like [`put`](Self::put), but returns the batch instead of sending it.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
     pub fn give(
         &mut self,
         batch: Batch,
@@ -144,7 +154,7 @@ impl Slot {
         before.reject(batch, failed, out)
     }
 
-    /// The values that are text; the others are among the failed.
+    /// Returns the values that are UTF-8. Adds the other rows to the failed ones.
     fn only_text(
         &self,
         result: &BinaryViewArray,
@@ -168,34 +178,38 @@ impl Slot {
     }
 }
 
-/// The result, where it is NULL what was there before; `None` if it is nowhere NULL.
+/// Returns the result with its NULLs replaced by the former values. `None` if the result has no NULLs.
 fn filled(result: &dyn Array, before: &dyn Array) -> Result<Option<ArrayRef>, ArrowError> {
     let Some(present) = result.nulls().filter(|nulls| nulls.null_count() > 0) else { return Ok(None) };
     let present = BooleanArray::new(present.inner().clone(), None);
     Ok(Some(zip(&present, &result, &before)?))
 }
 
-/// What becomes of a value.
+/// The result of editing a value.
 pub enum Edit<'a> {
-    /// This piece of it, which is not copied.
+    /// A part of the value, which is not copied.
     Piece(&'a [u8]),
-    /// What was written into the buffer.
+    /// The contents of the buffer.
     Written,
-    /// The message is left alone.
+    /// The message stays unchanged.
     Keep,
 }
 
-/// Changes one column a value at a time.
+/// Changes the values of one column one by one.
 #[derive(Debug)]
 pub struct Editor {
     input: Input,
     slot: Slot,
-    /// The bytes for a message in the batch before.
+    /// The bytes per message in the previous batch, as an estimate.
     row_bytes: usize,
 }
 
 impl Editor {
-    /// Gives each message that has the field what `write` appends. A reason for which it cannot rejects the message.
+    /// Sets the target of each message that has the field to the bytes that `write` appends. Rejects the
+    /// message if `write` returns a reason. Sends the batch.
+    ///
+    /// # Errors
+    /// If Arrow cannot build the new batch.
     pub fn write(
         &mut self,
         batch: Batch,
@@ -228,8 +242,11 @@ impl Editor {
         self.slot.put(batch, result, failed, out)
     }
 
-    /// Gives each message that has the field what `edit` says; the buffer is empty before. A reason for which
-    /// it cannot rejects the message.
+    /// Sets the target of each message that has the field to the result of `edit`. The buffer is empty at
+    /// each call. Rejects the message if `edit` returns a reason. Sends the batch.
+    ///
+    /// # Errors
+    /// If Arrow cannot build the new batch.
     pub fn edit(
         &mut self,
         batch: Batch,
@@ -263,17 +280,17 @@ impl Editor {
     }
 }
 
-/// A column of which the values are wanted as text.
-pub enum Texts {
-    /// It is text.
+/// A column whose values are read as text.
+pub(crate) enum Texts {
+    /// A column of text.
     Text(StringViewArray),
-    /// It is bytes that have to be looked at.
+    /// A column of bytes, which must be checked.
     Bytes(BinaryViewArray),
 }
 
 impl Texts {
-    /// The column that was read.
-    pub fn of(batch: &Batch, input: &Input) -> Option<Self> {
+    /// Returns the column to read. `None` if the batch does not have it.
+    pub(crate) fn of(batch: &Batch, input: &Input) -> Option<Self> {
         let column = batch.fields().column_by_name(&input.field);
         match column.filter(|column| *column.data_type() == DataType::Utf8View && !input.skip_empty) {
             Some(column) => Some(Self::Text(column.as_string_view().clone())),
@@ -281,20 +298,20 @@ impl Texts {
         }
     }
 
-    /// The buffers that the values are in.
-    pub fn buffers(&self) -> &[arrow_buffer::Buffer] {
+    /// Returns the buffers that hold the values.
+    pub(crate) fn buffers(&self) -> &[arrow_buffer::Buffer] {
         match self {
             Self::Text(column) => column.data_buffers(),
             Self::Bytes(column) => column.data_buffers(),
         }
     }
 
-    /// The text of a message; none if it is to be left alone.
+    /// Returns the text of a message. `None` if the message stays unchanged.
     ///
     /// # Errors
-    /// The reason, if it is not text.
+    /// The reason for rejecting the message, if its value is not UTF-8.
     #[inline]
-    pub fn get(&self, row: usize) -> Result<Option<&str>, String> {
+    pub(crate) fn get(&self, row: usize) -> Result<Option<&str>, String> {
         match self {
             Self::Text(column) => Ok(column.is_valid(row).then(|| column.value(row))),
             Self::Bytes(column) if column.is_null(row) => Ok(None),
@@ -315,7 +332,8 @@ mod tests {
 
     use crate::testing::with_text;
 
-    /// What an editor that puts brackets around everything makes of a batch: (payload, fields) and the rejected.
+    /// Applies an editor that puts brackets around each value. Returns the (payload, fields) pairs, and the
+    /// number of rejected messages.
     fn bracketed(target: Target, batch: Batch) -> (Vec<(String, String)>, usize) {
         let mut out = Outputs::new("test".into());
         let mut editor = target.editor(FieldType::Text);

@@ -1,7 +1,8 @@
-//! Texts with columns in them: paths of files, lines of plain text.
+//! Texts with columns in them: file paths, lines of plain text.
 //!
-//! `{name}` stands for a column, `{name:%Y-%m-%d}` for a point in time in strftime's notation. Braces are used since
-//! shells, SQL and regular expressions leave them alone in such texts, and strftime's `%` stays free.
+//! `{name}` is replaced by a column, `{name:%Y-%m-%d}` by a point in time in strftime's notation. Braces are
+//! used because shells, SQL and regular expressions do not use them in such texts, and strftime's `%` stays
+//! free.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -22,19 +23,20 @@ use crate::values::Values;
 
 const FORMAT: &str = "template";
 
-/// The name of the present time in templates.
+/// The name of the current time in templates.
 const NOW: &str = "now";
 
-/// The names of this machine's name in templates. The short one gives way to a field.
+/// The names of the host name in templates. A field with the short name takes precedence.
 const HOSTNAME: &str = "hostname";
 const META_HOSTNAME: &str = "meta.hostname";
 
 /// A text with columns in it.
 ///
-/// `{name}` is replaced by the value of the field `name`, or of `payload`, `meta.source`, `meta.path`, `meta.time` or
-/// `meta.position`; NULL is replaced by nothing. `{meta.hostname}` is the name of this machine, and so is `{hostname}`
-/// where messages have no field of that name. `{name:%Y-%m-%d}` writes a point in time as strftime does, in
-/// UTC; `{now:%H}` the present one. Braces themselves are written `{{` and `}}`.
+/// `{name}` is replaced by the value of the field `name`, or of `payload`, `meta.source`, `meta.path`,
+/// `meta.time` or `meta.position`. NULL is replaced by nothing. `{meta.hostname}` is the name of this
+/// machine. `{hostname}` is the same if messages have no field of that name. `{name:%Y-%m-%d}` writes a point
+/// in time as strftime does, in UTC; `{now:%H}` writes the current time. A brace itself is written `{{` or
+/// `}}`.
 #[derive(Debug, Clone)]
 pub struct Template {
     pieces: Vec<Piece>,
@@ -47,7 +49,7 @@ enum Piece {
 }
 
 impl Template {
-    /// The columns that it needs.
+    /// Returns the names of the columns that the template needs.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Column { name, .. } if name != NOW => Some(name.as_str()),
@@ -55,12 +57,13 @@ impl Template {
         })
     }
 
-    /// Whether it is the same text for all messages, at any time.
+    /// True if the text is the same for all messages at any time.
     pub fn is_constant(&self) -> bool {
         self.pieces.iter().all(|piece| matches!(piece, Piece::Literal(_)))
     }
 
-    /// The text that all its texts begin with: all of it, if it is constant.
+    /// Returns the literal text at the start of the template. For a constant template, that is the whole
+    /// text.
     pub fn prefix(&self) -> &str {
         match self.pieces.first() {
             Some(Piece::Literal(text)) => text,
@@ -68,7 +71,7 @@ impl Template {
         }
     }
 
-    /// Looks its columns up in a batch. A column that the batch does not have is NULL.
+    /// Looks up the template's columns in a batch. A column that the batch lacks is NULL.
     pub fn bind(&mut self, batch: &Batch) -> BoundTemplate<'_> {
         let now = Utc::now();
         let mut bound = Binding::default();
@@ -97,7 +100,7 @@ impl Template {
     }
 }
 
-/// The one value that all messages of a batch have of what is called so, if it is that.
+/// Returns the value of a name that has one value for all messages of a batch. `None` for other names.
 fn same_for_all(batch: &Batch, name: &str) -> Option<Values> {
     if batch.fields().column_by_name(name).is_some() {
         return None;
@@ -115,7 +118,7 @@ fn same_for_all(batch: &Batch, name: &str) -> Option<Values> {
     }
 }
 
-/// A column by the name that templates and options use, ready to be written.
+/// Returns a column by the name that templates and options use, ready to be written.
 pub fn column(batch: &Batch, name: &str) -> Values {
     let fields = batch.fields();
     if let Some((place, field)) = fields.schema_ref().column_with_name(name) {
@@ -133,7 +136,7 @@ pub fn column(batch: &Batch, name: &str) -> Values {
     }
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 fn host_name() -> &'static str {
     static NAME: LazyLock<String> = LazyLock::new(|| match hostname::get() {
         Ok(name) => name.to_string_lossy().into_owned(),
@@ -142,12 +145,13 @@ fn host_name() -> &'static str {
     &NAME
 }
 
-/// A [`Template`] and the columns of a batch.
+/// A [`Template`] with the columns of a batch.
 pub struct BoundTemplate<'a> {
     pieces: Vec<Bound<'a>>,
 }
 
-/// What a piece is in one batch. Neighbours that are the same for all its messages are one text.
+/// A piece of the template in one batch. Adjacent pieces that are the same for all messages are merged into
+/// one text.
 enum Bound<'a> {
     Text(Block),
     Bytes(BinaryViewArray),
@@ -155,11 +159,11 @@ enum Bound<'a> {
     Time(Values, &'a mut TimeText),
 }
 
-/// The pieces as they are put together.
+/// The pieces bound so far.
 #[derive(Default)]
 struct Binding<'a> {
     pieces: Vec<Bound<'a>>,
-    /// What the next piece begins with.
+    /// The text to put before the next piece.
     text: Vec<u8>,
 }
 
@@ -177,7 +181,7 @@ impl<'a> Binding<'a> {
 }
 
 impl BoundTemplate<'_> {
-    /// Appends its text for a message to `out`.
+    /// Appends the text of one message to `out`.
     #[inline]
     pub fn render(&mut self, row: usize, out: &mut Vec<u8>) {
         for piece in &mut self.pieces {
@@ -195,9 +199,10 @@ impl BoundTemplate<'_> {
         }
     }
 
-    /// Its texts for the first `rows` messages, each as a payload.
-    pub fn render_all(&mut self, rows: usize, row_bytes: usize) -> BinaryViewArray {
-        // The common forms, a text before and after one column, need no choice of pieces for each message.
+    /// Writes the texts of the first `rows` messages, each as a payload. `row_bytes` is an estimate of the
+    /// bytes per message.
+    pub(crate) fn render_all(&mut self, rows: usize, row_bytes: usize) -> BinaryViewArray {
+        // The common forms, a text before and after one column, do not choose among pieces for each message.
         let empty = Block::new(Vec::new());
         let (before, column, after) = match self.pieces.as_slice() {
             [Bound::Bytes(column)] => (&empty, column, &empty),
@@ -242,7 +247,7 @@ impl FromStr for Template {
     }
 }
 
-/// What stands between braces, which begins at byte `at` of the template.
+/// Parses the text between braces, which begins at byte `at` of the template.
 fn placeholder(inside: &str, at: usize) -> Result<Piece, FormatError> {
     let (name, format) = match inside.split_once(':') {
         Some((name, format)) => (name, Some(format)),

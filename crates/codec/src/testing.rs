@@ -1,4 +1,4 @@
-//! For tests: batches with text fields.
+//! Batches with text fields, for tests.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use thalweg_record::Batch;
 
 use crate::columns::FieldType;
 
-/// A batch of these payloads with these text fields.
+/// Creates a batch with these payloads and text fields.
 ///
 /// # Panics
-/// If a field has not one value for each payload.
+/// If a field does not have one value per payload.
 pub fn with_text(payloads: &[&str], columns: &[(&str, &[Option<&str>])]) -> Batch {
     let fields = columns.iter().map(|(name, values)| {
         (FieldType::Text.field(name), Arc::new(StringViewArray::from(values.to_vec())) as ArrayRef)

@@ -1,4 +1,4 @@
-//! From points in time to text.
+//! Writes points in time as text.
 
 use chrono::format::{Item, StrftimeItems};
 use chrono::{DateTime, FixedOffset, Utc};
@@ -7,38 +7,38 @@ use chrono::{DateTime, FixedOffset, Utc};
 #[derive(Debug, Clone)]
 pub struct TimeText {
     items: Vec<Item<'static>>,
-    /// The time zone, where it is not UTC.
+    /// The time zone. `None` for UTC.
     zone: Option<FixedOffset>,
-    /// Whether it shows fractions of a second; if not, all times of a second have the same text.
+    /// True if the format shows fractions of a second. If not, all times within a second have the same text.
     fractions: bool,
-    /// The time that was written last, and its text: neighbours have mostly the same.
+    /// The last time that was written. Its text is kept, because adjacent messages mostly have the same time.
     last: Option<i64>,
     text: String,
 }
 
 impl TimeText {
-    /// In the notation of `strftime`; none if it is wrong.
+    /// Creates a writer from a format in the notation of `strftime`. `None` if the format is wrong.
     pub fn new(format: &str) -> Option<Self> {
         let items = StrftimeItems::new(format).parse_to_owned().ok()?;
         let fractions = format.contains(['f', '+']);
         Some(Self { items, zone: None, fractions, last: None, text: String::new() })
     }
 
-    /// In another time zone than UTC: so many seconds east of Greenwich.
+    /// Sets the time zone, in seconds east of Greenwich. The default is UTC.
     pub fn in_zone(self, seconds: i64) -> Self {
         let zone = i32::try_from(seconds).ok().and_then(FixedOffset::east_opt);
         Self { zone: zone.filter(|_| seconds != 0), ..self }
     }
 
-    /// The text of a time.
+    /// Returns the text of a time.
     pub fn of(&mut self, time: DateTime<Utc>) -> &str {
-        // Times whose nanoseconds do not fit are written anew each time.
+        // A time whose nanoseconds do not fit 64 bits is formatted each time.
         let key = if self.fractions { time.timestamp_nanos_opt() } else { Some(time.timestamp()) };
         if key.is_none() || key != self.last {
             use std::fmt::Write as _;
             self.text.clear();
             let items = self.items.iter();
-            // What cannot be written (a year beyond those of the calendar, say) is left out.
+            // A value that cannot be written, such as a year beyond those of the calendar, is left out.
             let _ = match &self.zone {
                 Some(zone) => write!(self.text, "{}", time.with_timezone(zone).format_with_items(items)),
                 None => write!(self.text, "{}", time.format_with_items(items)),

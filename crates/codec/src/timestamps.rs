@@ -1,34 +1,37 @@
-//! From text to a point in time, in microseconds since 1970 (UTC).
+//! Parses text into points in time, in microseconds since 1970 (UTC).
 //!
-//! The forms that most logs have are read here by hand, digit by digit: a general parser takes ten times as long.
-//! And since logs repeat the second they are in, the last text and its time are remembered. Formats of
-//! the user's own go to `chrono`.
+//! The formats of most logs are parsed here by hand, digit by digit: a general parser takes ten times as
+//! long. Because logs repeat the current second, the last text and its time are cached. `chrono` parses
+//! formats that users define.
 
 use chrono::format::{Item, Parsed, StrftimeItems};
 use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, Utc};
 
-/// The most text that is remembered with its time.
+/// The maximum length of a text that is cached with its time, in bytes.
 const REMEMBERED: usize = 64;
 
-/// How times are written.
+/// The format of times.
 #[derive(Debug, Clone)]
 pub enum TimeFormat {
-    /// Any of those below but `Strftime`; of numbers the size tells the unit.
+    /// Any of the formats below except `Strftime`. The size of a number tells its unit.
     Auto,
-    /// `2024-01-02T03:04:05.678Z`, or with a space for the `T`, another offset, or none.
+    /// `2024-01-02T03:04:05.678Z`, also with a space instead of the `T`, another offset, or no offset.
     Rfc3339,
     /// `Tue, 02 Jan 2024 03:04:05 +0000`.
     Rfc2822,
     /// `02/Jan/2024:03:04:05 +0000`.
     Clf,
-    /// A number since 1970, this many of which are a second.
+    /// A number since 1970. The value is the number of units per second.
     Unix(i64),
-    /// As `strftime` has it.
+    /// A format in the notation of `strftime`.
     Strftime(Vec<Item<'static>>),
 }
 
 impl TimeFormat {
-    /// Reads a format as users write it.
+    /// Parses a format as users write it.
+    ///
+    /// # Errors
+    /// The reason, if the format is unknown or wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
         Ok(match text {
             "auto" => Self::Auto,
@@ -39,7 +42,7 @@ impl TimeFormat {
             "unix_ms" => Self::Unix(1_000),
             "unix_us" => Self::Unix(1_000_000),
             "unix_ns" => Self::Unix(1_000_000_000),
-            _ if !text.contains('%') => return Err(format!("`{text}` is not a format of times.")),
+            _ if !text.contains('%') => return Err(format!("`{text}` is not a time format.")),
             _ => match StrftimeItems::new(text).parse_to_owned() {
                 Ok(items) => Self::Strftime(items),
                 Err(_) => return Err(format!("`{text}` has a `%` that `strftime` does not know.")),
@@ -48,7 +51,7 @@ impl TimeFormat {
     }
 }
 
-/// Reads a fixed time zone: `UTC`, `Z`, `+02:00`, `-0530`. Gives its seconds east of Greenwich.
+/// Parses a fixed time zone: `UTC`, `Z`, `+02:00`, `-0530`. Returns its seconds east of Greenwich.
 pub fn parse_zone(text: &str) -> Option<i64> {
     if text.eq_ignore_ascii_case("utc") || text.eq_ignore_ascii_case("gmt") {
         return Some(0);
@@ -58,22 +61,23 @@ pub fn parse_zone(text: &str) -> Option<i64> {
     cursor.0.is_empty().then_some(offset)
 }
 
-/// Reads times of one format.
+/// Parses times of one format.
 #[derive(Debug, Clone)]
 pub struct TimeParser {
     format: TimeFormat,
-    /// Seconds east of Greenwich, for texts that do not say.
+    /// The zone of texts that name none, in seconds east of Greenwich.
     zone: i64,
     last: Option<(String, i64)>,
 }
 
 impl TimeParser {
-    /// For times of this format, in this zone (seconds east of Greenwich) if they do not say.
+    /// Creates a parser for times of this format. `zone` applies to texts without a zone, in seconds east of
+    /// Greenwich.
     pub fn new(format: TimeFormat, zone: i64) -> Self {
         Self { format, zone, last: None }
     }
 
-    /// The time that the text says.
+    /// Parses a text. Returns microseconds since 1970, or `None` if the text is not a time.
     pub fn parse(&mut self, text: &str) -> Option<i64> {
         if let Some((last, time)) = &self.last
             && last == text
@@ -100,7 +104,7 @@ fn parse(format: &TimeFormat, zone: i64, text: &str) -> Option<i64> {
         TimeFormat::Strftime(items) => strftime(text, items, zone),
         TimeFormat::Auto => {
             let bytes = text.as_bytes();
-            // What stands in the fifth or third place tells the forms apart before anything is tried.
+            // The fifth or third byte tells the formats apart before any is tried.
             match (bytes.get(4), bytes.get(2)) {
                 (Some(b'-'), _) if bytes.first() != Some(&b'-') => rfc3339(bytes, zone),
                 (_, Some(b'/')) => clf(bytes, zone),
@@ -119,7 +123,7 @@ fn parse(format: &TimeFormat, zone: i64, text: &str) -> Option<i64> {
     }
 }
 
-/// Bytes to be read from the left.
+/// Bytes to parse from left to right.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
@@ -145,7 +149,8 @@ impl Cursor<'_> {
         Some(number)
     }
 
-    /// `hh:mm:ss` and perhaps a fraction, in microseconds. The leap second is the one after it.
+    /// Parses `hh:mm` or `hh:mm:ss`, with an optional fraction, as microseconds. A leap second counts as the
+    /// second after it.
     fn clock(&mut self) -> Option<i64> {
         let hour = self.digits(2)?;
         self.expect(b':')?;
@@ -175,7 +180,7 @@ impl Cursor<'_> {
         Some(micros)
     }
 
-    /// `Z`, `+hh:mm`, `+hhmm` or `+hh`, in seconds.
+    /// Parses `Z`, `+hh:mm`, `+hhmm` or `+hh`, as seconds.
     fn offset(&mut self) -> Option<i64> {
         let sign = match self.next()? {
             b'Z' | b'z' => return Some(0),
@@ -262,7 +267,7 @@ fn clf(text: &[u8], zone: i64) -> Option<i64> {
     cursor.0.is_empty().then_some(time - zone * 1_000_000)
 }
 
-/// A number of `units` to the second, in whole numbers as far as they go.
+/// Parses a number with `units` per second, in integer arithmetic.
 fn unix(text: &str, units: i64) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -273,7 +278,7 @@ fn unix(text: &str, units: i64) -> Option<i64> {
     if whole.is_empty() || whole.len() > 20 || !all_digits(whole) || !all_digits(fraction) {
         return None;
     }
-    // In nanoseconds 20 digits and 9 more fit easily.
+    // 20 digits and 9 more fit easily as nanoseconds.
     let scale = i128::from(1_000_000_000 / units);
     let mut nanos = whole.parse::<i128>().ok()? * scale;
     let mut unit = scale;
@@ -290,7 +295,7 @@ fn strftime(text: &str, items: &[Item<'static>], zone: i64) -> Option<i64> {
     chrono::format::parse(&mut parsed, text, items.iter()).ok()?;
     let zone = match (parsed.offset(), parsed.timestamp()) {
         (Some(offset), _) => i64::from(offset),
-        // Seconds since 1970 are in no zone.
+        // Seconds since 1970 have no zone.
         (None, Some(_)) => 0,
         (None, None) => zone,
     };
@@ -308,14 +313,15 @@ fn civil(parsed: &Parsed, zone: i64) -> Option<i64> {
     let offset = i32::try_from(zone).ok()?;
     let civil = match parsed.to_naive_datetime_with_offset(offset) {
         Ok(civil) => civil,
-        // A date alone is the beginning of the day.
+        // A date alone means the start of the day.
         Err(_) if parsed.hour_mod_12().is_none() => parsed.to_naive_date().ok()?.and_time(NaiveTime::MIN),
         Err(_) => return None,
     };
     civil.and_utc().timestamp_micros().checked_sub(zone * 1_000_000)
 }
 
-/// Times without a year, as syslog has them, are of this year, or of the last if they would be in the future.
+/// Adds a year to a time without one, as syslog has them: the current year, or the previous one if the time
+/// would be in the future.
 fn in_a_recent_year(parsed: &Parsed, zone: i64) -> Option<i64> {
     const DAY: i64 = 86_400_000_000;
     let now = Utc::now();

@@ -1,7 +1,7 @@
-//! Columns about to be written out as text or JSON.
+//! Columns that are about to be written as text or JSON.
 //!
-//! Expressions may give columns of any Arrow type. Each is brought to one of a few forms, a column at a time,
-//! and only these are written a value at a time. What has no form of its own becomes Arrow's text of it.
+//! Expressions may return columns of any Arrow type. Each column is first converted to one of a few forms.
+//! Only these are written value by value. A type without a form is written as Arrow formats it.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ enum Form {
         values: ScalarBuffer<i64>,
         per_second: i64,
     },
-    /// Payloads: bytes that are text as a rule.
+    /// Payloads: bytes that usually are text.
     Payload(BinaryViewArray),
     Binary(BinaryViewArray),
     List(OffsetBuffer<i64>, Box<Values>),
@@ -51,23 +51,23 @@ enum Form {
 }
 
 impl Values {
-    /// A column that has nothing but NULLs.
-    pub fn null() -> Self {
+    /// Returns a column in which every value is NULL.
+    pub(crate) fn null() -> Self {
         Self { nulls: None, form: Form::Null }
     }
 
-    /// The payloads of a batch.
-    pub fn payload(payload: &BinaryViewArray) -> Self {
+    /// Returns the payloads of a batch as a column.
+    pub(crate) fn payload(payload: &BinaryViewArray) -> Self {
         Self { nulls: None, form: Form::Payload(payload.clone()) }
     }
 
-    /// A single text.
-    pub fn one(text: &str) -> Self {
+    /// Returns a column with a single text.
+    pub(crate) fn one(text: &str) -> Self {
         Self { nulls: None, form: Form::Text(std::iter::once(Some(text)).collect()) }
     }
 
-    /// The column as the bytes that it is written as, if it holds these.
-    pub fn bytes(&self) -> Option<BinaryViewArray> {
+    /// Returns the column as the bytes that are written, if the form holds such bytes.
+    pub(crate) fn bytes(&self) -> Option<BinaryViewArray> {
         match &self.form {
             Form::Text(text) | Form::Number(text) => Some(text.clone().to_binary_view()),
             Form::Json(json) => Some(json::plain_texts(json).to_binary_view()),
@@ -76,7 +76,7 @@ impl Values {
         }
     }
 
-    /// Any column.
+    /// Converts a column of any type.
     pub fn of(field: &Field, column: &ArrayRef) -> Self {
         let nulls = column.logical_nulls();
         let time = |values: &ScalarBuffer<i64>, per_second| Form::Time { values: values.clone(), per_second };
@@ -115,7 +115,7 @@ impl Values {
         Self { nulls, form }
     }
 
-    /// A column of a type that is first brought to another.
+    /// Converts a column of a type that must first be cast to another.
     fn converted(field: &Field, column: &ArrayRef, from: &DataType) -> Self {
         let to = match from {
             DataType::Int8 | DataType::Int16 | DataType::Int32 => DataType::Int64,
@@ -141,7 +141,7 @@ impl Values {
         }
     }
 
-    /// Whether the value in this row is NULL.
+    /// True if the value in this row is NULL.
     #[inline]
     pub fn is_null(&self, row: usize) -> bool {
         match &self.nulls {
@@ -150,7 +150,7 @@ impl Values {
         }
     }
 
-    /// Writes the value in this row, which is not NULL, as JSON.
+    /// Writes the value in this row as JSON. The value must not be NULL.
     #[inline]
     pub fn write_json(&self, row: usize, out: &mut Vec<u8>) {
         match &self.form {
@@ -214,7 +214,7 @@ impl Values {
         if self.is_null(row) { out.extend_from_slice(b"null") } else { self.write_json(row, out) }
     }
 
-    /// Writes the value in this row as plain text; NULL is nothing.
+    /// Writes the value in this row as plain text. Writes nothing for NULL.
     #[inline]
     pub fn write_text(&self, row: usize, out: &mut Vec<u8>) {
         if self.is_null(row) {
@@ -226,7 +226,7 @@ impl Values {
             Form::Payload(bytes) => out.extend_from_slice(bytes.value(row)),
             Form::Binary(bytes) => out.extend_from_slice(STANDARD.encode(bytes.value(row)).as_bytes()),
             Form::Time { values, per_second } => write_time(values[row], *per_second, out),
-            // JSON has no such numbers, text has.
+            // JSON does not have these numbers, but text does.
             Form::Float(values) if !values.value(row).is_finite() => {
                 out.extend_from_slice(values.value(row).to_string().as_bytes());
             }
@@ -234,7 +234,7 @@ impl Values {
         }
     }
 
-    /// The value in this row, which is not NULL, as templates see it.
+    /// Returns the value in this row for templates. The value must not be NULL.
     pub fn template_value(&self, row: usize) -> minijinja::Value {
         match &self.form {
             Form::Int(values) => values[row].into(),
@@ -257,7 +257,7 @@ impl Values {
         }
     }
 
-    /// The point in time in this row, if it is one or a text of one.
+    /// Returns the point in time in this row, if the value is one or a text that denotes one.
     pub fn time(&self, row: usize) -> Option<chrono::DateTime<chrono::Utc>> {
         if self.is_null(row) {
             return None;
@@ -274,7 +274,7 @@ impl Values {
     }
 }
 
-/// JSON as templates see it.
+/// Converts JSON to a template value.
 fn template_value(value: serde_json::Value) -> minijinja::Value {
     use serde_json::Value as Json;
     match value {
@@ -292,7 +292,7 @@ fn template_value(value: serde_json::Value) -> minijinja::Value {
     }
 }
 
-/// A key with its colon.
+/// Returns a key in quotes, with its colon.
 fn quoted(name: &str) -> String {
     let mut key = Vec::new();
     json::write_text(name, &mut key);
@@ -300,7 +300,7 @@ fn quoted(name: &str) -> String {
     String::from_utf8(key).unwrap_or_default()
 }
 
-/// What Arrow shows for values of a type that cannot be cast to text.
+/// Returns the text that Arrow displays for values of a type that cannot be cast to text.
 fn formatted(column: &ArrayRef) -> ArrayRef {
     let options = FormatOptions::new().with_display_error(true);
     let Ok(formatter) = ArrayFormatter::try_new(column.as_ref(), &options) else {
@@ -329,13 +329,13 @@ fn write_bool(value: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(if value { b"true" } else { b"false" });
 }
 
-/// Writes a point in time as RFC 3339 in UTC, with as many digits of a second as it needs of 0, 3, 6 or 9.
+/// Writes a point in time as RFC 3339 in UTC, with 0, 3, 6 or 9 digits of a second as needed.
 fn write_time(value: i64, per_second: i64, out: &mut Vec<u8>) {
     let seconds = value.div_euclid(per_second);
     let nanos = value.rem_euclid(per_second) * (1_000_000_000 / per_second);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let Some((year, month, day)) = civil(days) else {
-        // Years that RFC 3339 cannot write: the number says at least what is there.
+        // RFC 3339 cannot write this year. The number at least preserves the value.
         return write_int(value, out);
     };
     let two = |number: i64| [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
@@ -360,8 +360,9 @@ fn write_time(value: i64, per_second: i64, out: &mut Vec<u8>) {
     out.push(b'Z');
 }
 
-/// Year, month and day of a number of days since 1970, in the years that have four digits. It counts from the
-/// 1st of March of the year 0, so that the leap day comes last in a year and in a cycle of 400 years.
+/// Converts a number of days since 1970 to year, month and day. Returns `None` for years that do not have
+/// four digits. It counts from 1 March of the year 0, so a leap day ends its year and each cycle of 400
+/// years.
 fn civil(days: i64) -> Option<(i64, i64, i64)> {
     const CYCLE: i64 = 146_097;
     let days = days.checked_add(719_468)?;

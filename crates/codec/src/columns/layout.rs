@@ -1,4 +1,4 @@
-//! Giving new columns to batches, and taking messages back out of them as they were.
+//! Adds new columns to batches, and removes rejected messages from them unchanged.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use thalweg_record::{Batch, all_but};
 
 use crate::names::same;
 
-/// Where new columns go among those that a batch has, remembered for the schema it was worked out for.
+/// The positions of new columns among the columns of a batch. They are computed once per schema.
 #[derive(Debug, Default)]
 pub struct Layout {
     fields: Vec<FieldRef>,
-    /// The schema that it was worked out for, and what becomes of it.
+    /// The schema for which the positions were computed, and the schema that results.
     from: Option<SchemaRef>,
     to: Option<SchemaRef>,
     places: Vec<usize>,
 }
 
 impl Layout {
-    /// For these new fields.
+    /// Creates a layout for these new fields.
     pub fn new(fields: Vec<FieldRef>) -> Self {
         Self { fields, ..Self::default() }
     }
@@ -31,7 +31,8 @@ impl Layout {
         self.from = None;
     }
 
-    /// Gives a batch the new columns, each in the place of one of the same name if there is one, else at the end.
+    /// Adds the new columns to a batch. A column replaces an existing column of the same name; otherwise it
+    /// is added at the end.
     pub fn extend(&mut self, batch: Batch, new: Vec<ArrayRef>) -> Result<Batch, ArrowError> {
         let from = batch.fields().schema();
         let to = match (&self.from, &self.to) {
@@ -64,8 +65,8 @@ impl Layout {
         Ok(batch.with_fields(RecordBatch::try_new_with_options(to, columns, &options)?)?)
     }
 
-    /// Rejects the messages that failed, as they were, and sends the others on with the new columns. These have a
-    /// value for each message of the batch, also for those that failed.
+    /// Rejects the failed messages as they were, and sends the rest with the new columns. Each new column has
+    /// one value per message of the batch, including the failed ones.
     pub fn give(
         &mut self,
         batch: Batch,
@@ -81,19 +82,20 @@ impl Layout {
     }
 }
 
-/// A batch as it was: what is rejected leaves as it came, so that it can be replayed.
+/// A copy of a batch's contents before a transform changes them. Rejected messages leave with these contents,
+/// so that they can be replayed.
 pub struct Before {
     payload: BinaryViewArray,
     fields: RecordBatch,
 }
 
 impl Before {
-    /// As the batch is now.
+    /// Copies the present contents of the batch. The copy shares its buffers.
     pub fn of(batch: &Batch) -> Self {
         Self { payload: batch.payload().clone(), fields: batch.fields().clone() }
     }
 
-    /// Rejects the messages that failed, as they were, and gives back the others, as they are `now`.
+    /// Rejects the failed messages with their former contents. Returns the rest with the contents of `now`.
     pub fn reject(
         self,
         now: Batch,

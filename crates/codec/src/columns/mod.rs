@@ -1,9 +1,9 @@
-//! From pieces of text to typed columns: what the parsers of text have in common.
+//! The common part of all text parsers: builds typed columns from pieces of text.
 //!
-//! A parser finds pieces of a message and says which column each belongs to. Text stays where it is: the column
-//! holds views of the parsed bytes. Other types are read at once. A message that does not fit is noted with
-//! its reason and filled up with NULLs, so that the common path is a plain append; only if any failed are the
-//! columns cut down to the messages that are left.
+//! A parser finds pieces of a message and assigns each piece to a column. Text is not copied: the column
+//! holds views of the parsed bytes. Values of other types are parsed immediately. A message that cannot be
+//! parsed is recorded with its reason and filled with NULLs, so that the common path is a plain append. Rows
+//! are removed from the columns only if a message failed.
 
 mod layout;
 mod rows;
@@ -30,28 +30,29 @@ pub use rows::{RowParser, parse_rows};
 
 use crate::timestamps::{TimeFormat, TimeParser};
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FieldType {
-    /// Text, as it stands.
+    /// Text, unchanged.
     #[default]
     Text,
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Int,
-    /// A number with a fraction, of 64 bits.
+    /// A 64-bit floating-point number.
     Float,
     /// True or false: `true`, `yes`, `on`, `t`, `y`, `1`, and their opposites, in any case.
     Bool,
-    /// A point in time: RFC 3339 or ISO 8601, the common log format, RFC 2822, or a number since 1970 (of seconds,
-    /// milli-, micro- or nanoseconds, as its size tells). What names no time zone is UTC.
+    /// A point in time: RFC 3339 or ISO 8601, the common log format, RFC 2822, or a number since 1970. The
+    /// size of a number tells its unit: seconds, milliseconds, microseconds or nanoseconds. A time without a
+    /// time zone is UTC.
     Timestamp,
     /// JSON, kept as text.
     Json,
 }
 
 impl FieldType {
-    /// The column's type.
+    /// Returns the Arrow type of the column.
     pub fn data_type(self) -> DataType {
         match self {
             FieldType::Text | FieldType::Json => DataType::Utf8View,
@@ -62,7 +63,7 @@ impl FieldType {
         }
     }
 
-    /// A field of this name and type.
+    /// Returns a nullable Arrow field of this type with this name.
     pub fn field(self, name: &str) -> Field {
         let field = Field::new(name, self.data_type(), true);
         match self {
@@ -73,8 +74,8 @@ impl FieldType {
         }
     }
 
-    /// What it is called in a sentence.
-    pub fn noun(self) -> &'static str {
+    /// Returns the name of the type as it is used in a sentence.
+    pub(crate) fn noun(self) -> &'static str {
         match self {
             FieldType::Text => "text",
             FieldType::Int => "a whole number of 64 bits",
@@ -86,18 +87,18 @@ impl FieldType {
     }
 }
 
-/// A piece of text is not of the column's type.
+/// The error of a text that cannot be converted to the column's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Misfit(FieldType);
 
 impl Misfit {
-    /// Why the message is rejected.
+    /// Returns the reason for rejecting the message. `name` is the field, `piece` the text.
     pub fn reason(self, name: &str, piece: &str) -> String {
         format!("the field `{name}` is not {}: `{}`", self.0.noun(), shortened(piece))
     }
 }
 
-/// As much of a text as a sentence can hold.
+/// Returns the first 60 characters of a text, for use in a sentence.
 pub fn shortened(text: &str) -> String {
     const MOST: usize = 60;
     match text.char_indices().nth(MOST) {
@@ -106,25 +107,26 @@ pub fn shortened(text: &str) -> String {
     }
 }
 
-/// Builds a column from pieces of text.
+/// Builds one column from pieces of text.
 #[derive(Debug)]
 pub enum ColumnBuilder {
     /// Text.
     Text(TextBuilder),
-    /// JSON as text.
+    /// JSON, stored as text.
     Json(TextBuilder),
-    /// Whole numbers.
+    /// 64-bit integers.
     Int(Int64Builder),
-    /// Numbers.
+    /// 64-bit floating-point numbers.
     Float(Float64Builder),
-    /// Truth values.
+    /// Booleans.
     Bool(BooleanBuilder),
-    /// Times.
+    /// Points in time, in microseconds since 1970 (UTC).
     Timestamp(TimestampMicrosecondBuilder, Box<TimeParser>),
 }
 
 impl ColumnBuilder {
-    /// A column of about `rows` values, whose texts are mostly slices of `base`.
+    /// Creates a builder for a column of about `rows` values. `base` holds the buffers that most texts are
+    /// slices of.
     pub fn new(kind: FieldType, base: &[Buffer], rows: usize) -> Self {
         match kind {
             FieldType::Text => Self::Text(TextBuilder::over(base, rows)),
@@ -139,7 +141,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// How many values it has.
+    /// Returns the number of values so far.
     pub fn len(&self) -> usize {
         match self {
             Self::Text(builder) | Self::Json(builder) => builder.len(),
@@ -150,7 +152,10 @@ impl ColumnBuilder {
         }
     }
 
-    /// Adds the value that the piece says; adds nothing if it does not fit.
+    /// Parses a text and appends the value.
+    ///
+    /// # Errors
+    /// If the text does not fit the type. Nothing is appended then.
     #[inline]
     pub fn push(&mut self, piece: &str) -> Result<(), Misfit> {
         match self {
@@ -179,7 +184,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Adds a NULL.
+    /// Appends a NULL.
     #[inline]
     pub fn push_null(&mut self) {
         match self {
@@ -191,7 +196,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// The column.
+    /// Returns the column.
     pub fn finish(self) -> ArrayRef {
         match self {
             Self::Text(builder) | Self::Json(builder) => Arc::new(builder.finish()),
@@ -214,7 +219,7 @@ fn truth(text: &str) -> Option<bool> {
     }
 }
 
-/// The types that a user gave to fields by name, and the texts that mean that there is no value.
+/// The options of a parser: the types of fields by name, and the texts that mean NULL.
 #[derive(Debug, Clone)]
 pub struct Typing {
     types: BTreeMap<String, FieldType>,
@@ -223,8 +228,9 @@ pub struct Typing {
 }
 
 impl Typing {
-    /// From the options `types` and `null_values`. Without the latter, `-` and nothing at all are NULL where
-    /// another type than text is wanted; with it, what it lists is NULL everywhere.
+    /// Creates the typing from the options `types` and `null_values`. With `null_values`, exactly these texts
+    /// are NULL in all columns. Without it, `-` and the empty text are NULL in all columns that are neither
+    /// text nor JSON.
     pub fn new(types: &BTreeMap<String, FieldType>, null_values: Option<&[String]>) -> Self {
         let nulls = match null_values {
             Some(values) => values.iter().map(|value| value.as_str().into()).collect(),
@@ -238,7 +244,7 @@ impl Typing {
     }
 }
 
-/// The mistake of giving types to fields that there are not.
+/// Returns a mistake for each field in `types` that does not exist.
 pub fn unknown_types<'a>(
     types: &BTreeMap<String, FieldType>,
     known: impl Iterator<Item = &'a str> + Clone,
@@ -255,7 +261,7 @@ struct Column {
     may_be_null: bool,
 }
 
-/// The columns that a parser makes of a batch. One value of this serves all batches.
+/// Builds the columns that a parser adds to a batch. One value serves all batches.
 #[derive(Debug)]
 pub struct Columns {
     typing: Typing,
@@ -268,7 +274,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Columns of these names.
+    /// Creates columns with these names.
     pub fn new(typing: Typing, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut columns = Self {
             typing,
@@ -285,17 +291,17 @@ impl Columns {
         columns
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     pub fn len(&self) -> usize {
         self.columns.len()
     }
 
-    /// The name of a column.
+    /// Returns the name of a column.
     pub fn name(&self, column: usize) -> Option<&str> {
         self.columns.get(column).map(|column| &*column.name)
     }
 
-    /// Adds a column, NULL in the `row` messages before, and gives its number.
+    /// Adds a column and returns its number. The column is NULL in the first `row` messages.
     pub fn add(&mut self, name: &str, row: usize) -> usize {
         let kind = self.typing.types.get(name).copied().unwrap_or_default();
         let may_be_null = self.typing.nulls_in_text || !matches!(kind, FieldType::Text | FieldType::Json);
@@ -307,7 +313,7 @@ impl Columns {
         self.columns.len() - 1
     }
 
-    /// Begins with a batch of `rows` messages, whose bytes are in `base`.
+    /// Starts a batch of `rows` messages. `base` holds the buffers with their bytes.
     pub fn begin(&mut self, base: &[Buffer], rows: usize) {
         self.base = base.to_vec();
         self.rows = rows;
@@ -316,7 +322,10 @@ impl Columns {
         self.builders.extend(self.columns.iter().map(|column| ColumnBuilder::new(column.kind, base, rows)));
     }
 
-    /// Adds a value to a column.
+    /// Parses a text and appends the value to a column.
+    ///
+    /// # Errors
+    /// The reason for rejecting the message.
     #[inline]
     pub fn push(&mut self, column: usize, piece: &str) -> Result<(), String> {
         let (Some(about), Some(builder)) = (self.columns.get(column), self.builders.get_mut(column)) else {
@@ -329,7 +338,10 @@ impl Columns {
         builder.push(piece).map_err(|misfit| misfit.reason(&about.name, piece))
     }
 
-    /// Adds a value to a column, or NULL if there is none.
+    /// Parses a text and appends the value to a column, or appends NULL if `piece` is `None`.
+    ///
+    /// # Errors
+    /// The reason for rejecting the message.
     #[inline]
     pub fn push_if_any(&mut self, column: usize, piece: Option<&str>) -> Result<(), String> {
         match piece {
@@ -341,7 +353,7 @@ impl Columns {
         }
     }
 
-    /// Adds a NULL to a column.
+    /// Appends a NULL to a column.
     #[inline]
     pub fn push_null(&mut self, column: usize) {
         if let Some(builder) = self.builders.get_mut(column) {
@@ -349,13 +361,13 @@ impl Columns {
         }
     }
 
-    /// The message in this row cannot be parsed; rows come in ascending order.
+    /// Records that the message in this row cannot be parsed. Rows must come in ascending order.
     pub fn fail(&mut self, row: usize, reason: String) {
         self.failed.push((row as u32, reason));
         self.fill(row);
     }
 
-    /// Columns that have no value for this row yet are NULL in it.
+    /// Appends NULL to each column that has no value for this row yet.
     pub fn fill(&mut self, row: usize) {
         for builder in &mut self.builders {
             if builder.len() <= row {
@@ -364,16 +376,16 @@ impl Columns {
         }
     }
 
-    /// Gives the columns to the batch that they were parsed from, and says which messages failed, and why: these have
-    /// NULLs.
+    /// Adds the columns to the batch that they were parsed from. Returns the batch, and the rows and reasons
+    /// of the failed messages. The new columns are NULL in these rows.
     pub fn give(&mut self, batch: Batch) -> Result<(Batch, Vec<(u32, String)>), ArrowError> {
         self.base.clear();
         let columns = self.builders.drain(..).map(ColumnBuilder::finish).collect();
         Ok((self.layout.extend(batch, columns)?, std::mem::take(&mut self.failed)))
     }
 
-    /// Gives the columns to the batch that they were parsed from, rejects the messages that failed, and sends
-    /// the others on.
+    /// Adds the columns to the batch that they were parsed from. Rejects the failed messages and sends the
+    /// rest.
     pub fn finish(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), ArrowError> {
         self.base.clear();
         let columns = self.builders.drain(..).map(ColumnBuilder::finish).collect();
@@ -381,7 +393,7 @@ impl Columns {
     }
 }
 
-/// Why a message without the field to look into is rejected.
+/// Returns the reason for rejecting a message that lacks the field to read.
 pub fn missing(field: &str) -> String {
     format!("there is no field `{field}`")
 }

@@ -1,4 +1,4 @@
-//! One text a message, and columns from it.
+//! Parsers that read one text per message and fill columns from it.
 
 use arrow_schema::ArrowError;
 use thalweg_record::Batch;
@@ -7,25 +7,26 @@ use thalweg_record::Outputs;
 use super::Columns;
 use crate::target::{Input, Texts};
 
-/// What finds columns in the text of one message.
+/// Parses the text of one message into columns.
 pub trait RowParser {
-    /// Where the text is.
+    /// Returns the field that holds the text.
     fn input(&self) -> &Input;
 
-    /// What it adds to.
+    /// Returns the columns to fill.
     fn columns(&mut self) -> &mut Columns;
 
-    /// Adds one value, or NULL, to each column.
+    /// Appends one value or NULL to each column.
     ///
     /// # Errors
-    /// Why the message is rejected; it does not matter what was added by then.
+    /// The reason for rejecting the message. Values that were appended before the error are ignored.
     fn parse(&mut self, text: &str) -> Result<(), String>;
 }
 
-/// Parses the text of each message of a batch. Who has none gets NULLs, and if nobody can have one the batch goes on as it is.
+/// Parses the text of each message of a batch. A message without the text gets NULLs. If the batch does not
+/// have the field at all, it is sent unchanged.
 ///
 /// # Errors
-/// As those of a transform.
+/// If a column cannot be added or the failed messages cannot be rejected.
 #[inline]
 pub fn parse_rows(parser: &mut impl RowParser, batch: Batch, out: &mut Outputs) -> Result<(), ArrowError> {
     let Some(texts) = Texts::of(&batch, parser.input()) else {

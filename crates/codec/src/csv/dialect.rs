@@ -1,8 +1,8 @@
-//! How records are cut into values.
+//! Splits records into values.
 //!
-//! A record without quotes, which is most of them, is cut at its delimiters in one sweep; in one with quotes a
-//! quoted field too is a view of the payload, and only a field with a doubled quote in it is copied. Nothing is
-//! allocated for a record. (`csv-core` would copy all of them, and pass over an unclosed quote in silence.)
+//! Most records have no quotes. Such a record is split at its delimiters in one sweep. In a record with
+//! quotes, a quoted value is a view of the payload too; only a value with a doubled quote is copied. Nothing
+//! is allocated per record. (`csv-core` would copy all values, and ignore an unclosed quote silently.)
 
 use arrow_array::{Array, BinaryViewArray};
 use memchr::{memchr, memchr_iter};
@@ -10,23 +10,27 @@ use memchr::{memchr, memchr_iter};
 use crate::columns::{Columns, missing};
 use crate::not_utf8;
 
-/// What records look like.
+/// The syntax of records.
 #[derive(Debug, Clone, Copy)]
 pub struct Dialect {
-    /// What stands between values.
+    /// The byte between two values.
     pub delimiter: u8,
-    /// What stands around values, if anything does.
+    /// The byte around quoted values. `None` if values are never quoted.
     pub quote: Option<u8>,
-    /// Whether white space around values is removed.
+    /// True if white space around values is removed.
     pub trim: bool,
-    /// Whether a record may have too few values, or too many.
+    /// True if a record may have too few or too many values.
     pub flexible: bool,
 }
 
 impl Dialect {
-    /// Gives each value of a record to `each`, and how many there were. `scratch` is for values with doubled quotes.
+    /// Calls `each` with the number and text of each value of a record, and returns the number of values.
+    /// `scratch` holds values with doubled quotes.
+    ///
+    /// # Errors
+    /// If a quote is not closed, or is closed in the middle of a value.
     #[inline]
-    pub fn split(
+    pub(crate) fn split(
         self,
         record: &str,
         scratch: &mut String,
@@ -131,7 +135,7 @@ impl Dialect {
         misfit.map_or(Ok(()), Err)
     }
 
-    /// Parses the records of a batch into the columns.
+    /// Parses the records of a batch into the columns. `field` is the name of the input column.
     pub fn rows(self, input: &BinaryViewArray, field: &str, columns: &mut Columns, scratch: &mut String) {
         columns.begin(input.data_buffers(), input.len());
         for row in 0..input.len() {
@@ -146,8 +150,8 @@ impl Dialect {
     }
 }
 
-/// A record without the carriage return that a line of Windows ends with.
-pub fn text(value: &[u8]) -> Result<&str, String> {
+/// Returns a record as text, without the carriage return at the end of a Windows line.
+pub(super) fn text(value: &[u8]) -> Result<&str, String> {
     let value = value.strip_suffix(b"\r").unwrap_or(value);
     simdutf8::basic::from_utf8(value).map_err(|_| not_utf8(value))
 }

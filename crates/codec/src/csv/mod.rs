@@ -1,4 +1,4 @@
-//! Comma-separated values: what the transforms of messages and of files have in common.
+//! Comma-separated values: the common part of the transforms of messages and of files.
 
 mod dialect;
 mod records;
@@ -9,12 +9,12 @@ use hashbrown::HashMap;
 use thalweg_config::Mistake;
 
 pub use dialect::Dialect;
-pub use records::{Fault, RecordPosition, Records};
+pub use records::{Fault, Record, RecordPosition, Records};
 
 use crate::columns::{FieldType, unknown_types};
 use dialect::text;
 
-/// The one ASCII character of a text.
+/// Returns the byte of a text that is one ASCII character.
 fn character(text: &str) -> Option<u8> {
     match text.as_bytes() {
         [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Some(*byte),
@@ -23,13 +23,13 @@ fn character(text: &str) -> Option<u8> {
 }
 
 impl Dialect {
-    /// From the options of a component, which were checked.
+    /// Creates the dialect from the options of a component. They must have passed [`mistakes`].
     pub fn new(delimiter: &str, quote: &str, trim: bool, flexible: bool) -> Self {
         Self { delimiter: character(delimiter).unwrap_or(b','), quote: character(quote), trim, flexible }
     }
 }
 
-/// What is wrong with the options of a component that reads comma-separated values.
+/// Returns the mistakes in the options of a component that reads comma-separated values.
 pub fn mistakes(
     columns: &[String],
     delimiter: &str,
@@ -57,8 +57,11 @@ pub fn mistakes(
     mistakes
 }
 
-/// The names in a header of at most so many: those that come again get a number, and those that are empty that of their
-/// column.
+/// Returns the column names in a header of at most `most` columns. A repeated name gets a number; an empty
+/// name becomes `column_` and its number.
+///
+/// # Errors
+/// If the header is not UTF-8, has a wrong quote, or has more than `most` columns.
 pub fn names(
     dialect: Dialect,
     value: &[u8],
@@ -76,7 +79,7 @@ pub fn names(
         let name = if name.is_empty() { format!("column_{}", column + 1) } else { name.to_owned() };
         let mut free = name.clone();
         while let Some(times) = taken.get_mut(&free) {
-            // Counted on from the last time, since all columns may have one name.
+            // Numbering continues from the last number, because all columns may have the same name.
             *times += 1;
             let number = *times;
             free = format!("{name}_{number}");

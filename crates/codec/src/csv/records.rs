@@ -1,13 +1,14 @@
-//! Where the records of a file end.
+//! Finds the ends of the records of a file.
 //!
-//! A line feed ends a record unless it stands within quotes, and quotes are such only where they open a value, as
-//! [`Dialect`] has it. One that is never closed would make one record of all the rest. So a record has a limit: of one that is
-//! longer, or is not closed at the end of the file, only the first line is given up, and the next record begins at the
-//! next line. What a record is depends on no more bytes than the limit, so that a file gives the same records however it
-//! comes in pieces. (`csv-core` was considered: it copies all values, and does not know of limits.)
+//! A line feed ends a record unless it is within quotes. A quote counts only where it opens a value, as in
+//! [`Dialect`]. One unclosed quote would make a single record of the rest of the file, so records have a
+//! limit. If a record is longer, or is not closed at the end of the file, only its first line is rejected.
+//! The next record begins at the next line. No decision depends on more bytes than the limit, so a file
+//! yields the same records however it is split into reads. (`csv-core` was considered: it copies all values
+//! and has no limits.)
 //!
-//! A record that is not complete is looked through again when there is more of it. The buffer for it at least doubles each
-//! time, so that this costs little.
+//! An incomplete record is scanned again when more of it has been read. The buffer at least doubles each
+//! time, so this costs little.
 
 use std::ops::Range;
 
@@ -18,37 +19,38 @@ use thalweg_config::ByteSize;
 use super::Dialect;
 use crate::framing::KEPT;
 
-/// What some programs put before a text in UTF-8.
+/// The byte order mark of UTF-8, which some programs write at the start of a file.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A record in the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Where it lies, without its line end. Of one with a fault, this is its first line, or the beginning of that.
+    /// The range of the record in the buffer, without its line end. If the record has a fault, the range is
+    /// its first line, or the start of that line.
     pub range: Range<usize>,
-    /// The number of the line in the file on which it begins.
+    /// The number of the line in the file on which the record begins. Lines count from 1.
     pub line: u64,
-    /// Why it cannot be used.
+    /// The reason why the record cannot be used.
     pub fault: Option<Fault>,
 }
 
-/// Why something is no record.
+/// Why bytes are not a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is longer than the limit, or has a quote that is not closed within it.
+    /// The record is longer than the limit, or has a quote that is not closed within the limit.
     TooLong,
-    /// It has a quote that is not closed.
+    /// The record has a quote that is not closed before the end of the file.
     NotClosed,
 }
 
-/// A place between two records.
+/// A position between two records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordPosition {
-    /// How many bytes of the file are before it.
+    /// The offset in the file, in bytes.
     pub offset: u64,
-    /// On which line it is.
+    /// The number of the line, counted from 1.
     pub line: u64,
-    /// Whether what comes up to the next line feed is to be passed over.
+    /// True if the bytes up to the next line feed must be skipped.
     pub skips: bool,
 }
 
@@ -64,45 +66,46 @@ pub struct Records {
     dialect: Dialect,
     limit: usize,
     has_begun: bool,
-    /// How many bytes of the file came before the buffer.
+    /// The offset of the buffer in the file, in bytes.
     offset: u64,
-    /// Where in the buffer the next record begins.
+    /// The index in the buffer at which the next record begins.
     start: usize,
-    /// On which line that is.
+    /// The number of the line at `start`.
     line: u64,
-    /// Whether what comes up to the next line feed is to be passed over.
+    /// True if the bytes up to the next line feed must be skipped.
     skips: bool,
 }
 
-/// Where a record ends.
+/// The end of a record.
 struct End {
-    /// Its end without the line end.
+    /// The end of the record without its line end.
     end: usize,
-    /// The beginning of the next one.
+    /// The start of the next record.
     next: usize,
-    /// How many line feeds are before that.
+    /// The number of line feeds before `next`.
     lines: u64,
 }
 
 impl Records {
-    /// From a place in a file on; none is to be longer than the limit.
+    /// Starts at a position in a file. A record may have at most `limit` bytes.
     pub fn new(dialect: Dialect, limit: ByteSize, from: RecordPosition) -> Self {
         let RecordPosition { offset, line, skips } = from;
         Self { dialect, limit: limit.as_usize(), has_begun: offset > 0, offset, start: 0, line, skips }
     }
 
-    /// Where the next record begins.
+    /// Returns the position at which the next record begins.
     pub fn place(&self) -> RecordPosition {
         RecordPosition { offset: self.position(self.start), line: self.line, skips: self.skips }
     }
 
-    /// Where in the file a place in the buffer is.
+    /// Returns the offset in the file of an index in the buffer, in bytes.
     pub fn position(&self, at: usize) -> u64 {
         self.offset + at as u64
     }
 
-    /// The next record that is not empty. `bytes` is the whole buffer; it only grows until
-    /// [`advance`](Self::advance) is called.
+    /// Returns the next record that is not empty, or `None` if the buffer has no complete one. `bytes` is the
+    /// whole buffer. It must only grow until [`advance`](Self::advance) is called. `is_end` tells that the
+    /// file ends with it.
     #[inline]
     pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Option<Record> {
         if !self.has_begun {
@@ -127,7 +130,7 @@ impl Records {
                 self.line += 1;
                 continue;
             }
-            // A record of the limit with its line end.
+            // A record of the maximum length, with its line end.
             let most = self.limit.saturating_add(2);
             let is_last = is_end && rest.len() < most;
             let window = rest.get(..most).unwrap_or(rest);
@@ -150,7 +153,7 @@ impl Records {
         }
     }
 
-    /// Passes over the first line, and says how much of it is to be shown.
+    /// Skips the first line. Returns the number of its bytes that the faulty record shows.
     fn give_up(&mut self, window: &[u8], is_last: bool) -> usize {
         if let Some(end) = memchr(b'\n', window) {
             self.start += end + 1;
@@ -162,7 +165,8 @@ impl Records {
         if is_last { window.len() } else { window.len().min(KEPT) }
     }
 
-    /// The end of the record with which the window begins. `is_last` says that nothing comes after it.
+    /// Returns the end of the record at the start of the window. `is_last` tells that nothing follows the
+    /// window.
     #[inline]
     fn end(&self, window: &[u8], is_last: bool) -> Option<End> {
         let at_end =
@@ -188,7 +192,7 @@ impl Records {
         }
     }
 
-    /// Whether a quote stands where a value begins.
+    /// True if the quote is at the start of a value.
     fn opens(&self, window: &[u8], quote: usize) -> bool {
         let before = window.get(..quote).unwrap_or_default();
         let is_space =
@@ -197,7 +201,7 @@ impl Records {
         last.is_none_or(|&byte| byte == self.dialect.delimiter)
     }
 
-    /// The place behind the quote that closes a value, whose text begins at `at`.
+    /// Returns the index after the quote that closes a value. The text of the value begins at `at`.
     fn close(&self, window: &[u8], mut at: usize) -> Option<usize> {
         let quote = self.dialect.quote?;
         loop {
@@ -209,8 +213,8 @@ impl Records {
         }
     }
 
-    /// Forgets the bytes before the record that is not complete: the buffer begins with it from here on. Says how many
-    /// these are.
+    /// Drops the bytes before the incomplete record, and returns their number. From then on, the buffer must
+    /// begin with that record.
     pub fn advance(&mut self) -> usize {
         let done = std::mem::take(&mut self.start);
         self.offset += done as u64;
@@ -218,7 +222,7 @@ impl Records {
     }
 }
 
-/// The end of a line without its carriage return.
+/// Returns the end of a line without its carriage return.
 #[inline]
 fn trimmed(window: &[u8], end: usize) -> usize {
     let has_return = end > 0 && window.get(end - 1) == Some(&b'\r');
@@ -234,7 +238,7 @@ mod tests {
         Dialect::new(",", "\"", trim, false)
     }
 
-    /// What was found: the line, the text, the place in the file.
+    /// A record that was found: its line, text, offset in the file, and fault.
     type Found = (u64, String, u64, Option<Fault>);
 
     /// Reads as a component does, in pieces of these lengths.

@@ -1,4 +1,4 @@
-//! Finding the messages in what was read.
+//! Finds the messages in the bytes that were read.
 
 use std::ops::Range;
 
@@ -11,10 +11,11 @@ use thalweg_record::ViewBuilder;
 
 use super::{After, Framing, Piece, Skip, StreamPosition};
 
-/// How much of a message that is too long is kept, to recognise it by.
+/// The maximum number of bytes kept of a message that is too long, so that it can be recognised.
 pub const KEPT: usize = 4 << 10;
 
-/// The most messages in a batch: of very short ones, the columns weigh far more than the text.
+/// The maximum number of messages per batch. For very short messages, the columns use far more memory than
+/// the text.
 pub const MAX_ROWS: usize = 16_384;
 
 /// Finds messages in the bytes of a stream.
@@ -26,21 +27,21 @@ pub struct Cutter {
     removes_cr: bool,
     pattern: Option<Regex>,
     limit: usize,
-    /// How many bytes of the stream came before the buffer.
+    /// The offset of the buffer in the stream, in bytes.
     pub(super) offset: u64,
-    /// Where in the buffer the message begins that is not complete yet,
+    /// The index in the buffer at which the incomplete message begins.
     start: usize,
-    /// with a start pattern: where its last line begins,
+    /// With a start pattern: the index at which the last line of that message begins.
     line: usize,
-    /// and how far no delimiter was found.
+    /// The index up to which no delimiter was found.
     scanned: usize,
     skip: Skip,
-    /// How many messages the last batch had: the guess for the next.
+    /// The number of messages in the last batch, as an estimate for the next.
     rows: usize,
 }
 
 impl Cutter {
-    /// Cuts a stream from a place in it.
+    /// Starts at a position in a stream. A message may have at most `limit` bytes.
     pub fn new(framing: &Framing, limit: ByteSize, from: StreamPosition) -> Self {
         let delimiter = &framing.delimiter.0;
         Self {
@@ -61,29 +62,29 @@ impl Cutter {
         }
     }
 
-    /// The place of the first byte that does not belong to what was given.
+    /// Returns the position after the messages that were returned so far.
     pub fn place(&self) -> StreamPosition {
         StreamPosition { offset: self.offset + self.start as u64, skip: self.skip }
     }
 
-    /// Where in the buffer the message begins that is not complete.
-    pub fn begun(&self) -> usize {
+    /// Returns the index in the buffer at which the incomplete message begins.
+    pub(crate) fn begun(&self) -> usize {
         self.start
     }
 
-    /// Goes on at another place of the stream, with an empty buffer.
+    /// Continues at another position of the stream, with an empty buffer.
     pub fn seek(&mut self, to: StreamPosition) {
         (self.offset, self.skip) = (to.offset, to.skip);
         (self.start, self.line, self.scanned) = (0, 0, 0);
     }
 
-    /// Whether this can be the last byte before a message.
+    /// True if this byte can be the last one before a message.
     pub fn may_end_with(&self, byte: u8) -> bool {
         self.delimiter.needle().last() == Some(&byte)
     }
 
-    /// The next message. `bytes` is the whole buffer; it only grows until [`advance`](Self::advance) is
-    /// called.
+    /// Returns the next message, or `None` if the buffer has no complete one. `bytes` is the whole buffer. It
+    /// must only grow until [`advance`](Self::advance) is called.
     #[inline]
     pub fn next(&mut self, bytes: &[u8], after: After) -> Option<Piece> {
         if self.pattern.is_some() {
@@ -101,8 +102,8 @@ impl Cutter {
         }
     }
 
-    /// Forgets the bytes before the message that is not complete: the buffer begins with it from here on.
-    /// Says how many these are.
+    /// Drops the bytes before the incomplete message, and returns their number. From then on, the buffer must
+    /// begin with that message.
     pub fn advance(&mut self) -> usize {
         let done = std::mem::take(&mut self.start);
         self.offset += done as u64;
@@ -127,12 +128,12 @@ impl Cutter {
         }
     }
 
-    /// The end of the buffer without bytes that may be the beginning of a delimiter; at least `from`.
+    /// Returns the end of the buffer without bytes that may be the start of a delimiter, but at least `from`.
     fn without_partial(&self, bytes: &[u8], from: usize) -> usize {
         (bytes.len() + 1).saturating_sub(self.delimiter.needle().len()).max(from)
     }
 
-    /// The end of the line `start..end` without its carriage return.
+    /// Returns the end of the line `start..end` without its carriage return.
     #[inline]
     fn trimmed(&self, bytes: &[u8], start: usize, end: usize) -> usize {
         let has_cr = self.removes_cr && end > start && bytes.get(end - 1) == Some(&b'\r');
@@ -151,14 +152,14 @@ impl Cutter {
         Piece { range: start..start + self.limit.min(KEPT), too_long: true }
     }
 
-    /// Whether what comes after `from` is too long whatever follows: of its bytes, some may yet turn out to
-    /// be a carriage return or the beginning of a delimiter.
+    /// True if the message at `from` exceeds the limit whatever follows. The last bytes may turn out to be a
+    /// carriage return or the start of a delimiter, and do not count.
     fn exceeds(&self, bytes: &[u8], from: usize) -> bool {
         let slack = usize::from(self.removes_cr) + self.delimiter.needle().len() - 1;
         bytes.len() - from > self.limit.saturating_add(slack)
     }
 
-    /// Drops what is in the buffer and what follows up to the next delimiter.
+    /// Drops the bytes in the buffer and those up to the next delimiter.
     fn skip_line(&mut self, bytes: &[u8]) {
         self.skip = Skip::Line;
         self.begin_at(self.without_partial(bytes, self.line.max(self.start)));
@@ -168,7 +169,7 @@ impl Cutter {
         (self.start, self.line, self.scanned) = (at, at, at);
     }
 
-    /// No further delimiter is in the buffer.
+    /// Returns a message from the end of the buffer, which contains no further delimiter.
     fn rest(&mut self, bytes: &[u8], after: After) -> Option<Piece> {
         let start = self.start;
         if after == After::End {
@@ -221,13 +222,13 @@ impl Cutter {
         }
     }
 
-    /// The lines of the message before its last one.
+    /// Returns the range of the incomplete message without its last line.
     fn before_line(&self, bytes: &[u8]) -> Range<usize> {
         let end = self.line.saturating_sub(self.delimiter.needle().len()).max(self.start);
         self.start..self.trimmed(bytes, self.start, end)
     }
 
-    /// Whether a line begins a message. Of one that is too long, the first bytes decide.
+    /// True if a line begins a message. For a line that exceeds the limit, its first bytes decide.
     fn is_start(&self, bytes: &[u8], line: &Range<usize>) -> bool {
         let end = line.end.min(line.start.saturating_add(self.limit));
         let line = bytes.get(line.start..end).unwrap_or_default();
@@ -317,7 +318,8 @@ impl Cutter {
         TooLong { range, position, reason }
     }
 
-    /// Returns the offset in the stream of an incomplete message, if `rest` is the begin of one.
+    /// Returns the offset in the stream of the incomplete message, in bytes. `rest` holds its bytes. `None`
+    /// if there is no incomplete message.
     pub fn incomplete(&self, rest: &[u8]) -> Option<u64> {
         (!rest.is_empty() && self.skip == Skip::Nothing).then_some(self.offset)
     }
@@ -341,7 +343,7 @@ pub struct CutBatch {
 /// A message that exceeds the limit.
 #[derive(Debug)]
 pub struct TooLong {
-    /// Its first bytes, within the buffer.
+    /// The range of its first bytes in the buffer.
     pub range: Range<usize>,
     /// Its offset in the stream, in bytes.
     pub position: u64,

@@ -1,9 +1,9 @@
-//! What stands between two messages, as it is written and as it is.
+//! The delimiter between two messages: parsed from a text with escapes, and written back as one.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What stands between two messages.
+/// The text between two messages.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Delimiter(pub(super) Vec<u8>);
@@ -15,7 +15,7 @@ impl Default for Delimiter {
 }
 
 impl Delimiter {
-    /// Its bytes.
+    /// Returns the bytes of the delimiter.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -40,7 +40,7 @@ impl TryFrom<String> for Delimiter {
                 Some('\\') => b'\\',
                 Some('x') => {
                     let digits: String = rest.by_ref().take(2).collect();
-                    // `from_str_radix` would take a sign.
+                    // `from_str_radix` would accept a sign.
                     let is_byte = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
                     u8::from_str_radix(&digits, 16)
                         .ok()

@@ -1,16 +1,16 @@
-//! Cutting bytes into messages.
+//! Cuts bytes into messages.
 //!
-//! A source reads into a buffer, a [`Cutter`] finds the messages in it, and what is left at the end (the
-//! beginning of a message whose end has not been read) is put at the front of the next buffer. A message is a
-//! slice of the buffer, so nothing is copied but that rest. The cutter remembers how far it has looked into
-//! the rest, so that a message that arrives in a thousand pieces is not looked through a thousand times.
+//! A source reads into a buffer, and a [`Cutter`] finds the messages in it. The rest at the end is the start
+//! of a message whose end has not been read. It is moved to the front of the next buffer. A message is a
+//! slice of the buffer, so only that rest is copied. The cutter remembers how far it has searched the rest.
+//! Hence a message that arrives in a thousand pieces is not searched a thousand times.
 //!
-//! What is longer than the limit is known to be so as soon as that many bytes have been seen: it is given as
-//! a [`Piece`] that is `too_long`, with its first bytes, and the cutter forgets everything up to where the
-//! next message begins. So the buffer never needs room for more than the limit, or twice the limit with a
-//! `start_pattern`: whether a line begins the next message is known only when it was seen, up to the limit.
+//! The cutter detects a message that exceeds the limit as soon as that many bytes have been read. It returns
+//! the first bytes as a [`Piece`] that is `too_long`, and drops everything up to the next message. So the
+//! buffer never holds more than the limit, or twice the limit with a `start_pattern`. In that case the cutter
+//! must see a line, up to the limit, to know whether it begins the next message.
 //!
-//! A cutter gives the same messages however the input comes in pieces; that is the property it is tested for.
+//! A cutter returns the same messages however the input is split into reads. The tests check this property.
 
 mod cutter;
 mod delimiter;
@@ -26,30 +26,30 @@ use thalweg_config::{ByteSize, Pattern, TimeSpan};
 pub use cutter::{CutBatch, Cutter, KEPT, MAX_ROWS, TooLong};
 pub use delimiter::Delimiter;
 
-/// The longest that messages may be allowed to be: one lies in one buffer, and a buffer is less than 4 GiB.
+/// The maximum of `max_message_bytes`: a message is in a single buffer, and a buffer is smaller than 4 GiB.
 const MAX_LIMIT: ByteSize = ByteSize::gib(1);
 
-/// The length up to which messages are accepted where nothing else is said.
+/// The default of `max_message_bytes`.
 pub const DEFAULT_LIMIT: ByteSize = ByteSize::mib(1);
 
 /// Where one message ends and the next begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Framing {
-    /// What stands between two messages: `"\n"` (the default; a carriage return before it is removed), `"\0"`
-    /// for what `find -print0` writes, or any other text. `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH` are
-    /// understood.
+    /// The text between two messages: `"\n"` (the default), `"\0"` for the output of `find -print0`, or any
+    /// other text. With `"\n"`, a carriage return before it is removed. The escapes are `\n`, `\r`, `\t`,
+    /// `\0`, `\\` and `\xHH`.
     pub delimiter: Delimiter,
-    /// Messages of several lines: a message begins at each line that matches this regular expression, and
-    /// goes on to the next that does. Example: `^\d{4}-\d{2}-\d{2}`.
+    /// For messages of several lines: a message begins at each line that matches this regular expression, and
+    /// ends before the next such line. Example: `^\d{4}-\d{2}-\d{2}`.
     pub start_pattern: Option<Pattern>,
-    /// With `start_pattern`, on input that is still being written: when no line was added for so long, the
-    /// message is regarded as complete. 1 second where nothing is said.
+    /// With `start_pattern`, on input that is still being written: the time without a new line after which
+    /// the message is complete. The default is 1 second.
     pub timeout: Option<TimeSpan>,
 }
 
 impl Framing {
-    /// The mistakes that a schema cannot find in the framing options of a component.
+    /// Returns the mistakes in the framing options of a component that a schema cannot find.
     pub fn check(&self, limit: ByteSize) -> Vec<Mistake> {
         let mut mistakes: Vec<Mistake> = check_limit(limit).into_iter().collect();
         if self.timeout.is_some() && self.start_pattern.is_none() {
@@ -59,15 +59,15 @@ impl Framing {
         mistakes
     }
 
-    /// How long nothing must have come for a message of several lines to be complete: `None` if messages
-    /// have an end that can be seen.
+    /// Returns the time without input after which a message of several lines is complete. `None` without a
+    /// `start_pattern`: then each message has a visible end.
     pub fn quiet(&self) -> Option<Duration> {
         let timeout = self.timeout.map_or(Duration::from_secs(1), TimeSpan::duration);
         self.start_pattern.as_ref().map(|_| timeout)
     }
 }
 
-/// What is wrong with the option `max_message_bytes`.
+/// Returns the mistake in the option `max_message_bytes`, if there is one.
 pub fn check_limit(limit: ByteSize) -> Option<Mistake> {
     if limit.bytes() > 0 && limit <= MAX_LIMIT {
         return None;
@@ -76,45 +76,45 @@ pub fn check_limit(limit: ByteSize) -> Option<Mistake> {
     Some(Mistake::new("max_message_bytes", message).help(format!("The default is {DEFAULT_LIMIT}.")))
 }
 
-/// What is to be passed over before the next message begins.
+/// The bytes to skip before the next message begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Skip {
     /// Nothing.
     #[default]
     Nothing,
-    /// The rest of the line; with a start pattern then also lines that do not match it.
+    /// The rest of the line. With a start pattern, then also lines that do not match it.
     Line,
     /// Lines, until one matches the start pattern.
     Lines,
 }
 
-/// A place in a stream from which a cutter can go on.
+/// A position in a stream from which a cutter can resume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StreamPosition {
-    /// The number of bytes before it.
+    /// The offset in the stream, in bytes.
     pub offset: u64,
-    /// What is to be passed over there.
+    /// The bytes to skip at this offset.
     pub skip: Skip,
 }
 
-/// What is known of the bytes after those in the buffer.
+/// Whether more bytes follow those in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// There may be more.
+    /// More bytes may follow.
     More,
-    /// There may be more, but nothing came for a while: whole lines are not kept back.
+    /// More bytes may follow, but none has arrived for a while: complete lines are not held back.
     Quiet,
-    /// There are none.
+    /// No bytes follow.
     End,
 }
 
 /// A message in the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it lies. Of one that is too long, these are its first bytes.
+    /// The range of the message in the buffer. If the message is too long, the range of its first bytes.
     pub range: Range<usize>,
-    /// Whether it exceeds the limit.
+    /// True if the message exceeds the limit.
     pub too_long: bool,
 }
 

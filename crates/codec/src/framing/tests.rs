@@ -10,10 +10,10 @@ fn framing(delimiter: &[u8], pattern: Option<&str>) -> Framing {
     }
 }
 
-/// A message: where it begins, its bytes, and whether it was too long.
+/// A message: its offset, its bytes, and whether it was too long.
 type Cut = (u64, Vec<u8>, bool);
 
-/// Cuts as a source does, with input that comes in pieces of the given lengths.
+/// Cuts as a source does, with input in pieces of these lengths.
 fn cut(framing: &Framing, limit: usize, input: &[u8], chunks: &[usize]) -> Vec<Cut> {
     let mut cutter = Cutter::new(framing, ByteSize(limit as u64), StreamPosition::default());
     let (mut buffer, mut cuts, mut rest) = (Vec::new(), Vec::new(), input);
@@ -38,14 +38,14 @@ fn cut(framing: &Framing, limit: usize, input: &[u8], chunks: &[usize]) -> Vec<C
     }
 }
 
-/// The same, with all input at hand and no thought of speed.
+/// The expected result: all input at once, and no optimisation.
 fn model(framing: &Framing, limit: usize, input: &[u8]) -> Vec<Cut> {
     let delimiter = &framing.delimiter.0;
     let trim = |line: &[u8]| match line.split_last() {
         Some((b'\r', line)) if delimiter == b"\n" => line.len(),
         _ => line.len(),
     };
-    // Lines, as their beginning, the end of their text and the end with the delimiter.
+    // Each line as its start, the end of its text, and its end with the delimiter.
     let mut lines = Vec::new();
     let mut start = 0;
     while start < input.len() {
@@ -114,7 +114,7 @@ proptest! {
     ) {
         let framing = framing(b"\n", pattern);
         let whole = model(&framing, limit, &input);
-        // Until `stop` messages were given, a little of the input at a time.
+        // Reads the input in small pieces until `stop` messages were returned.
         let mut cutter = Cutter::new(&framing, ByteSize(limit as u64), StreamPosition::default());
         let (mut given, mut read) = (0, 0);
         let place = loop {

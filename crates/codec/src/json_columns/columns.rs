@@ -1,4 +1,4 @@
-//! The second pass: a column at a time, of which the kinds of all values are known.
+//! The second pass: converts one column at a time, with the kinds of all its values known.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::spans::{Kinds, Span};
 use super::walk::Walk;
 use crate::columns::FieldType;
 
-/// A field, and where its values stand in the records of a batch.
+/// A field, and the spans of its values in the records of a batch.
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) forced: Option<FieldType>,
-    /// The type in the batch before.
+    /// The type of the column in the previous batch.
     pub(super) last: FieldType,
     pub(super) spans: Vec<Span>,
 }
@@ -37,7 +37,7 @@ impl Column {
 }
 
 impl Walk {
-    /// The columns of a batch whose good payloads are `texts`.
+    /// Returns the columns of a batch. `texts` are its valid payloads.
     pub(super) fn columns(&mut self, texts: &[&str], base: &[Buffer]) -> Vec<ArrayRef> {
         let decoded = &mut self.unescaped;
         self.columns.iter_mut().map(|column| column.build(texts, base, decoded)).collect()
@@ -55,7 +55,8 @@ impl Column {
             kinds.has(Kinds::NULLS).then(present)
         };
         let values = || self.spans.iter().zip(texts).map(|(span, text)| (*span, span.token(text)));
-        // Where a type is forced, a value of another kind may have been accepted: those parse what is in it.
+        // If a type is forced, values of other kinds may have been accepted. They are parsed from the text
+        // between their quotes.
         match self.last {
             FieldType::Int => {
                 let numbers: Vec<i64> = if kinds.within(Kinds(Kinds::NULLS.0 | 1 << Kind::Int as u32)) {
@@ -122,7 +123,7 @@ impl Column {
         }
     }
 
-    /// The type that holds all values of the batch and loses nothing of any.
+    /// Returns the type that holds all values of the batch without loss.
     fn decide(&self, kinds: Kinds, texts: &[&str]) -> FieldType {
         let present = kinds.without(Kinds::NULLS);
         let all_ints = |fits: fn(i64) -> bool| {
@@ -134,7 +135,8 @@ impl Column {
         if present == Kinds(0) {
             self.last
         } else if present.within(Kinds::INTS) {
-            // A field of fractions whose values happen to be whole in this batch stays one.
+            // A column of floating-point numbers keeps its type if all values of this batch happen to be
+            // whole.
             match self.last {
                 FieldType::Float if all_ints(exact) => FieldType::Float,
                 _ if present == Kinds(1 << Kind::Int as u32) || all_ints(|_| true) => FieldType::Int,

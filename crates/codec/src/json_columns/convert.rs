@@ -1,16 +1,16 @@
-//! What the tokens of JSON stand for, in the types of columns.
+//! Converts JSON tokens to the types of columns.
 
 use super::scan::{Kind, unescape};
 use crate::columns::FieldType;
 
-/// The text that a token in quotes stands for.
+/// Decodes a token in quotes.
 #[inline]
 pub(super) fn text_of<'a>(token: &'a str, escaped: bool, decoded: &'a mut String) -> &'a str {
     let raw = token.get(1..token.len().saturating_sub(1)).unwrap_or_default();
     if escaped { unescape(raw, decoded) } else { raw }
 }
 
-/// What a value is parsed from where a type is forced: what is in the quotes, if there are any.
+/// Returns the text to parse a value from if a type is forced: the text between the quotes, if there are any.
 pub(super) fn bare<'a>(kind: Kind, token: &'a str, decoded: &'a mut String) -> &'a str {
     match kind {
         Kind::Text | Kind::EscapedText => text_of(token, kind == Kind::EscapedText, decoded).trim(),
@@ -29,7 +29,7 @@ pub(super) fn fits(wanted: FieldType, kind: Kind, token: &str, decoded: &mut Str
     }
 }
 
-/// A whole number, also one written `3.0` or `1e3`.
+/// Parses a whole number, also one written `3.0` or `1e3`.
 pub(super) fn to_int(text: &str) -> Option<i64> {
     if let Ok(number) = text.parse() {
         return Some(number);
@@ -38,14 +38,14 @@ pub(super) fn to_int(text: &str) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() <= EXACT as f64).then_some(number as i64)
 }
 
-/// The largest whole number up to which all have an `f64` of their own.
+/// The largest whole number up to which every whole number is exact as `f64`.
 pub(super) const EXACT: u64 = 1 << 53;
 
 pub(super) fn to_float(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// Microseconds since 1970.
+/// Parses a point in time as microseconds since 1970.
 pub(super) fn to_timestamp(text: &str) -> Option<i64> {
     if let Ok(number) = text.parse::<i64>() {
         let size = number.unsigned_abs();
@@ -67,7 +67,7 @@ pub(super) fn to_timestamp(text: &str) -> Option<i64> {
     Some(time.timestamp_micros())
 }
 
-/// A whole number of at most 18 digits.
+/// Parses a whole number of at most 18 digits.
 #[inline]
 pub(super) fn short_int(token: &[u8]) -> i64 {
     let (negative, digits) = match token {
@@ -78,8 +78,8 @@ pub(super) fn short_int(token: &[u8]) -> i64 {
     if negative { -number } else { number }
 }
 
-/// A number as the grammar has it. With at most 15 digits and no exponent, one division of two numbers that are
-/// both exact gives the nearest `f64`; the standard library does the rest.
+/// Parses a number that the JSON grammar allows. With at most 15 digits and no exponent, one division of two
+/// exact numbers yields the nearest `f64`. The standard library parses all other numbers.
 #[inline]
 pub(super) fn float(token: &str) -> f64 {
     const POWERS: [f64; 16] =

@@ -1,15 +1,18 @@
-//! From JSON objects to columns.
+//! Parses JSON objects into columns.
 //!
-//! Two passes. The first walks each payload once: it checks the whole grammar, and notes for each member only
-//! where its value stands and of what kind it is (eight bytes). The second goes a column at a time: by then the
-//! kinds of all its values are known, so the type of the column is decided before a single value is converted, and
-//! a column of mixed types needs no undoing. Texts without escapes and nested values are views of the payload.
+//! There are two passes. The first walks each payload once. It checks the whole grammar, and stores only the
+//! position and the kind of each member's value (eight bytes). The second converts one column at a time. By
+//! then the kinds of all its values are known, so the type of the column is decided before any value is
+//! converted. A column of mixed types needs no undoing. Texts without escapes and nested values are views of
+//! the payload.
 //!
-//! Records of one stream resemble each other. So each key remembers which key followed it last, and the walk
-//! compares the bytes at hand with that one (sixteen at once) before it looks for the end of the key and hashes it.
+//! Records of one stream resemble each other. Each key therefore remembers the key that followed it last. The
+//! walk first compares the next bytes with that key, sixteen at once. Only if they differ does it search the
+//! end of the key and hash it.
 //!
-//! The alternative was a general parser's tree of each record, walked into the columns. The example `hot_path`
-//! measures both: the tree alone takes longer than all of this, since it stores what this one only notes the place of.
+//! The rejected alternative is a general parser that builds a tree per record, from which the columns are
+//! filled. The example `hot_path` measures both: building the tree alone takes longer than both passes,
+//! because it stores every value.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -30,41 +33,45 @@ use scan::as_text;
 use shape::Shape;
 use walk::Walk;
 
-/// How deep a record may be nested, itself included; the same as other parsers have.
+/// The maximum nesting depth of a record, itself included. Other parsers have the same limit.
 const DEEPEST: usize = 127;
 
-/// The longest record: lengths share 32 bits with the kind of the value.
+/// The maximum length of a record, in bytes. Lengths share 32 bits with the kind of the value.
 const LONGEST: usize = 1 << 28;
 
-/// What is wanted of JSON objects.
+/// The options of [`JsonColumns`].
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Only these members, if not all.
+    /// The members to parse. `None` means all.
     pub fields: Option<HashSet<String>>,
-    /// Members that must have a certain type.
+    /// The members that must have a certain type, by path.
     pub types: BTreeMap<String, FieldType>,
-    /// Whether objects in objects are looked into.
+    /// True if the members of nested objects become fields, named with dots.
     pub flatten: bool,
-    /// What stands before the name of each field.
+    /// The prefix of the name of each field.
     pub prefix: String,
-    /// How many fields there may be.
+    /// The maximum number of fields.
     pub max_fields: usize,
 }
 
-/// Makes columns of JSON objects, and remembers what they look like.
+/// Parses JSON objects into columns. Remembers the structure of the records between batches.
 pub struct JsonColumns {
     walk: Walk,
     shape: Shape,
 }
 
 impl JsonColumns {
-    /// Columns of what is wanted.
+    /// Creates a parser with these options.
     pub fn new(wanted: Wanted) -> Self {
         Self { walk: Walk::new(wanted), shape: Shape::default() }
     }
 
-    /// Parses the column of a batch that `read` gives, whose NULLs are left alone. Rejects what is no JSON object,
-    /// and gives the rest with its new columns. `read` is asked again where some were rejected.
+    /// Parses one column of a batch, which `read` returns. Its NULLs are ignored. Rejects messages whose
+    /// value is not a JSON object, and returns the rest with the new columns. If messages were rejected,
+    /// `read` is called again with the rest.
+    ///
+    /// # Errors
+    /// If Arrow cannot build the new batch.
     pub fn parse(
         &mut self,
         batch: Batch,
@@ -74,7 +81,7 @@ impl JsonColumns {
         let Some(column) = read(&batch) else { return Ok(Some(batch)) };
         let (mut texts, mut failed) = self.walk.batch(&column);
         if self.walk.overflowed {
-            // Fields that were seen in earlier batches may be what leaves no room.
+            // Fields of earlier batches may use up `max_fields`.
             self.walk.forget(0, 0, 1);
             (texts, failed) = self.walk.batch(&column);
         }
@@ -82,7 +89,7 @@ impl JsonColumns {
             let columns = self.walk.columns(&texts, column.data_buffers());
             return Ok(Some(self.shape.set(batch, columns, &self.walk)?));
         }
-        // What is left may have been copied to a buffer of its own, so that is what the columns must stand on.
+        // The rest may have been copied to a new buffer. The columns must be views of that buffer.
         let Some(batch) = out.reject(batch, failed)? else { return Ok(None) };
         let Some(column) = read(&batch) else { return Ok(Some(batch)) };
         let text =

@@ -1,6 +1,6 @@
-//! The grammar of JSON, over bytes: where a value ends, and what it is.
+//! The grammar of JSON over bytes: finds the end of a value and its kind.
 //!
-//! Nothing here allocates or looks back; what is wrong is told with its byte.
+//! Nothing here allocates or looks back. An error names the offset of the wrong byte.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::{DEEPEST, LONGEST};
 use crate::columns::FieldType;
 use crate::json::find_special;
 
-/// Why a payload was rejected.
+/// Why a payload is rejected.
 #[derive(Debug)]
 pub(super) enum Fault {
     Syntax { at: usize, what: &'static str },
@@ -45,7 +45,7 @@ pub(super) fn as_text(payload: &[u8]) -> Result<&str, Fault> {
     }
 }
 
-/// What the first byte of a value, and for numbers its form, tell.
+/// The kind of a value, as its first byte tells. For numbers, their form decides too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Kind {
@@ -54,7 +54,7 @@ pub(super) enum Kind {
     Bool,
     /// A whole number of at most 18 digits.
     Int,
-    /// A whole number that may not fit 64 bits.
+    /// A whole number that may exceed 64 bits.
     LongInt,
     Float,
     Text,
@@ -70,13 +70,14 @@ pub(super) fn skip_blanks(bytes: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// From behind the opening quote: where the closing quote stands, and whether there are escapes before it.
+/// Scans a text whose opening quote is before `at`. Returns the index of the closing quote, and true if the
+/// text has escapes.
 #[inline]
 pub(super) fn string(bytes: &[u8], at: usize) -> Result<(usize, bool), Fault> {
     let mut from = at;
     let mut escaped = false;
     loop {
-        let Some(special) = find_special(bytes, from) else { return fault(at - 1, "a text without an end") };
+        let Some(special) = find_special(bytes, from) else { return fault(at - 1, "an unterminated text") };
         match bytes.get(special) {
             Some(b'"') => return Ok((special, escaped)),
             Some(b'\\') => {
@@ -88,7 +89,7 @@ pub(super) fn string(bytes: &[u8], at: usize) -> Result<(usize, bool), Fault> {
     }
 }
 
-/// From a backslash to behind the escape.
+/// Returns the index after the escape that begins at `at`.
 pub(super) fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     match bytes.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 2),
@@ -105,7 +106,7 @@ pub(super) fn escape(bytes: &[u8], at: usize) -> Result<usize, Fault> {
     }
 }
 
-/// The number in a `\u0000` at `at`.
+/// Returns the number in a `\u0000` at `at`.
 pub(super) fn code_unit(bytes: &[u8], at: usize) -> Option<u32> {
     let (prefix, digits) = bytes.get(at..at + 6)?.split_at(2);
     if prefix != b"\\u" {
@@ -144,8 +145,8 @@ pub(super) fn unescape<'a>(raw: &str, decoded: &'a mut String) -> &'a str {
     decoded
 }
 
-/// From the opening quote of a key: where its closing quote stands, where its value begins (or blanks before
-/// it), and whether it has escapes.
+/// Scans a key whose opening quote is at `at`. Returns the index of its closing quote, the index after its
+/// colon, and true if the key has escapes.
 pub(super) fn key(bytes: &[u8], at: usize) -> Result<(usize, usize, bool), Fault> {
     if bytes.get(at) != Some(&b'"') {
         return fault(at, "expected a key in quotes");
@@ -158,7 +159,7 @@ pub(super) fn key(bytes: &[u8], at: usize) -> Result<(usize, usize, bool), Fault
     Ok((end, colon + 1, escaped))
 }
 
-/// Where the value that begins at `at` ends, and its kind.
+/// Returns the end and the kind of the value that begins at `at`.
 #[inline]
 pub(super) fn value(bytes: &[u8], at: usize, depth: usize) -> Result<(usize, Kind), Fault> {
     match bytes.get(at) {
@@ -237,7 +238,8 @@ pub(super) fn parse_std_float(token: &[u8]) -> f64 {
     std::str::from_utf8(token).ok().and_then(|token| token.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// From the `{` or `[` of a nested value to behind its end. What it is inside of is kept as a bit for each level.
+/// Returns the index after the nested value whose `{` or `[` is at `at`. One bit per level tells whether it
+/// is an object.
 pub(super) fn nested(bytes: &[u8], at: usize, depth: usize) -> Result<usize, Fault> {
     let mut at = at;
     let mut objects: u128 = 0;

@@ -1,4 +1,4 @@
-//! The schema that batches leave with.
+//! The schema of the batches with their new columns.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use thalweg_record::Batch;
 use super::walk::Walk;
 use crate::columns::{FieldType, Layout};
 
-/// How the columns stand beside the fields that a batch had already, kept while their names and types stay the same:
-/// expressions downstream are compiled for a schema.
+/// The positions of the new columns among the fields of a batch. The layout is kept while the names and types
+/// stay the same, because expressions downstream are compiled for a schema.
 #[derive(Default)]
 pub(super) struct Shape {
     known: Vec<(String, FieldType)>,

@@ -1,4 +1,4 @@
-//! What the walk notes of a value: eight bytes.
+//! The position and kind of a value, in eight bytes.
 
 use super::scan::Kind;
 
@@ -30,11 +30,11 @@ impl Kinds {
     }
 }
 
-/// Where a value stands in its payload, and its kind.
+/// The position of a value in its payload, and its kind.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     pub(super) start: u32,
-    /// The length, and in the upper four bits the kind.
+    /// The length in the lower 28 bits, the kind in the upper four.
     pub(super) word: u32,
 }
 
@@ -52,7 +52,7 @@ impl Span {
         self.word >> Self::SHIFT <= Kind::Null as u32
     }
 
-    /// The value as it stands in the payload.
+    /// Returns the value as it is written in the payload.
     #[inline]
     pub(super) fn token(self, text: &str) -> &str {
         let start = self.start as usize;

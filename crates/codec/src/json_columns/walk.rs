@@ -1,4 +1,4 @@
-//! The first pass: walks each payload once, and notes where the values of its members stand.
+//! The first pass: walks each payload once, and stores the positions of its members' values.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,41 +13,41 @@ use super::{DEEPEST, LONGEST, Wanted};
 use crate::columns::FieldType;
 use crate::json::find_special;
 
-/// Stands for no node, no column or no group.
+/// The index that means no node, no column or no group.
 const NONE: u32 = u32::MAX;
 
-/// A key in an object. Its place is known by the group (the object's path) that it belongs to.
+/// A key in an object. The key belongs to a group, which is the path of the object.
 #[derive(Debug)]
 struct Node {
-    /// `"key":` as it stands in a record that has no blanks and no escapes there.
+    /// The bytes `"key":` of a record that has no blanks and no escapes there.
     quoted: Box<[u8]>,
-    /// The same as a number to compare sixteen bytes at once with, where it is short enough.
+    /// The same bytes as a number, to compare sixteen bytes at once, if the key is short enough.
     window: u128,
     mask: u128,
-    /// The node that came next in the record before.
+    /// The node that followed in the previous record.
     follower: u32,
     parent: u32,
     key: Box<str>,
-    /// Where its values go, if anywhere.
+    /// The column of its values, or `NONE`.
     column: u32,
-    /// The group of its members, where objects are flattened.
+    /// The group of its members, if nested objects are flattened.
     group: u32,
-    /// Whether the user asked for its values.
+    /// True if the options ask for its values.
     wanted: bool,
-    /// Whether an object here is to be looked into.
+    /// True if an object here must be flattened.
     descend: bool,
 }
 
 /// The objects at one path.
 #[derive(Debug, Default)]
 struct Group {
-    /// The names that lead here, each with a dot behind it.
+    /// The names that lead to the objects, each followed by a dot.
     path: String,
     members: HashMap<Box<str>, u32>,
     first: u32,
 }
 
-/// The first pass, and what it remembers from record to record.
+/// The first pass, and its state between records.
 pub(super) struct Walk {
     fields: Option<HashSet<String>>,
     types: BTreeMap<String, FieldType>,
@@ -59,7 +59,7 @@ pub(super) struct Walk {
     pub(super) columns: Vec<Column>,
     by_name: HashMap<String, u32>,
     pub(super) unescaped: String,
-    /// Whether a record of the batch was rejected for want of room that earlier batches take.
+    /// True if a record of the batch was rejected because fields of earlier batches use up `max_fields`.
     pub(super) overflowed: bool,
 }
 
@@ -81,8 +81,8 @@ impl Walk {
         }
     }
 
-    /// Walks the payloads of a batch: gives the good ones as text (nothing, for those to be left alone), and the rows of
-    /// the others with the reasons.
+    /// Walks the payloads of a batch. Returns the valid payloads as text, and the rows of the rejected ones
+    /// with the reasons. A NULL is returned as an empty text.
     ///
     /// Fields that no longer occur stay, as NULLs, so that the schema is the same from batch to batch.
     pub(super) fn batch<'a>(&mut self, payload: &'a BinaryViewArray) -> (Vec<&'a str>, Vec<(u32, String)>) {
@@ -107,7 +107,7 @@ impl Walk {
         (texts, failed)
     }
 
-    /// Forgets the nodes, columns and groups from these numbers on.
+    /// Removes the nodes, columns and groups from these indexes on.
     pub(super) fn forget(&mut self, nodes: usize, columns: usize, groups: usize) {
         for node in self.nodes.drain(nodes..) {
             if let Some(group) = self.groups.get_mut(node.parent as usize) {
@@ -131,7 +131,7 @@ impl Walk {
         self.groups.iter_mut().for_each(|group| none_from(&mut group.first, nodes));
     }
 
-    /// Walks one payload. One that is at fault leaves no trace.
+    /// Walks one payload. A faulty payload leaves no trace.
     fn record<'a>(&mut self, payload: &'a [u8], row: usize) -> Result<&'a str, Fault> {
         let text = as_text(payload)?;
         let known = (self.nodes.len(), self.columns.len(), self.groups.len());
@@ -160,7 +160,7 @@ impl Walk {
         if at < bytes.len() { fault(at, "there is more after the object") } else { Ok(()) }
     }
 
-    /// Walks an object from behind its `{` to behind its `}`.
+    /// Walks an object. Starts after its `{` and returns the index after its `}`.
     fn object(
         &mut self,
         bytes: &[u8],
@@ -204,7 +204,8 @@ impl Walk {
         }
     }
 
-    /// Whether the key at hand is the expected one, or the one after it (if that one is missing in this record).
+    /// Compares the next key with the expected one and with its follower, in case this record lacks the
+    /// expected one.
     #[inline]
     fn predict(&self, bytes: &[u8], at: usize, expected: u32) -> Option<(u32, usize)> {
         let node = self.nodes.get(expected as usize)?;
@@ -216,7 +217,7 @@ impl Walk {
         node.is_at(bytes, at).then(|| (second, at + node.quoted.len()))
     }
 
-    /// Reads a key and its colon, and finds its node or makes one.
+    /// Reads a key and its colon. Finds its node, or creates one.
     fn look_up(&mut self, bytes: &[u8], at: usize, group: u32) -> Result<(u32, usize), Fault> {
         let (end, after, escaped) = key(bytes, at)?;
         let raw = std::str::from_utf8(bytes.get(at + 1..end).unwrap_or_default()).unwrap_or_default();
@@ -231,7 +232,7 @@ impl Walk {
         Ok((node?, after))
     }
 
-    /// Makes a node for a key that was not seen before, or none if it is not wanted and too many are known.
+    /// Creates a node for a new key. Returns `NONE` if the key is not wanted and too many keys are known.
     fn add(&mut self, key: &str, group: u32, at: usize) -> Result<u32, Fault> {
         let path = format!("{}{key}", self.groups[group as usize].path);
         let wanted = self.fields.as_ref().is_none_or(|fields| fields.contains(&path));
@@ -245,9 +246,10 @@ impl Walk {
         if !wanted && !descend && self.nodes.len() > 4 * self.max_fields {
             return Ok(NONE);
         }
-        // Where objects are looked into, there may never be a value of another kind.
+        // If objects here are flattened, a value of another kind may never occur.
         let column = if wanted && !descend { self.column_of(&path, at)? } else { NONE };
-        // A key that has escapes is always looked up: 0xff is in no text, so it is never found at hand.
+        // A key with escapes is always looked up: 0xff never occurs in a text, so the comparison never
+        // succeeds.
         let quoted = match find_special(key.as_bytes(), 0) {
             None => format!("\"{key}\":").into_bytes().into_boxed_slice(),
             Some(_) => Box::from([0xff]),
@@ -289,7 +291,7 @@ impl Walk {
         Ok(column)
     }
 
-    /// Walks a value and notes it in its column.
+    /// Walks a value and stores its span in its column.
     #[inline]
     fn member(
         &mut self,
@@ -329,7 +331,7 @@ impl Walk {
         Ok(end)
     }
 
-    /// The column of a value that is no object, where objects are looked into.
+    /// Returns the column of a value that is not an object, at a path where objects are flattened.
     fn column_of_object(&mut self, node: u32, at: usize) -> Result<u32, Fault> {
         let Some(found) = self.nodes.get(node as usize).filter(|node| node.wanted) else { return Ok(NONE) };
         let path = format!("{}{}", self.groups[found.parent as usize].path, found.key);

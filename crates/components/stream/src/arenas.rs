@@ -1,31 +1,32 @@
-//! Memory to read into, piece after piece.
+//! Memory to read into, one arena after another.
 //!
-//! What a piece ends with, the beginning of a message, is put at the front of the next one. Of memory that was hardly
-//! used the little is copied out, so that it can be read into again: else a trickle of input would hold a whole
-//! arena for each line.
+//! The end of a read, the start of an incomplete message, is moved to the front of the next arena. If little
+//! of an arena was filled, its bytes are copied out and the arena is reused. Otherwise a trickle of input
+//! would hold a whole arena for each line.
 
 use arrow_buffer::Buffer;
 use thalweg_record::Arena;
 
 use crate::taker::Taker;
 
-/// Gives memory to read into, and makes buffers of it.
+/// Provides memory to read into, and turns it into buffers.
 #[derive(Debug)]
 pub struct Arenas {
     batch_bytes: usize,
-    /// Memory of which so little was needed last time that it was copied out.
+    /// An arena whose few bytes were copied out after the last read.
     kept: Option<Arena>,
 }
 
 impl Arenas {
-    /// For batches of about so many bytes.
+    /// Creates arenas for batches of about `batch_bytes` bytes.
     pub fn new(batch_bytes: usize) -> Self {
         Self { batch_bytes: batch_bytes.max(1), kept: None }
     }
 
-    /// Memory for `carried` bytes and for what is read after them. Waits until the budget has room.
+    /// Returns memory for `carried` bytes and the bytes that are read after them. Waits until the budget has
+    /// capacity.
     pub async fn take(&mut self, carried: usize, out: &impl Taker) -> Arena {
-        // What is carried over fills at most half of it, so that a long message costs few copies.
+        // The carried bytes fill at most half of the arena, so that a long message is copied few times.
         let capacity = self.batch_bytes.max(carried.saturating_mul(2));
         match self.kept.take().filter(|arena| arena.len() >= capacity) {
             Some(arena) => arena,
@@ -38,7 +39,7 @@ impl Arenas {
         self.kept = Some(arena);
     }
 
-    /// The first bytes, which were read.
+    /// Turns the first `filled` bytes of an arena, which were read, into a buffer.
     pub fn freeze(&mut self, arena: Arena, filled: usize) -> Buffer {
         if filled >= arena.len() / 4 {
             return arena.freeze().slice_with_length(0, filled);
@@ -48,7 +49,7 @@ impl Arenas {
         copy
     }
 
-    /// Gives the memory back that is kept.
+    /// Releases the arena that is kept for reuse.
     pub fn clear(&mut self) {
         self.kept = None;
     }

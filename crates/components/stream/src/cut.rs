@@ -1,7 +1,7 @@
 //! Sends the messages that a [`Cutter`] finds in a buffer.
 //!
-//! A message that exceeds the limit leaves by the `errors` output as a copy of its first bytes, so that the buffer is not
-//! held for its sake.
+//! A message that exceeds the limit leaves by the `errors` output as a copy of its first bytes. The buffer
+//! can then be released.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use thalweg_record::ViewBuilder;
 
 use crate::taker::Taker;
 
-/// Cuts `buffer` into messages and sends them in batches. `checkpoint` returns the checkpoint of a position in the
-/// stream.
+/// Cuts `buffer` into messages and sends them in batches. `checkpoint` returns the checkpoint of a position
+/// in the stream.
 ///
 /// # Errors
-/// If they cannot be sent.
+/// If the messages cannot be sent.
 pub async fn send(
     cutter: &mut Cutter,
     buffer: &Buffer,
@@ -43,10 +43,10 @@ pub async fn send(
     }
 }
 
-/// Rejects the begin of a message whose end cannot be read.
+/// Rejects the start of a message whose end cannot be read. `rest` holds its bytes.
 ///
 /// # Errors
-/// If it cannot be sent.
+/// If the message cannot be sent.
 pub async fn reject_rest(
     cutter: &Cutter,
     rest: &[u8],

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use thalweg_engine::Error;
 
-/// An error of the operating system as one of a component: what could not be done to which file, why, and
-/// what to do about it. `what` is a verb, such as `read` or `create`.
+/// Converts an error of the operating system to an error of a component. It says what could not be done to
+/// which file, why, and what to do about it. `what` is a verb, such as `read` or `create`.
 ///
-/// It is temporary where it can pass while nobody does anything to the configuration: a network file system
-/// that is away, too many open files, a full disk.
+/// The error is temporary if its cause can pass without a change of the configuration: an unreachable network
+/// file system, too many open files, a full disk.
 pub fn io_error(what: &str, path: impl AsRef<Path>, error: &io::Error) -> Error {
     let path = path.as_ref().display();
     let sentence = |reason: &str, help: &str| format!("cannot {what} `{path}`: {reason}{help}");
@@ -32,11 +32,11 @@ pub fn io_error(what: &str, path: impl AsRef<Path>, error: &io::Error) -> Error 
         }
         ErrorKind::StorageFull => Error::temporary(sentence(
             "no space is left on the device.",
-            " Make room there; it goes on from where it stopped.",
+            " Free some space there; writing resumes where it stopped.",
         )),
         ErrorKind::QuotaExceeded => Error::temporary(sentence(
             "the quota of disk space is used up.",
-            " Make room there; it goes on from where it stopped.",
+            " Free some space there; writing resumes where it stopped.",
         )),
         ErrorKind::Interrupted
         | ErrorKind::WouldBlock
@@ -56,7 +56,8 @@ pub fn io_error(what: &str, path: impl AsRef<Path>, error: &io::Error) -> Error 
     }
 }
 
-/// `ErrorKind` has no name for these: `ENFILE` (the system's limit) and `EMFILE` (the process's).
+/// True for `ENFILE` (the system's limit) and `EMFILE` (the process's limit). `ErrorKind` has no name for
+/// them.
 fn has_too_many_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(23 | 24))
 }

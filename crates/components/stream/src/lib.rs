@@ -1,10 +1,14 @@
-//! Byte streams at the edge of the engine: read into batches, and batches encoded for sinks.
+//! Byte streams at the edge of the engine: reads them into batches, and encodes batches for sinks.
 //!
-//! The codec knows bytes and columns but no engine; the engine knows batches but no format. This crate connects the two
-//! for every family of components: memory to read into ([`arenas`]), messages cut from it and sent on ([`cut`]), errors
-//! of the operating system ([`io_error`]), and the transform that encodes what a sink writes ([`encode`]).
+//! The codec knows bytes and columns but no engine; the engine knows batches but no format. This crate
+//! connects the two for every family of components:
 //!
-//! A component must not live here, except `encode`, which is also an option of sinks in three families.
+//! - [`arenas`]: memory to read into.
+//! - [`cut`]: cuts messages from that memory and sends them to a [`taker`].
+//! - [`io_error`]: errors of the operating system.
+//! - [`encode`]: the transform that encodes messages for a sink.
+//!
+//! No component must live here, except `encode`, which is also an option of sinks in three families.
 
 pub mod arenas;
 pub mod cut;

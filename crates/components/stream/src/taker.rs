@@ -1,33 +1,34 @@
-//! What takes messages that were read: the outlet of a source, or the intake of what reads files.
+//! The common interface of a source's output and of a file reader's output.
 
 use thalweg_engine::{Error, FileOutput, Reading, SourceOutput};
 use thalweg_record::{Arena, Lease, Share};
 
-/// Takes messages, and gives memory to read them into.
+/// Accepts messages, and provides memory to read them into.
 pub trait Taker: Send {
-    /// Its share of the budget, for memory that others wait for.
+    /// Returns the account with the budget from which memory is reserved.
     fn share(&self) -> &Share;
 
-    /// Waits until the budget has room, and gives memory.
+    /// Waits until the budget has capacity, and returns memory of `capacity` bytes.
     fn arena(&self, capacity: usize) -> impl Future<Output = Arena> + Send {
         self.share().arena(capacity)
     }
 
-    /// Claims memory without waiting: for what is in hand, and must go on.
+    /// Takes memory from the budget without waiting, for data that is already in memory and must be passed
+    /// on.
     fn claim(&self, bytes: usize) -> Lease {
         self.share().budget().claim(bytes)
     }
 
-    /// Sends messages on.
+    /// Sends messages.
     ///
     /// # Errors
-    /// If the run is ending and nobody takes them.
+    /// If the run is ending and no component receives them.
     fn send(&mut self, reading: Reading) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Sends messages to the `errors` output.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// As for [`send`](Self::send).
     fn reject(&mut self, reading: Reading, reason: &str) -> impl Future<Output = Result<(), Error>> + Send;
 }
 

@@ -1,7 +1,8 @@
 //! The transform `encode`, which is also the option `encode` of sinks.
 //!
-//! [`Encoding`] in the codec does the work. The transform lives here, below all families of components, because
-//! the sinks of each family build it: the plan runs it at the end of every pipeline that leads to such a sink.
+//! [`Encoding`] in the codec does the work. The transform lives here, below all families of components,
+//! because the sinks of each family build it: the plan runs it at the end of every pipeline that leads to
+//! such a sink.
 
 use arrow_schema::Schema;
 use schemars::JsonSchema;
@@ -12,9 +13,10 @@ use thalweg_record::Batch;
 
 /// Writes the fields of each message as its payload.
 ///
-/// `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, `text` a
-/// template. The fields stay. With `into` the text becomes a field. A message without fields is written as if its
-/// payload were its only field. Sinks have the same as their option `encode`, where `raw` leaves the payload as it is.
+/// `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, and
+/// `text` a template. The fields stay. With `into`, the text becomes a field. A message without fields is
+/// written as if its payload were its only field. Sinks have the same options as `encode`; there, `raw`
+/// leaves the payload as it is.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct EncodeConfig(Encoding);
@@ -25,12 +27,14 @@ impl EncodeConfig {
         self.0.is_raw()
     }
 
-    /// Returns the transform for [`SinkConfig::encoder`](thalweg_engine::SinkConfig::encoder); none for `raw`.
+    /// Returns the transform for [`SinkConfig::encoder`](thalweg_engine::SinkConfig::encoder); none for
+    /// `raw`.
     pub fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
         if self.is_raw() { None } else { Some(Box::new(self.clone())) }
     }
 
-    /// Returns the first line of a file whose messages have these fields, without its line feed, if the format has one.
+    /// Returns the first line of a file whose messages have these fields, without its line feed, if the
+    /// format has one.
     pub fn header(&self, fields: &Schema) -> Option<Vec<u8>> {
         self.0.header(fields)
     }
