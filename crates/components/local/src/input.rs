@@ -1,9 +1,10 @@
-//! An input that is read from its beginning to its end and does not say when there is more: a pipe, a terminal.
+//! Reads an input from its beginning to its end that does not announce new data: a pipe or a terminal.
 //!
-//! A read of a pipe cannot be interrupted, and a source must stop when it is told to. So a thread of its own
-//! reads, in pieces as they come; it is left behind when the run stops, since a thread that waits for input
-//! does not keep a process from ending. Pieces that are there already are put together in one buffer, which
-//! costs a copy and makes large batches when input comes fast; when it trickles, each piece goes on at once.
+//! A read of a pipe cannot be interrupted, but a source must stop on request. A dedicated thread therefore
+//! reads the input in pieces. When the run stops, that thread is left behind: a thread that waits for input
+//! does not keep a process from ending. Pieces that are available at the same time are copied into one
+//! buffer. The copy buys large batches when input arrives quickly; when input arrives slowly, each piece is
+//! sent at once.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
@@ -21,27 +22,27 @@ use thalweg_stream::arenas::Arenas;
 use thalweg_stream::cut;
 use thalweg_stream::io_error::io_error;
 
-/// How much is read at once: what a pipe holds.
+/// The number of bytes to read at once: the capacity of a pipe.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// How long to wait for more where the input does not wait itself.
+/// The time between two reads of a non-blocking input that has no data.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How many pieces may wait.
+/// The number of pieces that may wait in the channel.
 const PIECES: usize = 4;
 
-/// How an input is read.
+/// How to read an input.
 #[derive(Debug, Clone)]
 pub(crate) struct InputOptions {
-    /// How it is compressed.
+    /// The compression of the input.
     pub(crate) compression: Compression,
-    /// How it is cut.
+    /// How the input is cut into messages.
     pub(crate) framing: Framing,
-    /// The longest that a message may be.
+    /// The maximum size of a message.
     pub(crate) max_message_bytes: ByteSize,
-    /// What it is called in sentences.
+    /// The name of the input in error messages.
     pub(crate) shown: String,
-    /// What messages say that they come from.
+    /// The path that messages carry as their origin.
     pub(crate) path: Option<Arc<str>>,
 }
 
@@ -50,22 +51,22 @@ pub(crate) struct Input {
     manner: InputOptions,
     arenas: Arenas,
     cutter: Cutter,
-    /// What was read of the message that is not complete.
+    /// The bytes of the message that is not complete yet.
     carry: Vec<u8>,
-    /// A piece of which only what follows this place was not used: the buffer was full.
+    /// A piece that did not fit into the buffer, and the index of its first unused byte.
     piece: Option<(Vec<u8>, usize)>,
     pieces: Pieces,
     is_stopping: bool,
 }
 
 enum Pieces {
-    /// Nothing was read yet.
+    /// The input was not read yet.
     Unread(Option<Box<dyn Read + Send>>),
-    /// A thread reads. It gives the pieces, and gets them back to be filled again.
+    /// The reading thread sends filled pieces and gets them back for reuse.
     Reading { filled: mpsc::Receiver<io::Result<Vec<u8>>>, used: sync::Sender<Vec<u8>> },
 }
 
-/// What came next.
+/// The result of waiting for input.
 enum Came {
     Bytes(usize),
     End,
@@ -73,7 +74,7 @@ enum Came {
 }
 
 impl Input {
-    /// Of something that may wait in a read for any time.
+    /// Creates a source for an input whose reads may block for any time.
     pub(crate) fn new(manner: InputOptions, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
         let cutter = Cutter::new(&manner.framing, manner.max_message_bytes, StreamPosition::default());
         let pieces = Pieces::Unread(Some(Box::new(input)));
@@ -81,7 +82,7 @@ impl Input {
         Self { manner, arenas, cutter, carry: Vec::new(), piece: None, pieces, is_stopping: false }
     }
 
-    /// Starts the thread that reads, once.
+    /// Starts the reading thread at the first call.
     fn begin(&mut self) -> Result<(), Error> {
         let Pieces::Unread(input) = &mut self.pieces else { return Ok(()) };
         let Some(input) = input.take() else { return Ok(()) };
@@ -98,7 +99,8 @@ impl Input {
         Ok(())
     }
 
-    /// Takes no more from the thread than what it has read already, which would be lost.
+    /// Accepts no more pieces from the thread. Pieces that it has already read are still used: they would be
+    /// lost otherwise.
     fn stop(&mut self) {
         self.is_stopping = true;
         if let Pieces::Reading { filled, .. } = &mut self.pieces {
@@ -106,7 +108,7 @@ impl Input {
         }
     }
 
-    /// Waits for bytes, then takes all that are there, as far as they fit.
+    /// Waits for bytes, then copies all available pieces that fit into the buffer.
     async fn fill(&mut self, buffer: &mut [u8]) -> Came {
         let Pieces::Reading { filled, used } = &mut self.pieces else { return Came::End };
         let mut bytes = 0;
@@ -115,8 +117,8 @@ impl Input {
                 let next = if bytes == 0 { filled.recv().await } else { filled.try_recv().ok() };
                 self.piece = match next {
                     Some(Ok(piece)) => Some((piece, 0)),
-                    // An end is met again by the next call, and an error can come only last; but it must not
-                    // be taken before what came before it was used.
+                    // The next call meets the end again. An error can only be last, but must not be reported
+                    // before the bytes that precede it are used.
                     Some(Err(error)) if bytes == 0 => return Came::Failed(error),
                     Some(Err(error)) => {
                         let (fill, failed) = mpsc::channel(1);
@@ -148,7 +150,8 @@ impl Input {
     }
 }
 
-/// Reads what whoever started the program may have set not to wait for input, which is no error of the input.
+/// A reader that retries when the input is non-blocking. The parent process may have set the input so; that
+/// is not an error of the input.
 struct Patient<R>(R);
 
 impl<R: Read> Read for Patient<R> {
@@ -163,7 +166,7 @@ impl<R: Read> Read for Patient<R> {
     }
 }
 
-/// Reads to the end, or until nobody listens.
+/// Reads until the end of the input, or until the receiver is closed.
 fn read_pieces(
     input: Box<dyn Read + Send>,
     compression: Compression,
@@ -250,17 +253,19 @@ impl Source for Input {
                 Some(Came::Failed(error)) => {
                     let InputOptions { shown, path, .. } = &self.manner;
                     let reason = match Damage::of(&error) {
-                        Some(damage) => format!("breaks off: of {shown}, {damage}"),
-                        None => format!("breaks off: {shown} cannot be read on: {error}"),
+                        Some(damage) => format!("breaks off in {shown}: {damage}"),
+                        None => format!("breaks off: cannot read more of {shown}: {error}"),
                     };
                     cut::reject_rest(&self.cutter, &self.carry, &reason, path.as_ref(), out).await?;
                     self.carry.clear();
                     self.arenas.clear();
                     return Err(Error::permanent(match Damage::of(&error) {
                         Some(damage) => {
-                            format!("cannot read {shown} to its end: {damage}. What comes before was read.")
+                            format!(
+                                "cannot read {shown} to its end: {damage}. Everything before the damage was read."
+                            )
                         }
-                        // Not temporary, whatever it is: the thread that read has ended.
+                        // Never temporary, whatever the cause: the reading thread has ended.
                         None => io_error("read", path.as_deref().unwrap_or("stdin"), &error).full(),
                     }));
                 }

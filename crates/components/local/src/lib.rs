@@ -1,7 +1,7 @@
-//! Sources and sinks of this machine: files that are followed or written, standard streams, pipes, spools, generated
-//! messages and the process's own logs.
+//! Sources and sinks of the local machine: files that are followed or written, standard streams, pipes,
+//! spools, generated messages and the process's own log.
 //!
-//! A component depends on the engine's traits and on the codec; never on another component.
+//! A component depends on the engine's traits and on the codec, never on another component.
 
 mod input;
 pub mod sinks;

@@ -1,7 +1,7 @@
-//! Drops everything: the end of a measurement, and of what nobody wants.
+//! Drops everything: for measurements, and for messages that are not needed.
 //!
-//! What it drops counts as delivered, so that sources commit their positions. The counting is done by the engine,
-//! as for every sink.
+//! Dropped messages count as delivered, so sources commit their positions. The engine counts them, as for
+//! every sink.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use thalweg_record::{Batch, File};
 
 /// Drops all messages or files.
 ///
-/// They count as delivered. Use it to measure what comes before it, or to see errors only.
+/// They count as delivered. Use it to measure the components before it, or to see errors only.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiscardConfig {}

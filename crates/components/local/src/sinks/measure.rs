@@ -1,8 +1,8 @@
-//! Counts what comes and says how fast it came.
+//! Counts messages and reports the throughput.
 //!
-//! The figures are taken by a task of their own, so that they come in time while nothing is written as well; the sink
-//! itself adds to two counters for each batch. What came is timed from the first batch on: the time before it is that of
-//! whoever sends it.
+//! A separate task prints the figures, so that they appear on time even while nothing is written. The sink
+//! itself only adds to two counters for each batch. Time is measured from the first batch on: the time before
+//! it belongs to the sender.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -18,15 +18,15 @@ use thalweg_record::Batch;
 
 use crate::tell::tell;
 
-/// Drops all messages, and says how many come in a second.
+/// Drops all messages, and reports how many arrive per second.
 ///
-/// Messages and bytes a second, over the time since the last line, are written to the standard error output every so
-/// often, and those of the whole run at its end. With `--json` each line is an object with `"event": "measure"`; with
-/// `--quiet` nothing is said. What it drops counts as delivered.
+/// At each interval it writes the messages and bytes per second since the last line to the standard error
+/// output. At the end it writes those of the whole run. With `--json` each line is an object with `"event":
+/// "measure"`; with `--quiet` nothing is written. Dropped messages count as delivered.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Measure {
-    /// How often to say it. `0s`: only at the end.
+    /// The time between two reports. With `0s` there is only the report at the end. The default is 3 s.
     every: TimeSpan,
 }
 
@@ -58,11 +58,11 @@ struct Counters {
     name: String,
     messages: AtomicU64,
     bytes: AtomicU64,
-    /// When the first batch came.
+    /// When the first batch arrived.
     first: OnceLock<Instant>,
 }
 
-/// What was counted up to a moment.
+/// The counters at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sight {
     messages: u64,
@@ -85,7 +85,7 @@ impl Counters {
         }
     }
 
-    /// Says how fast it went from one moment to the other.
+    /// Prints the throughput between two moments.
     fn say(&self, from: Sight, to: Sight, is_end: bool) {
         let (text, object) = figures(&self.name, from, to, is_end);
         tell(&text, &object);
@@ -202,7 +202,7 @@ mod tests {
         let (text, object) = figures("out", at(100, 1 << 20, 1), at(500, 5 << 20, 3), false);
         assert_eq!(text, "`out`: 200 messages/s, 2.0 MiB/s; so far 500 messages, 5.0 MiB in 3.000 s\n");
         assert_eq!(object["messages_per_second"], 200.0);
-        // Where nothing came there is no time to divide by.
+        // Without messages there is no time to divide by.
         let (text, _) = figures("out", Sight::default(), Sight::default(), true);
         assert_eq!(text, "`out`: 0 messages/s, 0.0 MiB/s; in all 0 messages, 0.0 MiB in 0.000 s\n");
     }

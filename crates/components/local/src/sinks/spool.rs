@@ -1,4 +1,4 @@
-//! Keeps messages on disk until someone reads them: the writing half of a buffer, see [`crate::spool`].
+//! Keeps messages on disk until a source reads them: the writing half of a buffer, see [`crate::spool`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,43 +15,46 @@ use crate::spool::write::{Bounds, Refusal, Writer};
 
 /// Keeps messages in a folder until a source `spool` reads them.
 ///
-/// Use it as the last resort of a `failover`, for what a sink cannot take at the moment: a source `spool` of the same folder,
-/// in the same run or another, sends it on later. Messages keep their payload, fields, source and time. They count as
-/// delivered when they are in the folder.
+/// Use it as the last resort of a `failover`, for messages that another sink cannot accept at the moment. A
+/// source `spool` of the same folder, in the same run or another, sends them later. Messages keep their
+/// payload, fields, source and time. They count as delivered when they are in the folder.
 ///
-/// Files are numbered. One that is being written ends in `.open`; it is finished, and then read, when it is large or old
-/// enough and at the end of the run. What a process that was killed left behind is read as well.
+/// Files are numbered. The file that is being written ends in `.open`. It is finished when it reaches
+/// `max_file_bytes` or `max_file_age`, and at the end of the run; only then is it read. A file left behind by
+/// a killed process is read as well.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpoolSink {
-    /// The folder, which is created if need be. Several runs may write to it.
+    /// The folder. It is created if it does not exist. Several runs may write to it.
     path: String,
-    /// How large a file gets before the next is begun. A batch is not divided.
+    /// The size in bytes at which a file is finished and the next one started. A batch is not divided. The
+    /// default is 64 MiB.
     #[serde(default = "file_bytes")]
     max_file_bytes: ByteSize,
-    /// How long a file is added to, counted from its first message.
+    /// The time, counted from its first message, after which a file is finished. The default is 60 s.
     #[serde(default = "file_age")]
     max_file_age: TimeSpan,
-    /// The most that all files of the folder together may take. By default as much as there is room for.
+    /// The maximum size in bytes of all files of the folder together. By default there is no limit.
     #[serde(default)]
     max_bytes: Option<ByteSize>,
-    /// What to do when the folder has `max_bytes`.
+    /// The reaction when the folder has reached `max_bytes`. The default is `wait`.
     #[serde(default)]
     when_full: WhenFull,
-    /// Whether messages count as delivered only when they are on the disk itself. This is for the case that the machine
-    /// loses power; if only the process is killed, nothing is lost in any case.
+    /// Whether messages count as delivered only when they are on the disk. This protects against a power
+    /// failure of the machine. If only the process is killed, nothing is lost in any case. The default is
+    /// `false`.
     #[serde(default)]
     fsync: bool,
 }
 
-/// What to do when there is no room.
+/// The reaction when the spool is full.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// Wait until some was read, and try again. In a `failover` with another sink after it, that takes over.
+    /// Wait until some messages were read, and retry. In a `failover`, the next sink takes over meanwhile.
     #[default]
     Wait,
-    /// Messages leave by the `errors` output.
+    /// Reject the messages: they leave by the `errors` output.
     Reject,
 }
 
@@ -81,13 +84,13 @@ sinks:
             mistakes.push(mistake.help("Write for example `path: spool`."));
         }
         if self.max_file_bytes.bytes() == 0 {
-            mistakes.push(Mistake::new("max_file_bytes", "The size of a file cannot be 0."));
+            mistakes.push(Mistake::new("max_file_bytes", "`max_file_bytes` cannot be 0."));
         }
         if self.max_file_age.duration().is_zero() {
-            mistakes.push(Mistake::new("max_file_age", "It cannot be 0."));
+            mistakes.push(Mistake::new("max_file_age", "`max_file_age` cannot be 0."));
         }
         if self.max_bytes.is_some_and(|bytes| bytes.bytes() == 0) {
-            mistakes.push(Mistake::new("max_bytes", "With 0 bytes nothing could be kept."));
+            mistakes.push(Mistake::new("max_bytes", "`max_bytes` cannot be 0."));
         }
         mistakes
     }
@@ -110,9 +113,9 @@ sinks:
 
 struct Spooling {
     config: SpoolSink,
-    /// Shared with the clock.
+    /// Shared with the clock task.
     writer: Arc<Mutex<Writer>>,
-    /// Finishes a file whose time is up when there is nothing to write.
+    /// The task that finishes a file whose time limit has passed while nothing is written.
     clock: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -132,7 +135,7 @@ impl Sink for Spooling {
                 loop {
                     tokio::time::sleep(beat).await;
                     let Some(writer) = writer.upgrade() else { return };
-                    // Whatever goes wrong is met again by the next call of the engine, and reported there.
+                    // The engine's next call meets the same error, and reports it.
                     let _ = thalweg_runtime::blocking(|| lock(&writer).look_at_clock());
                 }
             }));
@@ -153,9 +156,7 @@ impl Sink for Spooling {
             (Err(Refusal::Failed(error)), _) => return Err(error),
             (Err(Refusal::TooLarge), most) => {
                 let most = most.unwrap_or_default();
-                format!(
-                    "does not fit into `{path}`: together with the messages beside it, it is larger than `max_bytes` ({most})"
-                )
+                format!("does not fit into `{path}`: its batch is larger than `max_bytes` ({most})")
             }
             (Err(Refusal::Full), most) => {
                 let most = most.unwrap_or_default();
@@ -233,7 +234,7 @@ mod tests {
         let mut sink = config.build(&context()).unwrap();
         sink.open(None).await.unwrap();
         sink.write(&batch(["one"]), &mut Rejects::default()).await.unwrap();
-        // Nothing more is written; the clock finishes it.
+        // Nothing more is written; the clock task finishes it.
         while names(&folder) != ["00000001.spool"] {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -262,7 +263,7 @@ mod tests {
         assert!(error.full().contains("is full: it holds `max_bytes` (3kB)"), "{}", error.full());
         std::fs::remove_file(folder.path().join("spool/00000001.spool")).unwrap();
         sink.write(&batch(["x".repeat(300)]), &mut rejects).await.unwrap();
-        // What is too large for the whole of it is not waited with.
+        // A batch larger than the whole spool is rejected at once.
         assert!(rejects.take().is_empty());
         sink.write(&batch(["x".repeat(4000), "y".to_owned()]), &mut rejects).await.unwrap();
         assert_eq!(rejects.take().len(), 2);

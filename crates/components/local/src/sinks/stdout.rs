@@ -1,7 +1,7 @@
 //! Writes messages to the standard output.
 //!
-//! It goes around the buffer that programs have before it: batches are large already, and what was written must
-//! have left the process before it is acknowledged.
+//! It bypasses the buffer of `std::io::stdout`. Batches are large already, and bytes must have left the
+//! process before they are acknowledged.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,11 +19,11 @@ use thalweg_codec::delimited::Delimited;
 use thalweg_stream::encode::EncodeConfig;
 use thalweg_stream::io_error::io_error;
 
-/// How the error begins that says that nobody reads the output any more (`thalweg run ... | head`). A run
-/// that ends so did nothing wrong.
+/// The beginning of the error if the reader has closed the output (`thalweg run ... | head`). A run that ends
+/// with it counts as successful.
 pub const BROKEN_PIPE: &str = "the reader of the output has gone away";
 
-/// How long to wait for a terminal or pipe that was set not to wait itself.
+/// The time between two attempts to write to a non-blocking terminal or pipe.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Writes messages to the standard output.
@@ -32,22 +32,23 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StdoutConfig {
-    /// The form in which messages are written, for example `json`. By default they are written as they are.
+    /// The format in which messages are written, for example `json`. By default the payload is written as it
+    /// is.
     pub encode: EncodeConfig,
-    /// What is written after each message: by default a line feed.
+    /// The text written after each message. The default is a line feed.
     pub delimiter: String,
-    /// Which of the two outputs of a program.
+    /// Which standard stream to write to. The default is `stdout`.
     pub target: Target,
 }
 
-/// One of the two outputs of a program.
+/// A standard stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
     /// The standard output.
     #[default]
     Stdout,
-    /// The standard error output, where the program's own messages go as well.
+    /// The standard error output, which also carries the program's own log.
     Stderr,
 }
 
@@ -93,7 +94,7 @@ struct StdoutSink {
     encode: EncodeConfig,
     delimited: Delimited,
     output: Option<Output>,
-    /// Whether nothing was written yet, and a header is due.
+    /// True if nothing was written yet, so that a header is due.
     is_new: bool,
 }
 
@@ -110,7 +111,7 @@ impl StdoutSink {
         self.is_new = false;
         result.map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Error::permanent(BROKEN_PIPE).caused_by(error),
-            // What is out cannot be taken back, so the batch must not be sent again.
+            // Bytes that were written cannot be undone, so the batch must not be sent again.
             _ => Error::permanent(io_error("write to", self.target.path(), &error).full()),
         })
     }
@@ -143,7 +144,8 @@ impl Target {
     }
 }
 
-/// An output that waits even where it was set not to: whoever shares a terminal with us may have done so.
+/// An output that waits even if it is non-blocking: another program that shares the terminal may have set it
+/// so.
 struct Output(File);
 
 impl Write for Output {
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
     use thalweg_engine::testing::{batch, context, sink_conforms, try_options};
 
-    /// A sink that writes to a pipe in place of the program's output.
+    /// Creates a sink that writes to a pipe in place of the program's output.
     fn to_pipe(delimiter: &str) -> (StdoutSink, io::PipeReader) {
         let (reader, writer) = pipe().unwrap();
         let sink = StdoutSink {

@@ -1,12 +1,12 @@
 //! thalweg's own log as messages.
 //!
-//! What is logged anywhere in the process comes to [`record`], by way of the program that has installed a subscriber; each
-//! source that listens has a queue of its own, of a bounded length, since whoever logs must never wait for a pipeline. What
-//! does not fit is counted, and the count is told as a record of its own.
+//! The program installs a subscriber that passes everything logged in the process to [`record`]. Each
+//! listening source has a bounded queue of its own, since a thread that logs must never wait for a pipeline.
+//! Records that do not fit are counted, and a separate record reports the count.
 //!
-//! What is done with these messages may itself be logged. What is logged in the stack of this source, while it hands a batch
-//! on, is not taken; so no message begets the next in an endless row there. What other threads log of them is taken, at
-//! the pace at which engine and components log anything: with pauses that grow.
+//! Processing these messages may itself log. Records logged on the stack of this source while it sends a
+//! batch are ignored, which prevents an endless loop there. Records that other threads log about these
+//! messages are accepted. The engine and the components log at a limited pace, with growing pauses.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -29,19 +29,21 @@ use thalweg_engine::{Context, Error, Reading, Source, SourceConfig, SourceOutput
 use thalweg_record::{Meta, PayloadWriter};
 use tokio::sync::Notify;
 
-/// Gives what thalweg itself logs, a message for each record.
+/// Emits thalweg's own log, one message for each record.
 ///
-/// The payload is a line of text. The fields are `level` (`error`, `warn`, `info`, `debug`, `trace`), `target` (the part of the
-/// program), `time`, `message`, and those of the record itself; one of these whose name is taken gets an underscore before
-/// it. What is shown on the standard error output does not change by it.
+/// The payload is a line of text. The fields are `level` (`error`, `warn`, `info`, `debug`, `trace`),
+/// `target` (the part of the program), `time`, `message`, and the fields of the record itself. A field of the
+/// record with one of these names gets a leading underscore. The log on the standard error output does not
+/// change.
 ///
-/// It ends when all other sources have ended and what they sent was dealt with.
+/// It ends when all other sources have ended and their messages are settled.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct InternalLogs {
-    /// The least level that is taken.
+    /// The least severe level to emit. The default is `info`.
     level: LogLevel,
-    /// How many records may wait to be sent on. More are dropped and counted; a record says how many.
+    /// The maximum number of records that wait to be sent. Further records are dropped and counted, and a
+    /// record reports the count. The default is 10000.
     #[schemars(range(min = 1))]
     buffer: usize,
 }
@@ -52,7 +54,7 @@ impl Default for InternalLogs {
     }
 }
 
-/// How grave a record is.
+/// The severity of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
@@ -62,14 +64,14 @@ pub enum LogLevel {
     Warn,
     /// Something happened.
     Info,
-    /// What helps to find a mistake.
+    /// Details that help to find a mistake.
     Debug,
     /// Every step.
     Trace,
 }
 
 impl LogLevel {
-    /// Its name in messages.
+    /// Returns its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             LogLevel::Error => "error",
@@ -81,23 +83,23 @@ impl LogLevel {
     }
 }
 
-/// Something that was logged.
+/// A log record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// How grave it is.
+    /// Its severity.
     pub level: LogLevel,
-    /// The part of the program that it comes from.
+    /// The part of the program that logged it.
     pub target: String,
-    /// When, in microseconds since 1970 (UTC).
+    /// Its time, in microseconds since 1970 (UTC).
     pub time_us: i64,
-    /// What is said.
+    /// Its text.
     pub message: String,
-    /// What is said beside that.
+    /// The names and values of its fields.
     pub fields: Vec<(String, String)>,
 }
 
 impl Record {
-    /// Something logged now.
+    /// Creates a record with the present time.
     pub fn new(level: LogLevel, target: &str, message: String, fields: Vec<(String, String)>) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
@@ -121,22 +123,23 @@ impl Record {
     }
 }
 
-/// Those who listen, with the least grave level that each takes. Nobody may be let go of while this is locked: that locks it.
+/// The listeners, each with the least severe level that it accepts. Do not drop the last reference to a
+/// listener while this is locked: its destructor takes the same lock.
 static LISTENERS: Mutex<Vec<(LogLevel, Weak<Listener>)>> = Mutex::new(Vec::new());
-/// The least grave level that any of them takes; 0: there are none.
+/// The least severe level that any listener accepts; 0 if there is no listener.
 static WANTED: AtomicU8 = AtomicU8::new(0);
 
 thread_local! {
-    /// Whether this thread is handing records on: what it logs meanwhile is about them.
+    /// True while this thread sends records. Anything that it logs meanwhile concerns them.
     static IS_FEEDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a record of this level would be taken.
+/// True if a record of this level would be accepted.
 pub fn wants(level: LogLevel) -> bool {
     WANTED.load(Relaxed) >= level as u8 && !IS_FEEDING.get()
 }
 
-/// Gives a record to all who listen. Never waits for any of them.
+/// Passes a record to all listeners. Never waits for any of them.
 pub fn record(record: &Record) {
     if !wants(record.level) {
         return;
@@ -182,7 +185,7 @@ impl Listener {
         self.news.notify_one();
     }
 
-    /// Takes what waits, as far as it fits into a batch; then how many there was no room for.
+    /// Takes the waiting records that fit into a batch, and adds a record with the number of dropped ones.
     fn give(&self, batch_bytes: usize) -> Vec<Record> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let mut given = Vec::new();
@@ -213,13 +216,13 @@ impl Drop for Listener {
     }
 }
 
-/// Forgets those who are gone.
+/// Removes the listeners that are gone.
 fn refresh(listeners: &mut Vec<(LogLevel, Weak<Listener>)>) {
     listeners.retain(|(_, listener)| listener.strong_count() > 0);
     WANTED.store(listeners.iter().map(|(level, _)| *level as u8).max().unwrap_or(0), Relaxed);
 }
 
-/// The most records in a batch.
+/// The maximum number of records in a batch.
 const MOST_ROWS: usize = 8192;
 
 impl SourceConfig for InternalLogs {
@@ -241,7 +244,7 @@ sinks:
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
-        // It listens from here on, so that what other components log when they begin is not missed.
+        // It listens from here on, so that it gets what other components log when they start.
         let listener = Listener::new(self.level, self.buffer.max(1));
         Ok(Box::new(Listening { listener, batch_bytes: context.batch_bytes.max(1) }))
     }
@@ -256,7 +259,7 @@ struct Listening {
 impl Source for Listening {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         loop {
-            // Looked at before the queue: what is logged before the end is sent.
+            // Read before the queue: records logged before the end are still sent.
             let is_last = out.is_stopping();
             let records = self.listener.give(self.batch_bytes);
             if !records.is_empty() {
@@ -280,7 +283,7 @@ impl Source for Listening {
     }
 }
 
-/// Runs a future; what is logged in its stack is not taken.
+/// Runs a future. Records logged on its stack are ignored.
 async fn feeding<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -340,7 +343,7 @@ mod tests {
     use thalweg_engine::testing::{payloads, rows, start};
     use thalweg_record::Parcel;
 
-    /// What listens is shared by the whole process, so these tests go one after the other.
+    /// All listeners of a process share one list, so these tests run one after the other.
     static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
     fn said(level: LogLevel, message: &str, fields: &[(&str, &str)]) -> Record {

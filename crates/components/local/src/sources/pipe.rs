@@ -1,8 +1,8 @@
 //! `pipe`: messages from a named pipe, see [`crate::input`].
 //!
-//! A pipe is at its end when the last who has it open to write closes it; the next who opens it goes on. So it is opened again
-//! and again, by the thread that reads. What one writer left without a delimiter at its end is a message: the next does not
-//! go on with it.
+//! A pipe reaches its end when its last writer closes it, and continues when the next writer opens it. The
+//! reading thread therefore reopens it each time. If a writer's last bytes have no delimiter, they are a
+//! complete message: the next writer does not continue it.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -19,26 +19,29 @@ use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
 use thalweg_config::FileMode;
 
-/// Reads messages from a named pipe (as `mkfifo` makes them): lines, or what another delimiter or a pattern separates.
+/// Reads messages from a named pipe (made by `mkfifo`): lines, or parts separated by another delimiter or a
+/// pattern.
 ///
-/// The pipe is created if it does not exist. When whoever writes to it closes it, the next who opens it is waited for. What is
-/// read cannot be read again, so a run that is killed loses what was on its way.
+/// The pipe is created if it does not exist. When a writer closes it, the source waits for the next writer.
+/// The input cannot be read a second time, so a run that is killed loses the messages in flight.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PipeSource {
-    /// The pipe.
+    /// The path of the pipe.
     path: String,
-    /// The permissions in octal that the pipe gets when it is created.
+    /// The permissions in octal of a pipe that this source creates, for example `"0600"`. The default is
+    /// `0644`, reduced by the `umask`.
     #[serde(default)]
     mode: Option<FileMode>,
-    /// Whether to end when the pipe is closed by whoever writes to it.
+    /// Whether to end when the last writer closes the pipe. With `false` the source waits for the next
+    /// writer. The default is `false`.
     #[serde(default)]
     exit_on_eof: bool,
-    /// Where one message ends and the next begins. The default: each line is one.
+    /// How the input is cut into messages. By default each line is a message.
     #[serde(default)]
     framing: Framing,
-    /// The longest that a message may be, at most 1 GiB. Of a longer one, the first 4 KiB leave by the
-    /// `errors` output.
+    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
+    /// KiB leave by the `errors` output.
     #[serde(default = "default_limit")]
     max_message_bytes: ByteSize,
 }
@@ -90,14 +93,14 @@ sinks:
     }
 }
 
-/// A pipe that is opened again when it is at its end.
+/// A pipe that is reopened at its end.
 struct Pipe {
     path: PathBuf,
     mode: Option<FileMode>,
     exit_on_eof: bool,
     delimiter: Vec<u8>,
     file: Option<File>,
-    /// The last bytes of whoever writes at present, as many as a delimiter has.
+    /// The last bytes of the current writer, at most as many as a delimiter has.
     tail: Vec<u8>,
 }
 
@@ -131,17 +134,17 @@ impl Read for Pipe {
     }
 }
 
-/// Opens a pipe, which waits until someone opens it to write; makes it before, if need be.
+/// Opens a pipe, and creates it first if necessary. Waits until a writer opens it.
 fn open(path: &Path, mode: Option<FileMode>) -> io::Result<File> {
     match fs::metadata(path) {
         Ok(found) if found.file_type().is_fifo() => {}
         Ok(_) => {
             let message =
-                "it is there, but it is no named pipe. Remove it, or read it with the source `file`";
+                "it exists, but it is not a named pipe. Remove it, or read it with the source `file`";
             return Err(io::Error::new(ErrorKind::InvalidInput, message));
         }
         Err(error) if error.kind() == ErrorKind::NotFound => match make(path, mode) {
-            // Another one was faster.
+            // Another process created it first.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => made?,
         },
@@ -154,7 +157,7 @@ fn open(path: &Path, mode: Option<FileMode>) -> io::Result<File> {
 fn make(path: &Path, mode: Option<FileMode>) -> io::Result<()> {
     let bits = mode.map_or(0o644, FileMode::bits);
     rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::from_raw_mode(bits))?;
-    // Said by the user, they are not for the system to take from.
+    // Permissions that the user chose are not reduced by the `umask`.
     if mode.is_some() { fs::set_permissions(path, fs::Permissions::from_mode(bits)) } else { Ok(()) }
 }
 
@@ -174,10 +177,10 @@ mod tests {
     use thalweg_engine::testing::{options, payloads, start};
     use thalweg_record::Parcel;
 
-    /// Far longer than anything takes.
+    /// A timeout far longer than any step takes.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Opens the pipe when it is there, writes, and closes it.
+    /// Opens the pipe when it exists, writes, and closes it.
     fn say(path: &Path, text: &'static str) -> tokio::task::JoinHandle<()> {
         let path = path.to_owned();
         tokio::task::spawn_blocking(move || {
@@ -213,7 +216,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         running.stop.request();
         assert!(tokio::time::timeout(PATIENCE, running.task).await.unwrap().unwrap().is_ok());
-        // For the thread that still waits.
+        // Releases the thread that still waits.
         say(&path, "").await.unwrap();
     }
 
@@ -239,7 +242,7 @@ mod tests {
         let yaml = format!("path: '{}'", path.display());
         let sent = start::<PipeSource>(&yaml, 1 << 20, BTreeMap::new()).finish().await;
         let error = sent.result.unwrap().full();
-        assert!(error.contains("it is no named pipe"), "{error}");
+        assert!(error.contains("it is not a named pipe"), "{error}");
         assert_eq!(options::<PipeSource>("path: ''").check()[0].option, "path");
     }
 }

@@ -11,19 +11,19 @@ use crate::input::{Input, InputOptions};
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
 
-/// Reads messages from the standard input: lines, or what another delimiter or a pattern separates.
+/// Reads messages from the standard input: lines, or parts separated by another delimiter or a pattern.
 ///
-/// It ends when the input ends. Compressed input (gzip, zstd) is recognised. What is read cannot be read
-/// again, so a run that is killed loses what was on its way.
+/// It ends when the input ends. Compressed input (gzip, zstd) is recognised. The input cannot be read a
+/// second time, so a run that is killed loses the messages in flight.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StdinSource {
-    /// How the input is compressed: as its first bytes tell (`auto`), or as is said here.
+    /// The compression of the input. The default is `auto`, which recognises it by its first bytes.
     pub compression: Compression,
-    /// Where one message ends and the next begins. The default: each line is one.
+    /// How the input is cut into messages. By default each line is a message.
     pub framing: Framing,
-    /// The longest that a message may be, at most 1 GiB. Of a longer one, the first 4 KiB leave by the
-    /// `errors` output.
+    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
+    /// KiB leave by the `errors` output.
     pub max_message_bytes: ByteSize,
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use thalweg_engine::testing::{Sent, options, payloads, start_source};
     use thalweg_record::Parcel;
 
-    /// Gives what a channel brings; it blocks as a pipe does.
+    /// Returns the bytes from a channel; it blocks as a pipe does.
     struct Pipe(sync::Receiver<Vec<u8>>, io::Cursor<Vec<u8>>);
 
     impl Read for Pipe {
@@ -111,7 +111,7 @@ mod tests {
         }
     }
 
-    /// Fails before each byte but the last, and then at the end if it is to.
+    /// Fails before each byte but the last, and at the end if an error kind is set.
     struct Hesitant(Vec<u8>, Option<ErrorKind>, bool);
 
     impl Read for Hesitant {
@@ -138,7 +138,7 @@ mod tests {
         let sent = read(None).await;
         assert!(sent.result.is_none());
         assert_eq!(sent.payloads(), ["one", "two", "thr"]);
-        // A time that is over is temporary elsewhere; here nobody would go on reading.
+        // A timeout is temporary elsewhere; here the reading thread has ended.
         let sent = read(Some(ErrorKind::TimedOut)).await;
         assert_eq!(sent.payloads(), ["one", "two"]);
         assert_eq!(sent.errors.iter().flat_map(payloads).collect::<Vec<_>>(), ["thr"]);

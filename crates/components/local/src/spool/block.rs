@@ -1,4 +1,4 @@
-//! A batch as bytes, and back.
+//! Converts a batch into bytes, and back.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 use thalweg_engine::Reading;
 use thalweg_record::{Batch, Meta};
 
-/// The keys of what is known of the batch as a whole.
+/// The keys of the metadata of the whole batch.
 const SOURCE: &str = "thalweg.source";
 const PATH: &str = "thalweg.path";
 const TIME: &str = "thalweg.time_us";
 const POSITIONS: &str = "thalweg.positions";
 
-/// Writes a batch.
+/// Appends a batch to a buffer.
 pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> {
     let meta = batch.meta();
     let mut known = HashMap::from([
@@ -26,7 +26,8 @@ pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> 
     ]);
     known.extend(meta.path.as_ref().map(|path| (PATH.to_owned(), path.to_string())));
     let mut fields = vec![Arc::new(Field::new("payload", DataType::BinaryView, false))];
-    // Views are written with the whole of the buffers that they point into, which other columns share.
+    // Views are written together with all of the buffers that they point into, and other columns share these
+    // buffers. `gc` copies the used bytes only.
     let mut columns: Vec<ArrayRef> = vec![Arc::new(batch.payload().gc())];
     if let Some(positions) = batch.positions() {
         known.insert(POSITIONS.to_owned(), String::new());
@@ -56,7 +57,7 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
-    /// Reads a batch. Nothing is copied: its columns lie in the buffer.
+    /// Reads a batch without copying: its columns point into the buffer.
     pub(super) fn decode(mut bytes: Buffer) -> Result<Self, ArrowError> {
         let mut decoder = StreamDecoder::new();
         let whole = decoder.decode(&mut bytes)?;
@@ -80,12 +81,12 @@ impl Messages {
         Ok(Self { meta, whole, has_positions })
     }
 
-    /// How many there are.
+    /// Returns the number of messages.
     pub(crate) fn rows(&self) -> usize {
         self.whole.num_rows()
     }
 
-    /// Some of them that follow one another: what is known of them, and their fields.
+    /// Returns a range of the messages: their payloads and metadata, and their fields.
     pub(crate) fn part(&self, from: usize, count: usize) -> Result<(Reading, RecordBatch), ArrowError> {
         let part = self.whole.slice(from, count);
         let own = 1 + usize::from(self.has_positions);

@@ -1,13 +1,16 @@
-//! Messages kept on disk on their way: what the sink `spool` writes and the source `spool` reads.
+//! Messages kept on disk: what the sink `spool` writes and the source `spool` reads.
 //!
-//! A spool is a folder of *segments*, numbered files. A segment is a head, which tells it from every other, and *blocks*, each
-//! a batch ([`block`]) with its length and its checksum before it. The one that is being written is called `.open` and locked by
-//! whoever writes it; when it is full or old enough it is called `.spool`, and may be read. The lock is the system's
-//! own: it goes with the process, however that ends. So an `.open` file that is not locked was left behind by a crash: whoever
-//! reads cuts off the block that was not written to its end (nobody was told that it is safe) and takes the rest.
+//! A spool is a folder of *segments*, which are numbered files. A segment begins with a head that identifies
+//! it. Then come *blocks*: each is a batch ([`block`]) with its length and checksum in front. The segment
+//! that is being written is called `.open`, and its writer holds a lock on it. A segment that is full or old
+//! enough is renamed to `.spool`, and may be read.
 //!
-//! Blocks are Arrow's own IPC streams, so that fields keep their types, what was written by one version is read by the next, and
-//! reading copies nothing but the file into memory. A database was rejected: this is written once, read once and removed
+//! The lock is the operating system's own: it disappears with the process, however the process ends. An
+//! `.open` file without a lock was therefore left behind by a crash. The reader cuts off its incomplete last
+//! block, which was never acknowledged, and reads the rest.
+//!
+//! Blocks are Arrow IPC streams. Fields keep their types, later versions can read them, and reading copies
+//! nothing but the file into memory. A database was rejected: the data is written once, read once and removed
 //! in whole files, which a folder does better.
 
 mod block;
@@ -22,21 +25,23 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// What a segment may be read by.
+/// The extension of a segment that may be read.
 const FINISHED: &str = "spool";
-/// What one that is being written is called.
+/// The extension of a segment that is being written.
 const OPEN: &str = "open";
-/// One that could not be read whole is kept under this name.
+/// The extension of a segment that could not be read completely, and is kept.
 const DAMAGED: &str = "damaged";
 
-/// What each segment begins with.
+/// The first bytes of each segment.
 const MAGIC: &[u8; 16] = b"thalweg spool 1\n";
-/// The magic, and the number that tells a segment from others that had its name before.
+/// The size in bytes of a segment's head: the magic, and a random id that distinguishes the segment from
+/// earlier ones with the same name.
 const HEAD: usize = 24;
 
-/// What each block begins with.
+/// The first bytes of each block.
 const BLOCK_MAGIC: u32 = 0x4b4c_4253;
-/// Before each block: the magic, the messages in it, its length, its checksum, and the checksum of these.
+/// The size in bytes of a block's head: magic, number of messages, length, checksum, and the checksum of
+/// these.
 const BLOCK_HEAD: usize = 32;
 
 /// The head of a block.
@@ -52,7 +57,8 @@ impl BlockHead {
         Self { rows: u32::try_from(rows).unwrap_or(u32::MAX), length: body.len() as u64, hash: xxh3_64(body) }
     }
 
-    /// Bound to its segment and its place there: what an old file left on the disk cannot be taken for it.
+    /// Encodes the head. Its checksum covers the segment's id and the offset, so that old data left on the
+    /// disk is not mistaken for a block.
     fn write(self, segment: u64, offset: u64) -> [u8; BLOCK_HEAD] {
         let mut head = [0; BLOCK_HEAD];
         head[..4].copy_from_slice(&BLOCK_MAGIC.to_le_bytes());
@@ -82,7 +88,7 @@ struct Entry {
     bytes: u64,
 }
 
-/// The files of a spool, in the order of their numbers. A folder that is not there has none.
+/// Returns the files of a spool in the order of their numbers. A missing folder has none.
 fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
     let listed = match fs::read_dir(folder) {
         Ok(listed) => listed,
@@ -102,7 +108,7 @@ fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
         else {
             continue;
         };
-        // It may have gone meanwhile.
+        // The file may have been removed meanwhile.
         let Ok(metadata) = entry.metadata() else { continue };
         found.push(Entry { number, kind, path: entry.path(), bytes: metadata.len() });
     }

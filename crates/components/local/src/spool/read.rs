@@ -17,25 +17,25 @@ pub(crate) struct Segment {
     number: u32,
     path: PathBuf,
     id: u64,
-    /// Where the next block begins.
+    /// The offset of the next block.
     offset: u64,
     length: u64,
     is_damaged: bool,
 }
 
-/// What comes next in a segment.
+/// The next part of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A block, of so many bytes and messages.
+    /// A block, with its length in bytes and its number of messages.
     Block { bytes: usize, rows: usize },
-    /// Bytes that are no block; there is nothing after them that could be read.
+    /// Bytes that are not a block; nothing after them can be read.
     Rubbish { bytes: u64 },
-    /// Nothing.
+    /// The end of the segment.
     End,
 }
 
 impl Segment {
-    /// Opens one that may be read.
+    /// Opens a finished segment.
     pub(crate) fn open(folder: &Path, number: u32) -> io::Result<Self> {
         let path = path_of(folder, number, FINISHED);
         let file = File::open(&path)?;
@@ -47,7 +47,7 @@ impl Segment {
         let mut segment = Self { file, number, path, id: 0, offset: HEAD as u64, length, is_damaged: false };
         let mut head = [0; HEAD];
         if length < HEAD as u64 {
-            // Whoever began it got no further: there is nothing in it.
+            // Its writer stopped before the head was complete: the segment is empty.
             segment.offset = length;
             return Ok(segment);
         }
@@ -69,32 +69,33 @@ impl Segment {
         &self.path
     }
 
-    /// What positions in it are saved under. Another segment may get its number when it is gone.
+    /// Returns the partition of its checkpoints. It contains the id, since a later segment may get the same
+    /// number.
     pub(crate) fn partition(&self) -> String {
         format!("{:08}-{:016x}", self.number, self.id)
     }
 
-    /// Where the next block begins.
+    /// Returns the offset of the next block.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Where the first block begins; one that ends before has none.
+    /// Returns the offset of the first block; a shorter segment has no blocks.
     pub(crate) fn first() -> u64 {
         HEAD as u64
     }
 
-    /// Goes back to where a block began, to read it again.
+    /// Returns to the offset of an earlier block, to read it again.
     pub(crate) fn back_to(&mut self, offset: u64) {
         self.offset = offset.min(self.offset);
     }
 
-    /// Goes on to where a block begins.
+    /// Skips to the offset of a block.
     pub(crate) fn seek(&mut self, offset: u64) {
         self.offset = offset.clamp(self.offset, self.length);
     }
 
-    /// Looks what comes next.
+    /// Looks at the next part without moving.
     pub(crate) fn next(&self) -> io::Result<Next> {
         let left = self.length - self.offset;
         if left == 0 {
@@ -109,7 +110,7 @@ impl Segment {
         })
     }
 
-    /// The head of the next block, if that is there whole.
+    /// Returns the head of the next block, if the block is complete.
     fn head(&self) -> io::Result<Option<BlockHead>> {
         let left = self.length - self.offset;
         if self.is_damaged && self.offset < HEAD as u64 || left < BLOCK_HEAD as u64 {
@@ -126,9 +127,10 @@ impl Segment {
         self.file.read_exact_at(body, self.offset + BLOCK_HEAD as u64)
     }
 
-    /// Passes over the next block, whose body was read; gives what is in it, or says what is wrong with it.
+    /// Skips the next block, whose body the caller has read. Returns its messages, or the reason why it is
+    /// damaged.
     pub(crate) fn decode(&mut self, body: Buffer) -> io::Result<Result<Messages, String>> {
-        let Some(head) = self.head()? else { return Ok(Err("it is not there any more".to_owned())) };
+        let Some(head) = self.head()? else { return Ok(Err("it is gone".to_owned())) };
         self.offset += BLOCK_HEAD as u64 + head.length;
         if xxh3_64(&body) != head.hash {
             self.is_damaged = true;
@@ -139,19 +141,19 @@ impl Segment {
         Ok(decoded)
     }
 
-    /// Passes over all that is left.
+    /// Skips the rest of the segment.
     pub(crate) fn give_up(&mut self) {
         self.is_damaged = true;
         self.offset = self.length;
     }
 
-    /// Whether a part of it could not be read.
+    /// True if a part of it could not be read.
     pub(crate) fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 }
 
-/// Removes a segment all of which is in safety. One that is damaged is kept under another name.
+/// Removes a segment whose messages are all committed. A damaged segment is renamed and kept.
 pub(crate) fn dispose(path: &Path, is_damaged: bool) -> io::Result<()> {
     let gone =
         if is_damaged { fs::rename(path, path.with_extension(DAMAGED)) } else { fs::remove_file(path) };
@@ -161,16 +163,16 @@ pub(crate) fn dispose(path: &Path, is_damaged: bool) -> io::Result<()> {
     }
 }
 
-/// What there is to read in a spool.
+/// The content of a spool.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
-    /// The segments that may be read, in order.
+    /// The numbers of the segments that may be read, in order.
     pub(crate) finished: Vec<u32>,
-    /// Whether others are being written.
+    /// True if other segments are being written.
     pub(crate) is_written: bool,
 }
 
-/// Looks what there is to read. What a crash left behind is made readable.
+/// Lists the segments. Those left behind by a crash are made readable.
 pub(crate) fn list(folder: &Path) -> io::Result<Listing> {
     let mut listing = Listing::default();
     for entry in entries(folder)? {
@@ -185,7 +187,7 @@ pub(crate) fn list(folder: &Path) -> io::Result<Listing> {
     Ok(listing)
 }
 
-/// Makes a segment readable that nobody writes any more; says whether it is.
+/// Makes a segment readable if it has no writer any more. Returns true if it is readable.
 fn adopt(folder: &Path, number: u32) -> io::Result<bool> {
     let path = path_of(folder, number, OPEN);
     let missing = |error: io::Error| match error.kind() {
@@ -201,7 +203,8 @@ fn adopt(folder: &Path, number: u32) -> io::Result<bool> {
         Err(TryLockError::WouldBlock) => return Ok(false),
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // Its writer may have finished it between opening and locking, and another have begun one of this name.
+    // Between opening and locking, its writer may have finished it, and another writer may have created a
+    // segment with this name.
     match fs::metadata(&path) {
         Ok(found) if found.ino() == file.metadata()?.ino() => {}
         Ok(_) => return Ok(false),
@@ -211,7 +214,7 @@ fn adopt(folder: &Path, number: u32) -> io::Result<bool> {
     let sound = sound_length(&mut segment)?;
     if sound < segment.length {
         tracing::warn!(
-            "`{}` was left behind by a process that was killed: its last {} bytes, which were not written to their end, \
+            "`{}` was left behind by a process that was killed: its last {} bytes, which are incomplete, \
              are cut off",
             path.display(),
             segment.length - sound
@@ -222,10 +225,10 @@ fn adopt(folder: &Path, number: u32) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Where the last block ends that was written whole.
+/// Returns the offset at which the last complete block ends.
 fn sound_length(segment: &mut Segment) -> io::Result<u64> {
     if segment.is_damaged {
-        // Not one of ours; whoever reads it says so.
+        // This is not a segment; reading it reports that.
         return Ok(segment.length);
     }
     let mut last = None;
@@ -234,8 +237,8 @@ fn sound_length(segment: &mut Segment) -> io::Result<u64> {
         segment.offset += BLOCK_HEAD as u64 + head.length;
     }
     let Some((offset, head)) = last else { return Ok(segment.offset) };
-    // A machine that lost power may have written the head and not the body; of the blocks before, each is told of when it
-    // is read.
+    // After a power failure the head may be on the disk without the body. Only the last block is checked
+    // here: reading reports damage in earlier ones.
     let end = std::mem::replace(&mut segment.offset, offset);
     let mut body = vec![0; usize::try_from(head.length).unwrap_or(0)];
     segment.fill(&mut body)?;

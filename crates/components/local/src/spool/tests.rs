@@ -25,7 +25,7 @@ fn writer(folder: &Path, file_bytes: u64) -> Writer {
     writer
 }
 
-/// The payloads of a segment, and whether all of it could be read.
+/// Returns the payloads of a segment, and true if all of it could be read.
 fn read(folder: &Path, number: u32) -> (Vec<String>, bool) {
     let mut segment = Segment::open(folder, number).unwrap();
     let mut found = Vec::new();
@@ -52,11 +52,11 @@ fn read(folder: &Path, number: u32) -> (Vec<String>, bool) {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Writes a batch of so many messages.
+    /// Writes a batch with this number of messages.
     Write(usize),
-    /// Ends the process that writes: with the block that it was writing torn after so many thousandths, if it was.
+    /// Ends the writing process. With a number, its last block is torn after that many thousandths.
     Crash(Option<usize>),
-    /// Gives the current segment away.
+    /// Finishes the current segment.
     Finish,
     /// Reads the oldest segment and removes it.
     Read,
@@ -106,7 +106,8 @@ proptest! {
                     drop(writing);
                     let open = super::entries(folder).unwrap().into_iter().rfind(|entry| entry.kind == OPEN);
                     if let (Some(torn), Some(open)) = (torn, open) {
-                        // The block that was under way is written under the name of another, to be cut out there.
+                        // The unfinished block is written to another spool first, and a part of it is copied
+                        // from there.
                         let other = tempfile::tempdir().unwrap();
                         let mut lost = writer(other.path(), 1 << 20);
                         lost.append(&batch(["lost"])).unwrap();

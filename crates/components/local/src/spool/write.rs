@@ -11,28 +11,28 @@ use thalweg_record::Batch;
 use super::{BLOCK_HEAD, BlockHead, FINISHED, HEAD, MAGIC, OPEN, block, entries, path_of};
 use thalweg_stream::io_error::io_error;
 
-/// How a spool is written.
+/// The location and limits of a spool.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     pub(crate) folder: PathBuf,
-    /// The most bytes of a segment; a batch is not divided.
+    /// The maximum size of a segment in bytes; a batch is not divided.
     pub(crate) file_bytes: u64,
-    /// How long a segment is added to.
+    /// The maximum age of a segment, counted from its creation.
     pub(crate) file_age: Duration,
-    /// The most bytes of all segments together.
+    /// The maximum size of all segments together, in bytes.
     pub(crate) bytes: Option<u64>,
-    /// Whether a segment is brought to the disk before it is given its name.
+    /// True if a segment is synced to the disk before it is finished.
     pub(crate) fsync: bool,
 }
 
 /// Why a batch was not written.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// There is no room for it at the moment.
+    /// The spool is full at the moment.
     Full,
-    /// There will never be: it is larger than the whole spool may be.
+    /// The batch is larger than the whole spool may be.
     TooLarge,
-    /// Something else.
+    /// Any other error.
     Failed(Error),
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Refusal {
 pub(crate) struct Writer {
     bounds: Bounds,
     current: Option<Segment>,
-    /// The bytes of all segments, as far as this writer knows: whoever reads them makes it less.
+    /// The size of all segments in bytes, as far as this writer knows: a reader may have removed some.
     used: Option<u64>,
     block: Vec<u8>,
 }
@@ -51,7 +51,7 @@ struct Segment {
     id: u64,
     length: u64,
     begun: Instant,
-    /// Whether the disk may not have all of it.
+    /// True if some of it may not be on the disk yet.
     is_dirty: bool,
 }
 
@@ -60,7 +60,7 @@ impl Writer {
         Self { bounds, current: None, used: None, block: Vec::new() }
     }
 
-    /// Makes the folder, and looks what is there.
+    /// Creates the folder, and measures its content.
     pub(crate) fn open(&mut self) -> Result<(), Error> {
         let folder = &self.bounds.folder;
         fs::create_dir_all(folder).map_err(|error| io_error("create", folder, &error))?;
@@ -68,7 +68,7 @@ impl Writer {
         self.look().map(drop)
     }
 
-    /// The bytes of all segments now.
+    /// Measures the size of all segments in bytes.
     fn look(&mut self) -> Result<u64, Error> {
         let folder = &self.bounds.folder;
         let found = entries(folder).map_err(|error| io_error("list", folder, &error))?;
@@ -77,11 +77,11 @@ impl Writer {
         Ok(used)
     }
 
-    /// Adds a batch, whole or not at all.
+    /// Appends a batch, completely or not at all.
     pub(crate) fn append(&mut self, batch: &Batch) -> Result<(), Refusal> {
         let mut body = std::mem::take(&mut self.block);
         body.clear();
-        // The head is put before it when its place is known: one call of the system writes both.
+        // The head is filled in when the offset is known, so that one system call writes both.
         body.resize(BLOCK_HEAD, 0);
         let encoded = block::encode(batch, &mut body).map_err(|error| Refusal::Failed(error.into()));
         let result = encoded.and_then(|()| self.append_block(&mut body, batch.rows()));
@@ -113,7 +113,7 @@ impl Writer {
         head.copy_from_slice(&BlockHead::of(body, rows).write(segment.id, segment.length));
         if let Err(error) = segment.file.write_all(block) {
             let path = path_of(&self.bounds.folder, segment.number, OPEN);
-            // If even that fails, whoever reads recognises what was torn; but nothing may follow it.
+            // If the cut fails too, nothing may follow the torn block; the reader recognises it.
             if segment.file.set_len(segment.length).is_err() {
                 self.current = None;
             }
@@ -137,14 +137,14 @@ impl Writer {
                 Error::permanent(format!("`{}` has no number left for a file", folder.display()))
             })?;
             let path = path_of(folder, number, OPEN);
-            // Opened to be added to: after a failed write it is cut, and goes on at its end.
+            // Opened for appending: after a failed write it is cut, and writing continues at its end.
             let mut file = match OpenOptions::new().append(true).create_new(true).open(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(failed(&error)),
             };
             match file.try_lock() {
-                // Whoever reads may take it for one that was left behind before it is locked.
+                // Before it was locked, a reader may have mistaken it for a segment left behind by a crash.
                 Ok(()) if fs::metadata(&path).is_ok() => {}
                 Ok(()) | Err(TryLockError::WouldBlock) => continue,
                 Err(TryLockError::Error(error)) => return Err(failed(&error)),
@@ -153,7 +153,7 @@ impl Writer {
             let mut head = MAGIC.to_vec();
             head.extend_from_slice(&id.to_le_bytes());
             if let Err(error) = file.write_all(&head) {
-                // Nobody misses it.
+                // The empty file is not needed by any reader.
                 let _ = fs::remove_file(&path);
                 return Err(failed(&error));
             }
@@ -162,16 +162,16 @@ impl Writer {
         }
     }
 
-    /// Waits until the disk has all that was written.
+    /// Waits until everything written is on the disk.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         let Some(segment) = self.current.as_mut().filter(|segment| segment.is_dirty) else { return Ok(()) };
         let path = path_of(&self.bounds.folder, segment.number, OPEN);
-        segment.file.sync_data().map_err(|error| io_error("bring to disk", path, &error))?;
+        segment.file.sync_data().map_err(|error| io_error("sync to disk", path, &error))?;
         segment.is_dirty = false;
         Ok(())
     }
 
-    /// Gives the current segment, if there is one, to whoever reads.
+    /// Finishes the current segment, if there is one: readers may read it.
     pub(crate) fn finish_segment(&mut self) -> Result<(), Error> {
         if self.bounds.fsync {
             self.sync()?;
@@ -180,12 +180,12 @@ impl Writer {
         let folder = &self.bounds.folder;
         let path = path_of(folder, segment.number, OPEN);
         fs::rename(&path, path_of(folder, segment.number, FINISHED))
-            .map_err(|error| io_error("give its name to", &path, &error))?;
+            .map_err(|error| io_error("rename", &path, &error))?;
         self.current = None;
         Ok(())
     }
 
-    /// Gives the current segment to whoever reads, if it is old enough.
+    /// Finishes the current segment if it is old enough.
     pub(crate) fn look_at_clock(&mut self) -> Result<(), Error> {
         let age = self.bounds.file_age;
         match self.current.as_ref().is_some_and(|segment| segment.begun.elapsed() >= age) {

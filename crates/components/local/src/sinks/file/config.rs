@@ -19,99 +19,111 @@ use thalweg_stream::encode::EncodeConfig;
 
 /// Writes messages to files.
 ///
-/// Each message is written as it is, or as `encode` says, followed by `delimiter`. The folders that `path` names
+/// Each message is written as it is, or as `encode` says, followed by `delimiter`. Missing folders of `path`
 /// are created.
 ///
-/// While a file is being written its name ends in `.part` (`.continued.part`, if it existed and is added to); it gets
-/// its own name when it is finished. So a file without `.part` is complete. Turn this off with `atomic: false`.
+/// A file that is being written has a name that ends in `.part`. (It ends in `.continued.part` if the file
+/// existed and messages are appended to it.) The file is renamed when it is finished, so a file without
+/// `.part` is complete. `atomic: false` turns this off.
 ///
-/// A message whose path cannot be (the value of a field leads out of the folder, is empty where a name is needed,
-/// is too long, or begins a name with a dot) is rejected: it leaves by `errors` with the reason.
+/// A message with an impossible path is rejected: it leaves by the `errors` output with the reason. A path is
+/// impossible if a field's value leads out of the folder, is empty where a name is needed, is too long, or
+/// makes a name begin with a dot.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileConfig {
-    /// Where to write: one file (`out/all.jsonl`), or one for each value of fields and for each span of time
-    /// (`out/{service}/{time:%Y-%m-%d}.jsonl`). A value may hold `/` but no `..`, so that messages cannot
-    /// write outside of the folder that stands here. Each name is remembered until its file is finished, so set
-    /// `idle_timeout` where there come very many.
+    /// The path of the file (`out/all.jsonl`), or of one file for each value of a field and each time span
+    /// (`out/{service}/{time:%Y-%m-%d}.jsonl`). A value may contain `/` but not `..`, so messages cannot
+    /// write outside the constant folder at the beginning of the path. Each name stays in memory until its
+    /// file is finished: set `idle_timeout` if there are very many names.
     pub path: Template,
-    /// The form in which messages are written, for example `json`. By default they are written as they are.
+    /// The format in which messages are written, for example `json`. By default the payload is written as it
+    /// is.
     #[serde(default)]
     pub encode: EncodeConfig,
-    /// What is written after each message: by default a line feed.
+    /// The text written after each message. The default is a line feed.
     #[serde(default = "line_feed")]
     pub delimiter: String,
-    /// Whether files are compressed, and how. The name of the file is not changed: put `.gz` or `.zst` into `path`.
+    /// The compression of the files. It does not change their names: put `.gz` or `.zst` into `path`.
     #[serde(default)]
     pub compression: Compression,
-    /// How hard to compress: 0 to 9 for `gzip` (by default 6), 1 to 22 for `zstd` (by default 3).
+    /// The compression level: 0 to 9 for `gzip` (default 6), 1 to 22 for `zstd` (default 3). A higher level
+    /// makes smaller files and takes more time.
     #[serde(default)]
     pub compression_level: Option<i32>,
-    /// When to begin a new file. The files are numbered: `out.jsonl` becomes `out-00001.jsonl`,
-    /// `out-00002.jsonl` and so on, the last being the newest. By default there is one file.
+    /// When to start a new file. The files are numbered: `out.jsonl` becomes `out-00001.jsonl`,
+    /// `out-00002.jsonl` and so on. The highest number is the newest. By default there is one file.
     #[serde(default)]
     pub rotate: Option<Rotate>,
-    /// Whether a file is called `NAME.part` until it is finished. With `false` it has its name from the beginning.
+    /// Whether a file is called `NAME.part` until it is finished. With `false` it has its final name from the
+    /// start. The default is `true`.
     #[serde(default = "yes")]
     pub atomic: bool,
-    /// What to do with a file that exists before the run.
+    /// How to treat a file that existed before the run. The default is `auto`.
     #[serde(default)]
     pub on_exists: OnExists,
-    /// When to wait until data is on the disk itself. This is for the case that the machine loses power; if
-    /// only the process is killed, nothing that was acknowledged is lost in any case.
+    /// When to wait until the data is on the disk. This protects against a power failure of the machine. If
+    /// only the process is killed, acknowledged messages are never lost, whatever this is set to. The default
+    /// is `finish`.
     #[serde(default)]
     pub fsync: Fsync,
     /// The permissions of new files in octal, for example `"0640"`. By default the system decides (`umask`).
     #[serde(default)]
     pub mode: Option<FileMode>,
-    /// The permissions of new folders in octal, for example `"0755"`. By default the system decides (`umask`).
+    /// The permissions of new folders in octal, for example `"0755"`. By default the system decides
+    /// (`umask`).
     #[serde(default)]
     pub folder_mode: Option<FileMode>,
-    /// How many files to hold open at the same time, where `path` depends on the message. Others are opened again when
-    /// something is to be added to them.
+    /// The maximum number of files that are open at the same time, where `path` depends on the message. The
+    /// least recently used file is closed, and opened again when it gets another message. The default is 256.
     #[serde(default = "most_open")]
     #[schemars(range(min = 1))]
     pub max_open_files: usize,
-    /// Finish a file that got no message for so long, for example `10m`. If there comes one later, the file
-    /// is continued. By default files are finished at the end of the run.
+    /// Finishes a file that has received no message for this time, for example `10m`. A later message
+    /// continues the file. By default files are finished at the end of the run.
     #[serde(default)]
     pub idle_timeout: Option<TimeSpan>,
 }
 
-/// When to begin a new file.
+/// When to start a new file.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rotate {
-    /// Before a file would get larger than this, for example `100MiB`. A message is never divided, and one that is
-    /// larger gets a file of its own. Compressed files get somewhat larger: up to a batch more.
+    /// The maximum size of a file in bytes, for example `100MiB`. A message is never divided; a larger
+    /// message gets a file of its own. Compressed files can exceed the limit by up to one batch.
     #[serde(default)]
     pub size: Option<ByteSize>,
-    /// When a file is so old, for example `1h`.
+    /// The maximum age of a file, for example `1h`.
     #[serde(default)]
     pub every: Option<TimeSpan>,
-    /// When it is this time of the day in local time, for example `"03:00"`. A file without messages is gone on with.
+    /// The local time of day at which to start a new file, for example `"03:00"`. A file that is still empty
+    /// is kept.
     #[serde(default)]
     pub at: Option<TimeOfDay>,
-    /// The moment when a file was begun, to be put before its number: with `%Y-%m-%d_%H` (as `strftime` has it, in local
-    /// time) `out.log` becomes `out-2026-01-31_17-00001.log`. The numbers go on from file to file all the same.
+    /// A time format (`strftime`, local time) to insert before the number. It is filled in with the time at
+    /// which the file was started: with `%Y-%m-%d_%H`, `out.log` becomes `out-2026-01-31_17-00001.log`. The
+    /// numbers still increase from file to file.
     #[serde(default)]
     pub timestamp: Option<String>,
-    /// How many digits the numbers have, filled up with noughts.
+    /// The minimum number of digits of the number, padded with zeros. The default is 5.
     #[serde(default = "five")]
     #[schemars(range(min = 1, max = 10))]
     pub digits: u8,
-    /// Whether finished files are compressed, and how: `out-00001.log` becomes `out-00001.log.gz` or `.zst`. The one that is
-    /// being written is not, other than with the `compression` of the sink.
+    /// The compression of finished files: `out-00001.log` becomes `out-00001.log.gz` or `.zst`. The current
+    /// file stays uncompressed, unlike with the `compression` of the sink. By default files are not
+    /// compressed.
     #[serde(default)]
     pub compress: Compression,
-    /// How many finished files to keep: older ones are removed. By default all are kept.
+    /// The maximum number of finished files to keep. The oldest are removed. By default all are kept.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub keep: Option<usize>,
-    /// How long to keep finished files, for example `7d`. It is looked at when a file is finished.
+    /// The maximum age of finished files, for example `7d`. Older files are removed whenever a file is
+    /// finished. By default all are kept.
     #[serde(default)]
     pub keep_for: Option<TimeSpan>,
-    /// How many bytes finished files may take together, for example `10GiB`: the oldest are removed.
+    /// The maximum size in bytes of all finished files together, for example `10GiB`. The oldest are removed.
+    /// By default all are kept.
     #[serde(default)]
     pub keep_bytes: Option<ByteSize>,
 }
@@ -120,7 +132,7 @@ fn five() -> u8 {
     5
 }
 
-/// A time of the day, written `03:00`.
+/// A time of day, written as in `03:00`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeOfDay(pub(super) NaiveTime);
 
@@ -148,20 +160,21 @@ impl JsonSchema for TimeOfDay {
     }
 }
 
-/// What to do with a file that exists before the run.
+/// How to treat a file that existed before the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnExists {
-    /// `append` in a run that keeps positions (`--state`), `replace` in any other.
+    /// `append` in a run that keeps checkpoints (`--state`), otherwise `replace`.
     #[default]
     Auto,
-    /// Write a new file. The old one is there until the new one is finished.
+    /// Write a new file. The old file stays until the new one is finished.
     Replace,
-    /// Add to it. A run that broke off before is added to as well. With `rotate` a new numbered file is begun.
+    /// Append to the file. The unfinished file of an interrupted run is continued as well. With `rotate`, a
+    /// new numbered file is started.
     Append,
     /// Stop with an error.
     Fail,
-    /// Leave it, and put a number into the name of the new one: `out-00001.jsonl`.
+    /// Keep the file, and put a number into the name of the new one: `out-00001.jsonl`.
     Number,
 }
 
@@ -169,12 +182,12 @@ pub enum OnExists {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fsync {
-    /// Leave it to the system.
+    /// Never: the operating system decides when to write to the disk.
     Never,
-    /// Before a file is given its name.
+    /// Before a file gets its final name.
     #[default]
     Finish,
-    /// Before messages are acknowledged: the safest, and slow.
+    /// Before messages are acknowledged. This is the safest choice, and slow.
     Flush,
 }
 
@@ -220,7 +233,8 @@ sinks:
                 mistakes.push(Mistake::new("path", "A path cannot hold a NUL byte."));
             }
             if self.atomic && names::is_reserved(path) {
-                let mistake = Mistake::new("path", format!("`{path}` ends as names of unfinished files do."));
+                let mistake =
+                    Mistake::new("path", format!("`{path}` ends like the name of an unfinished file."));
                 mistakes.push(mistake.help("Choose another name, or set `atomic: false`."));
             }
         }
@@ -228,7 +242,9 @@ sinks:
         if let Some(rotate) = &self.rotate {
             if rotate.size.is_none() && rotate.every.is_none() && rotate.at.is_none() {
                 let help = "Give it a `size`, for example `100MiB`, `every`, for example `1h`, or `at`, for example `\"03:00\"`.";
-                mistakes.push(Mistake::new("rotate", "`rotate` does not say when.").help(help));
+                mistakes.push(
+                    Mistake::new("rotate", "`rotate` does not say when to start a new file.").help(help),
+                );
             }
             if rotate.size.is_some_and(|size| size.bytes() == 0) {
                 mistakes.push(Mistake::new("rotate", "The `size` of a file cannot be 0."));
@@ -237,19 +253,19 @@ sinks:
                 mistakes.push(Mistake::new("rotate", "`every` cannot be 0."));
             }
             if let Some(format) = rotate.timestamp.as_ref().filter(|format| !names::is_timestamp(format)) {
-                let mistake = Mistake::new("rotate", format!("`{format}` makes no part of a file's name."));
-                mistakes.push(
-                    mistake.help("It is written as for `strftime` and holds no `/`, for example `%Y-%m-%d`."),
-                );
+                let mistake = Mistake::new("rotate", format!("`{format}` cannot be part of a file name."));
+                mistakes.push(mistake.help("Write a `strftime` format without `/`, for example `%Y-%m-%d`."));
             }
             if rotate.compress != Compression::None && self.compression != Compression::None {
-                let mistake =
-                    Mistake::new("rotate", "What is compressed while it is written needs no `compress`.");
-                mistakes.push(mistake.help("Remove it, or `compression`."));
+                let mistake = Mistake::new(
+                    "rotate",
+                    "`compress` is not needed: `compression` already compresses the files.",
+                );
+                mistakes.push(mistake.help("Remove one of the two."));
             }
         }
         if self.idle_timeout.is_some_and(|span| span.duration().is_zero()) {
-            mistakes.push(Mistake::new("idle_timeout", "It cannot be 0."));
+            mistakes.push(Mistake::new("idle_timeout", "`idle_timeout` cannot be 0."));
         }
         mistakes
     }

@@ -1,17 +1,19 @@
 //! Writes messages to files.
 //!
-//! Three promises shape it. A file without `.part` at the end of its name is complete, so that whoever waits
-//! for files can take them. What was acknowledged survives the process: it is in the system's hands before
-//! [`Sink::write`] returns, or, compressed, before [`Sink::flush`] does. And a run that continues another cuts
-//! the files to what that one had put down as safe, so that with the positions of the sources saved at the same
-//! moment nothing is lost, torn or there twice.
+//! Three promises shape this sink:
 //!
-//! Beside that it is to cost little more than the `write` that it must make. Lines that lie in a batch as they
-//! were read go to the system from there ([`Delimited`](thalweg_codec::delimited::Delimited)); where the
-//! path depends on the message, the rows of a batch are first put together by path, by one pass that compares each
-//! rendered name with the one before it.
+//! - A file without `.part` at the end of its name is complete, so that other programs can pick it up.
+//! - An acknowledged message survives the process. Its bytes are written to the operating system before
+//!   [`Sink::write`] returns, or, if the file is compressed, before [`Sink::flush`] returns.
+//! - A run that continues another cuts the files to the lengths that were saved as durable. The checkpoints
+//!   of the sources are saved at the same moment, so no message is lost, torn or duplicated.
 //!
-//! How one file is written is in `piece`, how many are kept together in `files`.
+//! The sink should cost little more than the necessary `write` calls. Payloads that lie in a batch as lines
+//! are written from there without a copy ([`Delimited`](thalweg_codec::delimited::Delimited)). If the path
+//! depends on the message, one pass groups the rows by path; it compares each rendered name with the previous
+//! one.
+//!
+//! `piece` writes one file, `files` keeps all files of a sink.
 
 mod config;
 mod files;
@@ -38,21 +40,21 @@ use thalweg_stream::encode::EncodeConfig;
 
 struct FileSink {
     path: Template,
-    /// What all paths begin with.
+    /// The constant beginning of all paths.
     prefix: String,
     encode: EncodeConfig,
     settings: Settings,
-    /// Shared with the clock.
+    /// Shared with the clock task.
     files: Arc<Mutex<Files>>,
-    /// Finishes files whose time is up when there is nothing to write.
+    /// The task that finishes files whose time limit has passed while nothing is written.
     clock: Option<tokio::task::JoinHandle<()>>,
     naming: Naming,
 }
 
-/// The rows of a batch put together by file.
+/// The rows of a batch, grouped by file.
 #[derive(Default)]
 struct Naming {
-    /// Where rows go that follow one another: slot, first row, how many.
+    /// Runs of adjacent rows with the same target: slot, first row, number of rows.
     groups: Vec<(usize, u32, u32)>,
     ranges: Vec<(u32, u32)>,
     rejected: Vec<(u32, String)>,
@@ -61,7 +63,7 @@ struct Naming {
 }
 
 impl Naming {
-    /// Finds out which file each message of a batch goes to; the files are opened.
+    /// Finds the file for each message of a batch, and opens these files.
     fn name(
         &mut self,
         path: &mut Template,
@@ -78,7 +80,7 @@ impl Naming {
             return Ok(());
         }
         let mut bound = path.bind(batch);
-        // Whether `last` has the name of the last group, to which the next row may belong.
+        // True if `last` is the name of the last group, which the next row may join.
         let mut continues = false;
         for row in 0..rows {
             self.rendered.clear();
@@ -98,7 +100,7 @@ impl Naming {
                         std::mem::swap(&mut self.rendered, &mut self.last);
                         continues = true;
                     }
-                    // The message's values ask for a name that the file system cannot give.
+                    // The values of the message lead to a name that the file system does not allow.
                     Err((
                         io::ErrorKind::NotADirectory
                         | io::ErrorKind::IsADirectory
@@ -111,7 +113,7 @@ impl Naming {
                 Err(reason) => self.rejected.push((row, reason)),
             }
         }
-        // Stable, so that the rows of a file stay in order.
+        // A stable sort keeps the rows of a file in order.
         self.groups.sort_by_key(|&(slot, ..)| slot);
         Ok(())
     }
@@ -161,7 +163,7 @@ impl Sink for FileSink {
     async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
         let saved: Option<Vec<Saved>> = match saved {
             Some(saved) => Some(serde_json::from_value(saved).map_err(|error| {
-                Error::permanent("the saved state of a sink `file` is not one").caused_by(error)
+                Error::permanent("the saved state of the sink `file` is not valid").caused_by(error)
             })?),
             None => None,
         };
@@ -184,7 +186,7 @@ impl Sink for FileSink {
                 loop {
                     tokio::time::sleep(beat).await;
                     let Some(files) = files.upgrade() else { return };
-                    // Whatever goes wrong is met again by the next call of the engine, and reported there.
+                    // The engine's next call meets the same error, and reports it.
                     let _ = thalweg_runtime::blocking(|| Self::lock(&files).settle());
                 }
             }));

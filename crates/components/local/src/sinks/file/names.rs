@@ -1,4 +1,4 @@
-//! Names of files: safe ones, numbered ones, and the one that a file has while it is written.
+//! File names: the check of names from messages, numbered names, and the names of unfinished files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,20 @@ use chrono::{Local, NaiveDateTime};
 
 use thalweg_codec::compress::Compression;
 
-/// What a file's name ends with while it is written.
+/// The suffix of a file that is being written.
 pub(super) const PART: &str = ".part";
-/// What comes before that if it was finished before and is continued.
+/// The text before that suffix if the file was finished before and is continued.
 const CONTINUED: &str = ".continued";
 
-/// The longest name of a file or folder that common file systems take.
+/// The longest file or folder name, in bytes, that common file systems accept.
 const LONGEST_NAME: usize = 255;
-/// The longest path that systems take, with room for what is added to it.
+/// The longest path, in bytes, that systems accept, with a margin for suffixes.
 const LONGEST_PATH: usize = 4000;
 
-/// Whether a name made from a message's values may be used: it may not lead out of the folder that the
-/// configuration names (`fixed`, the beginning that every name shares, up to its last `/`), and must be one
-/// that the system can take. Gives the name, or says why not.
+/// Checks a name rendered from a message's values, and returns it or the reason for its rejection.
+///
+/// The name may not lead out of the folder that the configuration names. That folder is `fixed`, the common
+/// beginning of all names, up to its last `/`. The name must also be one that the system accepts.
 pub(super) fn safe<'a>(rendered: &'a [u8], fixed: &str) -> Result<&'a str, String> {
     let shown = || String::from_utf8_lossy(&rendered[..rendered.len().min(200)]).escape_debug().to_string();
     let Ok(name) = std::str::from_utf8(rendered) else {
@@ -52,7 +53,7 @@ pub(super) fn safe<'a>(rendered: &'a [u8], fixed: &str) -> Result<&'a str, Strin
             }
             _ if is_reserved(part) => {
                 return Err(format!(
-                    "the file name `{}` ends in `{PART}` or `{CONTINUED}`, as unfinished ones do",
+                    "the file name `{}` ends in `{PART}` or `{CONTINUED}`, like that of an unfinished file",
                     shown()
                 ));
             }
@@ -63,15 +64,15 @@ pub(super) fn safe<'a>(rendered: &'a [u8], fixed: &str) -> Result<&'a str, Strin
     Ok(name)
 }
 
-/// Whether a name could be that of another file while that is written.
+/// True if another file could have this name while it is being written.
 pub(super) fn is_reserved(name: &str) -> bool {
     name.ends_with(PART) || name.ends_with(CONTINUED)
 }
 
-/// How many bytes a number adds to a name at most.
+/// The maximum number of bytes that a number adds to a name.
 const NUMBER_ROOM: usize = 11;
 
-/// Parts a name before its extension: `a/out.jsonl.gz` is `a/out` and `.jsonl.gz`.
+/// Splits a name before its extension: `a/out.jsonl.gz` is `a/out` and `.jsonl.gz`.
 fn parted(name: &str) -> (&str, &str) {
     let base = name.rfind('/').map_or(0, |at| at + 1);
     let bare = [".gz", ".gzip", ".zst", ".zstd"].iter().find_map(|suffix| name.strip_suffix(suffix));
@@ -80,14 +81,14 @@ fn parted(name: &str) -> (&str, &str) {
     name.split_at(dot.unwrap_or(bare.len()))
 }
 
-/// How the pieces of a file are called.
+/// The naming scheme of the pieces of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Style {
-    /// How many digits the number has at least.
+    /// The minimum number of digits.
     pub(super) digits: usize,
-    /// The moment when a piece was begun, in strftime's notation.
+    /// The `strftime` format of the time at which a piece was started.
     pub(super) timestamp: Option<String>,
-    /// How finished pieces are compressed.
+    /// The compression of finished pieces.
     pub(super) pack: Compression,
 }
 
@@ -97,15 +98,15 @@ impl Default for Style {
     }
 }
 
-/// A piece that exists.
+/// An existing piece.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Found {
     pub(super) number: u32,
-    /// Its name when it is finished.
+    /// Its final name.
     pub(super) path: PathBuf,
 }
 
-/// Whether a moment can be written so, and the text be a part of a file's name.
+/// True if the format is valid and its text can be part of a file name.
 pub(super) fn is_timestamp(format: &str) -> bool {
     let is_known = StrftimeItems::new(format).parse().is_ok();
     is_known && !format.is_empty() && !stamp_of(format, Local::now().naive_local()).contains(['/', '\0'])
@@ -114,18 +115,19 @@ pub(super) fn is_timestamp(format: &str) -> bool {
 fn stamp_of(format: &str, moment: NaiveDateTime) -> String {
     use std::fmt::Write;
     let mut text = String::new();
-    // What cannot be written (the name of a time zone) is left out.
+    // A part that cannot be written, such as the name of a time zone, is left out.
     let _ = write!(text, "{}", moment.format(format));
     text
 }
 
 impl Style {
-    /// What stands in the name of a piece that begins now, beside its number.
+    /// Returns the time stamp for the name of a piece that starts now.
     pub(super) fn stamp(&self) -> Option<String> {
         self.timestamp.as_deref().map(|format| stamp_of(format, Local::now().naive_local()))
     }
 
-    /// `out.jsonl` with the number 7 is `out-00007.jsonl`, and with a stamp `out-2026-01-02-00007.jsonl`.
+    /// Returns the path of a piece: `out.jsonl` with the number 7 is `out-00007.jsonl`, and with a time stamp
+    /// `out-2026-01-02-00007.jsonl`.
     pub(super) fn path(&self, name: &str, number: Option<u32>, stamp: Option<&str>) -> PathBuf {
         let Some(number) = number else { return name.into() };
         let (stem, extension) = parted(name);
@@ -136,8 +138,8 @@ impl Style {
         }
     }
 
-    /// The number in what stands between the stem and the extension of a name, if it is one of a piece: nothing else may
-    /// be taken for one, since pieces get pruned.
+    /// Returns the number of a piece from the text between stem and extension, or `None` if the name is not
+    /// exactly that of a piece. The check is strict because pieces get pruned.
     fn number_of(&self, label: &str) -> Option<u32> {
         let digits = match &self.timestamp {
             None => label,
@@ -147,14 +149,14 @@ impl Style {
                 digits
             }
         };
-        // After the highest number of all there is no next.
+        // The highest possible number is excluded because it has no successor.
         let number = digits.parse().ok().filter(|number| *number < u32::MAX)?;
         let width = self.digits;
         (digits == format!("{number:0width$}")).then_some(number)
     }
 
-    /// The pieces that exist of a name, in the order of their numbers: those that are finished, or those that are not as
-    /// well.
+    /// Returns the existing pieces of a name in the order of their numbers: the finished ones, and on request
+    /// the unfinished ones too.
     pub(super) fn pieces(&self, name: &str, and_unfinished: bool) -> io::Result<Vec<Found>> {
         let (stem, extension) = parted(name);
         let (folder, stem) = match stem.rsplit_once('/') {
@@ -189,20 +191,20 @@ impl Style {
         Ok(found)
     }
 
-    /// The highest number of a finished piece.
+    /// Returns the highest number of a finished piece, or 0.
     pub(super) fn last(&self, name: &str) -> io::Result<u32> {
         Ok(self.pieces(name, false)?.last().map_or(0, |found| found.number))
     }
 }
 
-/// The name while it is written.
+/// Returns the name of a new file while it is being written.
 pub(super) fn part(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(PART);
     name.into()
 }
 
-/// The name of one that was finished before, while it is written.
+/// Returns the name, while it is being written, of a file that was finished before.
 pub(super) fn continued(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(CONTINUED);
@@ -210,7 +212,7 @@ pub(super) fn continued(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The folder that a file is in.
+/// Returns the folder of a file.
 pub(super) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -300,7 +302,7 @@ mod tests {
         assert_eq!(refused(b"out/x-\xff"), "the file name `out/x-\u{fffd}` is not UTF-8");
         assert_eq!(
             refused(b"out/x-a.part"),
-            "the file name `out/x-a.part` ends in `.part` or `.continued`, as unfinished ones do"
+            "the file name `out/x-a.part` ends in `.part` or `.continued`, like that of an unfinished file"
         );
         assert!(refused(format!("out/x-{}", "é".repeat(130)).as_bytes()).ends_with("is 262 bytes long"));
         assert_eq!(

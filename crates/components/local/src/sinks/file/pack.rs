@@ -1,8 +1,9 @@
-//! Compressing pieces when they are finished.
+//! Compresses finished pieces.
 //!
-//! It is done beside the sink, by a thread for each piece, since it takes long: a piece that is being written is plain, so
-//! that others can follow it. The plain piece is removed when the other is on disk. A run that continues a piece which was
-//! compressed a moment before the process was killed makes it plain again.
+//! Compression takes long, so each piece is compressed by a thread of its own beside the sink. The current
+//! piece stays uncompressed so that other programs can follow it. The uncompressed piece is removed once the
+//! compressed one is on disk. If the process is killed after a piece was compressed, a run that continues
+//! this piece decompresses it again.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,18 +12,18 @@ use std::path::{Path, PathBuf};
 use super::names;
 use thalweg_codec::compress::Compression;
 
-/// What it is called when it is compressed.
+/// Returns the name of the compressed piece.
 pub(super) fn packed(path: &Path, how: Compression) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(how.suffix());
     name.into()
 }
 
-/// Compresses a finished piece. What goes wrong is told, and leaves the piece as it is.
+/// Compresses a finished piece. An error is logged, and leaves the piece as it is.
 pub(super) fn pack(path: &Path, how: Compression) {
     match try_pack(path, how) {
         Ok(()) => {}
-        // It was among those that are not to be kept.
+        // The piece has been pruned meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {
             tracing::warn!("`{}` could not be compressed, and stays as it is: {error}", path.display());
@@ -36,7 +37,7 @@ fn try_pack(path: &Path, how: Compression) -> io::Result<()> {
     let mut from = File::open(path)?;
     let written = write_packed(&mut from, &part, how);
     if let Err(error) = written.and_then(|()| fs::rename(&part, &target)) {
-        // Half of it is of no use.
+        // A partial file is useless.
         let _ = fs::remove_file(&part);
         return Err(error);
     }
@@ -63,11 +64,11 @@ fn write_packed(from: &mut File, part: &Path, how: Compression) -> io::Result<()
     encoder.end(&mut out)?;
     to.write_all(&out)?;
     to.set_permissions(from.metadata()?.permissions())?;
-    // The plain piece goes next, and it may be on the disk already.
+    // The uncompressed piece is removed next, and it may already be on the disk.
     to.sync_all()
 }
 
-/// Makes a piece plain that was compressed, if it was.
+/// Decompresses a piece, if it was compressed.
 pub(super) fn unpack(path: &Path, how: Compression) -> io::Result<()> {
     let from = packed(path, how);
     if fs::symlink_metadata(path).is_ok() || fs::symlink_metadata(names::part(path)).is_ok() {
@@ -111,7 +112,7 @@ mod tests {
             unpack(&path, how).unwrap();
             assert_eq!(names(), ["out-00001.log"]);
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
-            // One that is not there is left alone, and so is one that is plain.
+            // A missing file is left alone, and so is an uncompressed one.
             unpack(&folder.path().join("none"), how).unwrap();
             unpack(&path, how).unwrap();
             pack(&folder.path().join("none"), how);

@@ -1,8 +1,9 @@
-//! One file being written.
+//! Writes one file.
 //!
-//! While it is written it has one of two names. A new one is `NAME.part`: if the process is killed, a run that
-//! gets its messages again may begin it anew. One that continues a file which was finished before is
-//! `NAME.continued.part`: it has what nobody will send again, so nobody may begin it anew.
+//! While it is being written, the file has one of two names. A new file is `NAME.part`: if the process is
+//! killed, a run that receives the messages again may start it from scratch. A file that was finished before
+//! and is continued is `NAME.continued.part`: no source sends its earlier messages again, so it must never be
+//! started from scratch.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,44 +15,45 @@ use chrono::{Local, NaiveDateTime};
 use super::names::{self, Style};
 use thalweg_codec::compress::{Compression, Encoder};
 
-/// How pieces are written, the same for all of a sink.
+/// How pieces are written, the same for all pieces of a sink.
 #[derive(Debug, Clone)]
 pub(super) struct PieceOptions {
     pub(super) compression: Compression,
     pub(super) level: Option<i32>,
     /// Whether a file is called `NAME.part` until it is finished.
     pub(super) atomic: bool,
-    /// Permissions of new files.
+    /// The permissions of new files.
     pub(super) mode: Option<u32>,
-    /// Permissions of new folders.
+    /// The permissions of new folders.
     pub(super) folder_mode: Option<u32>,
-    /// How pieces are called.
+    /// The naming scheme of the pieces.
     pub(super) style: Style,
-    /// What ends a message.
+    /// The bytes after each message.
     pub(super) delimiter: Vec<u8>,
 }
 
-/// How a piece begins.
+/// The initial content of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// Empty. A finished file of its name stays until this one is finished.
+    /// Empty. A finished file of the same name stays until this piece is finished.
     New,
-    /// After what a finished file has, or what a run that broke off left, unless all of that is `resent`.
+    /// The content of a finished file, or of the unfinished file of an interrupted run. If `resent` is true,
+    /// the sources send the messages of such a `.part` file again, so its content is dropped.
     Append { resent: bool },
-    /// After the first bytes of what a former run wrote, which has put down that many as safe.
-    /// Whether it had finished the file as well.
+    /// The first `length` bytes of a file from an earlier run, which saved this length as durable. `finished`
+    /// is true if that run also finished the file.
     Continue { length: u64, finished: bool },
 }
 
 pub(super) struct Piece {
     pub(super) number: Option<u32>,
-    /// What stands beside the number in its name.
+    /// The time stamp beside the number in its name.
     pub(super) stamp: Option<String>,
-    /// Its name when it is finished.
+    /// Its final name.
     path: PathBuf,
-    /// Its name now.
+    /// Its present name.
     now: PathBuf,
-    /// None while it is suspended.
+    /// `None` while the file is suspended.
     file: Option<File>,
     /// A device or a pipe: it has no length and cannot be renamed.
     special: bool,
@@ -59,17 +61,17 @@ pub(super) struct Piece {
     encoder: Option<Encoder>,
     out: Vec<u8>,
     pub(super) begun: Instant,
-    /// The same, on the clock on the wall.
+    /// The same moment in local time.
     pub(super) begun_at: NaiveDateTime,
     pub(super) written: Instant,
-    /// Whether it has messages.
+    /// True if it has messages.
     pub(super) has_rows: bool,
-    /// Whether the disk may not have all of it yet.
+    /// True if some of it may not be on the disk yet.
     dirty: bool,
 }
 
 impl Piece {
-    /// Begins it; the file is open then.
+    /// Creates a piece and opens its file.
     pub(super) fn begin(
         name: &str,
         number: Option<u32>,
@@ -121,7 +123,7 @@ impl Piece {
                 }
                 Some(0)
             }
-            // A finished file is all there is: an unfinished one beside it is of a run that was to replace it.
+            // A finished file is complete. An unfinished file beside it is from a run that was replacing it.
             Beginning::Append { .. } if exists => {
                 self.take_back(continued, manner)?;
                 self.finished_length(manner)?
@@ -140,13 +142,13 @@ impl Piece {
             }
             Beginning::Continue { length, finished } if exists => {
                 self.take_back(continued, manner)?;
-                // What was added to a finished file was not added by us.
+                // A finished file was complete: any additional bytes were written by another program.
                 if finished { self.finished_length(manner)? } else { Some(length) }
             }
             Beginning::Continue { length, finished } => {
                 if length > 0 && !finished {
                     tracing::warn!(
-                        "`{}`, which this run was to continue, is gone: it begins again empty.",
+                        "`{}`, which this run should continue, is missing: it is created again, empty.",
                         self.path.display()
                     );
                 }
@@ -154,7 +156,8 @@ impl Piece {
             }
         };
         let mut options = OpenOptions::new();
-        // Not `truncate`: that would need no `append`, which is what makes every write go to the end.
+        // `append` makes every write go to the end of the file. It excludes `truncate`, hence `set_len`
+        // below.
         let file = options.append(true).create(true).open(&self.now)?;
         let found = file.metadata()?.len();
         let length = match keep {
@@ -181,7 +184,7 @@ impl Piece {
         Ok(())
     }
 
-    /// Takes a finished file back, to be written again.
+    /// Makes a finished file writable again, under its name of a continued file.
     fn take_back(&mut self, continued: PathBuf, manner: &PieceOptions) -> io::Result<()> {
         if manner.atomic {
             fs::rename(&self.path, &continued)?;
@@ -190,14 +193,14 @@ impl Piece {
         Ok(())
     }
 
-    /// How much of a finished file to keep, if not all. One that was written under its own name may have been
-    /// torn off all the same; what is added to a torn member could not be read.
+    /// Returns the length to keep of a finished file, or `None` for all of it. With `atomic: false` the last
+    /// compressed member of the file may be torn, and appending to a torn member would make it unreadable.
     fn finished_length(&self, manner: &PieceOptions) -> io::Result<Option<u64>> {
         let is_sure = manner.atomic || manner.compression == Compression::None;
         if is_sure { Ok(None) } else { self.sound_length(manner).map(Some) }
     }
 
-    /// How much of a file left by a run that broke off is whole messages.
+    /// Returns the number of bytes of whole messages in a file left by an interrupted run.
     fn sound_length(&self, manner: &PieceOptions) -> io::Result<u64> {
         let mut file = File::open(&self.now)?;
         if manner.compression != Compression::None {
@@ -208,7 +211,7 @@ impl Piece {
         if delimiter.is_empty() {
             return Ok(end);
         }
-        // Backwards in blocks that overlap by a delimiter less one byte.
+        // Searches backwards in blocks that overlap by one byte less than a delimiter.
         let mut block = vec![0; 64 << 10];
         while end >= delimiter.len() as u64 {
             let length = (block.len() as u64).min(end);
@@ -227,7 +230,7 @@ impl Piece {
         Ok(0)
     }
 
-    /// Its name now.
+    /// Its present name.
     pub(super) fn now(&self) -> &Path {
         &self.now
     }
@@ -236,22 +239,22 @@ impl Piece {
         &self.path
     }
 
-    /// The bytes in it, with those that are still to be written.
+    /// Its length in bytes, including the bytes not written yet.
     pub(super) fn length(&self) -> u64 {
         self.length + self.out.len() as u64
     }
 
-    /// Whether nothing was ever written to it.
+    /// True if nothing was ever written to it.
     pub(super) fn is_empty(&self) -> bool {
         self.length() == 0 && self.encoder.is_none()
     }
 
-    /// Whether it is one whose state can be kept.
+    /// True if it is a device or a pipe, whose state cannot be saved.
     pub(super) fn is_special(&self) -> bool {
         self.special
     }
 
-    /// Whether something is compressed but not written.
+    /// True if some compressed data is not written yet.
     pub(super) fn owes(&self) -> bool {
         self.encoder.is_some() || !self.out.is_empty()
     }
@@ -264,7 +267,7 @@ impl Piece {
         Ok(self.file.insert(file))
     }
 
-    /// What to write messages to, which compresses them if they are to be.
+    /// Returns the writer for messages, which compresses them if the sink is configured so.
     pub(super) fn writer(&mut self, manner: &PieceOptions) -> io::Result<PieceWriter<'_>> {
         if self.encoder.is_none() {
             self.encoder = manner.compression.begin(manner.level)?;
@@ -273,7 +276,7 @@ impl Piece {
         Ok(PieceWriter(self))
     }
 
-    /// Takes back what was written after the first `length` bytes.
+    /// Cuts the file to its first `length` bytes.
     pub(super) fn truncate(&mut self, length: u64) -> io::Result<()> {
         if !self.special {
             self.file()?.set_len(length)?;
@@ -283,7 +286,7 @@ impl Piece {
         Ok(())
     }
 
-    /// Writes what is compressed by now. What could not be written is kept for the next time.
+    /// Writes the compressed data that is available. Bytes that cannot be written are kept for the next call.
     pub(super) fn drain(&mut self) -> io::Result<()> {
         if let Some(encoder) = &mut self.encoder {
             encoder.take(&mut self.out);
@@ -318,7 +321,7 @@ impl Piece {
         result
     }
 
-    /// Ends the compressed member and writes all there is.
+    /// Ends the compressed member and writes all pending data.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if let Some(encoder) = self.encoder.take() {
             encoder.end(&mut self.out)?;
@@ -326,7 +329,7 @@ impl Piece {
         self.drain()
     }
 
-    /// Waits until the disk has it.
+    /// Waits until all data is on the disk.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if self.dirty && !self.special {
             self.file()?.sync_all()?;
@@ -335,21 +338,21 @@ impl Piece {
         Ok(())
     }
 
-    /// Closes the file for now.
+    /// Closes the file temporarily.
     pub(super) fn suspend(&mut self) {
         if !self.special {
             self.file = None;
         }
     }
 
-    /// Gives it its name. It was flushed before.
+    /// Renames the file to its final name. The caller has flushed it.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         self.suspend();
         if self.now == self.path {
             return Ok(());
         }
         if let Err(error) = fs::rename(&self.now, &self.path) {
-            // Another name of this run may have made a folder of it: `a` and `a/b`.
+            // Another name of this run may have turned the path into a folder: `a` and `a/b`.
             if error.kind() != io::ErrorKind::IsADirectory {
                 return Err(error);
             }
@@ -364,13 +367,13 @@ impl Piece {
         Ok(())
     }
 
-    /// Removes it.
+    /// Removes the file.
     pub(super) fn discard(self) -> io::Result<()> {
         if self.special { Ok(()) } else { fs::remove_file(&self.now) }
     }
 }
 
-/// A link is followed, so that the file that it points to is replaced and not the link.
+/// Follows a link, so that its target is replaced and not the link itself.
 fn target(path: PathBuf) -> PathBuf {
     match fs::symlink_metadata(&path) {
         Ok(found) if found.is_symlink() => fs::canonicalize(&path).unwrap_or(path),
@@ -378,8 +381,8 @@ fn target(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Makes a finished file again of one that a run continued and broke off, before that run had put down
-/// anything of what it added.
+/// Turns a `.continued.part` file back into the finished file of `length` bytes. It was left by a run that
+/// was interrupted before it saved anything of what it had appended.
 pub(super) fn restore(path: PathBuf, length: u64) -> io::Result<()> {
     let path = target(path);
     let continued = names::continued(&path);
@@ -393,13 +396,13 @@ pub(super) fn restore(path: PathBuf, length: u64) -> io::Result<()> {
     fs::rename(&continued, &path)
 }
 
-/// Makes a folder and those that it is in, as far as they are not there.
+/// Creates a folder and its missing parents.
 fn create_folders(folder: &Path, mode: Option<u32>) -> io::Result<()> {
     let Some(mode) = mode else { return fs::create_dir_all(folder) };
     let new: Vec<&Path> =
         folder.ancestors().take_while(|folder| *folder != Path::new("") && !folder.exists()).collect();
     fs::create_dir_all(folder)?;
-    // The deepest first: nothing can be changed below one that may not be entered.
+    // The deepest folder first: a folder without permission to enter would block access to those below it.
     new.into_iter().try_for_each(|folder| set_mode(&File::open(folder)?, mode))
 }
 

@@ -1,4 +1,4 @@
-//! Finding files by patterns.
+//! Finds files by patterns.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -14,31 +14,31 @@ use thalweg_engine::Error;
 
 use thalweg_stream::io_error::io_error;
 
-/// As shells have it: `*` does not cross folders, and does not find what begins with a dot.
+/// Matches as shells do: `*` does not cross folders, and does not match a leading dot.
 const MATCHING: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
-/// What makes a file the same file whatever it is called, as long as it exists.
+/// The identity of a file, which does not change when the file is renamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
-    /// The device that it is on.
+    /// The number of its device.
     pub device: u64,
-    /// Its inode there.
+    /// Its inode number on the device.
     pub inode: u64,
 }
 
 impl Identity {
-    /// Of the file that this describes.
+    /// Returns the identity of the file with this metadata.
     pub fn of(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    /// The name of the lane that its positions are saved in.
+    /// Returns the partition of its checkpoints.
     pub fn partition(self) -> String {
         format!("{:x}:{:x}", self.device, self.inode)
     }
 
-    /// Which file a lane is of.
+    /// Returns the file that a partition belongs to.
     pub fn of_partition(partition: &str) -> Option<Self> {
         let (device, inode) = partition.split_once(':')?;
         let number = |text| u64::from_str_radix(text, 16).ok();
@@ -49,56 +49,56 @@ impl Identity {
 /// A file that was found.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// Which it is.
+    /// Its identity.
     pub identity: Identity,
-    /// How long it is.
+    /// Its size in bytes.
     pub size: u64,
-    /// Whether it was not changed for so long that it is to be ignored.
+    /// True if it is to be ignored because it was not changed for the time of `ignore_older`.
     pub is_old: bool,
 }
 
-/// What was found at one time.
+/// The result of one search.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// The files, sorted by name. One with several names (or links to it) is there once.
+    /// The files, sorted by name. A file with several names or links is listed once.
     pub files: Vec<Found>,
-    /// What could not be looked at: the plain paths that do not exist, folders without permission and the
+    /// Paths with errors: missing files that were named without a pattern, folders without permission and the
     /// like.
     pub failed: Vec<(PathBuf, io::Error)>,
     /// The patterns that no file matches.
     pub unmatched: Vec<String>,
 }
 
-/// Whether a path is a pattern for many.
+/// True if a path is a pattern for several files.
 fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// What to read.
+/// The files to read.
 #[derive(Debug, Clone)]
 pub struct Finder {
     paths: Vec<String>,
-    /// Patterns of what not to read, and whether they are about the name alone.
+    /// Patterns of files not to read. True if the pattern applies to the name alone.
     excluded: Vec<(Pattern, bool)>,
     ignore_older: Option<Duration>,
-    /// What is found in paths that are to be read, and in those that are not.
+    /// The regular expressions for paths to read and for paths not to read.
     regexes: (Option<Regex>, Option<Regex>),
 }
 
-/// What is wrong with a pattern, if anything.
+/// Returns the error of a pattern, if it has one.
 pub fn pattern_mistake(pattern: &str) -> Option<String> {
     let error = Pattern::new(pattern).err()?;
-    Some(format!("`{pattern}` is no pattern for files: {} (at character {}).", error.msg, error.pos + 1))
+    Some(format!("`{pattern}` is not a valid file pattern: {} (at character {}).", error.msg, error.pos + 1))
 }
 
 impl Finder {
-    /// For these paths or patterns, without what `exclude` matches and what was not changed for
-    /// `ignore_older`.
+    /// Creates a finder for these paths or patterns. It skips files that `exclude` matches or that were not
+    /// changed for `ignore_older`.
     ///
     /// # Errors
-    /// If a pattern is malformed, which [`pattern_mistake`] says more kindly.
+    /// If a pattern is malformed; [`pattern_mistake`] has the message for users.
     pub fn new(
         paths: Vec<String>,
         exclude: &[String],
@@ -112,7 +112,7 @@ impl Finder {
         Ok(Self { paths, excluded, ignore_older, regexes: (None, None) })
     }
 
-    /// Reads only what the first is found in, and nothing that the second is found in but the first is not.
+    /// Restricts the finder to paths that match `include`, and skips those that match only `exclude`.
     pub fn with_regexes(mut self, include: Option<Regex>, exclude: Option<Regex>) -> Self {
         self.regexes = (include, exclude);
         self
@@ -140,7 +140,7 @@ impl Finder {
         self.ignore_older.zip(age).is_some_and(|(limit, age)| age > limit)
     }
 
-    /// Looks what there is now.
+    /// Searches the file system.
     pub fn find(&self) -> Findings {
         let mut findings = Findings::default();
         let mut files = BTreeMap::new();
@@ -171,7 +171,8 @@ impl Finder {
                                 has_matched = true;
                                 files.insert(path, metadata);
                             }
-                            // A folder, or it went while we looked (or is a link to nothing): not a match.
+                            // A folder, a dangling link, or a file that was removed during the search: not a
+                            // match.
                             Err(error)
                                 if matches!(
                                     error.kind(),
@@ -202,7 +203,7 @@ impl Finder {
     }
 }
 
-/// Only regular files can be read: of a pipe or a device nobody can say how far it was read.
+/// Rejects everything but regular files: a pipe or a device has no position to resume from.
 fn readable(metadata: Metadata, is_named: bool) -> io::Result<Metadata> {
     if metadata.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
@@ -219,18 +220,18 @@ fn readable(metadata: Metadata, is_named: bool) -> io::Result<Metadata> {
     Ok(metadata)
 }
 
-/// The error of a run whose file cannot be read.
+/// Returns the error of a run whose file cannot be read.
 pub fn unreadable(path: &Path, error: &io::Error) -> Error {
     let shown = path.to_string_lossy();
     if error.kind() == ErrorKind::NotFound && shown.contains('{') {
         return Error::permanent(format!(
-            "cannot read `{shown}`: it does not exist. Alternatives in braces are not known here: give a list of paths."
+            "cannot read `{shown}`: it does not exist. Patterns do not support braces: give a list of paths."
         ));
     }
     io_error("read", path, error)
 }
 
-/// Looks for a file in a folder, whatever it is called there.
+/// Searches a folder for a file by its identity, whatever its name is.
 pub fn find_in_folder(folder: &Path, identity: Identity) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?;
     let same =

@@ -1,4 +1,4 @@
-//! Reading files as they are written.
+//! Reads files as they are written.
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
@@ -16,15 +16,16 @@ use super::{Files, forget_missing};
 use thalweg_codec::framing::After;
 use thalweg_stream::io_error::io_error;
 
-/// How many files are held open while following. Of more, those that have been quiet longest are closed.
+/// The maximum number of files that are open while following. Beyond it, the files that were quiet for
+/// longest are closed.
 const MAX_OPEN: usize = 512;
 
-/// For how many looks a followed file that is gone must be quiet before it is let go: its writer may not have
-/// noticed yet that it was renamed.
+/// The number of polls for which a vanished file must be quiet before it is dropped. Its writer may not have
+/// noticed yet that the file was renamed.
 const LINGER: u32 = 20;
 
 impl Files {
-    /// Reads all files, and those that are still to come, until told to stop.
+    /// Reads all present and future files until the run is stopped.
     pub(super) async fn follow(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let interval = self.config.poll_interval.duration();
         loop {
@@ -51,7 +52,7 @@ impl Files {
         }
     }
 
-    /// Looks which files there are.
+    /// Searches for files.
     fn look(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let findings = blocking(|| self.finder.find());
         let is_first = !std::mem::replace(&mut self.has_begun, true);
@@ -90,7 +91,7 @@ impl Files {
                     open += usize::from(tail.is_open());
                     self.tails.push(tail);
                 }
-                // It went while we looked.
+                // The file was removed during the search.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => self.warn(found.path.clone(), &error),
             }
@@ -105,7 +106,7 @@ impl Files {
                     tail.path.parent().and_then(|folder| find_in_folder(folder, tail.identity()))
             {
                 tail.rename(&path);
-                // Nothing that can be done, if it went again.
+                // An error means that the file was removed again; nothing can be done then.
                 let _ = tail.reopen(u64::MAX);
             }
         }
@@ -116,8 +117,7 @@ impl Files {
         Ok(())
     }
 
-    /// Files that were renamed between the runs, so that no pattern finds them any more, are read to their
-    /// end.
+    /// Reads files to their end that were renamed between the runs, so that no pattern matches them any more.
     fn find_renamed(&mut self, found: &[Found], out: &SourceOutput) {
         let mut partitions: HashSet<String> = found.iter().map(|found| found.identity.partition()).collect();
         for partition in out.partitions() {
@@ -132,7 +132,7 @@ impl Files {
             }
             let Some(path) = find_in_folder(&folder, identity) else { continue };
             match Tail::open(&path, &self.config, out, false) {
-                // If it began elsewhere it is another file.
+                // With another position it is another file.
                 Ok(mut tail) if tail.partition == partition && tail.cutter.place().offset == saved.offset => {
                     tail.is_gone = true;
                     partitions.insert(tail.partition.to_string());
@@ -151,7 +151,7 @@ impl Files {
         }
     }
 
-    /// Closes the handles of the files that have been quiet longest, if too many are open.
+    /// Closes the files that were quiet for longest, if too many are open.
     fn close_quiet(&mut self) {
         let mut open: Vec<&mut Tail> =
             self.tails.iter_mut().filter(|tail| tail.is_open() && !tail.is_gone).collect();
@@ -162,12 +162,12 @@ impl Files {
         }
     }
 
-    /// Reads a piece of a followed file; says whether there may be more.
+    /// Reads a piece of a followed file. Returns true if there may be more.
     async fn visit(&mut self, at: usize, out: &mut SourceOutput) -> Result<bool, Error> {
         let Some(tail) = self.tails.get_mut(at) else { return Ok(false) };
         let quiet = self.config.framing.quiet();
         if std::mem::take(&mut tail.begins_at_end) {
-            // Remembered at once: a later run is to read what was written after this moment.
+            // The position is saved at once: a later run must read the data written after this moment.
             let payload = arrow_array::BinaryViewArray::new_null(0);
             let checkpoint = tail.marker().checkpoint(tail.cutter.place());
             out.send(Reading { payload, path: Some(tail.shown.clone()), positions: None, checkpoint })
@@ -207,15 +207,16 @@ impl Files {
         }
     }
 
-    /// A followed file could not be read: says so once, and leaves it for later.
+    /// Reports once that a followed file could not be read, and leaves it for later.
     async fn fail(&mut self, at: usize, out: &mut SourceOutput) -> Result<(), Error> {
         let Some(tail) = self.tails.get_mut(at) else { return Ok(()) };
         let damage = tail.damage();
         let error = match &damage {
-            // It may still be being written.
-            Some(damage) if damage.is_truncation() => {
-                Error::temporary(format!("of `{}`, {damage}; waiting for more of it", tail.shown))
-            }
+            // The file may still be growing.
+            Some(damage) if damage.is_truncation() => Error::temporary(format!(
+                "the end of `{}` is missing: {damage}; waiting for more data",
+                tail.shown
+            )),
             _ => match give_up(tail, out).await? {
                 Some(error) => error,
                 None => match &tail.failure {
@@ -236,8 +237,8 @@ impl Files {
         Ok(())
     }
 
-    /// Lets go of files that are gone and were read to their end, and forgets their lanes when all of it is
-    /// safe.
+    /// Drops files that are gone and read to their end. Deletes their checkpoints when all their messages are
+    /// committed.
     async fn let_go(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let linger = self.config.poll_interval.duration() * LINGER;
         let mut at = 0;
@@ -258,7 +259,7 @@ impl Files {
             self.finished.push((tail.partition.clone(), tail.cutter.place().offset));
             self.tails.remove(at);
         }
-        // Forgotten any earlier, a lane would be remembered again by the batches still on their way.
+        // If a checkpoint were deleted earlier, batches in flight would create it again.
         self.finished.retain(|(partition, end)| match Saved::of(out, partition) {
             Some(saved) if saved.offset >= *end => {
                 out.forget(partition);

@@ -1,18 +1,18 @@
 //! `file`: messages from files, read once or followed.
 //!
-//! A file is read into memory of the budget, cut there, and sent on without a copy
-//! ([`thalweg_codec::framing`]). Without `follow` the files are read one after the other in the order of
-//! their names, and what is wrong with their names or permissions is said before anything is read. A file
-//! that turns out to be damaged does not keep the others from being read; the run then ends with the error.
+//! A file is read into memory of the budget, cut there, and sent without a copy ([`thalweg_codec::framing`]).
+//! Without `follow` the files are read one after the other in the order of their names. Wrong names and
+//! missing permissions are reported before anything is read. A damaged file does not keep the rest from being
+//! read; the run then ends with the error.
 //!
-//! With `follow` the pattern is looked for again and again. Files are known by what they are and not by what
-//! they are called ([`tail`]), so that one which is renamed is read to its end under its new name, whether or
-//! not the pattern finds it there, while the new file under the old name is begun. Notifications of the
-//! kernel (inotify) were considered: they are missing on network file systems and in many containers, so that
-//! looking would have to be there as well; and looking costs a `stat` for each file four times a second.
+//! With `follow` the pattern is evaluated again and again. A file is identified by its inode, not by its name
+//! ([`tail`]). A renamed file is therefore read to its end, even if the pattern does not match its new name,
+//! while the new file under the old name is started. Kernel notifications (inotify) were rejected: they are
+//! missing on network file systems and in many containers, so polling would be needed anyway. Polling costs
+//! one `stat` per file, four times a second.
 //!
-//! Positions are counted in bytes of text, after decompression. Since there is no way into the middle of a
-//! compressed file, resuming in one decompresses it again up to there.
+//! Positions count bytes of text, after decompression. A compressed file has no entry in its middle, so
+//! resuming decompresses it again up to the position.
 
 pub(crate) mod find;
 mod follow;
@@ -40,58 +40,62 @@ use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
 use thalweg_stream::arenas::Arenas;
 
-/// Reads messages from files: lines, or what another delimiter or a pattern separates.
+/// Reads messages from files: lines, or parts separated by another delimiter or a pattern.
 ///
-/// The files are read to their end, one after the other in the order of their names; or, with `follow`, as
-/// they are written, over rotation, truncation and deletion. Compressed files (gzip, zstd) are recognised.
-/// With `--state`, a later run goes on where this one ended.
+/// Without `follow`, the files are read to their end, one after the other in the order of their names. With
+/// `follow`, they are read as they are written, across rotation, truncation and deletion. Compressed files
+/// (gzip, zstd) are recognised. With `--state`, a later run resumes where this one ended.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileSource {
-    /// The file to read, or a pattern for several, or a list of both: `logs/app.log`, `logs/*.log`,
-    /// `logs/**/*.log`, `[ a.log, b/*.log ]`. `*` and `?` stand for any letters in a name, `[a-c]` for one of
-    /// these, `**` for any folders. Names that begin with a dot are found only if the pattern says the dot.
+    /// The file to read, a pattern for several files, or a list of both: `logs/app.log`, `logs/*.log`,
+    /// `logs/**/*.log`, `[ a.log, b/*.log ]`. `*` matches any characters of a name, `?` one character,
+    /// `[a-c]` one of these characters, `**` any folders. A name that begins with a dot matches only if the
+    /// pattern contains that dot.
     pub path: Paths,
-    /// Patterns of files not to read: `*.gz`. One without `/` is about the name, in whatever folder; one with
-    /// `/` is about the whole path. With `follow`, leave out what rotation compresses: `app.log.1.gz` is
-    /// another file than `app.log.1` was, and would be read again.
+    /// Patterns of files not to read, for example `*.gz`. A pattern without `/` applies to the name in any
+    /// folder; a pattern with `/` applies to the whole path. With `follow`, exclude the files that rotation
+    /// compresses: `app.log.1.gz` is a different file from `app.log.1`, and would be read again.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// A regular expression for paths: of what `path` finds, only those in which it is found are read.
+    /// A regular expression for paths. Of the files that `path` finds, only those that match it are read.
     #[serde(default)]
     pub include_regex: Option<Regex>,
-    /// A regular expression for paths that are not to be read. With `include_regex` as well, what both are found in is
-    /// read, and so is what neither is found in.
+    /// A regular expression for the paths of files not to read. With `include_regex` as well, a file that
+    /// matches both is read, and so is a file that matches neither.
     #[serde(default)]
     pub exclude_regex: Option<Regex>,
-    /// Whether to go on when the end of a file is reached and wait for more, and for new files, until told to
-    /// stop. The last line is then a message as soon as its line feed is there.
+    /// Whether to wait for more data at the end of a file, and for new files, until the run is stopped. A
+    /// last line then becomes a message only when its line feed is written. The default is `false`.
     #[serde(default)]
     pub follow: bool,
-    /// How the files are compressed: as their first bytes tell (`auto`), or all in the same way.
+    /// The compression of all files. The default is `auto`, which recognises it by the first bytes of each
+    /// file.
     #[serde(default)]
     pub compression: Compression,
-    /// Where one message ends and the next begins. The default: each line is one.
+    /// How a file is cut into messages. By default each line is a message.
     #[serde(default)]
     pub framing: Framing,
-    /// The longest that a message may be, at most 1 GiB. Of a longer one, the first 4 KiB leave by the
-    /// `errors` output.
+    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
+    /// KiB leave by the `errors` output.
     #[serde(default = "default_limit")]
     pub max_message_bytes: ByteSize,
-    /// With `follow`: where to begin in files that are there at the start and have no saved position.
+    /// With `follow`: where to start in files that exist at the start and have no saved position. The default
+    /// is `beginning`.
     #[serde(default)]
     pub read_from: ReadFrom,
-    /// With `follow`: how often to look for more.
+    /// With `follow`: the time between two checks for more data. The default is 250 ms.
     #[serde(default = "default_poll_interval")]
     pub poll_interval: TimeSpan,
-    /// With `follow`: how often to look which files there are; by default as often as for more in them. Where a pattern
-    /// finds very many, looking takes time.
+    /// With `follow`: the time between two searches for new files. The default is `poll_interval`. Increase
+    /// it if a pattern matches very many files, because the search takes time.
     #[serde(default)]
     pub scan_interval: Option<TimeSpan>,
-    /// Ignores files that were not changed for so long: `7d`.
+    /// Ignores files that were not changed for this time, for example `7d`. By default no file is ignored.
     #[serde(default)]
     pub ignore_older: Option<TimeSpan>,
-    /// What to do if a file does not exist or a pattern matches none. With `follow` they are waited for.
+    /// The reaction to a file that does not exist or a pattern that matches none. The default is `error`.
+    /// With `follow` the source waits for the files.
     #[serde(default)]
     pub on_missing: OnMissing,
 }
@@ -110,12 +114,12 @@ fn default_poll_interval() -> TimeSpan {
 pub enum Paths {
     /// A path or pattern.
     One(String),
-    /// Several.
+    /// Several paths or patterns.
     Many(Vec<String>),
 }
 
 impl Paths {
-    /// All of them.
+    /// Returns all paths.
     pub fn all(&self) -> &[String] {
         match self {
             Paths::One(path) => std::slice::from_ref(path),
@@ -124,25 +128,25 @@ impl Paths {
     }
 }
 
-/// Where to begin in a file.
+/// Where to start in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadFrom {
     /// At its beginning.
     #[default]
     Beginning,
-    /// At its end: only what is written from now on.
+    /// At its end: only data that is written from now on is read.
     End,
 }
 
-/// What to do if there is nothing to read.
+/// The reaction if there is nothing to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnMissing {
     /// The run ends with an error.
     #[default]
     Error,
-    /// There is nothing to do, then.
+    /// The missing files are ignored.
     Ignore,
 }
 
@@ -213,17 +217,17 @@ struct Files {
     finder: Finder,
     reader: Reader,
     has_begun: bool,
-    /// With `follow`: when it was last looked which files there are.
+    /// With `follow`: the time of the last search for files.
     looked: Option<Instant>,
-    /// Without `follow`: the files to be read, the one being read, and what was wrong with those before.
+    /// Without `follow`: the files to read, the file being read, and the errors of the files before it.
     waiting: VecDeque<Found>,
     current: Option<Tail>,
     failed: Vec<Error>,
-    /// With `follow`: the files being read, in the order found; and of those let go, the lane and the place
-    /// of the end.
+    /// With `follow`: the files being read, in the order of their discovery. `finished` has the partition and
+    /// end offset of each file that was dropped.
     tails: Vec<Tail>,
     finished: Vec<(Arc<str>, u64)>,
-    /// The paths of which was said that they cannot be read.
+    /// The paths that were reported as unreadable.
     warned: HashSet<PathBuf>,
 }
 
@@ -236,8 +240,8 @@ impl Source for Files {
     }
 }
 
-/// Forgets the lanes of files that are no more: nothing is at their path while other files are in their
-/// folder. That the whole folder is empty or away may be a disk that is not mounted.
+/// Deletes the checkpoints of files that no longer exist. A file counts as gone if its path is missing while
+/// other files are in its folder. An empty or missing folder may be a disk that is not mounted.
 fn forget_missing(partitions: &HashSet<String>, found: &[Found], out: &SourceOutput) {
     let folders: HashSet<_> = found.iter().filter_map(|found| found.path.parent()).collect();
     for partition in out.partitions().into_iter().filter(|partition| !partitions.contains(&**partition)) {

@@ -1,4 +1,4 @@
-//! Reading files to their end, one after the other.
+//! Reads files to their end, one after the other.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use thalweg_codec::framing::After;
 use thalweg_stream::io_error::io_error;
 
 impl Files {
-    /// Reads all files that there are.
+    /// Reads all existing files.
     pub(super) async fn read_once(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         if !self.has_begun {
             let findings = blocking(|| self.finder.find());
@@ -68,7 +68,7 @@ impl Files {
         summary(std::mem::take(&mut self.failed))
     }
 
-    /// The files that were found, if all of them can be read.
+    /// Returns the files that were found, or the first error if any of them cannot be read.
     fn readable(&self, findings: Findings) -> Result<Vec<Found>, Error> {
         let ignores = self.config.on_missing == OnMissing::Ignore;
         for (path, error) in &findings.failed {
@@ -84,8 +84,8 @@ impl Files {
                 format!(" (looked for in `{}`)", folder.display())
             };
             return Err(Error::permanent(format!(
-                "no file matches `{pattern}`{folder}. If that is no mistake, say `on_missing: ignore`; to wait for \
-                 files, `follow: true`."
+                "no file matches `{pattern}`{folder}. If that is expected, set `on_missing: ignore`; to wait \
+                 for files, set `follow: true`."
             )));
         }
         let files: Vec<Found> = findings.files.into_iter().filter(|found| !found.is_old).collect();
@@ -96,9 +96,9 @@ impl Files {
     }
 }
 
-/// One error for all.
+/// Combines the errors of all files into one.
 fn summary(failed: Vec<Error>) -> Result<(), Error> {
-    /// More than that nobody reads.
+    /// The maximum number of errors in the message: users do not read more.
     const SHOWN: usize = 5;
     let count = failed.len();
     if count <= 1 {

@@ -1,4 +1,4 @@
-//! Reading a piece of a file.
+//! Reads a piece of a file.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use thalweg_codec::framing::After;
 use thalweg_stream::arenas::Arenas;
 use thalweg_stream::cut;
 
-/// Reads a piece of a file and sends the messages in it.
+/// Reads a piece of a file and sends its messages.
 pub(super) struct Reader {
     pub(super) arenas: Arenas,
 }
@@ -23,21 +23,21 @@ pub(super) enum Step {
     More,
     /// At the end of the file.
     End,
-    /// With the failure that the tail keeps.
+    /// With the error in `Tail::failure`.
     Failed,
-    /// The run is to stop.
+    /// With a request to stop.
     Stopped,
 }
 
 impl Reader {
-    /// `after` says what is known when the end of the file is reached.
+    /// Reads and sends one piece. `after` says what follows the end of the file.
     pub(super) async fn step(
         &mut self,
         tail: &mut Tail,
         after: After,
         out: &mut SourceOutput,
     ) -> Result<Step, Error> {
-        // Nothing here waits while there is memory and the next stage has room.
+        // Without this, the loop never yields as long as memory and the next stage have capacity.
         tokio::task::consume_budget().await;
         let mut arena = tokio::select! {
             arena = self.arenas.take(tail.carry.len(), out) => arena,
@@ -59,7 +59,7 @@ impl Reader {
     }
 }
 
-/// Sends the messages in a buffer; what is left becomes what the tail carries over.
+/// Sends the messages of a buffer. The incomplete rest is kept in the tail's `carry`.
 async fn send(tail: &mut Tail, buffer: &Buffer, after: After, out: &mut SourceOutput) -> Result<(), Error> {
     let marker = tail.marker();
     cut::send(&mut tail.cutter, buffer, after, Some(&tail.shown), |place| marker.checkpoint(place), out)
@@ -69,21 +69,21 @@ async fn send(tail: &mut Tail, buffer: &Buffer, after: After, out: &mut SourceOu
     Ok(())
 }
 
-/// Sends what is complete in what a tail carries over, now that more is known of what comes after.
+/// Sends the complete messages of the tail's `carry`, now that more is known about what follows.
 pub(super) async fn send_carried(tail: &mut Tail, after: After, out: &mut SourceOutput) -> Result<(), Error> {
     let buffer = Buffer::from_vec(std::mem::take(&mut tail.carry));
     send(tail, &buffer, after, out).await
 }
 
-/// Gives up a file whose compressed data is damaged, if it is: the message in which it breaks off is
-/// rejected.
+/// If the compressed data of a file is damaged, rejects the message in which it breaks off and returns the
+/// error.
 pub(super) async fn give_up(tail: &mut Tail, out: &mut SourceOutput) -> Result<Option<Error>, Error> {
     let Some(damage) = tail.damage() else { return Ok(None) };
     let path = tail.shown.clone();
-    let reason = format!("breaks off: of `{path}`, {damage}");
+    let reason = format!("breaks off in `{path}`: {damage}");
     cut::reject_rest(&tail.cutter, &tail.carry, &reason, Some(&path), out).await?;
     tail.carry.clear();
     Ok(Some(Error::permanent(format!(
-        "cannot read `{path}` to its end: {damage}. What comes before was read."
+        "cannot read `{path}` to its end: {damage}. Everything before the damage was read."
     ))))
 }

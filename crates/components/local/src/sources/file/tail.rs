@@ -1,8 +1,8 @@
-//! One file that is being read, from where a former run left off.
+//! One file that is being read, from where an earlier run stopped.
 //!
-//! A position belongs to a file, not to a path: files are renamed while they are read. A file is known by its
-//! device and inode, and since inodes are used again, by a fingerprint of its first bytes as well. A young
-//! file has few, so that a position says how many bytes its fingerprint covers.
+//! A position belongs to a file, not to a path: files are renamed while they are read. A file is identified
+//! by its device and inode. Inodes are reused, so a fingerprint of its first bytes is compared as well. A
+//! young file has few bytes, so a position includes the number of bytes that its fingerprint covers.
 
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek};
@@ -20,22 +20,22 @@ use super::{FileSource, ReadFrom};
 use thalweg_codec::decompress::{Compression, Damage, Decoder};
 use thalweg_codec::framing::{Cutter, Skip, StreamPosition};
 
-/// How many bytes make a fingerprint, once a file has them.
+/// The number of bytes in a fingerprint, once the file is long enough.
 const FINGERPRINT_BYTES: usize = 256;
 
-/// What is saved of a file.
+/// The saved state of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
-    /// Where it was last seen.
+    /// The path at which it was last seen.
     pub path: String,
-    /// Where the next message begins, counted in what decompression gives.
+    /// The offset of the next message in bytes, after decompression.
     pub offset: u64,
-    /// Whether that is in the middle of something to be passed over.
+    /// The kind of data to skip at that offset.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub skip: Skip,
     /// The hash of the first bytes, in hexadecimal.
     pub fingerprint: String,
-    /// Of how many bytes.
+    /// The number of bytes that the hash covers.
     pub fingerprint_bytes: usize,
 }
 
@@ -44,7 +44,7 @@ fn is_nothing(skip: &Skip) -> bool {
 }
 
 impl Saved {
-    /// What a former run saved in a lane.
+    /// Returns the state that an earlier run saved for a partition.
     pub fn of(out: &SourceOutput, partition: &str) -> Option<Self> {
         serde_json::from_value(out.saved(partition)?).ok()
     }
@@ -58,7 +58,7 @@ struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Of up to `bytes`, as far as the file has them.
+    /// Reads the fingerprint of the first `bytes` bytes, or fewer if the file is shorter.
     fn read(file: &File, bytes: usize) -> io::Result<Self> {
         let mut first = [0; FINGERPRINT_BYTES];
         let wanted = bytes.min(FINGERPRINT_BYTES);
@@ -66,7 +66,7 @@ impl Fingerprint {
         Ok(Self { hash: xxh3_64(first.get(..read).unwrap_or_default()), bytes: read })
     }
 
-    /// Whether the file still begins with these bytes.
+    /// True if the file still begins with these bytes.
     fn fits(self, file: &File) -> io::Result<bool> {
         Ok(Self::read(file, self.bytes)? == self)
     }
@@ -92,40 +92,41 @@ fn read_first(file: &File, into: &mut [u8]) -> io::Result<usize> {
 
 /// A file that is being read.
 pub struct Tail {
-    /// Where it is now, or was last seen.
+    /// Its present path, or the last known one.
     pub path: PathBuf,
-    /// The same, for messages and people.
+    /// The same path as text, for metadata and log lines.
     pub shown: Arc<str>,
-    /// The lane of its positions.
+    /// The partition of its checkpoints.
     pub partition: Arc<str>,
-    /// Cuts it.
+    /// Cuts the text into messages.
     pub cutter: Cutter,
-    /// What was read of the message that is not complete.
+    /// The bytes of the message that is not complete yet.
     pub carry: Vec<u8>,
-    /// Why the last read came to an early end.
+    /// The error that ended the last read early.
     pub failure: Option<io::Error>,
-    /// When it last gave something.
+    /// When it last yielded data.
     pub active: Instant,
-    /// No path that is looked for leads to it any more.
+    /// True if no searched path leads to it any more.
     pub is_gone: bool,
-    /// It is to be read from where it ended when it was opened, and that is not saved yet.
+    /// True if it is read from the end that it had when it was opened, and this position is not saved yet.
     pub begins_at_end: bool,
-    /// That it cannot be read was said, and need not be said again.
+    /// True if its read error was already reported.
     pub has_warned: bool,
     identity: Identity,
     file: Option<File>,
     fingerprint: Fingerprint,
     compression: Compression,
     content: Content,
-    /// The size of a compressed file when it was last read to its end (or damage): only another size is news.
+    /// The size of a compressed file when it was last read to its end or to damage. The file is read again
+    /// only if its size changes.
     seen: Option<u64>,
-    /// The size when it was last looked at.
+    /// The size in bytes at the last check.
     size: u64,
-    /// The bytes of the file that were used, for the progress.
+    /// The number of bytes of the file that were read, for the progress.
     used: u64,
 }
 
-/// Makes the marks of places in a file.
+/// Creates the checkpoints of a file.
 pub struct Marker {
     partition: Arc<str>,
     shown: Arc<str>,
@@ -133,7 +134,7 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// The mark of a place.
+    /// Returns the checkpoint of a position.
     pub fn checkpoint(&self, place: StreamPosition) -> Option<Checkpoint> {
         let saved = Saved {
             path: self.shown.to_string(),
@@ -148,28 +149,28 @@ impl Marker {
 }
 
 enum Content {
-    /// Too short to tell what it is.
+    /// The file is too short to tell its format.
     Unknown,
     Plain,
     Packed {
         decoder: Box<Decoder<File>>,
-        /// How much of what it gives is still to be passed over.
+        /// The number of decompressed bytes that are still to be skipped.
         skip: u64,
     },
 }
 
-/// What a read gave.
+/// The result of a read.
 pub struct Filled {
-    /// How many bytes of the buffer are used.
+    /// The number of bytes of the buffer that are used.
     pub bytes: usize,
-    /// Whether the end was reached.
+    /// True if the end was reached.
     pub is_end: bool,
-    /// How many bytes of the file were used.
+    /// The number of bytes of the file that were read.
     pub progress: u64,
 }
 
 impl Tail {
-    /// Opens a file and goes to where it is to be read from. `is_first` says that it was there when the run
+    /// Opens a file and seeks to its start position. `is_first` is true if the file existed when the run
     /// began.
     pub fn open(path: &Path, config: &FileSource, out: &SourceOutput, is_first: bool) -> io::Result<Self> {
         let file = File::open(path)?;
@@ -205,7 +206,7 @@ impl Tail {
         };
         let place = if matches!(tail.content, Content::Plain) && metadata.len() < place.offset {
             tracing::warn!(
-                "`{}` is shorter than what was read of it: it was truncated, and is read from its beginning",
+                "`{}` is shorter than the saved position: it was truncated, and is read from its beginning",
                 tail.shown
             );
             StreamPosition::default()
@@ -216,8 +217,8 @@ impl Tail {
         Ok(tail)
     }
 
-    /// Where a former run, or this one, got to in this file. Also looks for it under another device, since
-    /// their numbers may change when the machine starts.
+    /// Returns the saved position of this file, from an earlier run or this one. Also looks under other
+    /// devices, since device numbers may change when the machine restarts.
     fn saved(&self, out: &SourceOutput) -> io::Result<Option<StreamPosition>> {
         let Some(file) = &self.file else { return Ok(None) };
         let inode = format!(":{:x}", self.identity.inode);
@@ -246,7 +247,8 @@ impl Tail {
         Ok(None)
     }
 
-    /// The end of what there is. In the middle of a line, the rest of the line is no message.
+    /// Returns the position at the present end. If that is in the middle of a line, the rest of the line is
+    /// skipped.
     fn last_place(&mut self, metadata: &Metadata) -> io::Result<StreamPosition> {
         let size = metadata.len();
         let Some(file) = self.file.as_ref().filter(|_| size > 0) else {
@@ -263,17 +265,17 @@ impl Tail {
         Ok(StreamPosition { offset: size, skip })
     }
 
-    /// What makes the marks of places in this file.
+    /// Returns the creator of checkpoints for this file.
     pub fn marker(&self) -> Marker {
         Marker { partition: self.partition.clone(), shown: self.shown.clone(), fingerprint: self.fingerprint }
     }
 
-    /// Which file it is.
+    /// Returns the identity of the file.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Notes that it has another name now.
+    /// Sets its new name.
     pub fn rename(&mut self, path: &Path) {
         if self.path != path {
             self.path = path.to_owned();
@@ -281,7 +283,7 @@ impl Tail {
         }
     }
 
-    /// Finds out how it is compressed, as soon as it has enough bytes to tell.
+    /// Detects the compression, as soon as the file has enough bytes.
     fn detect(&mut self, is_whole: bool) -> io::Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| matches!(self.content, Content::Unknown)) else {
             return Ok(());
@@ -294,10 +296,11 @@ impl Tail {
             None => Content::Unknown,
             Some(None) => Content::Plain,
             Some(Some(format)) => {
-                // Everything else reads at given offsets, so that the handle's own is the decoder's alone.
+                // All other reads name their offset, so the position of the handle belongs to the decoder
+                // alone.
                 let mut file = file.try_clone()?;
                 file.rewind()?;
-                // The bytes before are read again: there is no other way into the middle of compressed data.
+                // The earlier bytes are read again: compressed data has no entry in its middle.
                 let place = self.cutter.place();
                 self.cutter.seek(place);
                 self.carry.clear();
@@ -308,7 +311,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Goes on at a place, forgetting what was read after it.
+    /// Continues at a position, and drops the bytes that were read after it.
     fn go_to(&mut self, place: StreamPosition) -> io::Result<()> {
         self.cutter.seek(place);
         self.carry.clear();
@@ -320,12 +323,12 @@ impl Tail {
         Ok(())
     }
 
-    /// After an error: back to the beginning of the message that is not complete.
+    /// Returns to the beginning of the incomplete message, after an error.
     pub fn recover(&mut self) -> io::Result<()> {
         self.go_to(self.cutter.place())
     }
 
-    /// Whether it has bytes that were not read. A file that was truncated or written anew is read from its
+    /// True if it has bytes that were not read. A file that was truncated or rewritten is read from its
     /// beginning.
     pub fn has_news(&mut self) -> io::Result<bool> {
         let Some(file) = &self.file else { return Ok(false) };
@@ -343,7 +346,7 @@ impl Tail {
             return Ok(false);
         }
         if size < self.used || !self.fingerprint.fits(file)? {
-            tracing::warn!("`{}` was truncated or written anew: it is read from its beginning", self.shown);
+            tracing::warn!("`{}` was truncated or rewritten: it is read from its beginning", self.shown);
             self.fingerprint = Fingerprint { hash: 0, bytes: 0 };
             self.content = Content::Unknown;
             self.go_to(StreamPosition::default())?;
@@ -355,21 +358,21 @@ impl Tail {
         Ok(size > 0 && !matches!(self.content, Content::Unknown))
     }
 
-    /// Notes that a compressed file was read as far as it goes.
+    /// Records that a compressed file was read as far as possible.
     pub fn rest_until_changed(&mut self) {
         if matches!(self.content, Content::Packed { .. }) {
             self.seen = Some(self.size);
         }
     }
 
-    /// Whether it is compressed. It is then whole, as far as one can tell: its last message needs no
+    /// True if it is compressed. A compressed file is assumed to be complete, so its last message needs no
     /// delimiter.
     pub fn is_packed(&self) -> bool {
         matches!(self.content, Content::Packed { .. })
     }
 
-    /// Fills `buffer`, after what was carried over, until it is full or nothing more is there. An error is
-    /// kept in `failure`, since what was read before it counts.
+    /// Fills `buffer`, after the bytes in `carry`, until it is full or there is no more data. An error is
+    /// kept in `failure`, because the bytes before it count.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Filled {
         let before = self.used;
         let mut bytes = self.carry.len();
@@ -378,7 +381,7 @@ impl Tail {
         }
         self.carry.clear();
         let mut is_end = false;
-        // A long way to pass over is given back now and then, so that the source can stop.
+        // A long skip is interrupted now and then, so that the source can stop.
         let mut passes = 64;
         while let Some(free) = buffer.get_mut(bytes..).filter(|free| !free.is_empty()) {
             match self.read(free) {
@@ -403,7 +406,7 @@ impl Tail {
         Filled { bytes, is_end, progress: self.used.saturating_sub(before) }
     }
 
-    /// Reads; says how many bytes were read, and how many passed over.
+    /// Reads. Returns the number of bytes read and the number of bytes skipped.
     fn read(&mut self, into: &mut [u8]) -> io::Result<(usize, usize)> {
         match (&mut self.content, &self.file) {
             (Content::Packed { decoder, skip }, _) => {
@@ -424,12 +427,12 @@ impl Tail {
         }
     }
 
-    /// Whether it was deleted: no path anywhere leads to it.
+    /// True if it was deleted: no path leads to it.
     pub fn is_deleted(&self) -> bool {
         self.file.as_ref().and_then(|file| file.metadata().ok()).is_none_or(|metadata| metadata.nlink() == 0)
     }
 
-    /// Whether its handle is open.
+    /// True if its handle is open.
     pub fn is_open(&self) -> bool {
         self.file.is_some()
     }
@@ -446,7 +449,7 @@ impl Tail {
         }
     }
 
-    /// Opens it again if it has grown (or shrunk) to `size` since it was closed.
+    /// Opens it again if its size is no longer the one at which it was closed.
     pub fn reopen(&mut self, size: u64) -> io::Result<()> {
         if self.file.is_none() && size != self.used {
             let file = File::open(&self.path)?;
@@ -457,14 +460,14 @@ impl Tail {
         Ok(())
     }
 
-    /// How many bytes of the file are still to be read.
+    /// Returns the number of bytes of the file that are still to be read.
     pub fn expected(&self) -> u64 {
         let size =
             self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
         size.saturating_sub(self.used)
     }
 
-    /// The damage that a failure is about.
+    /// Returns the damage that `failure` describes, if any.
     pub fn damage(&self) -> Option<Damage> {
         self.failure.as_ref().and_then(Damage::of).cloned()
     }

@@ -1,4 +1,4 @@
-//! Tests of the whole source, with real files.
+//! Tests of the whole source with real files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,10 +12,10 @@ use thalweg_record::{Outcome, Parcel};
 
 use super::*;
 
-/// Far longer than anything takes.
+/// A timeout far longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is saved between runs.
+/// The state saved between runs.
 type State = BTreeMap<String, Value>;
 
 struct Folder(tempfile::TempDir);
@@ -43,13 +43,13 @@ impl Folder {
         fs::rename(self.path(from), self.path(to)).unwrap();
     }
 
-    /// Options that begin with this path.
+    /// Returns options that begin with this path.
     fn yaml(&self, name: &str, more: &str) -> String {
         format!("{{ path: '{}', {more} }}", self.path(name))
     }
 }
 
-/// Runs it to its end, beginning with what is saved, and saves.
+/// Runs the source to its end from a saved state, and saves the new state.
 async fn run(yaml: &str, batch_bytes: usize, state: &mut State) -> Sent {
     let running = start::<FileSource>(yaml, batch_bytes, state.clone());
     let positions = running.positions.clone();
@@ -76,7 +76,7 @@ fn message(sent: &Sent) -> String {
     sent.result.as_ref().map(Error::full).unwrap_or_default()
 }
 
-/// A source that follows.
+/// A source with `follow`.
 struct Following {
     running: RunningSource,
     state: State,
@@ -87,7 +87,7 @@ impl Following {
         Self { running: start::<FileSource>(yaml, 4096, state.clone()), state }
     }
 
-    /// The next messages, as many as are expected; they are acknowledged.
+    /// Waits for the expected messages and acknowledges them.
     async fn expect(&mut self, expected: &[&str]) {
         let mut found = Vec::new();
         while found.len() < expected.len() {
@@ -99,7 +99,7 @@ impl Following {
         assert_eq!(found, expected);
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     async fn until(&self, what: impl Fn(&Self) -> bool) {
         let waiting = async {
             while !what(self) {
@@ -109,12 +109,12 @@ impl Following {
         tokio::time::timeout(PATIENCE, waiting).await.expect("it comes about");
     }
 
-    fn has_one_lane(&self) -> bool {
+    fn has_one_partition(&self) -> bool {
         self.running.positions.take_changes();
         self.running.positions.partitions().len() == 1
     }
 
-    /// Stops it; nothing more may have come.
+    /// Stops the source; no further message may have arrived.
     async fn stop(mut self) -> State {
         self.running.stop.request();
         let positions = self.running.positions.clone();
@@ -189,7 +189,7 @@ async fn a_file_without_permission_is_named() {
     folder.write("a.log", "a\n").write("b.log", "b\n");
     fs::set_permissions(folder.path("b.log"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(folder.path("b.log")).is_ok() {
-        // Root may read everything.
+        // The superuser may read everything.
         return;
     }
     let sent = read_all::<FileSource>(&folder.yaml("*.log", ""), 100).await;
@@ -205,7 +205,7 @@ fn mistakes_in_the_options_are_found() {
         mistakes.into_iter().map(|mistake| mistake.message).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(mistakes("path: a/**/b[0-9].log"), "");
-    assert!(mistakes("path: 'a[.log'").contains("`a[.log` is no pattern for files"));
+    assert!(mistakes("path: 'a[.log'").contains("`a[.log` is not a valid file pattern"));
     assert!(mistakes("{ path: a, exclude: ['a**b'] }").contains("`a**b` is no pattern"));
     assert!(mistakes("{ path: a, read_from: end }").contains("without `follow: true`"));
     assert!(mistakes("{ path: a, max_message_bytes: 0 }").contains("must be between 1 and 1GiB"));
@@ -343,7 +343,7 @@ async fn a_followed_file_gives_lines_as_they_are_completed() {
     folder.append("a", "2\n3\n4");
     following.expect(&["22", "3"]).await;
     let state = following.stop().await;
-    // What was not complete at the end is read by the next run.
+    // The next run reads the line that was incomplete at the end.
     folder.append("a", "4\n");
     let mut following = Following::start(&folder.yaml("a", FOLLOW), state);
     following.expect(&["44"]).await;
@@ -362,9 +362,9 @@ async fn a_renamed_file_is_read_to_its_end_and_the_new_one_from_its_beginning() 
     following.expect(&["2"]).await;
     folder.write("a.log", "3\n");
     following.expect(&["3"]).await;
-    // Let go after a while, with its last line.
+    // The file is dropped after a while, with its last line.
     following.expect(&["without end"]).await;
-    following.until(Following::has_one_lane).await;
+    following.until(Following::has_one_partition).await;
     folder.append("a.log", "4\n");
     following.expect(&["4"]).await;
     following.stop().await;
@@ -393,7 +393,7 @@ async fn a_truncated_file_is_read_from_its_beginning() {
     following.expect(&["1", "2"]).await;
     folder.write("a", "3\n");
     following.expect(&["3"]).await;
-    // Written anew at once, and longer than before: only the first bytes tell.
+    // Rewritten at once, and longer than before: only the first bytes show it.
     folder.write("a", "4\n5\n6\n");
     following.expect(&["4", "5", "6"]).await;
     following.stop().await;
@@ -413,7 +413,7 @@ async fn files_that_appear_late_are_read_and_deleted_ones_forgotten() {
     folder.append("a.log", "3\n");
     following.expect(&["3"]).await;
     fs::remove_file(folder.path("a.log")).unwrap();
-    following.until(Following::has_one_lane).await;
+    following.until(Following::has_one_partition).await;
     following.stop().await;
 }
 

@@ -1,11 +1,12 @@
 //! Makes messages: for measurements, for examples and for trying a configuration before there is data.
 //!
-//! The pattern language is printf's, as gollum's profiler has it, so its configurations carry over. A few
-//! *templates* are made beforehand and each message is a copy of one chosen at random, since otherwise one would
-//! measure the random numbers and not what comes after them.
+//! The pattern language is printf's, as in gollum's profiler, so its configurations carry over. A few
+//! *templates* are made beforehand, and each message is a copy of one chosen at random. Otherwise a
+//! measurement would show the speed of the random numbers and not of the components behind the source.
 //!
-//! Message number *n* is a function of the seed and *n* alone (the random numbers are a hash of a counter, not a
-//! chain), so a run that continues a former one makes exactly the messages that were still to come.
+//! Message number *n* is a function of the seed and *n* alone: the random numbers are a hash of a counter,
+//! not a chain. A run that continues an earlier one therefore makes exactly the messages that were still
+//! missing.
 
 mod pattern;
 #[cfg(test)]
@@ -21,40 +22,43 @@ use thalweg_record::ViewBuilder;
 
 use pattern::{MessagePattern, PatternWriter, Piece, Random, below};
 
-/// Batches stay in a core's second-level cache: larger ones were slower and smaller ones cost more for each batch.
+/// The size of a batch in bytes. Batches of this size stay in a core's second-level cache. Larger ones were
+/// slower, and smaller ones cost more for each batch.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// The only lane: messages are numbered through.
-const LANE: &str = "messages";
+/// The only partition: all messages are numbered in one sequence.
+const PARTITION: &str = "messages";
 
 /// Makes messages from a pattern or a list.
 ///
-/// Without options it makes random texts of 256 characters until it is stopped. Use it to measure a pipeline, or
-/// to try one: `lines` gives literal messages.
+/// Without options it makes random texts of 256 characters until it is stopped. Use it to measure a pipeline
+/// or to try one. `lines` sends literal messages.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GenerateConfig {
-    /// What a message looks like: text in which `%256s` is a random text of 256 characters, `%6d` a random whole
-    /// number below 10 to the 6th (`%6x`, `%6X`, `%6o` and `%6b` write it in hexadecimal, octal or binary), `%2f`
-    /// a random number from 0 to 10 to the 2nd (`%2e` in exponent form, `%2g` as short as possible), `%c` one
-    /// random character and `%%` a percent sign. `%q`, `%v` and `%T` mean the same as `%s`. The default is `%256s`.
+    /// The pattern of a message: text with placeholders. `%256s` is a random text of 256 characters, and `%c`
+    /// one random character. `%6d` is a random whole number below 10 to the 6th; `%6x`, `%6X`, `%6o` and
+    /// `%6b` write it in hexadecimal, octal or binary. `%2f` is a random number from 0 to 10 to the 2nd;
+    /// `%2e` writes it in exponent form, `%2g` as short as possible. `%%` is a percent sign. `%q`, `%v` and
+    /// `%T` mean the same as `%s`. The default is `%256s`.
     message: Option<MessagePattern>,
-    /// Messages to give as they are, in turn, instead of making them from `message`.
+    /// Messages to send as they are, in turn. It replaces `message`.
     #[schemars(length(min = 1))]
     lines: Option<Vec<String>>,
-    /// The characters that random texts are made of. The default is the letters and digits of ASCII.
+    /// The characters of random texts. The default is the letters and digits of ASCII.
     #[schemars(length(min = 1))]
     characters: String,
-    /// How many different messages to make beforehand; each message is then a copy of one of them, chosen at
-    /// random. With `0` every message is made anew, which is far slower. The default is 10.
+    /// The number of different messages to make beforehand. Each message is then a copy of one of them,
+    /// chosen at random. With `0` every message is made individually, which is far slower. The default is 10.
     #[schemars(range(max = 100_000))]
     templates: u32,
-    /// How many messages to make in all. The default is as many as there are `lines`, and without `lines`: no end.
+    /// The total number of messages. By default each of the `lines` is sent once; without `lines` there is no
+    /// end.
     count: Option<u64>,
-    /// How many messages a second on average, evenly spread. The default is as many as possible.
+    /// The average number of messages per second, evenly spread. By default there is no limit.
     rate: Option<f64>,
-    /// A number that decides all random choices: with the same seed the same messages come again. The default is
-    /// another one in each run.
+    /// A number that determines all random choices: the same seed yields the same messages. By default each
+    /// run uses another seed.
     seed: Option<u64>,
 }
 
@@ -91,10 +95,10 @@ sinks:
         let mut mistakes = Vec::new();
         if self.lines.is_some() && self.message.is_some() {
             let mistake = Mistake::new("lines", "`lines` and `message` exclude each other.");
-            mistakes.push(mistake.help("Keep the one that says what the messages are to be."));
+            mistakes.push(mistake.help("Remove one of the two."));
         }
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
-            let mistake = Mistake::new("rate", "`rate` must be more than nothing.");
+            let mistake = Mistake::new("rate", "`rate` must be greater than 0.");
             mistakes.push(mistake.help("Leave it out to make as many messages as possible."));
         }
         mistakes
@@ -118,7 +122,8 @@ sinks:
             None => {
                 let make = |number| {
                     let mut message = Vec::new();
-                    // The templates' numbers come from the other end, so that they are not the messages' choices.
+                    // The numbers of the templates count down from the maximum, so they differ from those of
+                    // the messages.
                     writer.write(&mut Random::new(seed, u64::MAX - number), &mut message);
                     with_line_feed(message)
                 };
@@ -135,7 +140,7 @@ fn with_line_feed(mut message: Vec<u8>) -> Vec<u8> {
     message
 }
 
-/// Where messages come from; each has its line feed already.
+/// Where messages come from. Each ends in a line feed already.
 enum Maker {
     InTurn(Vec<Vec<u8>>),
     AtRandom(Vec<Vec<u8>>),
@@ -146,15 +151,15 @@ enum Maker {
 struct Filler {
     maker: Maker,
     seed: u64,
-    /// How many messages were made: the number of the next.
+    /// The number of messages made so far, which is the number of the next.
     made: u64,
-    /// The message that is being made anew, or that found no room.
+    /// The message that is being made, or that did not fit.
     pending: Vec<u8>,
 }
 
 impl Filler {
-    /// Fills `memory` with at most `limit` messages, the lengths of which it adds to `lengths`. If not even one
-    /// fits, it gives the bytes that are needed.
+    /// Fills `memory` with at most `limit` messages, and appends their lengths to `lengths`. If not even one
+    /// message fits, returns the number of bytes needed.
     fn fill(&mut self, memory: &mut [u8], limit: u64, lengths: &mut Vec<u32>) -> Result<(), usize> {
         let mut at = 0;
         let end = self.made.saturating_add(limit);
@@ -197,7 +202,7 @@ struct Generate {
 impl Source for Generate {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         if !std::mem::replace(&mut self.resumed, true) {
-            let saved = out.saved(LANE);
+            let saved = out.saved(PARTITION);
             self.filler.made = saved.and_then(|saved| saved.get("made")?.as_u64()).unwrap_or(0);
         }
         let (began, first) = (Instant::now(), self.filler.made);
@@ -230,10 +235,10 @@ impl Source for Generate {
                 at += length as usize + 1;
             }
             let position = serde_json::json!({ "made": self.filler.made });
-            let checkpoint = Some(Checkpoint { partition: LANE.into(), offset: position });
+            let checkpoint = Some(Checkpoint { partition: PARTITION.into(), offset: position });
             out.send(Reading { payload: payload.finish(), path: None, positions: None, checkpoint }).await?;
-            // Nothing above ever waits when the sink is fast. Whoever takes the batch should have it while it is in
-            // the cache, and before there are more.
+            // Nothing above ever waits if the sink is fast. The next stage should get the batch while it is
+            // in the cache, and before the source makes more.
             tokio::task::yield_now().await;
         }
         Ok(())
@@ -241,8 +246,8 @@ impl Source for Generate {
 }
 
 impl Generate {
-    /// How many messages the rate allows now, or how long to wait until it allows some. At a high rate it waits
-    /// for more than one, since waking up for each would be slower than the rate.
+    /// Returns the number of messages that the rate allows now, or the time to wait for the next ones. At a
+    /// high rate it waits for more than one message, since waking up for each would be slower than the rate.
     fn due(&self, rate: f64, elapsed: Duration, first: u64) -> Result<u64, Duration> {
         const PAUSE_SECONDS: f64 = 0.01;
         let made = (self.filler.made - first) as f64;

@@ -1,4 +1,4 @@
-//! What a message looks like: text with places for random things in it.
+//! The pattern of a message: text with placeholders for random values.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -8,10 +8,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use thalweg_config::{FormatError, register_format};
 
-/// The most random characters in a message.
+/// The maximum number of random characters in a message.
 const LONGEST_TEXT: usize = 1 << 20;
 
-/// What a random message is made of.
+/// The parts of a random message.
 #[derive(Debug, Clone)]
 pub(super) struct MessagePattern {
     pub(super) pieces: Vec<Piece>,
@@ -68,7 +68,7 @@ impl FromStr for MessagePattern {
             };
             let end = at + 1 + digits + verb.len_utf8();
             let wrong = |message: String| FormatError::new(message).at(at..end);
-            // More digits than fit a number are more than any verb takes.
+            // A number that does not fit into `usize` exceeds the limit of every verb.
             let number = match digits {
                 0 => 1,
                 _ => after[..digits].parse::<usize>().unwrap_or(usize::MAX),
@@ -148,12 +148,12 @@ impl JsonSchema for MessagePattern {
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The sequence that belongs to message `number`.
+    /// Creates the sequence of message `number`.
     pub(super) fn new(seed: u64, number: u64) -> Self {
         Self(Self::at(seed, number))
     }
 
-    /// One number for message `number`.
+    /// Returns one random number for message `number`.
     #[inline]
     pub(super) fn at(seed: u64, number: u64) -> u64 {
         let mut x = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -169,20 +169,20 @@ impl Random {
     }
 }
 
-/// A number below `bound` from a random one, nearly evenly.
+/// Scales a random number to a nearly uniform one below `bound`.
 #[inline]
 pub(super) fn below(random: u64, bound: u64) -> u64 {
     ((u128::from(random) * u128::from(bound)) >> 64) as u64
 }
 
-/// Makes messages of a pattern.
+/// Makes messages from a pattern.
 pub(super) struct PatternWriter {
     pub(super) pattern: MessagePattern,
     pub(super) characters: Vec<char>,
 }
 
 impl PatternWriter {
-    /// Adds a message to `message`.
+    /// Appends a message to `message`.
     pub(super) fn write(&self, random: &mut Random, message: &mut Vec<u8>) {
         for piece in &self.pattern.pieces {
             // Writing to memory does not fail.
@@ -218,7 +218,7 @@ impl PatternWriter {
         let count = self.characters.len() as u64;
         let mut bits = 0;
         for position in 0..length {
-            // 32 of a number's bits are enough for a character.
+            // 32 bits of a number are enough for a character.
             bits = if position % 2 == 0 { random.next() } else { bits << 32 };
             let Some(&character) = self.characters.get(below(bits, count) as usize) else { return };
             if character.is_ascii() {

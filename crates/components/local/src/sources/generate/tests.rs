@@ -71,7 +71,7 @@ async fn a_message_longer_than_a_batch_is_made() {
 async fn a_later_run_makes_what_was_still_to_come() {
     let yaml = "{ seed: 1, message: '%8d', templates: 0, count: 10 }";
     let all = made(yaml).await;
-    let saved = BTreeMap::from([(LANE.to_owned(), serde_json::json!({ "made": 6 }))]);
+    let saved = BTreeMap::from([(PARTITION.to_owned(), serde_json::json!({ "made": 6 }))]);
     let running = start::<GenerateConfig>(yaml, 4096, saved);
     let mut rest = Vec::new();
     while let Some((_, Parcel::Messages(batch))) = running.main.take().await {
@@ -79,7 +79,7 @@ async fn a_later_run_makes_what_was_still_to_come() {
         batch.settle(Outcome::Delivered);
     }
     assert_eq!(rest, all[6..]);
-    assert_eq!(running.positions.saved(LANE), Some(serde_json::json!({ "made": 10 })));
+    assert_eq!(running.positions.saved(PARTITION), Some(serde_json::json!({ "made": 10 })));
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn a_rate_is_kept_from_the_first_message_on() {
     };
     let second = Duration::from_secs(1);
     assert_eq!(generate(10).due(1000.0, second, 10), Ok(1001));
-    // A hundredth of a second more than until the next is due, so as not to wake up for each.
+    // It waits 10 ms longer than until the next message is due, so as not to wake up for each message.
     assert_eq!(generate(100_010).due(1000.0, second, 10), Err(Duration::from_secs_f64(99.01)));
     assert_eq!(made("{ message: x, rate: 100000, count: 7 }").await.len(), 7);
 }

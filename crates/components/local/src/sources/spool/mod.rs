@@ -1,9 +1,9 @@
-//! Sends on what a sink `spool` has kept: the reading half of a buffer, see [`crate::spool`].
+//! Sends the messages that a sink `spool` has kept: the reading half of a buffer, see [`crate::spool`].
 //!
-//! Segments are read one after the other. A segment is removed when its lane has got to its end, that is when all of it is
-//! settled and, in a run that keeps positions, when that was saved: what sinks wrote after the last save is cut off when
-//! such a run is continued, so it must then still be here. A run that keeps positions goes on in the middle of a segment, any
-//! other sends it again from its beginning.
+//! Segments are read one after the other. A segment is removed when all of it is committed: settled and, in a
+//! run with `--state`, covered by a saved checkpoint. Continuing such a run cuts off what its sinks wrote
+//! after the last checkpoint, so the messages must still be here. A run with `--state` resumes in the middle
+//! of a segment; any other run sends the segment again from its beginning.
 
 #[cfg(test)]
 mod tests;
@@ -24,31 +24,33 @@ use thalweg_runtime::blocking;
 use crate::spool::read::{Messages, Next, Segment, dispose, list};
 use thalweg_stream::io_error::io_error;
 
-/// Sends on what a sink `spool` has kept in a folder.
+/// Sends the messages that a sink `spool` has kept in a folder.
 ///
-/// Messages come with the payload, the fields, the source and the time that they had. A file is removed when all of it is
-/// delivered, or left by `errors`. In a run without `--state` a sink `file` needs `on_exists: append`, as it would else replace what
-/// a former run wrote. A file that is damaged is read as far as it can be, and kept as `NUMBER.damaged`.
+/// Messages keep their payload, fields, source and time. A file is removed when all its messages are
+/// delivered, or have left by the `errors` output. In a run without `--state`, set `on_exists: append` for a
+/// sink `file`; otherwise it replaces what an earlier run wrote. A damaged file is read as far as possible,
+/// and kept as `NUMBER.damaged`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpoolSource {
-    /// The folder. One source at a time may read it.
+    /// The folder. Only one source at a time may read it.
     path: String,
-    /// The most messages that are sent in a second. By default as many as are taken.
+    /// The maximum number of messages to send per second. By default there is no limit.
     #[serde(default)]
     rate: Option<f64>,
-    /// How long to wait at the start, so that what the messages lead to can get ready.
+    /// The time to wait at the start, so that the destinations of the messages can get ready. The default is
+    /// 0 s.
     #[serde(default)]
     delay: TimeSpan,
-    /// Whether to wait for more when the folder is empty. With `false` the source ends when all was read and no file is being
-    /// written.
+    /// Whether to wait for more messages when the folder is empty. With `false` the source ends when
+    /// everything is read and no file is being written. The default is `true`.
     #[serde(default = "yes")]
     follow: bool,
-    /// With `follow`: whether to end when all other sources have ended, so that a run that has an end still ends. What
-    /// was not read by then stays in the folder.
+    /// With `follow`: whether to end when all other sources have ended, so that a run with an end still ends.
+    /// Messages that are not read by then stay in the folder. The default is `false`.
     #[serde(default)]
     ends_with_others: bool,
-    /// How often to look for more.
+    /// The time between two checks for new files. The default is 250 ms.
     #[serde(default = "poll_interval")]
     poll_interval: TimeSpan,
 }
@@ -61,9 +63,10 @@ fn poll_interval() -> TimeSpan {
     TimeSpan::milliseconds(250)
 }
 
-/// At the end, what was sent is waited for: so long if the run was told to stop (a sink brings it into safety at least
-/// once a second), and else so long after something got there. What takes longer is sent again by a later run, unless
-/// that continues this one.
+/// How long the source waits at its end until the segments that it sent are committed. The first value
+/// applies if the run is being stopped (sinks flush at least once a second), the second otherwise. Both count
+/// from the last segment that was committed. Messages that take longer are sent again by a later run, unless
+/// it continues this one.
 const FAREWELL: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
 impl SourceConfig for SpoolSource {
@@ -86,7 +89,7 @@ sinks:
         if self.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
             let mistake =
                 Mistake::new("rate", "The rate must be greater than 0: nothing would ever be sent.");
-            mistakes.push(mistake.help("Remove it to send as many messages as are taken."));
+            mistakes.push(mistake.help("Remove it to send messages as fast as possible."));
         }
         if self.ends_with_others && !self.follow {
             let message = "Without `follow` it ends by itself, when the folder is empty.";
@@ -116,15 +119,15 @@ sinks:
     }
 }
 
-/// A place in a segment: a block, and how many of its messages come before.
+/// A position in a segment: the offset of a block, and the number of its messages that come before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct SegmentPosition {
     offset: u64,
-    #[serde(default, skip_serializing_if = "is_nought")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     row: usize,
 }
 
-fn is_nought(row: &usize) -> bool {
+fn is_zero(row: &usize) -> bool {
     *row == 0
 }
 
@@ -141,11 +144,11 @@ struct Reader {
     folder: PathBuf,
     has_begun: bool,
     current: Option<Segment>,
-    /// Segments that were read to their end, and what their lanes have to get to.
+    /// Segments that were read to their end, and the offsets that must be committed before they are removed.
     unsettled: Vec<Read>,
-    /// The numbers of these, and of the current one.
+    /// The numbers of these, and of the current segment.
     known: HashSet<u32>,
-    /// When the next message may be sent, where there is a rate.
+    /// When the next message may be sent, if there is a rate.
     due: Instant,
 }
 
@@ -196,7 +199,7 @@ impl Reader {
         io_error("read", &self.folder, error)
     }
 
-    /// Forgets the lanes of segments that are not there any more.
+    /// Deletes the checkpoints of segments that no longer exist.
     fn forget_missing(&self, out: &SourceOutput) -> Result<(), Error> {
         let found = list(&self.folder).map_err(|error| self.unreadable(&error))?;
         for partition in out.partitions() {
@@ -211,7 +214,7 @@ impl Reader {
     fn begin(&mut self, number: u32, out: &SourceOutput) -> Result<(), Error> {
         let mut segment = match blocking(|| Segment::open(&self.folder, number)) {
             Ok(segment) => segment,
-            // Another one reads here too, which is not as it should be; but it has been dealt with.
+            // Another reader of this folder, which is not supported, has already dealt with it.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(io_error("read", &self.folder, &error)),
         };
@@ -237,7 +240,7 @@ impl Reader {
             }
             Next::Rubbish { bytes } => {
                 let reason =
-                    format!("the last {bytes} bytes of `{shown}`, from byte {begin} on, are no messages");
+                    format!("the last {bytes} bytes of `{shown}`, from byte {begin} on, are not messages");
                 segment.give_up();
                 let place = SegmentPosition { offset: segment.offset(), row: 0 };
                 self.reject(&reason, &partition, place, out).await
@@ -264,7 +267,7 @@ impl Reader {
         }
     }
 
-    /// Sends the messages of the block from `begin` to `end`, at the rate that is wanted.
+    /// Sends the messages of the block from `begin` to `end`, at the configured rate.
     async fn send(
         &mut self,
         messages: &Messages,
@@ -277,13 +280,13 @@ impl Reader {
         let before =
             place(out.saved(partition)).filter(|place| place.offset == begin).map_or(0, |place| place.row);
         let mut row = before.min(rows);
-        // Ten times a second, so that what comes out is a flow and not a beat.
+        // Ten portions a second make a steady flow.
         let most =
             self.config.rate.map_or(rows, |rate| (rate / 10.0).clamp(1.0, rows.max(1) as f64) as usize);
         while row < rows || rows == 0 {
             let count = most.min(rows - row);
             if self.pause(count, out).await {
-                // The rest is sent by a later run: the lane has not got to it.
+                // A later run sends the rest: the checkpoint is still before it.
                 if let Some(segment) = &mut self.current {
                     segment.back_to(begin);
                 }
@@ -305,7 +308,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Waits until so many messages more may be sent; says whether the run was told to stop meanwhile.
+    /// Waits until `count` more messages may be sent. Returns true if the run is being stopped.
     async fn pause(&mut self, count: usize, out: &SourceOutput) -> bool {
         let Some(rate) = self.config.rate else { return out.is_stopping() };
         let now = Instant::now();
@@ -318,7 +321,7 @@ impl Reader {
         out.is_stopping()
     }
 
-    /// Tells of what cannot be read.
+    /// Reports and rejects data that cannot be read.
     async fn reject(
         &mut self,
         reason: &str,
@@ -345,11 +348,11 @@ impl Reader {
         });
     }
 
-    /// Removes the segments all of which is settled.
+    /// Removes the segments that are committed.
     fn remove_settled(&mut self, out: &SourceOutput) -> Result<(), Error> {
         let mut at = 0;
         while let Some(read) = self.unsettled.get(at) {
-            // One without any messages has nothing to be settled.
+            // A segment without messages has nothing to commit.
             let is_empty = read.end <= Segment::first();
             let reached = place(out.committed(&read.partition));
             if !is_empty && reached.is_none_or(|place| place.offset < read.end) {
@@ -365,7 +368,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Waits for a while until what was sent is settled.
+    /// Waits for a limited time until the segments that were sent are committed.
     async fn say_farewell(&mut self, out: &SourceOutput) -> Result<(), Error> {
         let mut begun = Instant::now();
         let mut left = self.unsettled.len();

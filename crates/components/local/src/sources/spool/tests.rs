@@ -1,4 +1,4 @@
-//! With real segments in temporary folders.
+//! Tests with real segments in temporary folders.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ async fn a_file_stays_until_all_of_it_is_settled_and_a_later_run_goes_on_in_its_
         .map(|partition| (partition.to_string(), running.positions.saved(partition).unwrap()))
         .collect();
     running.stop.request();
-    // Told to stop while a batch is under way, it waits for that in vain.
+    // Stopped while a batch is in flight, the source waits for it in vain.
     assert!(running.task.await.unwrap().is_ok());
     drop(second);
     assert_eq!(files(&spool), ["00000001.spool"]);

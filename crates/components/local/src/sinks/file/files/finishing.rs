@@ -1,4 +1,5 @@
-//! Giving files their names: when they are full, when their time is up, and at the end of the run.
+//! Gives files their final names: when they are full, when a time limit has passed, and at the end of the
+//! run.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,7 +18,7 @@ use super::{Compression, Files, Fsync, Keep, MOST_KNOWN, Stream};
 use thalweg_stream::io_error::io_error;
 
 impl Files {
-    /// Does what was put by: writes what could not be written, and finishes pieces that have ended.
+    /// Does the postponed work: writes pending data, and finishes pieces that have ended.
     pub(in crate::sinks::file) fn settle(&mut self) -> Result<(), Error> {
         self.look_at_clock(Instant::now());
         if !self.unsettled {
@@ -55,7 +56,7 @@ impl Files {
         }
     }
 
-    /// Removes the oldest pieces, where there are too many.
+    /// Removes the oldest pieces that exceed the limits.
     fn prune(&self, stream: &Stream) -> Result<(), Error> {
         let keep = self.settings.keep;
         let next = stream.current.as_ref().map_or(stream.next, |piece| piece.number);
@@ -66,7 +67,7 @@ impl Files {
             let age = metadata.as_ref().and_then(|metadata| metadata.modified().ok()?.elapsed().ok());
             (metadata.map_or(0, |metadata| metadata.len()), age.unwrap_or_default())
         };
-        // One that is being compressed may be there twice for a moment.
+        // A piece that is being compressed may exist twice for a moment.
         let mut pieces: Vec<(&[Found], u64, Duration)> = Vec::new();
         for piece in found.chunk_by(|one, other| one.number == other.number) {
             let (bytes, ages): (Vec<u64>, Vec<Duration>) = piece.iter().map(known).unzip();
@@ -89,14 +90,15 @@ impl Files {
     }
 
     fn finish_piece(&self, piece: &mut Piece, folders: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
-        // A compressed file without a member is not one: `gunzip` refuses it. So an empty one gets an empty member.
+        // A compressed file without a member is invalid: `gunzip` rejects it. So an empty file gets an empty
+        // member.
         let member = if piece.is_empty() { piece.writer(&self.settings.manner).map(drop) } else { Ok(()) };
         member.and_then(|()| piece.flush()).map_err(|error| write_error(piece.now(), &error))?;
         if self.settings.fsync != Fsync::Never {
-            piece.sync().map_err(|error| io_error("bring to disk", piece.now(), &error))?;
+            piece.sync().map_err(|error| io_error("sync to disk", piece.now(), &error))?;
             folders.insert(names::folder(piece.path()).to_owned());
         }
-        piece.finish().map_err(|error| io_error("give its name to", piece.now(), &error))
+        piece.finish().map_err(|error| io_error("rename", piece.now(), &error))
     }
 
     fn sync_folders(&self, folders: BTreeSet<PathBuf>) -> Result<(), Error> {
@@ -106,13 +108,13 @@ impl Files {
                 && let Err(error) = file.sync_all()
                 && !matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported)
             {
-                return Err(io_error("bring to disk", &folder, &error));
+                return Err(io_error("sync to disk", &folder, &error));
             }
         }
         Ok(())
     }
 
-    /// Ends pieces whose time is up and names that got nothing for long. Errors are left for later.
+    /// Ends pieces and finishes names whose time limit has passed. Errors are left to a later call.
     fn look_at_clock(&mut self, now: Instant) {
         let Some(span) = self.shortest_span() else { return };
         if self.next_look.is_some_and(|next| now < next) {
@@ -134,7 +136,8 @@ impl Files {
                 let mut folders = BTreeSet::new();
                 let finished = self.finish_stream(&mut stream, &mut folders);
                 if finished.and_then(|()| self.sync_folders(folders)).is_ok() {
-                    // It is forgotten, so that names do not pile up, but for the fact that it is of this run.
+                    // The stream is dropped to save memory. Only a hash remains, to show that the file is
+                    // from this run.
                     self.done.insert(xxh3_64(stream.name.as_bytes()));
                     self.streams[slot] = Some(stream);
                     self.forget(slot);
@@ -148,19 +151,20 @@ impl Files {
         }
     }
 
-    /// How often the clock must be looked at, at least some times.
+    /// Returns the shortest time limit that is set.
     fn shortest_span(&self) -> Option<Duration> {
         let at = self.settings.at.map(|_| Duration::from_secs(8));
         self.settings.every.into_iter().chain(self.settings.idle).chain(at).min()
     }
 
-    /// Whether something is due at some time even if nothing is written.
+    /// Returns the interval at which `settle` must be called even if nothing is written, or `None` if no time
+    /// limit is set.
     pub(in crate::sinks::file) fn beat(&self) -> Option<Duration> {
         let span = self.shortest_span()?;
         Some((span / 4).clamp(Duration::from_millis(10), Duration::from_secs(1)))
     }
 
-    /// Brings everything that was written into safety.
+    /// Makes everything that was written durable.
     pub(in crate::sinks::file) fn flush(&mut self) -> Result<(), Error> {
         self.settle()?;
         let fsync = self.settings.fsync == Fsync::Flush;
@@ -169,35 +173,36 @@ impl Files {
                 piece.flush().map_err(|error| write_error(piece.now(), &error))?;
             }
             if fsync {
-                piece.sync().map_err(|error| io_error("bring to disk", piece.now(), &error))?;
+                piece.sync().map_err(|error| io_error("sync to disk", piece.now(), &error))?;
             }
         }
         self.note_safe();
         Ok(())
     }
 
-    /// Ends what is being written: with `rotate`, the next message begins a new piece; without, the file is finished, and
-    /// the next message continues what then has its name, or begins it anew if that was moved away.
+    /// Ends the current files. With `rotate`, the next message starts a new piece. Without it, the file is
+    /// finished, and the next message continues the file that then has this name, or creates a new one if the
+    /// file was moved away.
     pub(in crate::sinks::file) fn reopen(&mut self) -> Result<(), Error> {
         self.flush()?;
         for slot in 0..self.streams.len() {
             let Some(mut stream) = self.streams[slot].take() else { continue };
             let reopens =
                 stream.current.as_ref().is_some_and(|piece| !piece.is_empty() && !piece.is_special());
-            let mut rolled = Ok(());
+            let mut finished = Ok(());
             if reopens && self.settings.rotates {
                 self.end_piece(&mut stream);
             } else if reopens {
                 let mut folders = BTreeSet::new();
-                rolled = self.finish_stream(&mut stream, &mut folders);
-                rolled = rolled.and_then(|()| self.sync_folders(folders));
+                finished = self.finish_stream(&mut stream, &mut folders);
+                finished = finished.and_then(|()| self.sync_folders(folders));
             }
-            let is_done = reopens && !self.settings.rotates && rolled.is_ok();
+            let is_done = reopens && !self.settings.rotates && finished.is_ok();
             if is_done {
                 self.done.insert(xxh3_64(stream.name.as_bytes()));
             }
             self.streams[slot] = Some(stream);
-            rolled?;
+            finished?;
             if is_done {
                 self.forget(slot);
             }
@@ -205,7 +210,7 @@ impl Files {
         self.settle()
     }
 
-    /// Finishes all files. It can be called again, after an error or for nothing.
+    /// Finishes all files. It can be called again, after an error or without need.
     pub(in crate::sinks::file) fn finish(&mut self) -> Result<(), Error> {
         self.settle()?;
         let mut folders = BTreeSet::new();
@@ -225,7 +230,7 @@ impl Files {
         }
         let rotates = self.settings.rotates;
         match &stream.current {
-            // Nothing came after the last full piece.
+            // No message came after the last full piece.
             Some(piece) if rotates && piece.is_empty() && piece.number != Some(1) => {
                 stream.next = piece.number;
                 if let Some(piece) = stream.current.take() {
@@ -247,7 +252,7 @@ impl Files {
             [names::part(&path), names::continued(&path), path].iter().for_each(|path| remove(path));
         }
         for packing in stream.packing.drain(..) {
-            // It tells itself what went wrong.
+            // The thread logs its own errors.
             let _ = packing.join();
         }
         stream.finished = true;
@@ -255,14 +260,15 @@ impl Files {
     }
 }
 
-/// Whether it has been this time of the day between two moments. Where clocks are set forward over it, it has been.
+/// True if this time of day lay between the two moments. If clocks are set forward over it, it counts as
+/// passed.
 fn has_passed(at: NaiveTime, begun: NaiveDateTime, now: NaiveDateTime) -> bool {
     let first = begun.date().and_time(at);
     let next = if first > begun { Some(first) } else { first.checked_add_days(Days::new(1)) };
     next.is_some_and(|next| now >= next)
 }
 
-/// Removes a piece that is not to be kept. That it is gone already is as good.
+/// Removes a piece that exceeds the limits. A piece that is already gone is not an error.
 fn remove(path: &Path) {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,13 +1,13 @@
 //! All the files of a sink, by name.
 //!
-//! A batch is written whole or not at all. Where files are not compressed, what a batch adds to each is noted,
-//! and taken back by cutting the files to their former lengths if one of them fails. Where they are, the batch
-//! goes into the encoders, in memory, which cannot fail half way; what then cannot be written to a file waits,
-//! and the next call fails before it takes anything.
+//! A batch is written completely or not at all. Without compression, the length of each file before the batch
+//! is noted. If a write fails, all files are cut to these lengths. With compression, the batch goes into the
+//! encoders, in memory, which cannot fail half way. Compressed data that cannot be written to a file is kept,
+//! and the next call fails before it accepts a batch.
 //!
-//! For the same reason a piece that is full is not finished in the middle of a batch: it is put by (`ended`),
-//! and finished when the batch is done. If that fails, the batch was written all the same, so it is the next
-//! call that tries again and reports it.
+//! For the same reason a full piece is not finished in the middle of a batch. It moves to `ended`, and is
+//! finished after the batch. If that fails, the batch was written nevertheless; the next call retries and
+//! reports the error.
 
 mod finishing;
 mod writing;
@@ -33,11 +33,12 @@ use thalweg_codec::compress::Compression;
 use thalweg_codec::delimited::Delimited;
 use thalweg_stream::io_error::io_error;
 
-/// How many files that a run did not touch are still told to the next one. A run that continues one of the others,
-/// and breaks off before its state is saved, leaves in it what is then sent again.
+/// The maximum number of untouched finished files that the saved state carries over to the next run. Beyond
+/// it, all of them are dropped from the state. If a run continues such a dropped file and is interrupted
+/// before it saves its state, its additions stay in the file and are sent again.
 const MOST_KNOWN: usize = 256;
 
-/// What the options come to.
+/// The options in the form that the sink uses.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) manner: PieceOptions,
@@ -46,26 +47,26 @@ pub(super) struct Settings {
     pub(super) rotates: bool,
     pub(super) size: Option<u64>,
     pub(super) every: Option<Duration>,
-    /// The time of the day at which a piece ends, on the clock on the wall.
+    /// The local time of day at which a piece ends.
     pub(super) at: Option<NaiveTime>,
     pub(super) keep: Keep,
     pub(super) most_open: usize,
     pub(super) idle: Option<Duration>,
 }
 
-/// Which finished pieces are kept.
+/// The limits for finished pieces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Keep {
-    /// The most pieces.
+    /// The maximum number of pieces.
     pub(super) count: Option<usize>,
-    /// The most bytes of all together.
+    /// The maximum size of all pieces together, in bytes.
     pub(super) bytes: Option<u64>,
-    /// How long.
+    /// The maximum age.
     pub(super) time: Option<Duration>,
 }
 
 impl Settings {
-    /// What becomes of a batch.
+    /// The write outcome of a batch.
     pub(super) fn written(&self) -> WriteOutcome {
         match (self.manner.compression, self.fsync) {
             (Compression::None, Fsync::Never | Fsync::Finish) => WriteOutcome::Durable,
@@ -74,7 +75,7 @@ impl Settings {
     }
 }
 
-/// A file as a later run must know it.
+/// The state of a file, saved for a later run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
     name: String,
@@ -95,11 +96,11 @@ struct Stream {
     ended: Vec<Piece>,
     /// The number of the next piece.
     next: Option<u32>,
-    /// What stands beside the number of the next piece, if it is not to be the present moment.
+    /// The time stamp of the next piece, if it is not to be the present time.
     stamp: Option<String>,
-    /// The last run's pieces, which this run replaces.
+    /// The pieces of the previous run, which this run replaces.
     stale: Vec<Found>,
-    /// Finished pieces that are being compressed.
+    /// Threads that compress finished pieces.
     packing: Vec<JoinHandle<()>>,
     /// How the next piece begins.
     beginning: Beginning,
@@ -107,7 +108,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// One of which nothing is known yet.
+    /// Creates a stream without any files.
     fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -123,7 +124,7 @@ impl Stream {
     }
 }
 
-/// What is needed to take back what a batch wrote to a stream.
+/// The state of a stream before a batch, to undo the batch.
 struct Undo {
     slot: usize,
     ended: usize,
@@ -139,17 +140,18 @@ pub(super) struct Files {
     free: Vec<usize>,
     /// Streams whose file is open, the least recently used first.
     open: Vec<usize>,
-    /// What a former run finished at its end, and might be continued.
+    /// Files that an earlier run finished at its end, and that may be continued.
     known: HashMap<String, Saved>,
-    /// Names that this run finished before its end, hashed: they are continued, whatever `on_exists` says.
+    /// Hashes of the names that this run finished before its end. Such files are continued, whatever
+    /// `on_exists` says.
     done: HashSet<u64>,
     undo: Vec<Undo>,
-    /// Whether something was put by for the next call.
+    /// True if work was postponed to the next call.
     unsettled: bool,
     next_look: Option<Instant>,
-    /// Whether what is not in the saved state will be sent again.
+    /// True if the sources send again all messages that are not in the saved state.
     resumed: bool,
-    /// Where there is more to do for safety than to write: what was safe at the last flush.
+    /// The state at the last flush, which is the durable one. Set only if durability takes more than a write.
     safe: Option<Vec<Saved>>,
 }
 
@@ -173,7 +175,7 @@ impl Files {
         }
     }
 
-    /// Goes back to where a former run said that it was.
+    /// Restores the state that an earlier run saved.
     pub(super) fn resume(&mut self, saved: Vec<Saved>) -> Result<(), Error> {
         self.resumed = true;
         for entry in saved {
@@ -199,7 +201,7 @@ impl Files {
     }
 
     fn resume_stream(&self, stream: &mut Stream, entry: &Saved) -> Result<(), Error> {
-        // Of several pieces of a name the last one saved is the current one.
+        // Of several pieces of a name, the last one saved is the current one.
         if let Some(mut piece) = stream.current.take() {
             piece.suspend();
             stream.ended.push(piece);
@@ -211,19 +213,19 @@ impl Files {
             let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
             pack::unpack(&path, self.settings.manner.style.pack)
                 .map_err(|error| begin_error(&path, &error))?;
-            // The pieces from this one on are written again.
+            // This piece and all later ones are written again.
             let from = entry.number.unwrap_or(0);
             stream.stale = self.existing(&stream.name, true)?;
             stream.stale.retain(|found| found.number >= from);
         }
-        // The piece after a finished one was only announced.
+        // An entry of length 0 only reserves the number after a finished piece; it has no file to continue.
         if entry.length > 0 || !self.settings.rotates {
             self.begin_piece(stream)?;
         }
         Ok(())
     }
 
-    /// The files that are not finished, for a later run.
+    /// Returns the state of the unfinished files, for a later run.
     pub(super) fn saved(&self) -> Cow<'_, [Saved]> {
         match &self.safe {
             Some(safe) => safe.into(),
@@ -231,7 +233,7 @@ impl Files {
         }
     }
 
-    /// Notes that all is safe, where that has to be noted.
+    /// Records that everything written so far is durable, if a write alone does not ensure that.
     pub(super) fn note_safe(&mut self) {
         if self.settings.written() == WriteOutcome::Buffered {
             self.safe = Some(self.now());
@@ -265,7 +267,7 @@ impl Files {
         saved
     }
 
-    /// The stream of a name, which is open then. The name is safe.
+    /// Returns the stream of a name and opens its file. The caller has checked the name.
     pub(super) fn stream(&mut self, name: &str) -> Result<usize, (io::ErrorKind, Error)> {
         let existing = self.by_name.get(name.as_bytes()).copied();
         let slot = match existing {
@@ -306,7 +308,7 @@ impl Files {
             self.settings.on_exists
         };
         let append = Beginning::Append { resent: self.resumed };
-        // A device or a pipe is there to be written to.
+        // A device or a pipe that exists is there to be written to.
         let exists = || std::fs::metadata(name).is_ok_and(|found| found.is_file());
         if self.settings.rotates {
             let found = self.existing(name, false)?;
@@ -355,7 +357,7 @@ impl Files {
         self.open.retain(|&open| open != slot);
     }
 
-    /// Does something with each stream, until that fails.
+    /// Applies a function to each stream, until the first error.
     fn each(&mut self, mut work: impl FnMut(&Self, &mut Stream) -> Result<(), Error>) -> Result<(), Error> {
         for slot in 0..self.streams.len() {
             let Some(mut stream) = self.streams[slot].take() else { continue };
@@ -366,15 +368,15 @@ impl Files {
         Ok(())
     }
 
-    /// Takes a stream out, so that it and the rest can be changed; it must be put back.
+    /// Takes a stream out of the table, so that it and the rest can be changed. The caller must put it back.
     fn lift(&mut self, slot: usize) -> Result<Stream, Error> {
         let stream = self.streams.get_mut(slot).and_then(Option::take);
-        stream.ok_or_else(|| Error::permanent("a file of the sink `file` is not where it was put"))
+        stream.ok_or_else(|| Error::permanent("a file of the sink `file` is missing from its table"))
     }
 
     fn begin_piece_raw(&self, stream: &mut Stream) -> io::Result<()> {
         let manner = &self.settings.manner;
-        // What is to be tried again is called the same then.
+        // A retry uses the same name.
         let has_stamp = stream.stamp.is_some() || stream.next.is_none();
         let stamp = if has_stamp { stream.stamp.clone() } else { manner.style.stamp() };
         let piece = Piece::begin(&stream.name, stream.next, stamp, stream.beginning, manner)?;
@@ -392,7 +394,7 @@ impl Files {
         self.begin_piece_raw(stream).map_err(|error| begin_error(&path, &error))
     }
 
-    /// The pieces of a name that exist: see [`names::Style::pieces`].
+    /// Returns the existing pieces of a name: see [`names::Style::pieces`].
     fn existing(&self, name: &str, and_unfinished: bool) -> Result<Vec<Found>, Error> {
         let pieces = self.settings.manner.style.pieces(name, and_unfinished);
         pieces.map_err(|error| io_error("list the pieces of", Path::new(name), &error))
@@ -402,7 +404,7 @@ impl Files {
         self.settings.manner.style.path(name, number, stamp)
     }
 
-    /// Notes that a stream's file is used; if too many are open, the one not used for longest is closed.
+    /// Marks a stream's file as used. If too many files are open, the least recently used one is closed.
     fn admit(&mut self, slot: usize) {
         if self.open.last() == Some(&slot) {
             return;
@@ -415,7 +417,7 @@ impl Files {
         let oldest = self.open.remove(0);
         let fsync = self.settings.fsync;
         if let Some(piece) = self.streams[oldest].as_mut().and_then(|stream| stream.current.as_mut()) {
-            // What cannot be written now is kept, and reported when it is needed.
+            // Data that cannot be written now is kept; the next call reports the error.
             let result = if piece.owes() { piece.flush() } else { Ok(()) };
             let result = result.and_then(|()| if fsync == Fsync::Flush { piece.sync() } else { Ok(()) });
             self.unsettled |= result.is_err();
@@ -439,7 +441,7 @@ fn begin_error(path: &Path, error: &io::Error) -> Error {
             path.join("out.jsonl").display()
         ));
     }
-    // What the system says of a folder that cannot be made since there is a file of its name.
+    // The system's error for a folder that cannot be created because a file has its name.
     if error.kind() == io::ErrorKind::AlreadyExists {
         return io_error("open", path, &io::ErrorKind::NotADirectory.into());
     }

@@ -1,4 +1,4 @@
-//! Writing a batch to the files that it belongs to, whole or not at all.
+//! Writes a batch to its files, completely or not at all.
 
 use std::io;
 use std::path::Path;
@@ -41,7 +41,8 @@ impl Files {
         for &(start, length) in ranges {
             let (start, length) = (start as usize, length as usize);
             let mut rows = payload.slice(start, length);
-            // What a compressed file will have is not known before, so its size is looked at after the batch.
+            // The size of compressed output is not known in advance, so a compressed file is checked after
+            // the batch.
             while let (Some(size), Compression::None) = (self.settings.size, self.settings.manner.compression)
             {
                 let Some(piece) = &mut stream.current else { break };
@@ -93,7 +94,7 @@ impl Files {
         written.map_err(|error| write_error(piece.now(), &error))
     }
 
-    /// Puts the piece by, to be finished after the batch.
+    /// Sets the piece aside, to be finished after the batch.
     pub(super) fn end_piece(&mut self, stream: &mut Stream) {
         if let Some(mut piece) = stream.current.take() {
             piece.suspend();
@@ -102,7 +103,7 @@ impl Files {
         }
     }
 
-    /// The batch is written: what was noted to take it back is not needed any more.
+    /// Completes a batch: its undo records are dropped.
     pub(in crate::sinks::file) fn commit(&mut self) {
         for undo in std::mem::take(&mut self.undo) {
             let Ok(mut stream) = self.lift(undo.slot) else { continue };
@@ -119,16 +120,16 @@ impl Files {
             }
             self.streams[undo.slot] = Some(stream);
         }
-        // An error here is not one of this batch: the next call meets it again, and reports it.
+        // An error here does not concern this batch: the next call meets it again, and reports it.
         let _ = self.settle();
     }
 
-    /// Takes back what the batch wrote.
+    /// Undoes what the batch wrote.
     pub(in crate::sinks::file) fn roll_back(&mut self) -> Result<(), Error> {
         let mut result = Ok(());
         let undo = std::mem::take(&mut self.undo);
         if self.settings.manner.compression != Compression::None {
-            // Encoders fail only for want of memory, which ends the run: a later one cuts the file.
+            // Encoders fail only when memory is exhausted, which ends the run. A later run cuts the file.
             return Ok(());
         }
         for undo in undo.into_iter().rev() {
@@ -144,7 +145,7 @@ impl Files {
                 result = Err(io_error("take back an unfinished write to", piece.now(), &error));
             }
             for piece in pieces {
-                // It is overwritten when its turn comes.
+                // The file is overwritten when its number is used again.
                 let _ = piece.discard();
             }
             self.streams[undo.slot] = Some(stream);
@@ -153,7 +154,7 @@ impl Files {
     }
 }
 
-/// Where there is no room for more the run stops: what would come is safer at its source than in memory.
+/// Stops the run if the disk is full: further messages are safer at their source than in memory.
 pub(super) fn write_error(path: &Path, error: &io::Error) -> Error {
     let reason = match error.kind() {
         io::ErrorKind::StorageFull => "no space is left on its disk",
@@ -162,8 +163,8 @@ pub(super) fn write_error(path: &Path, error: &io::Error) -> Error {
         _ => return io_error("write to", path, error),
     };
     Error::permanent(format!(
-        "cannot write to `{}`: {reason}. What was written before is kept. Make room and start again; with \
-         `--state` the run then goes on from there.",
+        "cannot write to `{}`: {reason}. What was written before is kept. Free some space and start again; with \
+         `--state` the run then resumes from there.",
         path.display()
     ))
 }

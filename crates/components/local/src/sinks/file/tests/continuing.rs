@@ -1,4 +1,4 @@
-//! Runs that go on where another one ended.
+//! Runs that resume where another run ended.
 
 use super::*;
 
@@ -32,7 +32,7 @@ async fn a_finished_file_is_taken_back_by_the_run_that_continues() {
     write(&mut *sink, &batch(["2"])).await;
     sink.finish().await.unwrap();
 
-    // After a run that ended nothing is cut, unless it is from a run since then that broke off.
+    // After a complete run nothing is cut; only an interrupted run since then would leave something to cut.
     let mut sink = folder.sink(yaml, true);
     sink.open(finished.clone()).await.unwrap();
     write(&mut *sink, &batch(["3"])).await;
@@ -42,14 +42,14 @@ async fn a_finished_file_is_taken_back_by_the_run_that_continues() {
     assert_eq!(folder.files(), files([("out.continued.part", "1\n2\n")]));
 }
 
-/// What happens to a sink in the property below.
+/// A step of the property test below.
 #[derive(Debug, Clone)]
 enum Step {
     Write(u8),
     Flush,
-    /// State and positions are saved.
+    /// The state and the positions are saved.
     Save,
-    /// The process is killed while a write is on its way: so many bytes of rubbish are at the end of a file.
+    /// The process is killed during a write, which leaves this number of garbage bytes at the end of a file.
     Crash(u8),
     Finish,
 }
@@ -64,7 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The text of each name, with the pieces of a name joined.
+/// Returns the text of each name, with its pieces joined.
 fn by_name(folder: &Folder, compression: &str) -> Vec<(String, String)> {
     let mut joined: Vec<(String, String)> = Vec::new();
     for (name, text) in folder.files() {
@@ -81,8 +81,8 @@ fn by_name(folder: &Folder, compression: &str) -> Vec<(String, String)> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
-    /// The source is a list of numbered messages; its position is saved with the sink's state, and counts
-    /// only what was safe.
+    /// The source is a list of numbered messages. Its position is saved with the sink's state, and counts
+    /// durable messages only.
     #[test]
     fn a_run_continued_after_crashes_writes_every_message_once(
         steps in prop::collection::vec(step(), 1..30),
@@ -119,7 +119,8 @@ proptest! {
                         sink.flush().await.unwrap();
                         safe = sent;
                     }
-                    // The state may be ahead of what is safe only by what is not committed.
+                    // The state may cover more messages than the saved position, but only messages that are
+                    // not committed.
                     Step::Save => saved = (sink.state(), safe),
                     Step::Finish => {
                         sink.finish().await.unwrap();
@@ -128,7 +129,7 @@ proptest! {
                         reopen = true;
                     }
                     Step::Crash(rubbish) => {
-                        // What is torn is at the end of a file that is being written.
+                        // A torn write is at the end of a file that is being written.
                         let torn = folder.files().into_iter().find(|(name, _)| name.ends_with(".part"));
                         if let Some((name, _)) = torn {
                             let mut bytes = fs::read(folder.path(&name)).unwrap();
@@ -147,7 +148,7 @@ proptest! {
                     saved.0 = sink.state();
                 }
             }
-            // The source sends again what was not safe.
+            // The source sends again the messages that were not durable.
             let texts: Vec<String> = (sent..top).map(|n| format!("m{n}")).collect();
             let rows: Vec<(&str, &str)> =
                 texts.iter().enumerate().map(|(n, t)| (key(sent + n), t.as_str())).collect();
@@ -161,8 +162,8 @@ proptest! {
             let expected: Vec<(String, String)> = expected.into_iter().collect();
             let mut found = by_name(&folder, compression);
             if path.contains('{') && (rest.contains("rotate") || rest.contains("atomic")) {
-                // A name that came up after the state was saved is not known to be of a run that broke off:
-                // nothing is lost, but what is sent again is there twice.
+                // A name that was created after the last save is unknown to the next run. Nothing is lost,
+                // but resent messages are duplicated.
                 for (_, text) in &mut found {
                     let mut lines: Vec<&str> = text.lines().filter(|line| !line.contains('?')).collect();
                     lines.sort_by_key(|line| line[1..].parse::<usize>().unwrap());

@@ -1,4 +1,4 @@
-//! What the system refuses.
+//! Operations that the system refuses.
 
 use super::*;
 
@@ -74,7 +74,7 @@ async fn a_full_device_is_an_error_that_says_so() {
     write_all::<FileConfig>("path: /dev/null", [batch(["a"])]).await.unwrap();
 }
 
-/// The test below runs this in a process that may write only small files.
+/// The test below runs this in a process that may only write small files.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 #[ignore = "needs a limited process"]
@@ -99,7 +99,7 @@ async fn in_a_process_that_may_write_4_kib() {
     sink.finish().await.unwrap();
     assert_eq!(folder.files(), files([("a", "first\n"), ("b", "first\nthird\n"), ("c", "")]));
 
-    // In the middle of a rotation.
+    // During a rotation.
     let folder = Folder::new();
     let mut sink = folder.sink("{ path: DIR/o, rotate: { size: 6B } }", false);
     sink.open(None).await.unwrap();

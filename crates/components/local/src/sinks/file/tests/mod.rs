@@ -1,4 +1,4 @@
-//! With real files in temporary folders.
+//! Tests with real files in temporary folders.
 
 mod continuing;
 mod failures;
@@ -28,7 +28,7 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// Options with `DIR` replaced by the folder.
+    /// Returns options with `DIR` replaced by the folder.
     fn yaml(&self, yaml: &str) -> String {
         yaml.replace("DIR", self.0.path().to_str().unwrap())
     }
@@ -38,7 +38,7 @@ impl Folder {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// All files in it, with their texts.
+    /// Returns all files of the folder with their texts.
     fn files(&self) -> Vec<(String, String)> {
         fn walk(root: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
             for entry in fs::read_dir(folder).unwrap() {
@@ -67,7 +67,7 @@ fn files<const N: usize>(expected: [(&str, &str); N]) -> Vec<(String, String)> {
     expected.into_iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
 }
 
-/// Messages with a column `k`.
+/// Creates messages with a column `k`.
 fn keyed(rows: &[(&str, &str)]) -> Batch {
     let keys: ArrayRef = Arc::new(StringViewArray::from_iter_values(rows.iter().map(|(key, _)| key)));
     batch(rows.iter().map(|(_, message)| message))

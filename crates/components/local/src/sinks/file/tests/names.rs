@@ -1,4 +1,4 @@
-//! A file for each value of a field.
+//! One file for each value of a field.
 
 use super::*;
 

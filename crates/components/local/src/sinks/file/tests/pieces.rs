@@ -48,7 +48,7 @@ async fn rotation_replaces_all_pieces_of_the_last_run_and_keeps_so_many() {
     assert_eq!(folder.files(), expected);
 }
 
-/// Pieces with a time stamp in their names, compressed when they are finished; and the same after a run that broke off.
+/// Pieces with a time stamp in their names, compressed when they are finished; also after an interrupted run.
 #[tokio::test]
 async fn pieces_have_a_stamp_in_their_names_and_are_compressed_when_they_are_finished() {
     let year = chrono::Local::now().format("%Y").to_string();
@@ -64,14 +64,14 @@ async fn pieces_have_a_stamp_in_their_names_and_are_compressed_when_they_are_fin
         assert_eq!(names(), expected(3));
         let text = decompressed(&folder.path(&expected(3)[0]), how);
         assert_eq!(text, "one two\n");
-        // The next run replaces them, and one that appends goes on with the numbers.
+        // The next run replaces them, and a run that appends continues the numbers.
         write_all::<FileConfig>(&folder.yaml(&yaml), [batch(["one two"])]).await.unwrap();
         assert_eq!(names(), expected(1));
         let append = yaml.replace("rotate:", "on_exists: append, rotate:");
         write_all::<FileConfig>(&folder.yaml(&append), [batch(["one two"])]).await.unwrap();
         assert_eq!(names(), expected(2));
 
-        // A run is killed after it has finished and compressed a piece, of which that is not saved.
+        // A run is killed after it has finished and compressed a piece, but before this is saved.
         let folder = Folder::new();
         let mut sink = folder.sink(&yaml, true);
         sink.open(None).await.unwrap();
@@ -109,7 +109,7 @@ async fn pieces_are_pruned_by_number_by_size_and_by_age() {
         write_all::<FileConfig>(&folder.yaml(&yaml), [batch(&lines)]).await.unwrap();
         assert_eq!(numbers(&folder), expected, "{keep}");
     }
-    // Those of a former run that are old go, and what only looks like one stays.
+    // Old pieces of an earlier run are removed; a file that only looks like a piece stays.
     let folder = Folder::new();
     for name in ["out-00001.log", "out-00002.log", "out-old.log"] {
         folder.put(name, "old\n");
@@ -129,8 +129,8 @@ fn rotation_that_cannot_be_is_a_mistake() {
         options::<FileConfig>(&yaml).check().into_iter().map(|mistake| mistake.message).collect()
     };
     assert_eq!(check("{ at: '3:00' }"), [""; 0]);
-    assert_eq!(check("{ keep: 1 }"), ["`rotate` does not say when."]);
-    assert_eq!(check("{ size: 1, timestamp: '%Y/%m' }"), ["`%Y/%m` makes no part of a file's name."]);
+    assert_eq!(check("{ keep: 1 }"), ["`rotate` does not say when to start a new file."]);
+    assert_eq!(check("{ size: 1, timestamp: '%Y/%m' }"), ["`%Y/%m` cannot be part of a file name."]);
     for wrong in ["at: '24:00'", "at: noon", "digits: 0", "digits: 11", "compress: lzma"] {
         let yaml = format!("{{ path: out.log, rotate: {{ size: 1, {wrong} }} }}");
         assert!(try_options::<FileConfig>(&yaml).is_err(), "{wrong}");
