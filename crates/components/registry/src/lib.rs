@@ -1,7 +1,7 @@
 //! The registry of the components that come with thalweg: one line for each.
 //!
-//! The components are in the families beside this crate: `transforms`, `net`, `files` and `local`; `encode` is
-//! in `stream`. A component must not live here.
+//! The components are in the families beside this crate: `transforms`, `net`, `files` and `local`; `encode`
+//! is in `stream`. A component must not live here.
 //!
 //! See docs/decisions/051-components-are-families-of-crates.md.
 
