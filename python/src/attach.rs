@@ -3,6 +3,8 @@
 //! CPython terminates a foreign thread that asks for the interpreter during finalization, wherever the thread
 //! is. Rust does not survive that. Therefore [`attach`] refuses access as soon as the interpreter begins to
 //! end.
+//!
+//! See docs/decisions/046-python-runs-on-threads-that-may-block.md.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

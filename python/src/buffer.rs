@@ -3,6 +3,8 @@
 //! The buffer protocol is part of the stable ABI only since Python 3.11. Python 3.10 has the same functions
 //! and the same structure, without the promise. They are declared here, so that one build serves both.
 //! Copying through `bytes` was rejected: callers read into an array to avoid a copy.
+//!
+//! See docs/decisions/045-the-python-package-is-part-of-the-product.md.
 
 #![allow(unsafe_code, reason = "functions of the interpreter that its bindings leave out")]
 

@@ -2,6 +2,8 @@
 //!
 //! Each part of the package is one Rust module here, which adds its classes and functions to the single
 //! Python module. Code that waits or computes releases the interpreter lock meanwhile ([`Python::detach`]).
+//!
+//! See docs/decisions/045-the-python-package-is-part-of-the-product.md.
 
 mod attach;
 mod buffer;

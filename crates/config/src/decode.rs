@@ -2,6 +2,8 @@
 //!
 //! The deserializer is as lenient as the check. A number can be read as text, as it was written. A text that
 //! spells a number can be read as a number, since a variable in quotes is always text.
+//!
+//! See docs/decisions/025-the-document-is-walked-its-options-are-decoded.md.
 
 use std::fmt;
 

@@ -9,6 +9,8 @@
 //!
 //! This crate depends on `thalweg-config` alone. It knows the names of components and options only as text,
 //! like the author of a configuration. The reader of the converted document checks them.
+//!
+//! See docs/decisions/026-a-dialect-produces-nodes.md.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

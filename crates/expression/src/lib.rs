@@ -40,6 +40,8 @@
 //! `payload_search` evaluates them on the bytes.
 //!
 //! This crate knows batches. It must not know configuration files, components or the engine.
+//!
+//! See docs/decisions/030-expressions-are-datafusions.md.
 
 mod clock;
 mod coerce;

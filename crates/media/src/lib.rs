@@ -17,6 +17,8 @@
 //! copies bytes unchanged, so it needs the positions of the parts, not their meaning. The table of signatures
 //! is the other. Libraries for it were rejected: their names differ from those that other programs use for
 //! the same files, so a table of names would be needed anyway, and the signatures are one more column in it.
+//!
+//! See docs/decisions/054-file-types-have-our-own-table.md.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

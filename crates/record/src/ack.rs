@@ -7,6 +7,8 @@
 //!
 //! A counter and a maximum in two atomics are enough for that. A tree of parents and children that mirrors
 //! the splits was rejected: it gives the same answer, but allocates for every split.
+//!
+//! See docs/decisions/004-an-ack-counts-parts.md.
 
 #[cfg(feature = "loom")]
 use loom::sync::{

@@ -10,6 +10,8 @@
 //!
 //! While the channel is empty, an item can bypass it. A consumer that is [attached](Receiver::attach) to the
 //! receiving end may claim the item, which is then processed on the stack of the thread that hands it over.
+//!
+//! See docs/decisions/003-capacity-before-work.md.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

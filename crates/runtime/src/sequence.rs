@@ -1,4 +1,6 @@
 //! Restores the order of results that several workers of a stage computed in parallel.
+//!
+//! See docs/decisions/008-order-by-tickets.md.
 
 use std::collections::BTreeMap;
 

@@ -67,6 +67,8 @@
 //!   all cores would contend for that of the table.
 //! - *Reading without locks* while other threads may write is undefined, or needs every byte to be atomic.
 //!   This crate has no `unsafe`.
+//!
+//! See docs/decisions/040-sparse-files-are-chunks.md.
 
 #[cfg(feature = "budget")]
 mod budget;

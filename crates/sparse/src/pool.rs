@@ -8,6 +8,8 @@
 //! of it when the chunk would be evicted next, and moves the chunk back. A use therefore costs no lock, the
 //! next victim is found in logarithmic time, and the order is that of true use. Moving a chunk to the front
 //! of a linked list at each use was rejected: all readers of all files would wait for one lock.
+//!
+//! See docs/decisions/040-sparse-files-are-chunks.md.
 
 use crate::directory::Directory;
 use parking_lot::Mutex;

@@ -31,6 +31,8 @@
 //!   verified, and the result says so.
 //! - *`If-Match` on every request*: by the rules of HTTP weak tags never match, and some proxies ignore it.
 //!   The reply must be checked anyway.
+//!
+//! See docs/decisions/037-replies-are-checked-and-retried-here.md.
 
 mod attempt;
 mod error;

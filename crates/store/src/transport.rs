@@ -3,6 +3,8 @@
 //! OpenDAL's errors and metadata omit facts that matter for ranges: whether a reply is a part at all, which
 //! part, and how long the server asks us to wait. Each attempt therefore reads through a transport of its own
 //! that inspects the head of the reply, for any service.
+//!
+//! See docs/decisions/037-replies-are-checked-and-retried-here.md.
 
 use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
 use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter};

@@ -5,6 +5,8 @@
 //! lister was rejected. It looks up each file separately on another thread, which took three times as long as
 //! a listing of the same files by an S3 server. It also returns them in no order, so a listing cannot resume
 //! behind a name.)
+//!
+//! See docs/decisions/041-directories-are-listed-in-store-order.md.
 
 use std::ffi::OsString;
 use std::fs;

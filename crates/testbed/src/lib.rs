@@ -19,6 +19,8 @@
 //! Three things must not live here: code that the program itself needs (this crate is for `dev-dependencies`
 //! and the benchmark); knowledge of thalweg's own crates (it depends on none of them, so that any of them can
 //! be tested with it); and fake stores.
+//!
+//! See docs/decisions/052-tests-use-real-servers.md.
 
 mod ask;
 mod azure;

@@ -10,6 +10,8 @@
 //!
 //! Handing the rest over to a real task was rejected: the task would have to exist before the first step,
 //! where it would be the largest cost.
+//!
+//! See docs/decisions/048-evaluations-over-asyncio-step-themselves.md.
 
 mod asyncio;
 mod driver;

@@ -1,7 +1,9 @@
-//! The sources, transforms and sinks that come with thalweg: a file each, and the [`registry`].
+//! The registry of the components that come with thalweg: one line for each.
 //!
-//! A component depends on the engine's traits, on what flows, and on libraries; never on another component.
-//! What several need is in `shared`.
+//! The components are in the families beside this crate: `transforms`, `net`, `files` and `local`; `encode`
+//! is in `stream`. A component must not live here.
+//!
+//! See docs/decisions/051-components-are-families-of-crates.md.
 
 pub mod reference;
 

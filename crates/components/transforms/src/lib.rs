@@ -1,9 +1,12 @@
 //! The transforms of messages: one file each.
 //!
-//! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for nothing and
-//! performs no I/O (`geoip` maps its database into memory when it is built).
+//! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
+//! nothing and performs no I/O (`geoip` maps its database into memory when it is built).
 //!
 //! A transform depends on the engine's traits, on the codec and on libraries; never on another component.
+//!
+//! See docs/decisions/011-sequential-transforms.md and
+//! docs/decisions/051-components-are-families-of-crates.md.
 
 pub mod add_id;
 pub mod add_sequence;

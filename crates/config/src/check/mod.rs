@@ -11,6 +11,8 @@
 //!
 //! A schema, its references and the chosen branch are *layers* of one type. A key is known if any layer knows
 //! it. Keywords that `schemars` does not produce are ignored: decoding makes the final decision.
+//!
+//! See docs/decisions/025-the-document-is-walked-its-options-are-decoded.md.
 
 use std::cell::Cell;
 use std::cmp::Ordering;

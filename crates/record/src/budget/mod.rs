@@ -18,6 +18,9 @@
 //!
 //! The memory of an [`Arena`] is reused once its last slice is dropped. The page faults of a fresh mebibyte
 //! for every batch cost more than copying a mebibyte into memory that is still in the cache.
+//!
+//! See docs/decisions/001-a-lease-lives-in-its-buffer.md and
+//! docs/decisions/002-sources-wait-downstream-never-does.md.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;

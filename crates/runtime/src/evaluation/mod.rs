@@ -264,6 +264,8 @@
 //! kilobytes and a mapping, and Rust has no safe way to switch stacks. Also rejected: a fast task for each
 //! call. A task has to be allocated, queued and awaited whether it waits or not, which takes fifty times as
 //! long.
+//!
+//! See docs/decisions/005-evaluations-in-recycled-storage.md.
 
 mod cell;
 mod clock;

@@ -17,6 +17,8 @@
 //! with exactly the layout that [`block`] returns for its list, and is freed with the same layout. A block is
 //! either in a list or in one slot. A slot is the only owner of its value and drops it before its block is
 //! returned.
+//!
+//! See docs/decisions/005-evaluations-in-recycled-storage.md.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};

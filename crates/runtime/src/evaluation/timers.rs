@@ -3,6 +3,8 @@
 //! They are a balanced tree by time and order of creation. The two together are the key, so the order in
 //! which timers fire is the order of the tree, and a cancelled timer is removed at once. A timer wheel was
 //! rejected: its insertion is cheaper for large numbers, but within one tick of the wheel it has no order.
+//!
+//! See docs/decisions/005-evaluations-in-recycled-storage.md.
 
 use std::collections::BTreeMap;
 use std::task::Waker;

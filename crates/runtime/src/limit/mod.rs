@@ -132,6 +132,8 @@
 //! The required behaviour in each situation is stored as data in `tests/limit/scenarios`, and runs on virtual
 //! time: `cargo test --release -p thalweg-runtime --test limit -- --nocapture` prints each scenario as a
 //! table.
+//!
+//! See docs/decisions/007-limits-adapt.md.
 
 mod controller;
 mod cost;

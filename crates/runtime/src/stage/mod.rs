@@ -13,6 +13,8 @@
 //!
 //! Each worker is in one place at a time: idle in the stage, or with the task that uses it. No other locking
 //! is necessary; a worker's own state needs none.
+//!
+//! See docs/decisions/006-a-worker-is-in-one-place.md.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

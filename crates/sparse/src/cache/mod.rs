@@ -31,6 +31,8 @@
 //! used ones, the least recent first. Bytes between the pieces that stay are returned to the disk as holes.
 //! With many processes that write at once the limit may be exceeded for a moment. The total is only recounted
 //! now and then: before a quarter of the free space is written.
+//!
+//! See docs/decisions/039-cached-pieces-carry-checksums.md.
 
 mod disk;
 mod entry;

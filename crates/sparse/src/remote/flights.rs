@@ -3,6 +3,8 @@
 //! A fetch in progress belongs to no reader. Every reader that needs its bytes waits for it, and a reader
 //! that stops takes nothing from the others. No range is fetched twice at the same time, and no fetch stops
 //! because its first reader has gone.
+//!
+//! See docs/decisions/038-a-fetch-belongs-to-no-reader.md.
 
 use super::RemoteError;
 use crate::Span;

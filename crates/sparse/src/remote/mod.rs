@@ -24,6 +24,8 @@
 //!   reader often wants exactly those.
 //! - *A fixed gap* (a mebibyte is usual): right for a store far away, but it reads a file on the next machine
 //!   as a whole.
+//!
+//! See docs/decisions/038-a-fetch-belongs-to-no-reader.md.
 
 mod ahead;
 mod attempt;

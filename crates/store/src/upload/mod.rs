@@ -10,6 +10,8 @@
 //! | Google's | the same requests, signed in its way | CRC-32C of each part, and of the whole |
 //! | Microsoft's | blocks, and a list of them | its CRC-64 of each part |
 //! | folders | a draft beside the target, written at offsets | no; data that another process wrote is read again |
+//!
+//! See docs/decisions/036-uploads-are-our-own-requests.md.
 
 mod answer;
 mod blocks;

@@ -2,6 +2,8 @@
 //!
 //! OpenDAL does not expose the ids of its uploads, so no other process could resume them. Writes are
 //! therefore requests of this crate, with the same options, credentials, connections and signing.
+//!
+//! See docs/decisions/036-uploads-are-our-own-requests.md.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opendal::raw::{build_abs_path, normalize_root, percent_encode_path};
