@@ -24,7 +24,9 @@ if [ -z "$crates" ]; then
     echo "no crate changed since the last commit; name one: make check CRATE=thalweg-transforms"
     exit 0
 fi
-packages=()
+# The registry is selected as well, so that dependencies have the features of the release build. Without it, cargo would
+# compile Arrow and others again with fewer features.
+packages=(-p thalweg-components)
 for crate in $crates; do packages+=(-p "$crate"); done
 # `fmt -p` would also format path dependencies.
 $cargo fmt --all --check

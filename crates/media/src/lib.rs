@@ -23,8 +23,12 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "images")]
 mod container;
+#[cfg(feature = "images")]
 mod exif;
+#[cfg(feature = "images")]
 pub mod image;
+#[cfg(feature = "images")]
 pub mod metadata;
 pub mod mime;

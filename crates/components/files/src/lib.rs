@@ -15,5 +15,11 @@ pub mod mime;
 mod plain;
 pub mod sinks;
 pub mod sources;
+#[cfg(feature = "stores")]
 mod stored;
 pub mod transforms;
+
+/// Adds the components of this family to a registry.
+pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {
+    sinks::register(transforms::register(sources::register(registry)))
+}

@@ -8,3 +8,8 @@ pub mod sinks;
 pub mod sources;
 mod spool;
 pub mod tell;
+
+/// Adds the components of this family to a registry.
+pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {
+    sinks::register(sources::register(registry))
+}

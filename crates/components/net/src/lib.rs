@@ -12,3 +12,8 @@ pub mod sources;
 pub mod tls;
 pub mod upload;
 pub mod web;
+
+/// Adds the components of this family to a registry.
+pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {
+    sinks::register(sources::register(registry))
+}

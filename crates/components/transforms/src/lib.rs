@@ -8,48 +8,52 @@
 //! See docs/decisions/011-sequential-transforms.md and
 //! docs/decisions/051-components-are-families-of-crates.md.
 
-pub mod add_id;
-pub mod add_sequence;
 mod base64;
-pub mod cast;
 mod conditions;
-pub mod copy;
-pub mod decode_base64;
-pub mod dedupe;
-pub mod drop;
-pub mod encode_base64;
 mod expansion;
-pub mod extract;
-pub mod filter;
-pub mod flatten;
-pub mod format_timestamp;
-pub mod geoip;
-pub mod keep;
 mod labels;
-pub mod limit;
 mod ordered;
-pub mod parse_csv;
-pub mod parse_grok;
-pub mod parse_json;
-pub mod parse_logfmt;
-pub mod parse_regex;
-pub mod parse_timestamp;
-pub mod parse_user_agent;
-pub mod rename;
-pub mod replace;
-pub mod route;
-pub mod route_by;
-pub mod runlength;
-pub mod sample;
 mod selection;
-pub mod set;
-pub mod split;
-pub mod split_array;
-pub mod split_fields;
-pub mod split_pick;
-pub mod template;
-pub mod trim;
-pub mod trim_to_bounds;
+
+thalweg_engine::components! {
+    transform add_id::AddId;
+    transform add_sequence::AddSequence;
+    transform cast::Cast;
+    transform copy::Copy;
+    transform decode_base64::DecodeBase64;
+    transform dedupe::Dedupe;
+    transform drop::Drop;
+    transform encode_base64::EncodeBase64;
+    transform extract::Extract;
+    transform filter::Filter;
+    transform flatten::Flatten;
+    transform format_timestamp::FormatTimestamp;
+    #[cfg(feature = "geoip")]
+    transform geoip::GeoIp;
+    transform keep::Keep;
+    transform limit::Limit;
+    transform parse_csv::ParseCsv;
+    transform parse_grok::ParseGrok;
+    transform parse_json::ParseJsonConfig;
+    transform parse_logfmt::ParseLogfmt;
+    transform parse_regex::ParseRegex;
+    transform parse_timestamp::ParseTimestamp;
+    transform parse_user_agent::ParseUserAgent;
+    transform rename::Rename;
+    transform replace::Replace;
+    transform route::Route;
+    transform route_by::RouteBy;
+    transform runlength::Runlength;
+    transform sample::Sample;
+    transform set::Set;
+    transform split::Split;
+    transform split_array::SplitArray;
+    transform split_fields::SplitFields;
+    transform split_pick::SplitPick;
+    transform template::Template;
+    transform trim::Trim;
+    transform trim_to_bounds::TrimToBounds;
+}
 
 use thalweg_codec::payload;
 

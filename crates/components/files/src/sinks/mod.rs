@@ -1,4 +1,7 @@
-//! The sinks: one file each.
+//! The sinks: one file and one line each.
 
-pub mod directory;
-pub mod objects;
+thalweg_engine::components! {
+    file_sink directory::DirectoryConfig;
+    #[cfg(feature = "stores")]
+    sink objects::ObjectsSink;
+}

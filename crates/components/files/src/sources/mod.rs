@@ -1,5 +1,9 @@
-//! The sources: one file each.
+//! The sources: one file and one line each.
 
-pub mod files;
-pub mod objects;
-pub mod remote_files;
+thalweg_engine::components! {
+    source files::FilesConfig;
+    #[cfg(feature = "stores")]
+    source objects::ObjectsSource;
+    #[cfg(feature = "stores")]
+    source remote_files::RemoteFilesConfig;
+}

@@ -1,7 +1,9 @@
-//! The sinks: one file each.
+//! The sinks: one file and one line each.
 
-pub mod discard;
-pub mod file;
-pub mod measure;
-pub mod spool;
-pub mod stdout;
+thalweg_engine::components! {
+    sink discard::DiscardConfig;
+    sink file::FileConfig;
+    sink measure::Measure;
+    sink spool::SpoolSink;
+    sink stdout::StdoutConfig;
+}

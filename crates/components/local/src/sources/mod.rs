@@ -1,8 +1,10 @@
-//! The sources: one file each.
+//! The sources: one file and one line each.
 
-pub mod file;
-pub mod generate;
-pub mod internal_logs;
-pub mod pipe;
-pub mod spool;
-pub mod stdin;
+thalweg_engine::components! {
+    source file::FileSource;
+    source generate::GenerateConfig;
+    source internal_logs::InternalLogs;
+    source pipe::PipeSource;
+    source spool::SpoolSource;
+    source stdin::StdinSource;
+}

@@ -1,7 +1,9 @@
-//! The sinks: one file each.
+//! The sinks: one file and one line each.
 
-pub mod http;
-pub mod proxy;
-pub mod socket;
-pub mod statsd;
-pub mod websocket;
+thalweg_engine::components! {
+    sink http::HttpConfig;
+    sink proxy::ProxyConfig;
+    sink socket::SocketConfig;
+    sink statsd::StatsdConfig;
+    sink websocket::WebsocketConfig;
+}

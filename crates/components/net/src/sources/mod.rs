@@ -1,7 +1,9 @@
-//! The sources: one file each.
+//! The sources: one file and one line each.
 
-pub mod http;
-pub mod http_upload;
-pub mod proxy;
-pub mod socket;
-pub mod syslog;
+thalweg_engine::components! {
+    source http::HttpSource;
+    source http_upload::HttpUpload;
+    source proxy::ProxySource;
+    source socket::SocketSource;
+    source syslog::SyslogSource;
+}
