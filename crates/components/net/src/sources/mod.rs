@@ -1,4 +1,4 @@
-//! The sources: one file each.
+//! The sources: one module each.
 
 pub mod http;
 pub mod http_upload;
