@@ -1,4 +1,4 @@
-//! The sinks: one file each.
+//! The sinks: one module each.
 
 pub mod http;
 pub mod proxy;
