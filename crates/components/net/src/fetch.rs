@@ -1,4 +1,4 @@
-//! Asking over HTTP for what belongs to a configuration: definitions, parameters.
+//! HTTP requests for parts of a configuration: definitions, parameters.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use thalweg_engine::Error;
 
 use crate::tls::TlsClient;
 
-/// Asks, and waits for no answer longer than it was told.
+/// An HTTP client with a timeout and a limit on the size of answers.
 #[derive(Debug, Clone)]
 pub struct Fetch {
     client: reqwest::Client,
-    /// The longest answer that is taken, in bytes.
+    /// The largest accepted answer, in bytes.
     most: usize,
 }
 
 impl Fetch {
-    /// Trusts what the system trusts.
+    /// Creates a client that trusts the certificates that the system trusts.
     ///
     /// # Errors
     /// If TLS cannot be set up.
@@ -25,14 +25,14 @@ impl Fetch {
             .tls_backend_preconfigured(TlsClient::default().config()?)
             .timeout(timeout)
             .build()
-            .map_err(|error| Error::permanent("the client for HTTP cannot be made").caused_by(error))?;
+            .map_err(|error| Error::permanent("the HTTP client cannot be created").caused_by(error))?;
         Ok(Self { client, most })
     }
 
-    /// What is at an address.
+    /// Returns the body at a URL.
     ///
     /// # Errors
-    /// If it cannot be had, and if the status says that it is something else.
+    /// If there is no answer, it is too large, or its status is not 200.
     pub async fn get(&self, url: &str) -> Result<Vec<u8>, Error> {
         let (status, body) = self.send(self.client.get(url)).await?;
         if status != 200 {
@@ -41,10 +41,11 @@ impl Fetch {
         Ok(body)
     }
 
-    /// The status and the answer to a text in JSON, with a token in the header `Authorization` if there is one.
+    /// Posts a JSON text and returns the status and the body of the answer. If there is a token, it is sent
+    /// in the header `Authorization`.
     ///
     /// # Errors
-    /// If there is no answer.
+    /// If there is no answer or it is too large.
     pub async fn post(&self, url: &str, json: String, token: Option<&str>) -> Result<(u16, Vec<u8>), Error> {
         let mut request = self.client.post(url).header(CONTENT_TYPE, "application/json").body(json);
         if let Some(token) = token {
@@ -54,7 +55,7 @@ impl Fetch {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<(u16, Vec<u8>), Error> {
-        // The address may have a password in it, and is known to whoever asked.
+        // The URL may contain a password, and the caller knows it already.
         let failed =
             |error: reqwest::Error| Error::temporary("there was no answer").caused_by(error.without_url());
         let mut answer = request.send().await.map_err(failed)?;

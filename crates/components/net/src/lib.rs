@@ -1,7 +1,8 @@
-//! Sources and sinks of the network: HTTP, sockets, syslog, websockets, the proxy protocol and statsd, with TLS.
+//! Network sources and sinks: HTTP, sockets, syslog, WebSocket, the proxy protocol and statsd, with TLS.
 //!
-//! [`net`] listens, dials and reads streams; [`tls`] configures rustls; [`web`] serves HTTP; [`upload`] receives files.
-//! A component depends on these, on the engine's traits and on the codec; never on another component.
+//! [`net`] listens, dials and reads streams; [`tls`] configures rustls; [`web`] serves HTTP; [`upload`]
+//! receives files. A component depends on these modules, on the engine's traits and on the codec, never on
+//! another component.
 
 pub mod fetch;
 pub mod net;

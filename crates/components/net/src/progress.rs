@@ -1,22 +1,23 @@
-//! Which messages of a batch were sent before an error stopped the rest.
+//! Tracks which messages of a batch were sent before an error stopped the rest.
 //!
-//! A sink is given a batch again after a temporary error. One that sends a message at a time then goes on where it was,
-//! in place of sending everything twice. The batch is recognised by the memory of its payloads, which is held here
-//! until then, so that no other can come to lie in the same place.
+//! After a temporary error, a sink receives the same batch again. A sink that sends messages one at a time
+//! then resumes after the messages already sent, instead of sending everything twice. The batch is recognised
+//! by the address of its payload views. The payload is held until then, so that no other batch can occupy the
+//! same memory.
 
 use arrow_array::{Array, BinaryViewArray};
 
-/// Which messages of the batch that is being sent are done.
+/// Tracks which messages of the current batch are done.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     payload: Option<BinaryViewArray>,
     done: Vec<bool>,
-    /// What was found to be of no use, and why.
+    /// Rows that can never be sent, with the reason.
     rejected: Vec<(u32, String)>,
 }
 
 impl Progress {
-    /// Begins with a batch, or goes on with it.
+    /// Starts a batch, or resumes it if it is the same batch as before.
     pub(crate) fn begin(&mut self, payload: &BinaryViewArray) {
         let known = self.payload.as_ref().is_some_and(|known| {
             known.len() == payload.len() && known.views().inner().ptr_eq(payload.views().inner())
@@ -29,30 +30,30 @@ impl Progress {
         }
     }
 
-    /// Whether a message is done.
+    /// True if the message of this row is done.
     pub(crate) fn is_done(&self, row: usize) -> bool {
         self.done.get(row).copied().unwrap_or(false)
     }
 
-    /// Notes that a message is done.
+    /// Marks a message as done.
     pub(crate) fn done(&mut self, row: usize) {
         if let Some(done) = self.done.get_mut(row) {
             *done = true;
         }
     }
 
-    /// Notes that a message can never be sent.
+    /// Records that a message can never be sent.
     pub(crate) fn reject(&mut self, row: usize, reason: String) {
         self.done(row);
         self.rejected.push((row as u32, reason));
     }
 
-    /// The batch will not come again.
+    /// Forgets the batch, which will not be retried.
     pub(crate) fn give_up(&mut self) {
         *self = Self::default();
     }
 
-    /// All messages are done: gives those that were rejected, in the order of their rows.
+    /// Ends the batch, all of whose messages are done. Returns the rejected rows in order.
     pub(crate) fn finish(&mut self) -> Vec<(u32, String)> {
         self.payload = None;
         self.done.clear();

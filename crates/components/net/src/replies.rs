@@ -1,9 +1,9 @@
-//! Connections that wait for answers from elsewhere: from the sink of a proxy to its source.
+//! Routes answers from the sink `proxy` back to the connections of the source `proxy`.
 //!
-//! The two are parts of one graph that know nothing of each other. What a message has with it on its whole way is where
-//! it came from (`meta.path`); the source gives each connection a name that is used once in a process, and the
-//! connections are found here by it. A handle in each batch was rejected: everything that makes or copies batches
-//! would have to know of it, for the sake of one pair of components.
+//! The two components are parts of one graph and do not know each other. A message carries its origin all the
+//! way (`meta.path`). The source gives each connection a name that is unique in the process; this map finds
+//! the connection by that name. The rejected alternative was a handle in each batch: all code that creates or
+//! copies batches would have to handle it for one pair of components.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,18 +18,19 @@ static WAITING: LazyLock<Mutex<Waiting>> = LazyLock::new(Mutex::default);
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 fn waiting() -> MutexGuard<'static, Waiting> {
-    // A map is whole whoever panicked.
+    // A panic cannot leave the map half-changed.
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A connection that can be answered as long as this is held.
+/// A connection that can be answered until this is dropped.
 #[derive(Debug)]
 pub struct Answerable {
     name: Arc<str>,
 }
 
 impl Answerable {
-    /// For a connection of this peer: its name for `meta.path`, and what comes as answers.
+    /// Registers a connection of this peer. Returns its registration, whose name is used as `meta.path`, and
+    /// the channel of answers.
     pub fn new(peer: &str) -> (Self, UnboundedReceiver<Bytes>) {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name: Arc<str> = format!("{peer}#{number}").into();
@@ -38,7 +39,7 @@ impl Answerable {
         (Self { name }, answers)
     }
 
-    /// Its name.
+    /// Returns the unique name of the connection.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -50,7 +51,7 @@ impl Drop for Answerable {
     }
 }
 
-/// Gives an answer to the connection of this name; says whether it is still there.
+/// Sends an answer to the connection with this name. Returns false if the connection is gone.
 pub fn answer(name: &str, answer: Bytes) -> bool {
     waiting().get(name).is_some_and(|to| to.send(answer).is_ok())
 }

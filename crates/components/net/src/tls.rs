@@ -1,7 +1,7 @@
-//! TLS, by rustls with the cryptography of ring.
+//! TLS, using rustls with ring's cryptography.
 //!
-//! The provider is given to each configuration, so that nothing global needs to be installed, and two parts of a
-//! process cannot disagree about it.
+//! Each configuration receives the crypto provider explicitly. No process-wide default has to be installed,
+//! and two parts of a process cannot disagree about it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use thalweg_engine::{Error, Mistake};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-/// How long a client may take to agree on TLS.
+/// How long a client may take for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Where systems keep the certificates that they trust.
+/// Where systems keep their trusted certificates.
 const BUNDLES: [&str; 6] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -37,24 +37,25 @@ const BUNDLES: [&str; 6] = [
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsServer {
-    /// A PEM file with the certificate, and those between it and the authority.
+    /// The path of a PEM file with the server's certificate, followed by intermediate certificates.
     certificate: PathBuf,
-    /// A PEM file with the private key.
+    /// The path of a PEM file with the private key of `certificate`.
     key: PathBuf,
-    /// A PEM file with authorities. If given, clients must show a certificate of one of these.
+    /// The path of a PEM file with certificate authorities. If given, each client must present a certificate
+    /// issued by one of them. By default clients need no certificate.
     client_ca: Option<PathBuf>,
 }
 
 impl TlsServer {
-    /// With a certificate and its key, and clients that need none.
+    /// Creates TLS options with a certificate and its key. Clients need no certificate.
     pub fn new(certificate: PathBuf, key: PathBuf) -> Self {
         Self { certificate, key, client_ca: None }
     }
 
-    /// Reads the files.
+    /// Reads the files and builds the acceptor.
     ///
     /// # Errors
-    /// If one cannot be read or used.
+    /// If a file cannot be read or used.
     pub fn acceptor(&self) -> Result<Acceptor, Error> {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -78,15 +79,15 @@ impl TlsServer {
     }
 }
 
-/// Makes connections of clients ones with TLS.
+/// Performs the TLS handshake on clients' connections.
 #[derive(Clone)]
 pub struct Acceptor(TlsAcceptor);
 
 impl Acceptor {
-    /// Agrees with a client on TLS.
+    /// Performs the TLS handshake with a client.
     ///
     /// # Errors
-    /// If they do not agree, or the client takes too long.
+    /// If the handshake fails or takes longer than 10 seconds.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         match tokio::time::timeout(HANDSHAKE, self.0.accept(stream)).await {
             Ok(accepted) => accepted.map(TlsStream::Server),
@@ -99,20 +100,22 @@ impl Acceptor {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsClient {
-    /// A PEM file with the authorities to trust. By default those that the system trusts.
+    /// The path of a PEM file with the certificate authorities to trust. By default those that the system
+    /// trusts.
     ca: Option<PathBuf>,
-    /// A PEM file with a certificate to show to the server; needs `key`.
+    /// The path of a PEM file with a client certificate to present to the server. Needs `key`. By default
+    /// none is presented.
     certificate: Option<PathBuf>,
-    /// A PEM file with the private key of `certificate`.
+    /// The path of a PEM file with the private key of `certificate`.
     key: Option<PathBuf>,
-    /// Trust any certificate. Whoever is between here and the server can then read and change everything.
+    /// True to accept any server certificate. An attacker on the network can then read and change all data.
     insecure: bool,
-    /// The name that the server's certificate must have. By default the host of the address.
+    /// The name that the server's certificate must carry. By default the host of the address.
     server_name: Option<String>,
 }
 
 impl TlsClient {
-    /// What is wrong with it beyond its schema.
+    /// Returns the mistake in these options that the schema cannot find.
     pub fn check(&self) -> Option<Mistake> {
         let is_half = self.certificate.is_some() != self.key.is_some();
         is_half.then(|| {
@@ -120,10 +123,10 @@ impl TlsClient {
         })
     }
 
-    /// Reads the files.
+    /// Reads the files and builds the configuration.
     ///
     /// # Errors
-    /// If one cannot be read or used.
+    /// If a file cannot be read or used.
     pub fn config(&self) -> Result<ClientConfig, Error> {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -143,7 +146,7 @@ impl TlsClient {
         }
     }
 
-    /// For connections that are made by hand.
+    /// Builds a connector for connections that the caller opens itself.
     ///
     /// # Errors
     /// As [`config`](Self::config).
@@ -153,7 +156,7 @@ impl TlsClient {
     }
 }
 
-/// Makes connections to servers ones with TLS.
+/// Performs the TLS handshake on connections to servers.
 #[derive(Clone)]
 pub struct Connector {
     connector: TlsConnector,
@@ -167,10 +170,10 @@ impl std::fmt::Debug for Connector {
 }
 
 impl Connector {
-    /// Agrees with the server at `HOST:PORT` on TLS.
+    /// Performs the TLS handshake with the server at `HOST:PORT`.
     ///
     /// # Errors
-    /// If they do not agree.
+    /// If the handshake fails.
     pub async fn connect(&self, at: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
         let host = if host.is_empty() { "localhost" } else { host.trim_matches(['[', ']']) };
@@ -222,14 +225,15 @@ fn roots(path: &Path) -> Result<RootCertStore, Error> {
     }
 }
 
-/// What the system trusts; nothing, where that cannot be found: then every server is refused with that reason.
+/// Returns the certificates that the system trusts. If none are found, the store is empty and every server is
+/// rejected for that reason.
 fn system_roots() -> RootCertStore {
     let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     let paths = named.into_iter().chain(BUNDLES.iter().map(PathBuf::from));
     paths.filter(|path| path.exists()).find_map(|path| roots(&path).ok()).unwrap_or_else(RootCertStore::empty)
 }
 
-/// Trusts any certificate, for `insecure`.
+/// Accepts any certificate, for `insecure`.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 
@@ -268,7 +272,7 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// Files with a certificate for tests.
+/// Writes a certificate and its key for tests; returns their paths.
 #[cfg(test)]
 pub(crate) fn test_files(folder: &Path) -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();

@@ -1,4 +1,4 @@
-//! Addresses of sockets, as they are written: `tcp://0.0.0.0:5880`, `unix:///run/thalweg.sock`.
+//! Socket addresses in their written form: `tcp://0.0.0.0:5880`, `unix:///run/thalweg.sock`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,9 +15,9 @@ const HELP: &str = "For example `tcp://0.0.0.0:5880`, `udp://localhost:514`, `un
 
 /// The address of a socket.
 ///
-/// `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:///PATH` (a stream) or `unixgram:///PATH` (datagrams). What has no such
-/// beginning is TCP. Without a host, a source listens on all of the machine's addresses, and a sink connects to
-/// `localhost`.
+/// `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:///PATH` (a stream) or `unixgram:///PATH` (datagrams). An
+/// address without a scheme is TCP. Without a host, a source listens on all addresses of the machine, and a
+/// sink connects to `localhost`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// Host and port.
@@ -31,26 +31,26 @@ pub enum Address {
 }
 
 impl Address {
-    /// Whether bytes come as a stream from it, and not as datagrams.
+    /// True if the socket carries a byte stream, false if it carries datagrams.
     pub fn is_stream(&self) -> bool {
         matches!(self, Address::Tcp(_) | Address::Unix(_))
     }
 
-    /// Whether it is a path.
+    /// True if the address is a path.
     pub fn is_path(&self) -> bool {
         matches!(self, Address::Unix(_) | Address::Unixgram(_))
     }
 
-    /// The host and port to listen on; of several, the first that the machine has.
+    /// Returns the addresses to try to listen on, in order; the first one that the machine supports is used.
     pub fn to_listen(host_and_port: &str) -> Vec<String> {
         match host_and_port.strip_prefix(':') {
-            // The first takes both versions of IP, on a machine that has both.
+            // `[::]` accepts both IPv6 and IPv4 on machines that have both.
             Some(port) => vec![format!("[::]:{port}"), format!("0.0.0.0:{port}")],
             None => vec![host_and_port.to_owned()],
         }
     }
 
-    /// The host and port to connect to.
+    /// Returns the host and port to connect to.
     pub fn to_connect(host_and_port: &str) -> Cow<'_, str> {
         match host_and_port.strip_prefix(':') {
             Some(port) => format!("localhost:{port}").into(),
@@ -58,10 +58,10 @@ impl Address {
         }
     }
 
-    /// Checks what should be `HOST:PORT`.
+    /// Checks that `text` is `HOST:PORT`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the port is missing or not a port number.
     pub fn check_host_and_port(text: &str) -> Result<(), FormatError> {
         let port = text.rsplit_once(':').map(|(_, port)| port);
         match port {

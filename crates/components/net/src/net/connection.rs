@@ -20,35 +20,36 @@ use super::serve::{Activity, UnderWay};
 use super::{Client, Cut, Format, Stream, StreamReader};
 use thalweg_codec::partitioner::Partitioner;
 
-/// How many batches of a connection may wait for their answers; then nothing more is read from it.
+/// The largest number of batches of a connection that may wait for their answers. Above it, the connection is
+/// not read.
 const MAX_WAITING: usize = 256;
 
-/// When those who sent messages are answered.
+/// When the sender of messages gets its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Respond {
-    /// When the messages are in safety.
+    /// When the messages are delivered and, with `--state`, covered by a saved checkpoint.
     #[default]
     Delivered,
-    /// When the messages were received. They are lost if the program is killed before they are delivered.
+    /// When the messages have been received. They are lost if the program is killed before it delivers them.
     Received,
 }
 
-/// What answers a client in its own words: the other side of a proxy.
+/// Answers from a server, for the client of a source `proxy`.
 pub type Answers = mpsc::UnboundedReceiver<Bytes>;
 
-/// What is the same for all connections of a source.
+/// The options that all connections of a source share.
 #[derive(Debug, Clone)]
 pub struct Connection {
-    /// The longest that a message may be.
+    /// The largest message, in bytes.
     pub limit: ByteSize,
-    /// How long a client may be silent in the middle of a message.
+    /// How long a client may send nothing in the middle of a message.
     pub read_timeout: Duration,
-    /// How long a client may be silent at all.
+    /// How long a client may send nothing between messages.
     pub idle_timeout: Option<Duration>,
-    /// How long no line must have come for a message of several lines to be complete.
+    /// With messages of several lines: the time without a new line after which a message is complete.
     pub quiet: Option<Duration>,
-    /// What is written to the client for each message, and when.
+    /// The text written to the client for each message, and when it is written.
     pub acknowledge: Option<(Bytes, Respond)>,
     /// How long a client may take to accept what is written to it.
     pub write_timeout: Duration,
@@ -56,20 +57,20 @@ pub struct Connection {
 
 /// Why a connection ended.
 enum End {
-    /// The client has sent all.
+    /// The client has sent everything.
     Done,
-    /// It is of no more use: what was still to be written cannot be.
+    /// The connection is unusable: pending answers cannot be written.
     Broken,
 }
 
-/// A connection at work.
+/// An open connection.
 struct Talk<'a, F> {
     options: &'a Connection,
     stream: Stream,
     peer: Arc<str>,
     format: F,
     intake: StreamReader,
-    /// Batches that are to be answered, and how many messages each has.
+    /// Batches to be answered, each with its number of messages.
     waiting: VecDeque<(Settled, usize)>,
     answers: Option<Answers>,
     activity: Activity,
@@ -78,10 +79,10 @@ struct Talk<'a, F> {
 }
 
 impl Connection {
-    /// Serves a client until it ends or the run stops. What has to do with this client alone is no error.
+    /// Serves a client until it disconnects or the run stops. A problem of this one client is not an error.
     ///
     /// # Errors
-    /// If what was read cannot be sent.
+    /// If messages cannot be sent on.
     pub async fn run<F: Format>(
         &self,
         client: Client,
@@ -97,7 +98,8 @@ impl Connection {
         let mut talk =
             Talk { options: self, stream, peer, format, intake, waiting, answers, activity, under_way };
         let end = talk.read(&mut out).await?;
-        // What the source leads to must be able to end, which some of it waits for before it settles what it has.
+        // Downstream stages end only when all source outputs are dropped. Some settle their batches only
+        // then.
         drop(out);
         if let End::Done = end {
             talk.close().await;
@@ -106,7 +108,7 @@ impl Connection {
     }
 }
 
-/// What a connection waits for.
+/// The next event of a connection.
 enum Event {
     Stop,
     Settled(Settlement),
@@ -118,7 +120,7 @@ enum Event {
 impl<F: Format> Talk<'_, F> {
     async fn read(&mut self, out: &mut SourceOutput) -> Result<End, Error> {
         let mut last = Instant::now();
-        // Whether the lines that were kept back have been given since something came.
+        // True if the lines held back have been sent since data last arrived.
         let mut was_quiet = true;
         loop {
             let is_within = self.intake.is_in_a_message();
@@ -154,7 +156,7 @@ impl<F: Format> Talk<'_, F> {
                     was_quiet = true;
                     self.intake.quiet()
                 }
-                Event::Silent => return self.broken("nothing more came in time", out).await,
+                Event::Silent => return self.broken("nothing more arrived in time", out).await,
                 Event::Ready(Ok(())) => {
                     let taken = self.intake.read(&mut self.stream, out, self.options.read_timeout).await;
                     (last, was_quiet) = (Instant::now(), false);
@@ -173,7 +175,7 @@ impl<F: Format> Talk<'_, F> {
             match taken {
                 Taken::Nothing => {}
                 Taken::NoRoom => {
-                    return self.broken("there was no room in the budget for the rest", out).await;
+                    return self.broken("the memory budget had no capacity for the rest in time", out).await;
                 }
                 Taken::End(None) => return Ok(End::Done),
                 Taken::Cut(cut) => {
@@ -189,7 +191,7 @@ impl<F: Format> Talk<'_, F> {
         }
     }
 
-    /// Sends messages; says whether the client could be answered, where that is due at once.
+    /// Sends messages. Returns false if the client was to be answered at once and could not be.
     async fn send(&mut self, cut: Cut, out: &mut SourceOutput) -> Result<bool, Error> {
         let at_once = matches!(self.options.acknowledge, Some((_, Respond::Received)));
         let is_answered = self.answers.is_some() || self.options.acknowledge.is_some();
@@ -203,11 +205,11 @@ impl<F: Format> Talk<'_, F> {
         if at_once { Ok(self.acknowledge(received).await) } else { Ok(true) }
     }
 
-    /// Answers the batch that was sent first; says whether the client can go on.
+    /// Answers the oldest unanswered batch. Returns false if the connection must be closed.
     async fn answer(&mut self, settlement: &Settlement) -> bool {
         let Some((_, count)) = self.waiting.pop_front() else { return true };
         if settlement.outcome == Outcome::Failed {
-            // Without its acknowledgement, the client knows that it has to send them again.
+            // Without an acknowledgement, the client knows that it has to resend the messages.
             tracing::debug!("{}: its messages failed; the connection is closed", self.peer);
             return false;
         }
@@ -265,12 +267,12 @@ impl<F: Format> Talk<'_, F> {
                 return;
             }
         }
-        // The client may be gone already.
+        // The client may have disconnected already.
         let _ = tokio::time::timeout(self.options.write_timeout, self.stream.shutdown()).await;
     }
 }
 
-/// Waits for what becomes of the first batch.
+/// Waits until the oldest batch is settled.
 async fn first(waiting: &mut VecDeque<(Settled, usize)>) -> Settlement {
     match waiting.front_mut() {
         Some((settled, _)) => settled.await,

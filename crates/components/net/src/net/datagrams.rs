@@ -1,5 +1,5 @@
-//! Datagrams into a source. Nobody can be told to send more slowly: what comes while the budget has no room is dropped
-//! by the system, as datagrams are.
+//! Receives datagrams for a source. Datagrams have no flow control: while the budget has no capacity, the
+//! system drops those that do not fit its buffer.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -14,17 +14,18 @@ use super::listener::Sender;
 use super::{Cut, Datagrams, Format};
 use thalweg_codec::partitioner::Partition;
 
-/// The largest that a datagram of either kind may be, by the usual settings of systems.
+/// The largest datagram of either kind under the usual settings of systems, in bytes.
 const LARGEST: usize = 256 << 10;
 
-/// How much is received at once.
+/// The size of the receive buffer, in bytes.
 const ROOM: usize = 2 * LARGEST;
 
-/// Receives datagrams until the run is told to stop, or none came for `end_after_idle`. Each is cut by `partition`, or is
-/// one message, without a line feed or NUL at its end.
+/// Receives datagrams until the run stops, or until none arrived for `end_after_idle`. With `partition`, each
+/// datagram is cut into messages. Without it, each is one message, without line feeds, carriage returns and
+/// NULs at its end.
 ///
 /// # Errors
-/// If the socket is broken, or what was received cannot be sent.
+/// If the socket fails, or the messages cannot be sent.
 pub async fn receive<F: Format>(
     socket: &Datagrams,
     partition: Option<&Partition>,
@@ -52,7 +53,7 @@ pub async fn receive<F: Format>(
             match socket.receive(&mut memory) {
                 Ok(sender) => datagrams.push((sender, start..memory.len())),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Of UDP: an answer of ours met nobody. It says nothing of what comes.
+                // On UDP: an earlier packet of ours reached no listener. Later datagrams are not affected.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(broken(out, &error)),
             }

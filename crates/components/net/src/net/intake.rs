@@ -1,4 +1,4 @@
-//! Reading from a connection as the budget has room, and cutting messages out of what was read.
+//! Reads from a connection as the budget permits, and cuts the bytes into messages.
 
 use std::io;
 use std::ops::Range;
@@ -15,26 +15,27 @@ use super::Stream;
 use thalweg_codec::framing::{After, KEPT, MAX_ROWS};
 use thalweg_codec::partitioner::Partitioner;
 
-/// How much is read at first; more, where more comes.
+/// The size of the first read, in bytes. The size doubles while more data is waiting.
 const LEAST: usize = 8 << 10;
 
-/// Less room than this is not worth a read.
+/// With less free buffer than this, in bytes, the buffer is enlarged before a read.
 const SPARE: usize = 2 << 10;
 
-/// Messages that came in together from one peer.
+/// Messages that arrived together from one peer.
 #[derive(Debug)]
 pub struct Cut {
-    /// What they lie in.
+    /// The bytes of all messages.
     pub buffer: Buffer,
-    /// Where each lies.
+    /// The range of each message within `buffer`.
     pub messages: Vec<Range<usize>>,
-    /// What cannot be used, and why.
+    /// Ranges that cannot be used, with the reason.
     pub rejected: Vec<(Range<usize>, String)>,
 }
 
-/// What a source makes of messages.
+/// Turns cut messages into what a source sends.
 pub trait Format: Clone + Send + Sync + 'static {
-    /// What to send of those among the messages of `cut` that are in `rows`. What cannot be used is added to `rejected`.
+    /// Returns the batch for those messages of `cut` with an index in `rows`. Messages that cannot be used
+    /// are added to `rejected`.
     fn received(
         &mut self,
         cut: &Cut,
@@ -44,7 +45,7 @@ pub trait Format: Clone + Send + Sync + 'static {
     ) -> Option<Received>;
 }
 
-/// Messages as they are.
+/// Sends messages unchanged.
 #[derive(Debug, Clone, Copy)]
 pub struct Plain;
 
@@ -67,7 +68,7 @@ impl Format for Plain {
 }
 
 impl Cut {
-    /// Cuts a whole buffer, after which nothing comes.
+    /// Cuts a whole buffer that no more data follows.
     pub fn all(buffer: Buffer, mut partitioner: Partitioner, limit: ByteSize) -> Self {
         let mut cut =
             Cut { buffer: Buffer::from_vec(Vec::<u8>::new()), messages: Vec::new(), rejected: Vec::new() };
@@ -78,7 +79,7 @@ impl Cut {
         Cut { buffer, ..cut }
     }
 
-    /// Adds the messages that are in `bytes`.
+    /// Adds the messages that `bytes` contains.
     fn add(
         &mut self,
         partitioner: &mut Partitioner,
@@ -105,11 +106,11 @@ impl Cut {
         self.messages.is_empty() && self.rejected.is_empty()
     }
 
-    /// Sends the messages; `sent` is told of each batch how many there are in it. With `acked`, it also gets what
-    /// becomes the answer.
+    /// Sends the messages. Calls `sent` for each batch with its number of messages and, if `acked`, with the
+    /// future of its settlement.
     ///
     /// # Errors
-    /// If they cannot be sent.
+    /// If the messages cannot be sent.
     pub async fn send<F: Format>(
         mut self,
         format: &mut F,
@@ -135,7 +136,7 @@ impl Cut {
             }
         }
         for (range, reason) in rejected {
-            // As a copy: the buffer is not to be kept for its sake.
+            // Copied, so that one rejected message does not keep the whole buffer alive.
             let mut payload = ViewBuilder::over(&[], 1);
             payload.push(self.buffer.get(range).unwrap_or_default());
             let payload = payload.finish();
@@ -149,40 +150,40 @@ impl Cut {
     }
 }
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Debug)]
 pub enum Taken {
-    /// Messages, or what cannot be used.
+    /// Messages, rejected ranges, or both.
     Cut(Cut),
-    /// No whole message yet.
+    /// No complete message yet.
     Nothing,
-    /// The end: nothing more comes, or nothing more can be understood. What was cut before that.
+    /// The stream has ended, or the rest of it cannot be parsed. Holds what was cut before that point.
     End(Option<Cut>),
-    /// The budget had no room for more of a message for too long.
+    /// The budget had no capacity for the rest of a message before the time limit.
     NoRoom,
 }
 
-/// Reads from a connection.
+/// Reads from a connection and cuts messages.
 #[derive(Debug)]
 pub struct StreamReader {
     partitioner: Partitioner,
     limit: ByteSize,
     most: usize,
-    /// How much to read next.
+    /// The size of the next read, in bytes.
     size: usize,
-    /// The beginning of a message that is not complete.
+    /// The beginning of an incomplete message.
     held: Option<(Vec<u8>, Lease)>,
-    /// Whether the last read ended since the room was filled: there may be more at hand.
+    /// True if the last read filled the buffer: more data may be waiting.
     has_more: bool,
 }
 
 impl StreamReader {
-    /// Reads up to about `batch_bytes` at once.
+    /// Creates a reader that reads up to about `batch_bytes` bytes at once.
     pub fn new(partitioner: Partitioner, limit: ByteSize, batch_bytes: usize) -> Self {
         Self { partitioner, limit, most: batch_bytes.max(LEAST), size: LEAST, held: None, has_more: false }
     }
 
-    /// Whether a message has begun.
+    /// True if part of a message has been read.
     pub fn is_in_a_message(&self) -> bool {
         self.held.is_some()
     }
@@ -195,8 +196,8 @@ impl StreamReader {
         if self.has_more { Ok(()) } else { stream.ready().await }
     }
 
-    /// Reads what is there, once the budget has room for it. In the middle of a message, it waits for room only for
-    /// `patience`.
+    /// Reads the waiting data once the budget has capacity for it. In the middle of a message, the wait for
+    /// capacity is limited to `patience`.
     ///
     /// # Errors
     /// Those of the connection.
@@ -210,10 +211,11 @@ impl StreamReader {
             None => (Vec::with_capacity(self.size), out.reserve(self.size).await),
             Some((mut memory, mut lease)) => {
                 if memory.capacity() - memory.len() < SPARE {
-                    // Doubled, so that a long message in many pieces is not copied for each.
+                    // Doubled, so that a long message that arrives in many pieces is not copied for each
+                    // piece.
                     let more = self.size.max(memory.len());
                     match tokio::time::timeout(patience, out.reserve(more)).await {
-                        // They are of one share, so this is always taken over.
+                        // Both leases belong to one share, so the merge always succeeds.
                         Ok(room) => drop(lease.merge(room)),
                         Err(_) => {
                             self.held = Some((memory, lease));
@@ -255,7 +257,7 @@ impl StreamReader {
         Ok(self.cut(memory, lease, if is_end { After::End } else { After::More }))
     }
 
-    /// Nothing came for a while: gives the lines that were kept back.
+    /// Returns the lines that were held back, after a time without data.
     pub fn quiet(&mut self) -> Taken {
         match self.held.take() {
             Some((memory, lease)) => self.cut(memory, lease, After::Quiet),
@@ -263,7 +265,7 @@ impl StreamReader {
         }
     }
 
-    /// Nothing more will be read: what has come of a message.
+    /// Returns the part of a message that was read, as rejected. No more data will be read.
     pub fn abandon(&mut self, reason: &str) -> Option<Cut> {
         let (memory, lease) = self.held.take()?;
         let kept = memory.len().min(KEPT);
@@ -283,7 +285,7 @@ impl StreamReader {
         let rest = memory.get(done..).unwrap_or_default();
         if cut.is_empty() {
             if !is_end && done > 0 {
-                // What was passed over of a message that is too long.
+                // The skipped part of a message that is too long.
                 memory.drain(..done);
             }
             if !is_end && !memory.is_empty() {
@@ -292,7 +294,8 @@ impl StreamReader {
             return if is_end { Taken::End(None) } else { Taken::Nothing };
         }
         if !is_end && !rest.is_empty() {
-            // Its part of the lease: the buffer takes what it lacks without waiting.
+            // Splitting off the rest's part of the lease never waits: `freeze` takes any missing bytes
+            // without waiting.
             self.held = Some((rest.to_vec(), lease.split(rest.len())));
         }
         if memory.len() < memory.capacity() / 4 {

@@ -1,4 +1,4 @@
-//! Sockets that a source or sink listens on.
+//! Sockets on which a source or sink listens.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::{Address, net_error};
 use thalweg_config::FileMode;
 
-/// Tells where a component listens: in the log, and to whoever watches.
+/// Announces the address on which a component listens: in the log, and to watchers.
 #[derive(Debug, Clone)]
 pub struct Announce {
     name: Arc<str>,
@@ -21,12 +21,13 @@ pub struct Announce {
 }
 
 impl Announce {
-    /// For the component of this name.
+    /// Creates the announcement of the component with this name.
     pub fn new(name: &str) -> Self {
         Self { name: name.into(), at: Arc::new(watch::Sender::new(None)) }
     }
 
-    /// The address, once it listens: a port that was given as 0 is the real one here.
+    /// Returns a channel with the address, set once the component listens. It has the actual port if port 0
+    /// was configured.
     pub fn watch(&self) -> watch::Receiver<Option<String>> {
         self.at.subscribe()
     }
@@ -37,12 +38,12 @@ impl Announce {
     }
 }
 
-/// How a unix socket is made.
+/// How to create a unix socket.
 #[derive(Debug, Clone, Copy)]
 pub struct UnixSocket {
-    /// Its permissions; without any, its user and group may use it.
+    /// The permissions of the socket; by default `0770`, for its user and group.
     pub permissions: Option<FileMode>,
-    /// Whether one that a program left behind is removed.
+    /// True if an abandoned socket at the path is removed first.
     pub remove_old: bool,
 }
 
@@ -53,7 +54,7 @@ impl Default for UnixSocket {
 }
 
 impl UnixSocket {
-    /// Makes the socket, in the place of one that nobody listens on.
+    /// Creates the socket. An abandoned socket at the path is replaced if `remove_old` is set.
     fn make<T>(self, path: &Path, bind: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, Removal)> {
         let made = match bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && self.remove_old && is_left_behind(path) => {
@@ -69,7 +70,8 @@ impl UnixSocket {
     }
 }
 
-/// Whether a socket is one that nobody listens on: no other program's is to be taken away.
+/// True if no process listens on the socket at this path. The socket of a running program must not be
+/// removed.
 fn is_left_behind(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let refused =
@@ -77,7 +79,7 @@ fn is_left_behind(path: &Path) -> bool {
     let as_datagram = || std::os::unix::net::UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     is_socket
         && match std::os::unix::net::UnixStream::connect(path) {
-            // A socket of datagrams refuses streams in this way.
+            // A datagram socket refuses a stream connection with this error.
             Err(error) if error.raw_os_error() == Some(WRONG_TYPE) => refused(as_datagram()),
             result => refused(result.map(|_| ())),
         }
@@ -86,18 +88,18 @@ fn is_left_behind(path: &Path) -> bool {
 /// `EPROTOTYPE`, which has no name in the standard library.
 const WRONG_TYPE: i32 = if cfg!(target_os = "linux") { 91 } else { 41 };
 
-/// Removes the path of a socket that is closed.
+/// Removes the path of a socket when the socket is closed.
 #[derive(Debug)]
 pub struct Removal(PathBuf);
 
 impl Drop for Removal {
     fn drop(&mut self) {
-        // It may be gone already, which is what is wanted.
+        // The path may already have been removed, which is fine.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// A socket to which clients connect.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub enum Listener {
     /// TCP.
@@ -116,10 +118,10 @@ pub enum Accepted {
 }
 
 impl Listener {
-    /// Listens.
+    /// Starts to listen.
     ///
     /// # Errors
-    /// A temporary error if the address is taken; a permanent one if it may not be used.
+    /// A temporary error if the address is in use; a permanent one if it may not be used.
     pub async fn bind(address: &Address, unix: UnixSocket, announce: &Announce) -> Result<Self, Error> {
         let bound = match address {
             Address::Tcp(at) => Self::tcp(at).await,
@@ -150,7 +152,7 @@ impl Listener {
         Err(last)
     }
 
-    /// The next client, and what to call it.
+    /// Accepts the next client. Returns its connection and its name for logs and messages.
     ///
     /// # Errors
     /// Those of the socket.
@@ -158,7 +160,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // Answers are short, and awaited.
+                // Answers are short, and clients wait for them.
                 stream.set_nodelay(true)?;
                 Ok((Accepted::Tcp(stream), peer.to_string().into()))
             }
@@ -170,7 +172,7 @@ impl Listener {
     }
 }
 
-/// A socket to which datagrams are sent.
+/// A socket that receives datagrams.
 #[derive(Debug)]
 pub enum Datagrams {
     /// UDP.
@@ -180,7 +182,7 @@ pub enum Datagrams {
 }
 
 impl Datagrams {
-    /// Listens.
+    /// Starts to listen.
     ///
     /// # Errors
     /// As [`Listener::bind`].
@@ -225,11 +227,10 @@ impl Datagrams {
         }
     }
 
-    /// Adds the next datagram to `into`, which must have room for it, and gives its sender; `WouldBlock` if there is
-    /// none.
+    /// Appends the next datagram to `into`, which must have enough spare capacity, and returns the sender.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// `WouldBlock` if there is no datagram, or an error of the socket.
     pub fn receive(&self, into: &mut Vec<u8>) -> io::Result<Sender> {
         match self {
             Self::Udp(socket) => socket.try_recv_buf_from(into).map(|(_, peer)| Sender::Udp(peer)),
@@ -237,7 +238,7 @@ impl Datagrams {
         }
     }
 
-    /// What to call a sender.
+    /// Returns the name of a sender for logs and messages.
     pub fn name(&self, sender: Sender) -> Arc<str> {
         match (sender, self) {
             (Sender::Udp(peer), _) => peer.to_string().into(),
@@ -247,11 +248,11 @@ impl Datagrams {
     }
 }
 
-/// Who sent a datagram.
+/// The sender of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
-    /// The address of a socket of UDP.
+    /// The address of a UDP socket.
     Udp(std::net::SocketAddr),
-    /// Those of unix sockets have no name, as a rule.
+    /// A unix socket. Senders on unix sockets usually have no name.
     Unix,
 }

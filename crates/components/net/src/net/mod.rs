@@ -1,15 +1,18 @@
-//! Speaking over a network: addresses, connections, and many connections that lead into one source.
+//! Network access: addresses, connections, and many connections that feed one source.
 //!
-//! A source that listens owns its outlet and gives each connection a clone ([`serve`]): connections send on their own
-//! tasks, independently of each other, and stand together on the source's one share of the memory budget. A connection
-//! waits until there is something to read, then until the budget has room, and only then reads ([`StreamReader`]); what is
-//! idle holds nothing, and what is not read stays with the peer, whom the system slows down. A queue of readings
-//! between the connections and one task that sends was rejected: it adds a hop and a bound to choose, and the order
-//! within a connection, which is all there is to keep, is kept without it.
+//! A listening source owns its source output and gives each connection a clone ([`serve`]). Connections send
+//! from their own tasks, independently of each other. All of them draw on the source's one share of the
+//! memory budget.
 //!
-//! A connection that waits for messages of which it has a piece holds the budget that the piece takes. Were the whole
-//! budget held so, nobody could go on; therefore such a wait for room has an end (`read_timeout`), after which the
-//! connection is closed, and its piece leaves by `errors`.
+//! A connection waits until there is data, then until the budget has capacity, and only then reads
+//! ([`StreamReader`]). Idle connections hold no memory. Unread data stays with the peer, and the system's
+//! flow control slows the peer down. The rejected alternative was a queue of readings between the connections
+//! and one sending task. It adds a hop and a bound to choose. The order within a connection is the only order
+//! to keep, and it is kept without the queue.
+//!
+//! A connection that has received part of a message holds a lease for that part. If such leases took the
+//! whole budget, no connection could continue. Therefore this wait for capacity has a limit, `read_timeout`:
+//! the connection is then closed and its partial message leaves by `errors`.
 
 mod address;
 mod connection;

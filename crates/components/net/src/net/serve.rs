@@ -1,4 +1,4 @@
-//! Many connections, one source.
+//! Accepts connections for one source.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,22 +12,22 @@ use super::listener::Accepted;
 use super::{Listener, Stream};
 use crate::tls::Acceptor;
 
-/// How long a source that was told to stop waits for what its connections sent to be delivered and answered. Some of it
-/// may only be delivered when the source has ended; its connections then answer after that.
+/// How long a stopped source waits until the messages of its connections are delivered and answered. Some of
+/// them may be delivered only after the source has ended; their connections then answer after that.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long to wait when the system has no room for another connection.
+/// How long to wait after the system could not accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who connections are accepted for.
+/// The component for which connections are accepted.
 pub trait Owner: Clone + Send + Sync + 'static {
-    /// What to call it in the log.
+    /// Its name in the log.
     fn name(&self) -> &str;
 
-    /// Waits until it is told to stop.
+    /// Waits until it should stop.
     fn stopping(&self) -> impl Future<Output = ()> + Send;
 
-    /// How long its connections may go on then.
+    /// How long its connections may continue after that.
     fn grace(&self) -> Duration {
         GRACE
     }
@@ -43,25 +43,26 @@ impl Owner for SourceOutput {
     }
 }
 
-/// The bounds of a source that listens.
+/// The limits of a listening source.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How many connections may be open. Others wait to be accepted.
+    /// The largest number of open connections. Further clients wait to be accepted.
     pub max_connections: usize,
-    /// How long nothing must have come for the source to end.
+    /// The source ends after this time without activity.
     pub end_after_idle: Option<Duration>,
 }
 
-/// Whether anything goes on in the connections of a source. Being connected is not enough: clients of HTTP stay so.
+/// Tracks whether the connections of a source are active. An open connection alone is not activity, since
+/// HTTP clients keep connections open.
 #[derive(Debug, Clone)]
 pub struct Activity(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     begun: Instant,
-    /// When something came last, in milliseconds since it began.
+    /// When data last arrived, in milliseconds after `begun`.
     last: AtomicU64,
-    /// How much is under way.
+    /// The number of activities in progress.
     under_way: AtomicUsize,
 }
 
@@ -71,19 +72,19 @@ impl Activity {
         Self(Arc::new(Inner { begun, last: AtomicU64::new(0), under_way: AtomicUsize::new(0) }))
     }
 
-    /// Notes that something came.
+    /// Records that data arrived.
     pub fn note(&self) {
         let passed = self.0.begun.elapsed().as_millis();
         self.0.last.fetch_max(u64::try_from(passed).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Something is under way, as long as this is held.
+    /// Marks an activity as in progress until the returned guard is dropped.
     pub fn under_way(&self) -> UnderWay {
         self.0.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(self.clone())
     }
 
-    /// When there will have been nothing for so long, unless something comes until then.
+    /// Returns when the source will have been idle for `span`, provided no data arrives before.
     fn idle_at(&self, span: Duration) -> Instant {
         match self.0.under_way.load(Ordering::Relaxed) {
             0 => self.0.begun + Duration::from_millis(self.0.last.load(Ordering::Relaxed)) + span,
@@ -97,13 +98,13 @@ impl Activity {
 pub struct Client {
     /// Its connection.
     pub stream: Stream,
-    /// What to call it.
+    /// Its name in logs and messages.
     pub name: Arc<str>,
-    /// Where it is noted what goes on.
+    /// Where its activity is recorded.
     pub activity: Activity,
 }
 
-/// Something is under way.
+/// A guard: an activity is in progress until it is dropped.
 #[derive(Debug)]
 pub struct UnderWay(Activity);
 
@@ -114,11 +115,11 @@ impl Drop for UnderWay {
     }
 }
 
-/// Accepts connections, and has each served by a task of its own with a clone of their owner, as a rule a source's outlet,
-/// until it is told to stop. A connection must give up its outlet when that happens: see [`SourceOutput`].
+/// Accepts connections until `out` should stop. Each connection runs in its own task with a clone of its
+/// owner, usually a source output. A connection must drop that clone on stopping: see [`SourceOutput`].
 ///
 /// # Errors
-/// The first of a connection's; those that have to do with one client alone must stay there.
+/// The first error of a connection. Errors that concern one client alone must be handled there.
 pub async fn serve<O, F, W>(
     listener: &Listener,
     limits: Limits,
@@ -149,7 +150,7 @@ where
                         match secure(accepted, tls).await {
                             Ok(stream) => connection(Client { stream, name, activity }, out).await,
                             Err(error) => {
-                                tracing::debug!("`{}`: {name}: no agreement on TLS: {error}", out.name());
+                                tracing::debug!("`{}`: {name}: the TLS handshake failed: {error}", out.name());
                                 Ok(())
                             }
                         }
@@ -163,7 +164,7 @@ where
             () = sleep_until(check.unwrap_or_else(Instant::now)), if check.is_some() => {
                 check = idle_at();
                 if check.is_some_and(|at| at <= Instant::now()) {
-                    // Who is still connected says nothing.
+                    // The clients that are still connected are idle.
                     open.shutdown().await;
                     break;
                 }

@@ -17,7 +17,7 @@ use crate::tls::Connector;
 /// A connection.
 #[derive(Debug)]
 pub enum Stream {
-    /// TCP as it is.
+    /// Plain TCP.
     Tcp(TcpStream),
     /// TCP with TLS.
     Tls(Box<TlsStream<TcpStream>>),
@@ -26,8 +26,8 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Waits until there may be something to read. A stream with TLS may have more at hand than the socket shows: ask
-    /// only after [`fill`](Self::fill) found nothing more.
+    /// Waits until there may be something to read. A TLS stream may hold decrypted data that the socket does
+    /// not show. Therefore call this only after [`fill`](Self::fill) found no more data.
     ///
     /// # Errors
     /// Those of the socket.
@@ -39,8 +39,8 @@ impl Stream {
         }
     }
 
-    /// Reads what is there into the spare room of `into`, without waiting: `None` if there is nothing, `Some(0)` at the
-    /// end.
+    /// Reads the waiting data into the spare capacity of `into`, without waiting. Returns `None` if there is
+    /// no data, `Some(0)` at the end of the stream.
     ///
     /// # Errors
     /// Those of the socket, and of TLS.
@@ -53,7 +53,7 @@ impl Stream {
         .await
     }
 
-    /// Writes all of `bytes`, in at most `limit`.
+    /// Writes all of `bytes` within the time `limit`.
     ///
     /// # Errors
     /// Those of the socket; `TimedOut` if it takes longer.
@@ -65,8 +65,8 @@ impl Stream {
         tokio::time::timeout(limit, write).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
     }
 
-    /// Whether the peer has closed it, or it is broken, as far as can be seen without waiting. What the peer sent is
-    /// taken and dropped.
+    /// True if the peer has closed the connection, or it is broken, as far as can be seen without waiting.
+    /// Data from the peer is read and dropped.
     pub async fn is_closed(&mut self) -> bool {
         let mut dropped = Vec::with_capacity(512);
         loop {
@@ -122,13 +122,13 @@ impl AsyncWrite for Stream {
 /// How a sink connects to a stream.
 #[derive(Debug, Clone)]
 pub struct Dial {
-    /// Whereto: a stream.
+    /// The address of a stream socket.
     pub address: Address,
-    /// How long it may take, TLS included.
+    /// How long connecting may take, including TLS.
     pub timeout: Duration,
-    /// How much the system buffers of what is sent; by default it decides.
+    /// The size of the system's send buffer, in bytes; by default the system chooses it.
     pub send_buffer: Option<u32>,
-    /// With TLS.
+    /// The TLS connector; `None` for connections without TLS.
     pub tls: Option<Connector>,
 }
 
@@ -136,7 +136,7 @@ impl Dial {
     /// Connects.
     ///
     /// # Errors
-    /// A temporary error, as a rule: a server that is down may come back.
+    /// Usually a temporary error, since a server that is down may come back.
     pub async fn connect(&self) -> Result<Stream, Error> {
         let failed = |error: io::Error| net_error("connect to", &self.address, &error);
         match tokio::time::timeout(self.timeout, self.connected()).await {
@@ -178,7 +178,7 @@ impl Dial {
     }
 }
 
-/// A socket of UDP that is connected to `HOST:PORT`.
+/// Returns a UDP socket connected to `HOST:PORT`.
 ///
 /// # Errors
 /// If the name has no address.
@@ -194,16 +194,17 @@ pub async fn connect_udp(at: &str) -> io::Result<UdpSocket> {
     Err(last)
 }
 
-/// An error of the network as one of a component: what could not be done to which address, why, and what to do.
-/// It is temporary unless it is about permissions or what nobody can do: servers come back, ports become free.
+/// Turns a network error into a component's error: the failed action, the address, and the reason. It is
+/// temporary, since servers come back and ports become free, unless it concerns permissions or something
+/// unsupported.
 pub fn net_error(what: &str, address: impl std::fmt::Display, error: &io::Error) -> Error {
     let sentence = |reason: &str| format!("cannot {what} `{address}`: {reason}");
     match error.kind() {
         ErrorKind::PermissionDenied => Error::permanent(sentence(
-            "permission was denied (ports below 1024 need the right to use them; a unix socket that of its folder)",
+            "permission was denied (ports below 1024 need a privilege, a unix socket needs access to its folder)",
         )),
         ErrorKind::AddrInUse => Error::temporary(sentence("another program uses it")),
-        ErrorKind::ConnectionRefused => Error::temporary(sentence("nobody listens there")),
+        ErrorKind::ConnectionRefused => Error::temporary(sentence("no process listens there")),
         ErrorKind::NotFound => Error::temporary(sentence("it does not exist (yet)")),
         ErrorKind::InvalidInput | ErrorKind::Unsupported => Error::permanent(sentence(&error.to_string())),
         _ => Error::temporary(sentence(&error.to_string())),

@@ -1,4 +1,5 @@
-//! For testing sources that listen: where they do, and what they send, in the hands of the test.
+//! Helpers for tests of listening sources: the address, and the batches that the source sends, under the
+//! control of the test.
 
 use std::time::Duration;
 
@@ -11,23 +12,23 @@ use tokio::net::TcpStream;
 
 use super::Announce;
 
-/// Nothing here takes so long unless it never happens.
+/// Longer than anything in these tests takes, unless it never happens.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
-/// Long enough for what should not happen to happen as a rule.
+/// Usually long enough for an unwanted event to happen.
 pub(crate) const SHORT: Duration = Duration::from_millis(50);
 
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, future).await.expect("it happens at all")
 }
 
-/// A source at work.
+/// A running source.
 pub(crate) struct Server {
     pub(crate) source: RunningSource,
     pub(crate) address: String,
 }
 
 impl Server {
-    /// Starts a source, and waits until it listens.
+    /// Starts a source and waits until it listens.
     pub(crate) async fn start(source: impl Source + 'static, announce: Announce) -> Self {
         let source = start_source(Box::new(source), 1 << 20, Default::default());
         let mut at = announce.watch();
@@ -39,23 +40,23 @@ impl Server {
         TcpStream::connect(&self.address).await.unwrap()
     }
 
-    /// The next batch that goes on.
+    /// Takes the next batch from the `main` output.
     pub(crate) async fn next(&self) -> Batch {
         take(&self.source.main).await
     }
 
-    /// The next batch that is rejected.
+    /// Takes the next batch from the `errors` output.
     pub(crate) async fn next_error(&self) -> Batch {
         take(&self.source.errors).await
     }
 
-    /// Tells it to stop, and waits until it has; gives what it sent meanwhile.
+    /// Stops the source and waits until it has ended. Returns what it sent meanwhile.
     pub(crate) async fn stop(self) -> thalweg_engine::testing::Sent {
         self.source.stop.request();
         within(self.source.finish()).await
     }
 
-    /// Delivers all that comes, until the source ends.
+    /// Delivers all batches until the source ends.
     pub(crate) fn deliver(self) -> (String, thalweg_runtime::Stop, tokio::task::JoinHandle<Delivered>) {
         let stop = self.source.stop.clone();
         let task = tokio::spawn(async move {
@@ -70,7 +71,7 @@ impl Server {
     }
 }
 
-/// What [`Server::deliver`] delivered.
+/// The result of [`Server::deliver`].
 pub(crate) struct Delivered {
     pub(crate) payloads: Vec<String>,
     pub(crate) result: Result<(), Error>,
@@ -83,26 +84,26 @@ async fn take(from: &Receiver<Parcel>) -> Batch {
     }
 }
 
-/// Reads exactly so much.
+/// Reads exactly `length` bytes.
 pub(crate) async fn read(stream: &mut (impl AsyncReadExt + Unpin), length: usize) -> String {
     let mut bytes = vec![0; length];
     within(stream.read_exact(&mut bytes)).await.unwrap();
     String::from_utf8(bytes).unwrap()
 }
 
-/// Reads to the end; a connection that was broken off is at its end.
+/// Reads to the end. A connection reset counts as the end.
 pub(crate) async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut text = Vec::new();
     let _ = within(stream.read_to_end(&mut text)).await;
     String::from_utf8(text).unwrap()
 }
 
-/// Whether nothing comes for a while.
+/// True if nothing arrives for a while.
 pub(crate) async fn is_silent(stream: &mut (impl AsyncReadExt + Unpin)) -> bool {
     tokio::time::timeout(SHORT, stream.read_u8()).await.is_err()
 }
 
-/// Writes in pieces that are packets of their own, as far as that can be had.
+/// Writes `text` in pieces that are separate packets where possible.
 pub(crate) async fn trickle(stream: &mut (impl AsyncWriteExt + Unpin), text: &[u8], piece: usize) {
     for piece in text.chunks(piece) {
         stream.write_all(piece).await.unwrap();

@@ -1,4 +1,4 @@
-//! Values of headers that have parameters, and names of files in them.
+//! Header values with parameters, and the file names in them.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -13,7 +13,7 @@ pub(super) struct Value {
 }
 
 impl Value {
-    /// Reads one. What cannot be read is left out.
+    /// Parses a value. Parameters that cannot be parsed are skipped.
     pub(super) fn parse(text: &[u8]) -> Self {
         let mut rest = text;
         let main = String::from_utf8_lossy(until(&mut rest, b";")).trim().to_ascii_lowercase();
@@ -21,7 +21,7 @@ impl Value {
         while !rest.is_empty() {
             let before = rest;
             let name = until(&mut rest, b"=;").trim_ascii();
-            // What ended the name is before what is left.
+            // The byte that ended the name is just before `rest`.
             let ended = before.len().checked_sub(rest.len() + 1).and_then(|at| before.get(at));
             if ended != Some(&b'=') {
                 continue;
@@ -41,18 +41,18 @@ impl Value {
         Self { main, parameters }
     }
 
-    /// Whether it is this, whatever its parameters.
+    /// True if the value itself is `main`, whatever its parameters.
     pub(super) fn is(&self, main: &str) -> bool {
         self.main == main
     }
 
-    /// The first parameter of a name.
+    /// Returns the first parameter with this name.
     pub(super) fn parameter(&self, name: &str) -> Option<&[u8]> {
         self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
     }
 }
 
-/// What is before the first of these bytes, which is passed over.
+/// Returns the bytes before the first of `ends`, and skips that byte.
 fn until<'t>(rest: &mut &'t [u8], ends: &[u8]) -> &'t [u8] {
     let at = rest.iter().position(|byte| ends.contains(byte)).unwrap_or(rest.len());
     let (found, after) = rest.split_at(at);
@@ -60,8 +60,8 @@ fn until<'t>(rest: &mut &'t [u8], ends: &[u8]) -> &'t [u8] {
     found
 }
 
-/// What is before the next quote. Only a quote and a backslash are escaped by a backslash: those who give whole paths
-/// of Windows do not escape theirs.
+/// Returns the bytes before the next quote. A backslash escapes only a quote or a backslash, since clients
+/// that send whole Windows paths do not escape theirs.
 fn unquoted(rest: &mut &[u8]) -> Vec<u8> {
     let mut value = Vec::new();
     while let Some((&byte, after)) = rest.split_first() {
@@ -78,13 +78,13 @@ fn unquoted(rest: &mut &[u8]) -> Vec<u8> {
     value
 }
 
-/// The name of the file that a `Content-Disposition` speaks of, without folders; none if it speaks of none. A form has an
-/// empty name where its user chose no file.
+/// Returns the file name in a `Content-Disposition`, without folders, or `None` if it has none. Forms have an
+/// empty name if the user chose no file.
 pub(super) fn name_of_file(disposition: &Value) -> Option<OsString> {
     let extended = disposition.parameter("filename*").and_then(extended);
     let name = match extended {
         Some(name) => name,
-        // So do browsers write what cannot stand between quotes.
+        // Browsers percent-encode the characters that cannot appear between quotes.
         None => decoded(disposition.parameter("filename")?, |code| matches!(code, b'"' | b'\r' | b'\n')),
     };
     if name.is_empty() {
@@ -98,7 +98,7 @@ pub(super) fn name_of_file(disposition: &Value) -> Option<OsString> {
     })
 }
 
-/// A value in the form of RFC 5987: `utf-8'en'a%20b`.
+/// Decodes a value in the form of RFC 5987: `utf-8'en'a%20b`.
 fn extended(value: &[u8]) -> Option<Vec<u8>> {
     let mut parts = value.splitn(3, |byte| *byte == b'\'');
     let (charset, _, text) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,6 +1,6 @@
-//! Names and values as they stand in an address, or in the body of a form without files.
+//! Names and values in a URL, or in the body of a form without files.
 
-/// Reads `a=b&c=d%20e+f`.
+/// Parses `a=b&c=d%20e+f`.
 pub fn pairs(text: &[u8]) -> Vec<(String, String)> {
     let pairs = text.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
         let equals = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
@@ -14,12 +14,12 @@ pub fn pairs(text: &[u8]) -> Vec<(String, String)> {
     pairs.collect()
 }
 
-/// Puts bytes in the place of `%20` and the like.
+/// Decodes percent-encoding such as `%20`.
 pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
     decoded(text, |_| true)
 }
 
-/// The same, where they are meant.
+/// Decodes the percent-encoded bytes for which `is_meant` returns true.
 pub(super) fn decoded(text: &[u8], is_meant: impl Fn(u8) -> bool) -> Vec<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut found = Vec::with_capacity(text.len());

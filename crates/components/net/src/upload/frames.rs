@@ -1,4 +1,4 @@
-//! A body, piece by piece, within its limits.
+//! Reads a body in pieces, within limits.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::{Limits, Refusal, too_large};
 
-/// How much of a body that is not taken is read nevertheless, and for how long, so that its client gets to read the
-/// answer: if a connection is closed with something unread, the answer may be lost with it.
+/// How many bytes of a refused body are still read, and for how long, so that the client reads the answer. If
+/// a connection is closed with unread data, the answer may be lost.
 const DRAINED: u64 = 16 << 20;
 const DRAINING: Duration = Duration::from_secs(2);
 
@@ -33,7 +33,7 @@ where
         Self { body, taken: 0, most: limits.max_request, patience: limits.patience }
     }
 
-    /// Whether a body that says how long it is says too much.
+    /// Refuses a body whose declared length exceeds the limit.
     pub(super) fn check_length(&self) -> Result<(), Refusal> {
         self.check(self.body.size_hint().lower())
     }
@@ -45,7 +45,7 @@ where
         }
     }
 
-    /// The next piece; none at the end.
+    /// Returns the next piece, or `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         loop {
             let Ok(frame) = timeout(self.patience, self.body.frame()).await else {
@@ -54,7 +54,7 @@ where
             let Some(frame) = frame else { return Ok(None) };
             let frame =
                 frame.map_err(|error| Refusal::Malformed(format!("the body cannot be read: {error}")))?;
-            // What is no data is headers at the end.
+            // Frames without data are trailers.
             let Ok(data) = frame.into_data() else { continue };
             self.taken += data.len() as u64;
             self.check(self.taken)?;
@@ -64,7 +64,7 @@ where
         }
     }
 
-    /// Reads what is left and forgets it, up to a bound.
+    /// Reads and drops the rest of the body, up to a limit.
     pub(super) async fn drain(&mut self) {
         let drain = async {
             let mut drained = 0;
@@ -75,7 +75,7 @@ where
                 }
             }
         };
-        // One that takes longer is given up.
+        // A slower client is abandoned.
         let _ = timeout(DRAINING, drain).await;
     }
 }

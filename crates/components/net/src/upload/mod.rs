@@ -1,11 +1,11 @@
-//! The files that an HTTP request brings: in a form (`multipart/form-data`), or as its body.
+//! Receives the files of an HTTP request: in a form (`multipart/form-data`), or as its body.
 //!
-//! A file goes where it belongs while it arrives: into a temporary file, or into memory if it is small and the budget has
-//! room at once. Of a part nothing is ever held but a buffer of [`SMALL`] bytes for each request. Nothing goes on before
-//! the request has arrived as a whole: of one that is cut off, nothing is left.
+//! A file is stored while it arrives: in a temporary file, or in memory if it is small and the budget has
+//! capacity at once. Each request holds only a buffer of [`SMALL`] bytes for the part being read. Nothing is
+//! sent on before the whole request has arrived. A request that is cut off leaves nothing behind.
 //!
-//! The crate `multer`, which reads such forms, was rejected: it takes all that has arrived into memory before it looks
-//! at it, which a client that is faster than the disk makes as large as the request.
+//! The crate `multer`, which reads such forms, was rejected. It reads all data that has arrived into memory
+//! before it parses it. If the client is faster than the disk, that is the whole request.
 
 mod disposition;
 mod form;
@@ -37,22 +37,23 @@ use frames::Frames;
 use multipart::Multipart;
 use store::Storing;
 
-/// The largest file that may stay in memory, and how much is written to a temporary file at once.
+/// The largest file that may stay in memory, and the size of a write to a temporary file, in bytes.
 pub const SMALL: usize = 64 << 10;
 
-/// How many fields a form may have beside its files, and how many bytes each of them and all together.
+/// Limits on the fields of a form beside its files: their number, the bytes of each, and the bytes of all
+/// together.
 const FIELDS: usize = 1000;
 const FIELD: usize = 64 << 10;
 const ALL_FIELDS: usize = 1 << 20;
 
-/// What a file is called whose client did not say it.
+/// The name of a file for which the client sent no name.
 const UNNAMED: &str = "upload";
 
-/// In what form files come.
+/// The form in which files are accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Accept {
-    /// A form, if the request says that it is one; otherwise its body.
+    /// A form if the request says so; otherwise the body as one file.
     #[default]
     Both,
     /// A form with files.
@@ -61,46 +62,46 @@ pub enum Accept {
     Body,
 }
 
-/// How much a request may bring.
+/// The limits on a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// The largest file.
     pub max_file: ByteSize,
-    /// The largest request: all files and fields, and what is between them.
+    /// The largest request: all files and fields, and the bytes between them.
     pub max_request: ByteSize,
-    /// The most files.
+    /// The largest number of files.
     pub max_files: usize,
-    /// How long nothing may arrive.
+    /// How long the body may pause.
     pub patience: Duration,
 }
 
-/// Where files are put.
+/// Where files are stored.
 #[derive(Debug, Clone)]
 pub struct Room {
-    /// The account of whoever reads.
+    /// The reader's share of the memory budget.
     pub share: Share,
-    /// Where temporary files are made.
+    /// Where temporary files are created.
     pub temporary: Temporaries,
-    /// Whether small files may stay in memory.
+    /// True if small files may stay in memory.
     pub in_memory: bool,
 }
 
 /// A file that has arrived.
 #[derive(Debug, Clone)]
 pub struct Upload {
-    /// The name that the client gave it, without folders.
+    /// The name that the client sent, without folders.
     pub name: OsString,
-    /// Where it is now.
+    /// The stored content.
     pub content: Content,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// When it had arrived.
+    /// When the file had arrived.
     pub at: SystemTime,
     lease: Arc<Lease>,
 }
 
 impl Upload {
-    /// It, as a file on its way from this source.
+    /// Returns it as a file from this source.
     pub fn file(&self, source: Arc<str>) -> File {
         let mut origin = Origin::new(source, self.name.clone(), self.size);
         let at = Some(self.at);
@@ -109,32 +110,32 @@ impl Upload {
     }
 }
 
-/// What a request brought.
+/// The contents of a request.
 #[derive(Debug, Default)]
 pub struct Uploads {
-    /// Its files, in their order.
+    /// Its files, in order.
     pub files: Vec<Upload>,
-    /// The other fields of its form, in their order.
+    /// The other fields of its form, in order.
     pub fields: Vec<(String, String)>,
 }
 
-/// Why a request is not taken.
+/// Why a request was refused.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It is not what it says that it is, or breaks off.
+    /// It does not have the format it claims, or breaks off.
     Malformed(String),
-    /// It says that it is something else than what is taken.
+    /// It has a type that is not accepted.
     Unsupported(String),
-    /// It is beyond a limit.
+    /// It exceeds a limit.
     TooLarge(String),
-    /// Nothing arrived for too long.
+    /// The body paused for too long.
     Late,
-    /// What arrived could not be stored.
+    /// The files could not be stored.
     Failed(Error),
 }
 
 impl Refusal {
-    /// Says which limit it is.
+    /// Names the option that sets the limit.
     fn by(self, limit: &str) -> Self {
         match self {
             Self::TooLarge(reason) => Self::TooLarge(format!("{reason} (`{limit}`)")),
@@ -142,7 +143,7 @@ impl Refusal {
         }
     }
 
-    /// The status of the answer.
+    /// Returns the HTTP status of the answer.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Malformed(_) => StatusCode::BAD_REQUEST,
@@ -153,12 +154,12 @@ impl Refusal {
         }
     }
 
-    /// What the client is told.
+    /// Returns the reason for the client.
     pub fn reason(&self) -> &str {
         match self {
             Self::Malformed(reason) | Self::Unsupported(reason) | Self::TooLarge(reason) => reason,
-            Self::Late => "the body did not come in time",
-            // Where things are stored is not the client's business.
+            Self::Late => "the body did not arrive in time",
+            // The client should not learn where files are stored.
             Self::Failed(_) => "the files cannot be stored",
         }
     }
@@ -167,7 +168,7 @@ impl Refusal {
 /// Reads the files of a request.
 ///
 /// # Errors
-/// Why it is not taken. What had arrived of it is gone then.
+/// If the request is refused. The part that had arrived is deleted.
 pub async fn read<B>(
     head: &Parts,
     body: B,
@@ -188,7 +189,8 @@ where
     let mut frames = Frames::new(body, limits);
     let read = async {
         frames.check_length()?;
-        // Before anything is held: who waits here holds nothing that another waits for.
+        // Reserved before anything else is held, so that a waiting request never holds what another one waits
+        // for.
         let lease = room.share.reserve(SMALL).await;
         let mut reader = Reader { limits, room, buffer: Vec::new(), uploads: Vec::new(), fields: Vec::new() };
         match (boundary, accept) {
@@ -196,7 +198,7 @@ where
                 reader.form(Multipart::new(&mut frames, &boundary)).await?;
             }
             (None, Accept::Multipart) => {
-                let reason = "the request is no form with files: its type must be `multipart/form-data` with a boundary";
+                let reason = "the request is not a form with files: its type must be `multipart/form-data` with a boundary";
                 return Err(Refusal::Malformed(reason.to_owned()));
             }
             (_, Accept::Body) | (None, Accept::Both) => reader.body(head, &mut frames).await?,
@@ -211,15 +213,15 @@ where
     read
 }
 
-/// What separates the parts of a form, if a request has one.
+/// Returns the boundary between the parts of a form, if the request has one.
 fn boundary(head: &Parts) -> Option<Vec<u8>> {
     let kind = Value::parse(head.headers.get(CONTENT_TYPE)?.as_bytes());
     let boundary = kind.parameter("boundary").filter(|boundary| (1..=200).contains(&boundary.len()))?;
     kind.is("multipart/form-data").then(|| boundary.to_vec())
 }
 
-/// The fields of a small form in a body, as browsers send one that has no files: `application/x-www-form-urlencoded`;
-/// none if a request has none.
+/// Reads the fields of a form without files, as browsers send it (`application/x-www-form-urlencoded`).
+/// Returns `None` if the body is not such a form.
 ///
 /// # Errors
 /// If it is too large or breaks off.
@@ -244,12 +246,12 @@ where
     Ok(Some(Uploads { files: Vec::new(), fields: pairs(&fields) }))
 }
 
-/// Whether a request says that it is a form with files.
+/// True if the request says that it is a form with files.
 pub fn is_form(head: &Parts) -> bool {
     boundary(head).is_some()
 }
 
-/// Reads a body that nobody wants, up to a bound, so that its client gets to read the answer.
+/// Reads and drops a body, up to a limit, so that its client reads the answer.
 pub async fn drain<B>(body: B, limits: Limits)
 where
     B: Body<Data = Bytes> + Unpin,
@@ -265,7 +267,7 @@ fn too_large(what: &str, most: ByteSize) -> Refusal {
 struct Reader<'r> {
     limits: Limits,
     room: &'r Room,
-    /// What has arrived of the file that is read and is not written yet.
+    /// Data of the current file that has arrived and is not written yet.
     buffer: Vec<u8>,
     uploads: Vec<(OsString, Content, u64)>,
     fields: Vec<(String, String)>,
@@ -327,7 +329,7 @@ impl Reader<'_> {
             is_there = true;
             storing.add(&data).await?;
         }
-        // Without a body there is no file; an empty one has a name.
+        // Without a body there is no file. An empty file has a name.
         if is_there {
             let (content, size) = storing.finish().await?;
             self.uploads.push((name.unwrap_or_else(|| UNNAMED.into()), content, size));
@@ -335,7 +337,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What was read. Of what was reserved, so much stays as the files themselves weigh.
+    /// Returns the uploads. They keep the part of the lease that the file records themselves weigh.
     fn done(self, mut lease: Lease) -> Uploads {
         let kept = Arc::new(lease.split(self.uploads.len().saturating_mul(File::WEIGHT)));
         let at = SystemTime::now();

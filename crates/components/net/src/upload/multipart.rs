@@ -1,4 +1,4 @@
-//! Forms with files (RFC 7578): parts between lines with a boundary, each with headers of its own.
+//! Forms with files (RFC 7578): parts separated by boundary lines, each with its own headers.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -11,28 +11,28 @@ use super::Refusal;
 use super::disposition::{Value, name_of_file};
 use super::frames::Frames;
 
-/// The longest head that a part may have.
+/// The largest head of a part, in bytes.
 const HEAD: usize = 16 << 10;
 
-/// What ends a head.
+/// The end of a head.
 const EMPTY_LINE: &[u8] = b"\r\n\r\n";
 
 /// The head of a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PartHead {
-    /// The name of its field; empty if it has none.
+    /// The name of the field; empty if it has none.
     pub(super) name: String,
-    /// The name of its file, if it is one.
+    /// The name of the file, if the part is one.
     pub(super) file_name: Option<OsString>,
 }
 
-/// Reads a form. What it holds is no more than one piece of the body and a line that may be a boundary.
+/// Parses a form. It holds at most one piece of the body and a line that may be a boundary.
 pub(super) struct Multipart<'f, B> {
     frames: &'f mut Frames<B>,
     buffer: BytesMut,
     /// The line feed before a boundary, the two dashes, and the boundary.
     delimiter: memmem::Finder<'static>,
-    /// How much of the buffer is known to be data.
+    /// How many bytes of the buffer are known to be data.
     data: usize,
 }
 
@@ -48,7 +48,8 @@ where
         Self { frames, buffer: BytesMut::from(&b"\r\n"[..]), delimiter, data: 0 }
     }
 
-    /// The head of the next part; none after the last. What was not read of the one before is passed over.
+    /// Returns the head of the next part, or `None` after the last. Unread data of the current part is
+    /// skipped.
     pub(super) async fn next(&mut self) -> Result<Option<PartHead>, Refusal> {
         while self.data().await?.is_some() {}
         drop(self.buffer.split_to(self.delimiter.needle().len()));
@@ -59,11 +60,11 @@ where
                 Some([b' ' | b'\t', _]) => drop(self.buffer.split_to(1)),
                 Some(b"\r\n") => break,
                 Some(b"--") => {
-                    // What comes after the end of the form means nothing, but it has to come.
+                    // Bytes after the end of the form are ignored, but they have to arrive.
                     while self.frames.next().await?.is_some() {}
                     return Ok(None);
                 }
-                _ => return Err(malformed("a boundary is followed by something else than a new line")),
+                _ => return Err(malformed("a boundary is not followed by a new line")),
             }
         }
         let mut from = 0;
@@ -82,7 +83,7 @@ where
         Ok(Some(part(&head)))
     }
 
-    /// The next data of the part; none at its end.
+    /// Returns the next data of the part, or `None` at its end.
     pub(super) async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
         let length = self.delimiter.needle().len();
         loop {
@@ -134,7 +135,7 @@ fn malformed(what: &str) -> Refusal {
     Refusal::Malformed(format!("the form cannot be read: {what}"))
 }
 
-/// Reads a head: lines of `name: value`, of which one says what the part is.
+/// Parses a head: lines of `name: value`, one of which describes the part.
 fn part(head: &[u8]) -> PartHead {
     let disposition = head.split(|byte| *byte == b'\n').find_map(|line| {
         let colon = line.iter().position(|byte| *byte == b':')?;

@@ -1,4 +1,4 @@
-//! Putting a file away while it arrives.
+//! Stores a file while it arrives.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,11 +13,11 @@ use tokio::time::timeout;
 
 use super::{Refusal, Room, SMALL, too_large};
 
-/// A file that arrives.
+/// A file that is arriving.
 pub(super) struct Storing<'s> {
     room: &'s Room,
     most: ByteSize,
-    /// What is not written yet.
+    /// Data that is not written yet.
     buffer: &'s mut Vec<u8>,
     written: Option<(fs::File, Arc<Temporary>)>,
     size: u64,
@@ -45,10 +45,10 @@ impl<'s> Storing<'s> {
         Ok(())
     }
 
-    /// Where it is in the end, and its size.
+    /// Returns the stored content and its size in bytes.
     pub(super) async fn finish(mut self) -> Result<(Content, u64), Refusal> {
         if self.written.is_none() && self.room.in_memory {
-            // Who holds the files of a request must not wait for room, which another one may hold who waits too.
+            // A request that holds files must not wait for capacity: another waiting request might hold it.
             let room = timeout(Duration::ZERO, self.room.share.reserve(self.buffer.len()));
             if let Ok(lease) = room.await {
                 return Ok((Content::Memory(lease.freeze(self.buffer.as_slice().to_vec())), self.size));

@@ -9,7 +9,7 @@ use thalweg_record::Budget;
 
 use super::*;
 
-/// A body that comes in pieces, or breaks off.
+/// A body that arrives in pieces or breaks off.
 struct Pieces(VecDeque<Result<Bytes, &'static str>>);
 
 impl Body for Pieces {
@@ -53,7 +53,7 @@ impl House {
         Self { room: Room { share: Budget::new(memory).share(), temporary, in_memory: true }, folder }
     }
 
-    /// How many temporary files there are.
+    /// Returns the number of temporary files.
     fn temporaries(&self) -> usize {
         let runs = std::fs::read_dir(self.folder.path()).unwrap().flatten();
         let files = runs.flat_map(|run| std::fs::read_dir(run.path()).unwrap().flatten());
@@ -129,7 +129,7 @@ async fn small_files_stay_in_memory_and_others_are_written_as_they_come() {
     assert_eq!((house.temporaries(), house.room.share.held()), (0, 0));
     let uploads = read_all(Room { in_memory: false, ..house.room.clone() }).await;
     assert_eq!((uploads.files.len(), house.temporaries()), (2, 2));
-    // Without room in the budget, nothing waits.
+    // Without capacity in the budget, files are written to disk at once.
     let house = House::new(SMALL + 10);
     let uploads = read_all(house.room.clone()).await;
     assert_eq!((uploads.files.len(), house.temporaries()), (2, 2));
@@ -145,7 +145,7 @@ async fn a_body_is_a_file_too() {
     let named = [("content-disposition", "attachment; filename=\"../a.bin\"")];
     let files = of(head("image/png", &named), Accept::Both, b"some bytes").await;
     assert_eq!((files[0].name.to_str(), bytes(&files[0])), (Some("a.bin"), b"some bytes".to_vec()));
-    // Also what looks like a form, where bodies are asked for.
+    // A form is also taken as one file if `accept` is `body`.
     let files = of(head(FORM, &[]), Accept::Body, b"--x y--").await;
     assert_eq!((files[0].name.to_str(), bytes(&files[0])), (Some(UNNAMED), b"--x y--".to_vec()));
     assert!(of(head("image/png", &[]), Accept::Both, b"").await.is_empty());

@@ -1,4 +1,4 @@
-//! Which requests may come.
+//! Decides which requests are admitted.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use thalweg_engine::{Error, Mistake};
 use super::htpasswd::Htpasswd;
 use super::{Answer, text};
 
-/// Says no to requests of the wrong path, method, or password.
+/// Refuses requests with the wrong path, method or password.
 #[derive(Debug)]
 pub struct Admission {
     users: Option<Htpasswd>,
@@ -19,7 +19,7 @@ pub struct Admission {
     methods: Vec<String>,
 }
 
-/// What is wrong with the options `path` and `methods`. `example` is a path.
+/// Returns the mistakes in the options `path` and `methods`. `example` is a path shown in the help.
 pub fn check(path: Option<&str>, methods: &[String], example: &str) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     if let Some(method) = methods.iter().find(|method| method.parse::<hyper::Method>().is_err()) {
@@ -34,7 +34,8 @@ pub fn check(path: Option<&str>, methods: &[String], example: &str) -> Vec<Mista
 }
 
 impl Admission {
-    /// Lets requests through that have this path, one of these methods (any, if there is none), and a user of this file.
+    /// Admits requests with this path, one of these methods (any method if the list is empty), and a user of
+    /// this file.
     ///
     /// # Errors
     /// If the file cannot be used.
@@ -52,10 +53,10 @@ impl Admission {
         })
     }
 
-    /// Whether a request may come, and whose it is.
+    /// Decides whether a request is admitted. Returns the user if it is.
     ///
     /// # Errors
-    /// The answer to one that may not.
+    /// The answer to a request that is refused.
     pub async fn admit(&self, request: &Request<Incoming>) -> Result<Option<String>, Box<Answer>> {
         let mut user = None;
         if let Some(users) = &self.users {
@@ -76,7 +77,7 @@ impl Admission {
         }
         let method = request.method().as_str();
         if !self.methods.is_empty() && !self.methods.iter().any(|allowed| allowed == method) {
-            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this"));
+            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not allowed here"));
             if let Ok(allowed) = self.methods.join(", ").parse() {
                 refused.headers_mut().insert(ALLOW, allowed);
             }

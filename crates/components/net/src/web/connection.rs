@@ -1,4 +1,4 @@
-//! One connection, on which requests come one after the other.
+//! One HTTP connection, which carries requests one after the other.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -13,19 +13,19 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use super::Answer;
 use crate::net::Client;
 
-/// How much of a request is read before anybody asks for it.
+/// How many bytes of a request are buffered before its body is read.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// How requests may come.
+/// How a connection is served.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionOptions {
     /// How long a client may take to send the head of a request.
     pub read_timeout: Duration,
-    /// Whether a connection may be used for several requests.
+    /// True if a connection may carry several requests.
     pub keep_alive: bool,
 }
 
-/// Answers a client's requests. When `stopping` is done, the request that is under way is the last one.
+/// Answers a client's requests. Once `stopping` completes, the request in progress is the last one.
 pub async fn converse<A, F>(
     client: Client,
     manner: ConnectionOptions,

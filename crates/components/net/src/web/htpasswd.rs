@@ -1,7 +1,7 @@
-//! Passwords as `htpasswd` writes them: bcrypt, Apache's variant of MD5, and SHA-1.
+//! Reads password files of the program `htpasswd`: bcrypt, Apache's variant of MD5, and SHA-1.
 //!
-//! bcrypt is slow on purpose, and HTTP sends the password with each request. So the header that was found right last is
-//! remembered for each user, as a digest.
+//! bcrypt is slow by design, and HTTP sends the password with each request. Therefore the digest of the last
+//! correct header is cached for each user.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,11 +16,11 @@ use thalweg_engine::Error;
 
 const LETTERS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A file of users and passwords.
+/// The users and password hashes of a file.
 #[derive(Debug)]
 pub struct Htpasswd {
     users: HashMap<String, Hash>,
-    /// The digest of the header that was right last, by user.
+    /// The digest of the last correct `Authorization` header of each user.
     known: Mutex<HashMap<String, [u8; 20]>>,
 }
 
@@ -35,7 +35,7 @@ impl Htpasswd {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, or has a line that cannot be used.
+    /// If the file cannot be read, or one of its lines cannot be used.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path)
             .map_err(|error| thalweg_stream::io_error::io_error("read", path, &error))?;
@@ -58,7 +58,7 @@ impl Htpasswd {
         Ok(Self { users, known: Mutex::default() })
     }
 
-    /// The user whose name and password an `Authorization` header has, if they are right.
+    /// Returns the user of an `Authorization` header if name and password are correct.
     pub async fn user(&self, header: &[u8]) -> Option<String> {
         let (name, password) = credentials(header)?;
         let hash = self.users.get(&name)?;
@@ -76,7 +76,7 @@ impl Htpasswd {
     }
 }
 
-/// Name and password of an `Authorization` header.
+/// Parses the name and password from an `Authorization` header.
 fn credentials(header: &[u8]) -> Option<(String, Vec<u8>)> {
     let (scheme, encoded) = header.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
@@ -100,7 +100,7 @@ impl Hash {
         if let Some(encoded) = hash.strip_prefix("{SHA}") {
             return STANDARD.decode(encoded).map(Hash::Sha1).map_err(|_| "its hash is not base64.");
         }
-        Err("its hash is of a kind that is not known here. Make it with `htpasswd -B`, which uses bcrypt.")
+        Err("its hash has an unknown format. Create it with `htpasswd -B`, which uses bcrypt.")
     }
 
     fn matches(&self, password: &[u8]) -> bool {
@@ -112,12 +112,12 @@ impl Hash {
     }
 }
 
-/// Compares in a time that does not tell where the difference is.
+/// Compares in constant time, so that the duration does not reveal where the difference is.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }
 
-/// The digest of Apache's variant of the MD5 password scheme.
+/// Returns the hash of Apache's variant of the MD5 password scheme.
 fn apr1(password: &[u8], salt: &[u8]) -> String {
     let salt = salt.get(..8).unwrap_or(salt);
     let inner = Md5::new().chain_update(password).chain_update(salt).chain_update(password).finalize();
@@ -180,7 +180,7 @@ mod tests {
             sha:{SHA}VBPuJHI7uixaa6LQGWx4s+5GKNE=\n";
         let users = Htpasswd::parse(file).unwrap();
         for name in ["bcrypt", "md5", "sha"] {
-            // Twice: the second time it is remembered.
+            // Twice: the second time the cache answers.
             for _ in 0..2 {
                 assert_eq!(users.user(&header(name, "myPassword")).await.as_deref(), Some(name));
             }

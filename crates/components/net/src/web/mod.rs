@@ -1,4 +1,4 @@
-//! Serving HTTP: what sources and servers that answer requests have in common.
+//! The HTTP server that sources and other HTTP services share.
 
 mod admission;
 mod connection;
@@ -11,10 +11,10 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Response, StatusCode};
 
-/// An answer whose whole body is at hand.
+/// An answer with its whole body in memory.
 pub type Answer = Response<Full<Bytes>>;
 
-/// An answer of one line of text, or of none if there is nothing to say.
+/// Returns an answer with one line of text, or with an empty body if the text is empty.
 pub fn text(status: StatusCode, text: impl Into<String>) -> Answer {
     let mut text = text.into();
     if !text.is_empty() {

@@ -1,8 +1,8 @@
 //! Sends messages as HTTP requests.
 //!
-//! Where a request carries a batch, several batches are on their way at once, as the engine finds good. Where each message
-//! is a request, the batch's requests are on their way at once, by the same kind of limit in here; what of a batch
-//! is done when an error stops the rest is not sent again.
+//! With a batch per request, several batches are in flight at once; the engine adapts their number. With a
+//! message per request, the requests of one batch are in flight at once, under the same kind of limit within
+//! this sink. If an error stops a batch, the messages already sent are not resent.
 
 mod raw;
 mod request;
@@ -33,91 +33,95 @@ use crate::tls::TlsClient;
 use request::{Request, Verdict, failure};
 use thalweg_stream::encode::EncodeConfig;
 
-/// The most requests that are under way at once, where nothing is said.
+/// The default limit on requests in flight.
 const MOST: usize = 64;
 
-/// Sends messages as HTTP requests, each for itself or a batch in one.
+/// Sends messages as HTTP requests: one message or one batch per request.
 ///
-/// What is answered with a status of 200 to 299 is delivered. After 429, after 500 and above, and where there is no
-/// answer, the request is sent again, later and later, and fewer are sent at once. After any other status the messages
-/// leave by `errors`, with the beginning of the answer; so they do after a redirection, which is not followed.
+/// Messages answered with a status of 200 to 299 are delivered. After 429, 408, 500 and above, and without an
+/// answer, the request is retried. Retries wait longer each time, and overload (429, 503, 504, timeouts)
+/// reduces the number of requests in flight. After any other status the messages leave by `errors`, with the
+/// beginning of the answer. Redirections are not followed; their messages leave by `errors` too.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Whereto, for example `https://logs.example.com/in`. Without a scheme it is `http://`.
+    /// The URL of the requests, for example `https://logs.example.com/in`. A URL without a scheme uses
+    /// `http://`.
     address: String,
-    /// The method of the requests.
+    /// The HTTP method of the requests.
     #[serde(default = "post")]
     method: String,
-    /// Headers of the requests: `{X-Source: thalweg}`.
+    /// Additional headers of the requests, for example `{X-Source: thalweg}`.
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// The form in which messages are sent, for example `json`. By default they are sent as they are.
+    /// The format in which messages are sent, for example `json`. By default the payload is sent unchanged.
     #[serde(default)]
     encode: EncodeConfig,
-    /// How many messages are in a request.
+    /// How messages are combined into requests. The default is `none`, one message per request.
     #[serde(default)]
     batch: Batching,
-    /// The header `Content-Type`. The default is `application/x-ndjson` for `lines`, `application/json` for `array`, and
-    /// otherwise `text/plain; charset=utf-8`.
+    /// The header `Content-Type`. The default is `application/x-ndjson` for `batch: lines`,
+    /// `application/json` for `batch: array`, and otherwise `text/plain; charset=utf-8`.
     #[serde(default)]
     content_type: Option<String>,
-    /// Whom the requests come from.
+    /// The credentials of the requests: `user` and `password`, or `bearer`. By default none are sent.
     #[serde(default)]
     auth: Option<Auth>,
-    /// Whether bodies are compressed.
+    /// How bodies are compressed. The default is `none`.
     #[serde(default)]
     compression: Compression,
-    /// How long an answer may take.
+    /// How long an answer may take. After that the request is retried.
     #[serde(default = "defaults::half_a_minute")]
     timeout: TimeSpan,
-    /// How many requests may be under way at once. By default as many as do the other side good, up to 64. With 1,
-    /// messages are sent in their order.
+    /// The largest number of requests in flight. By default it adapts to the server, up to 64. With 1,
+    /// messages are sent in order.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1024))]
     concurrency: Option<usize>,
-    /// How to speak TLS, for an address with `https://`.
+    /// TLS options, for an address with `https://`. By default certificates that the system trusts are
+    /// accepted.
     #[serde(default)]
     tls: TlsClient,
-    /// Messages are whole requests, with their line, headers and body. They are sent as they are, but to the host and
-    /// with the scheme of `address`.
+    /// Whether each message is a complete request: request line, headers and body. The request is sent to the
+    /// host of `address`, with its scheme. The other parts are sent as they are.
     #[serde(default)]
     raw_request: bool,
-    /// Shared by the copies, so that there is one pool of connections.
+    /// Shared by the clones of this configuration, which therefore share one connection pool.
     #[serde(skip)]
     client: Arc<OnceLock<Client>>,
 }
 
-/// How many messages are in a request.
+/// How messages are combined into requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Batching {
-    /// One.
+    /// One message per request.
     #[default]
     None,
-    /// A batch, each with a line feed after it.
+    /// One batch per request, with a line feed after each message.
     Lines,
-    /// A batch, as an array of JSON. Messages must be JSON: set `encode: json`, unless they are already.
+    /// One batch per request, as a JSON array. Messages must be JSON: set `encode: json`, unless they are
+    /// already.
     Array,
 }
 
-/// Whom requests come from.
+/// The credentials of requests.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Auth {
-    /// The name, for basic authentication.
+    /// The user name, for basic authentication.
     user: Option<String>,
     /// The password, for basic authentication.
     password: Option<String>,
-    /// A token, in place of name and password.
+    /// The bearer token, instead of `user` and `password`.
     bearer: Option<String>,
 }
 
-/// Whether bodies are compressed.
+/// How bodies are compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Compression {
-    /// They are not.
+    /// Not compressed.
     #[default]
     None,
     /// With gzip.
@@ -142,7 +146,7 @@ impl HttpConfig {
         }
     }
 
-    /// The headers that all requests have.
+    /// Returns the headers that all requests carry.
     fn headers(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         let content_type = self.content_type.as_deref().unwrap_or(match self.batch {
@@ -173,10 +177,10 @@ impl HttpConfig {
         let built = Client::builder()
             .tls_backend_preconfigured(self.tls.config()?)
             .timeout(self.timeout.duration())
-            // What is redirected may turn into a request that says nothing.
+            // Following a redirection may turn the request into one without a body.
             .redirect(redirect::Policy::none())
             .build()
-            .map_err(|error| Error::permanent("the client for HTTP cannot be made").caused_by(error))?;
+            .map_err(|error| Error::permanent("the HTTP client cannot be created").caused_by(error))?;
         Ok(self.client.get_or_init(|| built).clone())
     }
 }
@@ -230,7 +234,7 @@ sinks:
 
     fn in_flight(&self) -> InFlight {
         match (self.batch, self.concurrency) {
-            // Its requests are limited in here.
+            // The requests of a batch are limited within this sink.
             (Batching::None, _) => InFlight::One,
             (_, Some(concurrency)) => InFlight::Fixed(concurrency),
             (_, None) => InFlight::Adaptive(MOST),
@@ -249,7 +253,7 @@ sinks:
 struct Http {
     config: HttpConfig,
     request: Option<Arc<Request>>,
-    /// Of the requests of one batch, where each message is one.
+    /// Limits the requests of one batch, if each message is a request.
     limit: ConcurrencyLimit,
     progress: Progress,
 }

@@ -1,4 +1,4 @@
-//! A message that is a whole request, as it would be written on the wire.
+//! Parses a message that is a complete HTTP/1.1 request.
 
 use bytes::Bytes;
 use memchr::memmem::find;
@@ -7,7 +7,7 @@ use reqwest::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE,
 };
 
-/// What is in such a message.
+/// The parts of the request.
 #[derive(Debug)]
 pub(super) struct RawRequest {
     pub(super) method: Method,
@@ -18,7 +18,7 @@ pub(super) struct RawRequest {
 }
 
 impl RawRequest {
-    /// Reads a message. Lines may end with or without a carriage return.
+    /// Parses a message. Lines may end with or without a carriage return.
     pub(super) fn parse(message: Bytes) -> Result<Self, String> {
         let ends = [find(&message, b"\r\n\r\n").map(|at| (at, 4)), find(&message, b"\n\n").map(|at| (at, 2))];
         let (end, gap) = ends.into_iter().flatten().min().unwrap_or((message.len(), 0));
@@ -35,7 +35,7 @@ impl RawRequest {
             return Err("its first line does not end with a version of HTTP".to_owned());
         }
         let method = Method::try_from(method).map_err(|_| format!("`{method}` is not a method"))?;
-        // `http://host/path` is right as well; the host is replaced in any case.
+        // `http://host/path` is valid too; the host is replaced in any case.
         let target = match target.split_once("://") {
             Some((_, rest)) => rest.find('/').and_then(|slash| rest.get(slash..)).unwrap_or("/"),
             None => target,
@@ -55,7 +55,7 @@ impl RawRequest {
             headers.append(name, value);
         }
         if headers.contains_key(TRANSFER_ENCODING) {
-            return Err("its body is in pieces (`Transfer-Encoding`)".to_owned());
+            return Err("its body is chunked (`Transfer-Encoding`)".to_owned());
         }
         let mut body = message.slice((end + gap).min(message.len())..);
         if let Some(length) = headers.get(CONTENT_LENGTH) {
@@ -65,7 +65,7 @@ impl RawRequest {
                 _ => return Err("its body is shorter than its `Content-Length`".to_owned()),
             }
         }
-        // These are about the connection, which is another.
+        // These headers describe the original connection; a new one is used.
         for name in [HOST, CONTENT_LENGTH, CONNECTION, UPGRADE, EXPECT] {
             headers.remove(name);
         }

@@ -1,4 +1,4 @@
-//! One request, and what its answer means.
+//! Sends one request and interprets its answer.
 
 use std::io::Write;
 
@@ -13,13 +13,13 @@ use thalweg_record::payload_runs;
 use super::raw::RawRequest;
 use super::{Auth, Compression};
 
-/// How much of an answer is shown.
+/// How many bytes of an answer are shown in messages.
 const SHOWN: usize = 300;
 
-/// How much of an answer is read so that its connection can be used again.
+/// How many bytes of an answer are read, so that its connection can be reused.
 const READ: usize = 64 << 10;
 
-/// What all requests have in common.
+/// The state that all requests share.
 pub(super) struct Request {
     pub(super) client: Client,
     pub(super) url: Url,
@@ -30,16 +30,16 @@ pub(super) struct Request {
     pub(super) is_raw: bool,
 }
 
-/// What became of a request.
+/// The result of a request.
 pub(super) enum Verdict {
     Delivered,
     /// It can never be delivered, for this reason.
     Rejected(String),
-    /// It should be tried again.
+    /// It should be retried.
     Again(Error),
 }
 
-/// The messages of a batch as one body.
+/// Joins the messages of a batch into one body.
 pub(super) fn joined(payload: &BinaryViewArray, is_array: bool) -> Bytes {
     let bytes: usize = payload.views().iter().map(|&view| view as u32 as usize).sum();
     let mut body = Vec::with_capacity(bytes + payload.len() + 2);
@@ -66,12 +66,12 @@ pub(super) fn joined(payload: &BinaryViewArray, is_array: bool) -> Bytes {
     body.into()
 }
 
-/// Whether an error came of too much at once.
+/// True if the error was caused by too many requests at once.
 pub(super) fn is_overload(error: &Error) -> bool {
     error.kind() == ErrorKind::Overloaded
 }
 
-/// Of two errors, the one that says more to the engine.
+/// Returns the error of the two that tells the engine more.
 pub(super) fn failure(one: Option<Error>, other: Error) -> Error {
     match one {
         Some(one) if one.kind() == ErrorKind::Permanent || is_overload(&one) => one,
@@ -147,7 +147,7 @@ impl Request {
 
     fn failed(&self, error: reqwest::Error) -> Error {
         let text = format!("cannot send to `{}`", self.url);
-        // The address is in the text already.
+        // The text already contains the URL.
         let error = error.without_url();
         match (error.is_timeout(), error.is_builder()) {
             (_, true) => Error::permanent(text).caused_by(error),

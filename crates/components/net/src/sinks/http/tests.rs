@@ -15,7 +15,7 @@ use super::*;
 use crate::net::testing::within;
 use crate::tls::{TlsServer, test_files};
 
-/// A request as the server got it.
+/// A request as received by the server.
 #[derive(Debug, Clone)]
 struct Got {
     line: String,
@@ -23,7 +23,7 @@ struct Got {
     body: Bytes,
 }
 
-/// A server that answers in turn what it is told to, the last for ever.
+/// A server that sends the given answers in turn, and repeats the last one.
 struct Server {
     address: String,
     got: Arc<Mutex<Vec<Got>>>,
@@ -107,7 +107,8 @@ async fn open(yaml: &str) -> Box<dyn Sink> {
     sink
 }
 
-/// Writes a batch, until it is written; gives what was rejected, and the kinds of errors there were.
+/// Writes a batch until the write succeeds. Returns the rejected messages and the kinds of errors that
+/// occurred.
 async fn write(sink: &mut Box<dyn Sink>, messages: &[&str]) -> (Vec<(u32, String)>, Vec<ErrorKind>) {
     let (batch, mut errors) = (batch(messages), Vec::new());
     loop {

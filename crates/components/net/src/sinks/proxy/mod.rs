@@ -1,8 +1,8 @@
-//! Passes messages on to a server, and what it answers back to whom they came from.
+//! Passes messages to a server, and its answers back to the clients that sent the messages.
 //!
-//! The connection that a message came over is found by `meta.path`: see `shared::replies`. A server answers in the order
-//! of the requests, so a message is sent when the one before was answered; an answer that comes too late would be
-//! taken for the next one's, so a connection on which one is missing is given up.
+//! `meta.path` identifies the connection of a message: see `crate::replies`. A server answers in the order of
+//! the requests, so each message is sent after the previous one was answered. A late answer would be mistaken
+//! for the answer to the next message. Therefore a connection with a missing answer is closed.
 
 #[cfg(test)]
 mod tests;
@@ -27,36 +27,38 @@ use crate::tls::TlsClient;
 use thalweg_codec::framing::After;
 use thalweg_codec::partitioner::{Partition, Partitioner};
 
-/// How much of an answer is read at once.
+/// How many bytes of an answer are read at once.
 const PIECE: usize = 16 << 10;
 
-/// Passes messages on to a server, and its answers back to the clients of a source `proxy`.
+/// Passes messages to a server, and its answers back to the clients of a source `proxy`.
 ///
-/// Messages are written as they are. Each is delivered when the server has answered it. If it does not answer in time,
-/// the message leaves by `errors`, since nobody knows what the server did with it. Answers to messages that do not come
-/// from a source `proxy`, or whose client has gone, are dropped.
+/// Messages are written unchanged. A message is delivered when the server has answered it. If the answer does
+/// not arrive in time, the message leaves by `errors`, since the server may or may not have processed it.
+/// Answers are dropped if their message does not come from a source `proxy`, or if its client has
+/// disconnected.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProxyConfig {
-    /// Whereto: `tcp://HOST:PORT` or `unix:///PATH`.
+    /// The address of the server: `tcp://HOST:PORT` or `unix:///PATH`.
     address: Address,
-    /// Where one answer ends and the next begins. The default: each line is one. They are passed on whole, with their
+    /// How the server's stream is cut into answers. By default each line is an answer. Answers keep their
     /// delimiter or length, unless `whole` is `false`.
     #[serde(default)]
     framing: Partition,
-    /// The longest that an answer may be.
+    /// The largest answer, in bytes. After a larger one, its message leaves by `errors`.
     #[serde(default = "defaults::limit")]
     max_answer_bytes: ByteSize,
-    /// How long the server may take for an answer.
+    /// How long the server may take to answer. After that the message leaves by `errors`.
     #[serde(default = "defaults::one_second")]
     timeout: TimeSpan,
     /// How long connecting may take.
     #[serde(default = "defaults::five_seconds")]
     connect_timeout: TimeSpan,
-    /// How many bytes the system buffers of what is sent over TCP. By default it decides.
+    /// The size of the system's send buffer for TCP, in bytes. By default the system chooses it.
     #[serde(default)]
     send_buffer: Option<ByteSize>,
-    /// Use TLS. `{}` trusts what the system trusts. For TCP.
+    /// Use TLS. `{}` accepts certificates that the system trusts. Only for TCP. By default the connection is
+    /// not encrypted.
     #[serde(default)]
     tls: Option<TlsClient>,
 }
@@ -79,7 +81,8 @@ sinks:
             mistakes.push(mistake.help("Use `tcp://` or `unix://`."));
         }
         if self.framing.start_pattern.is_some() {
-            let mistake = Mistake::new("framing", "The end of an answer of several lines cannot be seen.");
+            let mistake =
+                Mistake::new("framing", "The end of an answer with several lines cannot be detected.");
             mistakes.push(mistake.help("Leave out `start_pattern`."));
         }
         if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {
@@ -105,7 +108,7 @@ struct Proxy {
 struct Talk {
     stream: Stream,
     partitioner: Partitioner,
-    /// What was read and not used.
+    /// Bytes read and not yet used.
     read: Vec<u8>,
 }
 
@@ -131,7 +134,7 @@ impl Sink for Proxy {
             if self.progress.is_done(row) {
                 continue;
             }
-            // It is put back when everything went well: one on which an answer is missing is of no use.
+            // Put back only after success: a connection with a missing answer cannot be reused.
             let mut talk = match self.talk.take() {
                 Some(mut talk) => match talk.read.is_empty() && talk.stream.is_closed().await {
                     true => Talk::begin(dial, config).await?,
@@ -142,7 +145,7 @@ impl Sink for Proxy {
             match talk.ask(batch.payload().value(row), config.timeout.duration()).await {
                 Ok(answer) => {
                     if let Some(path) = batch.meta().path.as_deref() {
-                        // The client may have gone.
+                        // The client may have disconnected.
                         replies::answer(path, answer);
                     }
                     self.progress.done(row);
@@ -153,8 +156,7 @@ impl Sink for Proxy {
                     self.progress.reject(row, reason);
                 }
                 Err(error) if error.kind() == ErrorKind::InvalidData => {
-                    let reason =
-                        format!("the answer of `{}` cannot be understood: it {error}", config.address);
+                    let reason = format!("the answer of `{}` cannot be parsed: it {error}", config.address);
                     self.progress.reject(row, reason);
                 }
                 Err(error) => return Err(net_error("get an answer from", &config.address, &error)),

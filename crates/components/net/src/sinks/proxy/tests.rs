@@ -10,7 +10,8 @@ use super::*;
 use crate::net::testing::within;
 use crate::replies::Answerable;
 
-/// A server that answers each line with itself in capitals; `silent` it does not answer, `close` it closes at.
+/// A server that answers each line with the line in capitals. It does not answer `silent`, and closes the
+/// connection at `close`.
 async fn server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -44,7 +45,7 @@ async fn open(yaml: &str) -> Box<dyn Sink> {
     sink
 }
 
-/// Messages that came over a connection.
+/// Returns messages that arrived over a connection.
 fn from(connection: &str, messages: &[&str]) -> Batch {
     let payload = batch(messages).payload().clone();
     let meta = Meta { path: Some(connection.into()), ..(**batch([""]).meta()).clone() };

@@ -1,8 +1,8 @@
 //! Writes messages to a socket.
 //!
-//! On a stream, what the system took is as good as it gets, unless the other side acknowledges: bytes that were on their
-//! way when a connection breaks are lost without a word. A connection that the other side has closed is noticed before
-//! anything is written to it.
+//! On a stream without acknowledgements, a message is delivered once the system has accepted it. Bytes in
+//! transit are lost silently if the connection breaks. The sink checks before each write whether the peer has
+//! closed the connection.
 
 #[cfg(test)]
 mod tests;
@@ -28,76 +28,80 @@ use crate::tls::TlsClient;
 use thalweg_codec::framing::Delimiter;
 use thalweg_stream::encode::EncodeConfig;
 
-/// What is at least this long is written from where it is; copying less is cheaper than a call to the system.
+/// A message of at least this many bytes is written directly. Copying shorter ones is cheaper than a system
+/// call each.
 const DIRECT: usize = 16 << 10;
 
-/// The most that UDP takes at once.
+/// The largest UDP datagram, in bytes.
 const LARGEST_UDP: usize = 65_507;
 
 /// Writes messages to a socket: TCP, UDP or a unix socket.
 ///
-/// If the connection breaks, it is made again and what was not written is sent anew. What the other side had not read
-/// by then is lost, unless it acknowledges (`acknowledge`): then everything is sent again that was not. A datagram is
-/// one message; nobody knows whether it arrives.
+/// If the connection breaks, the sink reconnects and sends the messages not written yet. Messages that the
+/// peer had not read are lost, unless it acknowledges them: with `acknowledge`, everything unacknowledged is
+/// resent. A datagram is one message, and its arrival is never confirmed.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SocketConfig {
-    /// Whereto: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:///PATH` (a stream) or `unixgram:///PATH` (datagrams).
+    /// The address to connect to: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:///PATH` (a stream) or
+    /// `unixgram:///PATH` (datagrams).
     address: Address,
-    /// The form in which messages are written, for example `json`. By default they are written as they are.
+    /// The format in which messages are written, for example `json`. By default the payload is written
+    /// unchanged.
     #[serde(default)]
     encode: EncodeConfig,
-    /// How messages are told apart in a stream: by default each ends with a line feed.
+    /// How messages are separated in a stream. By default each ends with a line feed.
     #[serde(default)]
     framing: Framing,
-    /// The text that the other side writes after each batch when it has it in safety, for example `"OK\n"`. Not for
-    /// datagrams.
+    /// The text that the peer writes after each batch once it has stored it, for example `"OK\n"`. Not for
+    /// datagrams. By default no acknowledgement is expected.
     #[serde(default)]
     acknowledge: String,
-    /// How long to wait for it. Then the batch is sent again, over a new connection.
+    /// How long to wait for the acknowledgement. After that the batch is resent over a new connection.
     #[serde(default = "two_seconds")]
     acknowledge_timeout: TimeSpan,
     /// How long connecting may take.
     #[serde(default = "defaults::five_seconds")]
     connect_timeout: TimeSpan,
-    /// How long the other side may take to accept a batch. Then it is sent again, over a new connection.
+    /// How long the peer may take to accept a batch. After that the batch is resent over a new connection.
     #[serde(default = "defaults::half_a_minute")]
     write_timeout: TimeSpan,
-    /// How many bytes the system buffers of what is sent over TCP. By default it decides.
+    /// The size of the system's send buffer for TCP, in bytes. By default the system chooses it.
     #[serde(default)]
     send_buffer: Option<ByteSize>,
-    /// Use TLS. `{}` trusts what the system trusts. For TCP.
+    /// Use TLS. `{}` accepts certificates that the system trusts. Only for TCP. By default the connection is
+    /// not encrypted.
     #[serde(default)]
     tls: Option<TlsClient>,
 }
 
-/// How messages are told apart in a stream.
+/// How messages are separated in a stream.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct Framing {
-    /// In what way.
+    /// The method of separation. The default is `delimiter`.
     by: By,
-    /// What is written after each message; with `ascii`, between its length and itself. `\n`, `\r`, `\t`, `\0`, `\\`
-    /// and `\xHH` are understood.
+    /// The bytes written after each message; with `by: ascii`, between the length and the message. The
+    /// escapes `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH` are understood.
     delimiter: Delimiter,
-    /// For binary lengths: how many bytes a length has, 1, 2, 4 (the default) or 8.
+    /// With binary lengths: the number of bytes of a length, 1, 2, 4 or 8. The default is 4.
     size: Option<ByteSize>,
 }
 
-/// In what way messages are told apart.
+/// The method of separation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum By {
-    /// Each is followed by `delimiter`.
+    /// `delimiter` follows each message.
     #[default]
     Delimiter,
-    /// Before each stands its length as text, and `delimiter`.
+    /// The length as text, then `delimiter`, precede each message.
     Ascii,
-    /// Before each stands its length as a binary number, the lowest byte first.
+    /// The length as a binary number precedes each message, lowest byte first.
     BinaryLe,
-    /// Before each stands its length as a binary number, the highest byte first.
+    /// The length as a binary number precedes each message, highest byte first.
     BinaryBe,
-    /// Not at all: messages are written as they are.
+    /// No separation: messages are written back to back.
     None,
 }
 
@@ -187,7 +191,7 @@ impl Sink for ToStream {
         let Some(dial) = &self.dial else {
             return Err(Error::permanent("the sink `socket` was not opened"));
         };
-        // It is put back when everything went well: one with half a batch in it is of no use.
+        // Put back only after success: a connection with a partly written batch cannot be reused.
         let mut stream = match self.stream.take() {
             Some(mut stream) => match stream.is_closed().await {
                 true => dial.connect().await?,
@@ -219,7 +223,7 @@ impl Sink for ToStream {
 
     async fn finish(&mut self) -> Result<(), Error> {
         if let Some(mut stream) = self.stream.take() {
-            // All was written; that the other side is gone by now is its own affair.
+            // Everything was written; the peer may already have disconnected.
             let _ = timeout(self.config.write_timeout.duration(), stream.shutdown()).await;
         }
         Ok(())
@@ -243,7 +247,7 @@ async fn acknowledged(stream: &mut Stream, config: &SocketConfig) -> Result<(), 
 }
 
 impl Framing {
-    /// Writes messages, each with what tells it apart.
+    /// Writes messages with their framing.
     async fn write(
         &self,
         payload: &BinaryViewArray,
@@ -253,7 +257,7 @@ impl Framing {
     ) -> io::Result<()> {
         let delimiter = self.delimiter.bytes();
         if let (By::Delimiter, [byte]) = (self.by, delimiter) {
-            // Lines often lie in memory as they are to be written.
+            // Adjacent lines are often contiguous in memory, including their line feeds.
             for run in payload_runs(payload, *byte) {
                 match run {
                     Ok(run) => put(run, gathered, stream).await?,
@@ -280,7 +284,8 @@ impl Framing {
         stream.flush().await
     }
 
-    /// Writes what stands before a message of so many bytes; gives the reason if there can be no such.
+    /// Appends the bytes before a message of `length` bytes. Returns a reason if the length cannot be
+    /// represented.
     fn head(&self, length: usize, out: &mut Vec<u8>) -> Option<String> {
         let size = self.size.map_or(4, ByteSize::as_usize);
         let bytes = (length as u64).to_le_bytes();
@@ -293,7 +298,7 @@ impl Framing {
             }
             By::BinaryLe | By::BinaryBe if high.iter().any(|&byte| byte != 0) => {
                 return Some(format!(
-                    "has {length} bytes, which is more than a length of {size} bytes can say"
+                    "has {length} bytes, which is more than a length of {size} bytes can represent"
                 ));
             }
             By::BinaryLe => out.extend_from_slice(low),
@@ -303,7 +308,7 @@ impl Framing {
     }
 }
 
-/// Writes bytes, or gathers them to be written with what follows.
+/// Writes bytes, or gathers them to be written together with later ones.
 async fn put(bytes: &[u8], gathered: &mut Vec<u8>, stream: &mut Stream) -> io::Result<()> {
     if bytes.len() < DIRECT {
         gathered.extend_from_slice(bytes);
@@ -351,7 +356,7 @@ impl Datagrams {
         }
     }
 
-    /// Whether a datagram of so many bytes is refused by the kind of socket, whatever comes.
+    /// True if this kind of socket can never send a datagram of `length` bytes.
     fn is_too_large(&self, length: usize, error: &io::Error) -> bool {
         /// `EMSGSIZE`, which has no name in the standard library.
         const MESSAGE_SIZE: i32 = if cfg!(target_os = "linux") { 90 } else { 40 };
@@ -376,7 +381,7 @@ impl Sink for ToDatagrams {
             match socket.send(datagram).await {
                 Ok(_) => self.progress.done(row),
                 Err(error) if socket.is_too_large(datagram.len(), &error) => {
-                    let reason = format!("has {} bytes, which is too much for a datagram", datagram.len());
+                    let reason = format!("has {} bytes, which is too large for a datagram", datagram.len());
                     self.progress.reject(row, reason);
                 }
                 Err(error) => return Err(failed(error)),

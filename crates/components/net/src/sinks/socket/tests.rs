@@ -8,7 +8,7 @@ use super::*;
 use crate::net::testing::{rest, within};
 use crate::tls::{TlsServer, test_files};
 
-/// Accepts a connection and gives all that comes over it.
+/// Accepts a connection and returns everything that it receives.
 fn hear(listener: TcpListener) -> JoinHandle<String> {
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -30,7 +30,7 @@ async fn open(yaml: &str) -> Box<dyn Sink> {
     sink
 }
 
-/// Writes a batch; gives what was rejected.
+/// Writes a batch; returns the rejected messages.
 async fn write(sink: &mut Box<dyn Sink>, messages: &[&str]) -> Result<Vec<(u32, String)>, Error> {
     let mut rejects = Rejects::default();
     let written = within(sink.write(&batch(messages), &mut rejects)).await?;
@@ -93,7 +93,10 @@ async fn a_message_that_its_length_cannot_tell_is_rejected() {
     let heard = hear(listener);
     let mut sink = open(&format!("{{ address: {address}, framing: {{ by: binary_be, size: 1 }} }}")).await;
     let rejected = write(&mut sink, &["one", &"x".repeat(256), "two"]).await.unwrap();
-    assert_eq!(rejected, [(1, "has 256 bytes, which is more than a length of 1 bytes can say".to_owned())]);
+    assert_eq!(
+        rejected,
+        [(1, "has 256 bytes, which is more than a length of 1 bytes can represent".to_owned())]
+    );
     sink.finish().await.unwrap();
     assert_eq!(within(heard).await.unwrap(), "\u{3}one\u{3}two");
 }
@@ -105,10 +108,10 @@ async fn a_server_that_is_down_at_first_or_goes_away_gets_it_later() {
     let mut sink = open(&format!("{{ address: {address} }}")).await;
     let error = write(&mut sink, &["one"]).await.unwrap_err();
     assert_eq!(error.kind(), thalweg_engine::ErrorKind::Temporary);
-    assert!(error.full().contains("nobody listens there"), "{}", error.full());
+    assert!(error.full().contains("no process listens there"), "{}", error.full());
     let listener = TcpListener::bind(&address).await.unwrap();
     write(&mut sink, &["one"]).await.unwrap();
-    // The server closes the connection while nothing is written: that is noticed.
+    // The server closes the idle connection; the sink notices.
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut text = [0; 4];
     stream.read_exact(&mut text).await.unwrap();
@@ -131,7 +134,8 @@ async fn a_batch_is_safe_when_it_is_acknowledged_and_not_before() {
         stream.write_all(answer).await.unwrap();
         stream
     };
-    // The wrong answer, none in time, half of one and the end; then the right one, in the same connection again and again.
+    // The wrong answer, none in time, half of one and the end; then the right one, several times over the
+    // same connection.
     for (given, expected) in
         [(&b"NO\n"[..], "answered `NO"), (b"", "did not acknowledge"), (b"O", "acknowledgement")]
     {
@@ -169,7 +173,7 @@ async fn datagrams_that_are_too_large_are_rejected_and_none_is_sent_twice() {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let mut sink = open(&format!("{{ address: 'udp://{}' }}", socket.local_addr().unwrap())).await;
     let rejected = write(&mut sink, &["one", &"x".repeat(70_000), "two"]).await.unwrap();
-    assert_eq!(rejected, [(1, "has 70000 bytes, which is too much for a datagram".to_owned())]);
+    assert_eq!(rejected, [(1, "has 70000 bytes, which is too large for a datagram".to_owned())]);
     let mut buffer = [0; 100];
     for expected in ["one", "two"] {
         let length = within(socket.recv(&mut buffer)).await.unwrap();
@@ -214,7 +218,7 @@ async fn unix_sockets_and_tls() {
         sink.finish().await.unwrap();
     });
     assert_eq!(heard, "over TLS\n");
-    // A server that nobody vouches for.
+    // A server whose certificate no trusted authority has signed.
     let mut sink = open(&format!("{{ address: {address}, tls: {{}} }}")).await;
     let (heard, error) = tokio::join!(within(accept(&listener)), write(&mut sink, &["secret"]));
     assert_eq!(heard, "");

@@ -1,7 +1,7 @@
-//! Sends counts to statsd.
+//! Sends metrics to statsd.
 //!
-//! Counts are summed up here and sent when the engine flushes, which is about once a second while messages come: a message
-//! costs an addition, not a datagram.
+//! Values are aggregated here and sent when the engine flushes, about once a second while messages arrive. A
+//! message costs an addition, not a datagram.
 
 #[cfg(test)]
 mod tests;
@@ -23,54 +23,54 @@ use crate::net::{Address, connect_udp, net_error};
 use thalweg_codec::keys::bytes_of;
 use thalweg_codec::template::Template;
 
-/// Counts messages, or what is in them, for statsd.
+/// Counts messages, or values in them, for statsd.
 ///
-/// Values are sent about once a second, and at the end, several in a datagram. Nobody knows whether a datagram
-/// arrives; a message is delivered when its value was sent. What has no number where `value` says leaves by
-/// `errors`.
+/// Values are sent about once a second, and at the end, several in a datagram. A message is delivered when
+/// its value has been sent; the arrival of a datagram is never confirmed. Messages without a number in the
+/// field `value` leave by `errors`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StatsdConfig {
-    /// Where statsd listens, as `HOST:PORT`.
+    /// The address of statsd, as `HOST:PORT`.
     address: String,
-    /// What all names begin with.
+    /// The prefix of all metric names.
     prefix: String,
-    /// The name of a message's metric: a text in which `{name}` is replaced by the value of that field. The default is
-    /// the name of the source. `:`, `|`, `@` and spaces become `_`.
+    /// The name of a message's metric: a template in which `{name}` is replaced by the value of that field.
+    /// The default is the name of the source. `:`, `|`, `@` and spaces become `_`.
     metric: Option<Template>,
-    /// What the values are.
+    /// The type of the metrics. The default is `count`.
     kind: Kind,
-    /// The field that holds the value, or `payload`. By default each message counts as 1.
+    /// The field that contains the value, or `payload`. By default each message counts as 1.
     value: Option<String>,
-    /// For `kind: gauge`: which of the values counts.
+    /// For `kind: gauge`: how several values are aggregated. The default is `last`.
     gauge: Gauge,
-    /// For `gauge: sum`: how long values are summed up before it begins with 0 again.
+    /// For `gauge: sum`: after this time, the sum restarts at 0.
     every: TimeSpan,
-    /// The largest that a datagram may be. The default fits into one packet of an Ethernet.
+    /// The largest datagram, in bytes, from 64 to 65507. The default fits into one Ethernet packet.
     max_datagram_bytes: ByteSize,
 }
 
-/// What values are.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// They are added up.
+    /// Values are added up.
     #[default]
     Count,
-    /// How much there is of something now.
+    /// A current level; see `gauge`.
     Gauge,
-    /// How long something took, in milliseconds. Each is sent for itself.
+    /// A duration in milliseconds. Each value is sent separately.
     Timing,
 }
 
-/// Which of several values of a gauge counts.
+/// How several values of a gauge are aggregated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Gauge {
-    /// The last one.
+    /// The last value is sent.
     #[default]
     Last,
-    /// The sum of those within `every`.
+    /// The sum of the values within `every` is sent.
     Sum,
 }
 
@@ -134,11 +134,11 @@ sinks:
 struct Statsd {
     config: StatsdConfig,
     socket: Option<UdpSocket>,
-    /// By name; whether it changed since it was sent.
+    /// The value of each metric, and whether it changed since it was last sent.
     sums: HashMap<Vec<u8>, (f64, bool)>,
-    /// Lines that are to be sent as they are.
+    /// Complete lines to be sent.
     timings: Vec<Vec<u8>>,
-    /// When the sums of gauges began with 0.
+    /// When the sums of gauges last started at 0.
     begun: Instant,
     name: Vec<u8>,
 }
@@ -147,7 +147,7 @@ impl Statsd {
     fn add(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<(), Error> {
         let Self { config, sums, timings, begun, name, .. } = self;
         let values = config.value.as_ref().map(|field| bytes_of(batch, field));
-        // Not before everything was sent.
+        // Sums restart only after all of them have been sent.
         let is_over = config.gauge == Gauge::Sum && begun.elapsed() >= config.every.duration();
         if is_over && sums.values().all(|(_, changed)| !changed) {
             sums.clear();
@@ -201,7 +201,7 @@ impl Statsd {
         Ok(())
     }
 
-    /// The datagrams that are due.
+    /// Returns the datagrams to be sent.
     fn datagrams(&self) -> Vec<Vec<u8>> {
         let most = self.config.max_datagram_bytes.as_usize();
         let mut datagrams: Vec<Vec<u8>> = Vec::new();
@@ -221,7 +221,7 @@ impl Statsd {
             line.extend_from_slice(name);
             if self.config.kind == Kind::Gauge {
                 if *value < 0.0 {
-                    // A sign would make it a change of the gauge: it is set to 0 first.
+                    // statsd reads a signed value as a change of the gauge, so it is set to 0 first.
                     write_value(&mut line, 0.0, "g\n");
                     line.extend_from_slice(name);
                 }
@@ -235,7 +235,7 @@ impl Statsd {
         datagrams
     }
 
-    /// What is sent is done with.
+    /// Forgets the values that have been sent.
     fn sent(&mut self) {
         self.timings.clear();
         match self.config.kind {
@@ -270,9 +270,9 @@ impl Sink for Statsd {
         };
         for datagram in datagrams {
             match socket.send(&datagram).await {
-                // It is about one that was sent before, to where nobody listened.
+                // An earlier datagram reached no listener. This one may.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                    tracing::debug!("nobody listens on `{}`", self.config.address);
+                    tracing::debug!("no process listens on `{}`", self.config.address);
                 }
                 sent => drop(sent.map_err(failed)?),
             }

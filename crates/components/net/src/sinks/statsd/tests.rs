@@ -28,7 +28,7 @@ impl Server {
         rejects.take()
     }
 
-    /// Flushes; gives what came in one datagram, sorted.
+    /// Flushes; returns the sorted lines of one datagram.
     async fn flushed(&mut self) -> Vec<String> {
         self.sink.flush().await.unwrap();
         self.received().await
@@ -56,7 +56,7 @@ fn with_fields() -> Batch {
 
 #[tokio::test]
 async fn it_conforms() {
-    // Nobody listens there, which is nothing that UDP would tell.
+    // No process listens there, which UDP does not report.
     sink_conforms::<StatsdConfig>("{ address: '127.0.0.1:9' }").await;
 }
 
@@ -92,7 +92,7 @@ async fn values_are_summed_up_and_what_is_none_is_rejected() {
 async fn gauges_and_timings() {
     let mut server = start("kind: gauge, value: ms, metric: n").await;
     server.write(with_fields()).await;
-    // Set to 0 first, since a sign would make it a change.
+    // Set to 0 first, since a signed value would be read as a change.
     assert_eq!(server.flushed().await, ["thalweg.n:-4|g", "thalweg.n:0|g"]);
     let mut server = start("kind: gauge, gauge: sum, metric: n, every: 1h").await;
     server.write(batch(["a", "b"])).await;

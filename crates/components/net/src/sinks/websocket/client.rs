@@ -1,4 +1,4 @@
-//! One client of a websocket server.
+//! One client of a WebSocket server.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,17 +13,17 @@ use tokio_tungstenite::tungstenite::http::StatusCode;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, WebSocket};
 
-/// The most that a client may say: nothing of it is looked at.
+/// The largest message accepted from a client, in bytes. Its content is ignored.
 const MOST_HEARD: usize = 64 << 10;
 
-/// Who may come in.
+/// Decides which clients are admitted.
 pub(super) struct Door {
     pub(super) path: String,
     pub(super) origins: Vec<String>,
     pub(super) timeout: Duration,
 }
 
-/// A socket that says so in place of waiting, as tungstenite wants it.
+/// A socket that returns `WouldBlock` instead of waiting, as tungstenite requires.
 pub(super) struct Unwaiting(pub(super) TcpStream);
 
 impl Read for Unwaiting {
@@ -47,7 +47,7 @@ fn config() -> WebSocketConfig {
 }
 
 impl Door {
-    /// Agrees with a client on a websocket.
+    /// Performs the WebSocket handshake with a client.
     pub(super) async fn open(&self, stream: TcpStream) -> Result<WebSocket<Unwaiting>, Error> {
         #[allow(clippy::result_large_err)]
         let decide = |request: &Request, response: Response| match self.refusal(request) {
@@ -63,7 +63,7 @@ impl Door {
             Ok(accepted) => accepted?,
             Err(_) => return Err(Error::Io(ErrorKind::TimedOut.into())),
         };
-        // A client says nothing before it got the answer, so nothing was read that would be lost here.
+        // A client sends no frames before the handshake is answered, so no buffered bytes are lost here.
         Ok(WebSocket::from_raw_socket(Unwaiting(accepted.into_inner()), Role::Server, Some(config())))
     }
 
@@ -87,7 +87,7 @@ impl Door {
     }
 }
 
-/// Whether something has to wait; `Err` if the client is gone.
+/// Returns true if the operation would block; `Err` if the client has disconnected.
 fn waits(result: Result<(), Error>) -> Result<bool, Error> {
     match result {
         Ok(()) => Ok(false),
@@ -96,13 +96,13 @@ fn waits(result: Result<(), Error>) -> Result<bool, Error> {
     }
 }
 
-/// Gives a client what comes, until it goes or the messages end.
+/// Sends messages to a client until it disconnects or the messages end.
 pub(super) async fn serve(
     mut socket: WebSocket<Unwaiting>,
     mut messages: UnboundedReceiver<Message>,
     behind: &AtomicUsize,
 ) {
-    // That a client goes is no error.
+    // A client that disconnects is not an error.
     if talk(&mut socket, &mut messages, behind).await.is_ok() {
         let _ = farewell(&mut socket).await;
     }
@@ -129,7 +129,8 @@ async fn talk(
                     is_waiting = waits(socket.flush())?;
                 }
                 if ready.is_readable() {
-                    // What a client says is dropped; pings are answered and a farewell is noticed in here.
+                    // The content of a client's messages is ignored. `read` also answers pings and notices a
+                    // close frame.
                     while !waits(socket.read().map(|_| ()))? {}
                 }
             }
@@ -137,14 +138,14 @@ async fn talk(
     }
 }
 
-/// Closes the websocket when everything was sent.
+/// Closes the connection after all messages have been sent.
 async fn farewell(socket: &mut WebSocket<Unwaiting>) -> Result<(), Error> {
     let mut is_waiting = waits(socket.close(None).and_then(|()| socket.flush()))?;
     while is_waiting {
         socket.get_ref().0.writable().await?;
         is_waiting = waits(socket.flush())?;
     }
-    // The client agrees, and goes.
+    // The client answers the close frame and disconnects.
     loop {
         while !waits(socket.read().map(|_| ()))? {}
         socket.get_ref().0.readable().await?;

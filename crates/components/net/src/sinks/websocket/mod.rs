@@ -1,8 +1,9 @@
-//! A server of websockets: whoever connects gets each message from then on.
+//! A WebSocket server: each connected client receives each message.
 //!
-//! Clients come and go, and look on; so a message is delivered when it was given to those who were there, be it none. Each
-//! client has a queue. It holds slices of one copy of each batch, and one that falls behind is dropped, so all queues
-//! together hold no more than the longest may be.
+//! Clients come and go, and only observe. Therefore a message is delivered once it is queued for the clients
+//! connected at that time, even if there are none. Each client has a queue of slices of one copy of each
+//! batch. A client that falls behind is disconnected. Thus all queues together hold no more than the maximum
+//! of one queue.
 
 mod client;
 #[cfg(test)]
@@ -31,47 +32,50 @@ use crate::net::{Accepted, Address, Announce, Listener, UnixSocket, defaults};
 use client::{Door, serve};
 use thalweg_stream::encode::EncodeConfig;
 
-/// How long clients may take at the end to accept what they have not got yet.
+/// How long clients may take at the end to accept the messages left in their queues.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// How long to wait when the system has no room for another connection.
+/// How long to wait after the system could not accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Shows messages to the clients of a websocket server.
+/// Shows messages to the clients of a WebSocket server.
 ///
-/// Each client that is connected gets each message. A message is delivered when it was given to those who are there;
-/// if nobody is, it is delivered too. A client that does not keep up is dropped, and does not hold up the others.
+/// Each connected client receives each message. A message is delivered once it is queued for the connected
+/// clients, even if there are none. A client that does not keep up is disconnected; it does not slow down the
+/// other clients.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WebsocketConfig {
-    /// Where to listen, as `HOST:PORT`. Without a host (`:8081`), on all of the machine's addresses.
+    /// The address to listen on, as `HOST:PORT`. Without a host (`:8081`), the sink listens on all addresses
+    /// of the machine.
     address: String,
-    /// The path at which clients connect.
+    /// The path at which clients connect. Requests with another path are answered with 404.
     #[serde(default = "slash")]
     path: String,
-    /// The web pages that may connect, as `https://example.com`; `["*"]` allows all. By default only pages of the host
-    /// and port that this is itself reached by. Programs that are no browsers are always allowed.
+    /// The origins of web pages that may connect, as `https://example.com`; `["*"]` allows all. By default
+    /// only pages from the server's own host and port may connect. Clients that send no `Origin` header, that
+    /// is programs other than browsers, may always connect.
     #[serde(default)]
     origins: Vec<String>,
-    /// The form in which messages are sent, for example `json`. By default they are sent as they are.
+    /// The format in which messages are sent, for example `json`. By default the payload is sent unchanged.
     #[serde(default)]
     encode: EncodeConfig,
-    /// What messages are to a client. Text that is not UTF-8 is sent as binary.
+    /// The type of the WebSocket messages. The default is `text`. Text that is not UTF-8 is sent as binary.
     #[serde(default)]
     kind: Kind,
-    /// How long a client may take to ask for the websocket.
+    /// How long a client may take for the WebSocket handshake.
     #[serde(default = "three_seconds")]
     handshake_timeout: TimeSpan,
-    /// How many clients may be connected.
+    /// The largest number of connected clients. Further clients wait until another one disconnects.
     #[serde(default = "defaults::connections")]
     #[schemars(range(min = 1))]
     max_clients: usize,
-    /// How far a client may be behind. One that is further is dropped.
+    /// How many bytes may wait for a client. A client with more is disconnected.
     #[serde(default = "one_mebibyte")]
     client_buffer: ByteSize,
 }
 
-/// What messages are to a client.
+/// The type of WebSocket messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
@@ -127,20 +131,20 @@ sinks:
     }
 }
 
-/// A client, as the sink sees it.
+/// The sink's handle of a client.
 struct Client {
     queue: UnboundedSender<Message>,
-    /// How many bytes are in the queue.
+    /// The number of bytes in the queue.
     behind: Arc<AtomicUsize>,
 }
 
-/// The clients that are connected.
+/// The connected clients.
 #[derive(Default)]
 struct Clients(Mutex<Vec<Client>>);
 
 impl Clients {
     fn lock(&self) -> MutexGuard<'_, Vec<Client>> {
-        // A list is whole whoever panicked.
+        // A panic cannot leave the list half-changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -149,7 +153,7 @@ struct Websocket {
     config: WebsocketConfig,
     announce: Announce,
     clients: Arc<Clients>,
-    /// Accepts clients, until the sender is dropped.
+    /// The task that accepts clients until `is_open` is dropped.
     accepting: JoinSet<()>,
     is_open: Option<oneshot::Sender<()>>,
 }
@@ -159,7 +163,7 @@ impl Websocket {
         Self { config, announce, clients: Arc::default(), accepting: JoinSet::new(), is_open: None }
     }
 
-    /// The messages of a batch, as they are sent: slices of one copy of it.
+    /// Returns the WebSocket messages of a batch: slices of one copy of its payloads.
     fn messages(&self, batch: &Batch) -> impl Iterator<Item = Message> + use<> {
         let payload = batch.payload();
         let mut bytes = Vec::with_capacity(batch.payload_bytes());
@@ -209,7 +213,7 @@ impl Sink for Websocket {
         self.clients.lock().retain(|client| {
             messages.iter().all(|message| {
                 let behind = client.behind.fetch_add(message.len(), Ordering::Relaxed);
-                // A message that is larger than the whole queue may be may still be the only one in it.
+                // A message larger than `client_buffer` is accepted if the queue is empty.
                 (behind == 0 || behind + message.len() <= most) && client.queue.send(message.clone()).is_ok()
             })
         });
@@ -221,7 +225,7 @@ impl Sink for Websocket {
     }
 
     async fn finish(&mut self) -> Result<(), Error> {
-        // Nobody else comes. The clients' queues end; they take what is in them and are closed.
+        // No further client is accepted. The queues end; clients receive the rest and are disconnected.
         self.is_open = None;
         let _ = tokio::time::timeout(GRACE, self.accepting.join_next()).await;
         self.accepting.shutdown().await;
@@ -229,7 +233,7 @@ impl Sink for Websocket {
     }
 }
 
-/// Accepts clients, up to the end; then waits until those there are have got everything.
+/// Accepts clients until `end`. Then waits until the connected clients have received everything.
 async fn accept(
     listener: Listener,
     door: Arc<Door>,

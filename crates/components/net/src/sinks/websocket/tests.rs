@@ -8,7 +8,7 @@ use tokio_tungstenite::tungstenite::{Error as WebsocketError, HandshakeError, We
 use super::*;
 use crate::net::testing::{LONG, within};
 
-/// A server at work, and where it listens.
+/// Starts a server; returns the sink and its address.
 async fn start(yaml: &str) -> (Websocket, String) {
     let config: WebsocketConfig = options(&format!("{{ address: 127.0.0.1:0, {yaml} }}"));
     assert_eq!(config.check(), []);
@@ -53,7 +53,7 @@ async fn connect(
     within(tokio::task::spawn_blocking(move || connect_blocking(&address, path, origin))).await.unwrap()
 }
 
-/// Waits until so many clients are known.
+/// Waits until `count` clients are connected.
 async fn until_there_are(sink: &Websocket, count: usize) {
     within(async {
         while sink.clients.lock().len() != count {
@@ -69,7 +69,7 @@ async fn write(sink: &mut Websocket, messages: &[&[u8]]) {
     assert!(rejects.take().is_empty());
 }
 
-/// Reads so many messages, and gives the client back.
+/// Reads `count` messages and returns the client with them.
 async fn read(mut client: WebSocket<TcpStream>, count: usize) -> (WebSocket<TcpStream>, Vec<Message>) {
     let read = move || {
         let messages = (0..count).map(|_| client.read().unwrap()).collect();
@@ -87,7 +87,7 @@ async fn it_conforms() {
 #[tokio::test]
 async fn every_client_gets_each_message_from_when_it_came() {
     let (mut sink, address) = start("path: /watch").await;
-    // Nobody is there: that is no reason to wait.
+    // Without clients, a write does not wait.
     write(&mut sink, &[b"unseen"]).await;
     let one = connect(&address, "/watch", None).await.unwrap();
     until_there_are(&sink, 1).await;
@@ -102,13 +102,13 @@ async fn every_client_gets_each_message_from_when_it_came() {
     );
     let (mut other, messages) = read(other, 1).await;
     assert_eq!(messages, [Message::text("später")]);
-    // One goes; the other gets the rest, and is told when it is over.
+    // One client disconnects. The other receives the rest and the close frame.
     drop(one);
     write(&mut sink, &[b"gone"]).await;
     let farewell = tokio::task::spawn_blocking(move || {
         let last = other.read().unwrap();
         let closed = matches!(other.read(), Ok(Message::Close(_)));
-        // Answers the farewell.
+        // Answers the close frame.
         while other.read().is_ok() {}
         (last, closed)
     });

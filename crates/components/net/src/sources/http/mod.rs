@@ -1,7 +1,8 @@
 //! `http`: messages that clients send as HTTP requests.
 //!
-//! A request is answered when its messages are in safety, so a client that got no answer sends it again, and nothing is
-//! lost. The head of a request is read into a small buffer of the connection; the body only when the budget has room.
+//! A request is answered once its messages are delivered. A client without an answer resends the request, so
+//! nothing is lost. The head of a request is read into a small buffer of the connection. The body is read
+//! only when the budget has capacity.
 
 mod request;
 #[cfg(test)]
@@ -21,86 +22,89 @@ use crate::tls::TlsServer;
 use crate::web::{self, Admission, ConnectionOptions, converse};
 use thalweg_codec::partitioner::Partition;
 
-/// Takes messages from HTTP requests.
+/// Receives messages in HTTP requests.
 ///
-/// The body of a request is a message, or several if `framing` is given. It may be compressed with gzip or zstd
-/// (`Content-Encoding`). The request is answered with `status` when all of its messages are in safety, and with 503
-/// if they could not be delivered: the client then sends them again.
+/// The body of a request is one message, or several if `framing` is given. It may be compressed with gzip or
+/// zstd (`Content-Encoding`). The request is answered with `status` once all of its messages are delivered.
+/// If they could not be delivered, the answer is 503, and the client should resend the request.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpSource {
-    /// Where to listen, as `HOST:PORT`. Without a host (`:8080`), on all of the machine's addresses.
+    /// The address to listen on, as `HOST:PORT`. Without a host (`:8080`), the source listens on all
+    /// addresses of the machine.
     address: String,
-    /// The path that requests must have, for example `/logs`. Others are answered with 404. By default any.
+    /// The path that requests must have, for example `/logs`. Requests with another path are answered with
+    /// 404. By default any path is accepted.
     #[serde(default)]
     path: Option<String>,
-    /// The methods that requests may have; others are answered with 405. An empty list allows all. The default is
-    /// `[POST, PUT]`.
+    /// The methods that requests may have. Requests with another method are answered with 405. An empty list
+    /// allows all methods.
     #[serde(default = "post_and_put")]
     methods: Vec<String>,
-    /// What becomes the payload.
+    /// The part of a request that becomes the payload. The default is `body`.
     #[serde(default)]
     payload: Payload,
-    /// What else becomes fields of the messages, under the same names: `method`, `path`, `query`, `remote` (the
-    /// client's address), `user`, and headers as `header.content-type`.
+    /// Parts of the request that become fields of its messages, under the same names: `method`, `path`,
+    /// `query`, `remote` (the client's address), `user`, and headers as `header.content-type`.
     #[serde(default)]
     fields: Vec<String>,
-    /// Where one message ends and the next begins, in the body. By default all of it is one message; `{}` makes each
-    /// line one.
+    /// How the body is cut into messages. `{}` makes each line a message. By default the whole body is one
+    /// message.
     #[serde(default)]
     framing: Option<Partition>,
-    /// With `framing`: the longest that a message may be. Of a longer one, the first 4 KiB leave by the `errors`
+    /// With `framing`: the largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
     /// output.
     #[serde(default = "defaults::limit")]
     max_message_bytes: ByteSize,
-    /// The longest that a body may be, decompressed. A longer one is answered with 413.
+    /// The largest body, in bytes after decompression. A request with a larger one is answered with 413.
     #[serde(default = "default_body")]
     max_body_bytes: ByteSize,
-    /// A file of users and passwords, as the program `htpasswd` writes it with `-B` (bcrypt), `-m` (MD5) or `-s` (SHA).
-    /// Requests must then have one of these (basic authentication); others are answered with 401.
+    /// The path of a file with users and passwords, as the program `htpasswd` writes it with `-B` (bcrypt),
+    /// `-m` (MD5) or `-s` (SHA). Requests must then carry a name and password of this file (basic
+    /// authentication). Other requests are answered with 401. By default no password is needed.
     #[serde(default)]
     htpasswd: Option<PathBuf>,
-    /// What clients are told that the password is for.
+    /// The realm of basic authentication: clients show it when they ask for the password.
     #[serde(default = "default_realm")]
     realm: String,
-    /// Use TLS, with this certificate.
+    /// Serve HTTPS with this certificate. By default the source serves plain HTTP.
     #[serde(default)]
     tls: Option<TlsServer>,
-    /// How long a client may take to send the head of a request, and how long to send its body.
+    /// How long a client may take to send the head of a request, and again to send its body.
     #[serde(default = "defaults::half_a_minute")]
     read_timeout: TimeSpan,
-    /// Whether a connection may be used for several requests.
+    /// Whether a connection may carry several requests. If `false`, it is closed after the first answer.
     #[serde(default = "defaults::yes")]
     keep_alive: bool,
-    /// How many clients may be connected. Others wait until there is a place.
+    /// The largest number of connected clients. Further clients wait until another one disconnects.
     #[serde(default = "defaults::connections")]
     #[schemars(range(min = 1))]
     max_connections: usize,
-    /// When requests are answered.
+    /// When requests are answered. The default is `delivered`.
     #[serde(default)]
     respond: Respond,
-    /// The status of the answer to what was accepted.
+    /// The status of the answer to an accepted request, 200 to 299.
     #[serde(default = "ok")]
     #[schemars(range(min = 200, max = 299))]
     status: u16,
-    /// The status of the answer when messages could not be processed: they are kept with the errors.
+    /// The status of the answer if some messages were rejected. These messages leave by `errors`.
     #[serde(default = "unavailable")]
     #[schemars(range(min = 200, max = 599))]
     rejected_status: u16,
-    /// End when no request came for so long and none is under way. By default it listens until the run is stopped.
+    /// End the source after this time without a request, unless one is in progress. By default it listens
+    /// until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
 
-/// What of a request becomes the payload.
+/// The part of a request that becomes the payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Payload {
     /// The body.
     #[default]
     Body,
-    /// All of it: the line with method and path, the headers, an empty line and the body, as they are written on the
-    /// wire.
+    /// The whole request in its HTTP/1.1 form: the request line, the headers, an empty line and the body.
     Request,
 }
 
@@ -177,7 +181,7 @@ struct Http {
     announce: Announce,
 }
 
-/// What the connections have in common.
+/// The state that all connections share.
 struct Server {
     config: HttpSource,
     admission: Admission,
@@ -202,12 +206,12 @@ impl Source for Http {
     }
 }
 
-/// The outlet of a connection, until the run is stopped; and why it is of no use any more.
+/// The source output of a connection, `None` once the run stops, and the error that ended the connection.
 struct Gate(Mutex<(Option<SourceOutput>, Option<Error>)>);
 
 impl Gate {
     fn lock(&self) -> MutexGuard<'_, (Option<SourceOutput>, Option<Error>)> {
-        // Both are whole whoever panicked.
+        // A panic cannot leave the two half-changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -225,7 +229,8 @@ impl Server {
             let gate = gate.clone();
             async move {
                 out.stopping().await;
-                // What the source leads to must be able to end; a request under way has its own.
+                // Downstream stages end only when all source outputs are dropped. A request in progress holds
+                // its own clone.
                 gate.lock().0 = None;
                 drop(out);
             }

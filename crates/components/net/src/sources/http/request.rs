@@ -1,4 +1,4 @@
-//! One request: may it come, what is in it, what is answered.
+//! Handles one request: admission, reading the body, sending its messages, the answer.
 
 use std::io::{Cursor, Read};
 use std::ops::Range;
@@ -19,10 +19,10 @@ use crate::net::{Cut, Format, Plain, Respond};
 use crate::web::{Answer, text};
 use thalweg_codec::decompress::{Decoder, Format as Compression};
 
-/// How much room is asked for where a body's length is not known.
+/// How many bytes are reserved at a time for a body of unknown length.
 const STEP: usize = 16 << 10;
 
-/// Whether requests have such a field.
+/// True if requests have a field with this name.
 pub(super) fn is_field(name: &str) -> bool {
     matches!(name, "method" | "path" | "query" | "remote" | "user")
         || name
@@ -30,7 +30,7 @@ pub(super) fn is_field(name: &str) -> bool {
             .is_some_and(|header| hyper::header::HeaderName::try_from(header).is_ok())
 }
 
-/// An answer that says no.
+/// The answer to a request that is refused.
 struct Refusal(StatusCode, String);
 
 impl Refusal {
@@ -39,7 +39,7 @@ impl Refusal {
     }
 }
 
-/// Messages with what is the same for all of a request.
+/// Adds the same field values to all messages of a request.
 #[derive(Clone)]
 struct WithFields(Vec<(String, Option<String>)>);
 
@@ -68,21 +68,21 @@ impl Format for WithFields {
 }
 
 impl Server {
-    /// Takes what is in a request, and answers.
+    /// Sends the messages of a request and returns the answer.
     pub(super) async fn answer(&self, request: Request<Incoming>, gate: &Gate, peer: &Arc<str>) -> Answer {
         let user = match self.admission.admit(&request).await {
             Ok(user) => user,
             Err(refused) => return *refused,
         };
         let Some(out) = gate.lock().0.clone() else {
-            return text(StatusCode::SERVICE_UNAVAILABLE, "it is about to end");
+            return text(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
         };
         match self.take(request, user, peer, out).await {
             Ok(Ok(status)) => text(status, String::new()),
             Ok(Err(Refusal(status, reason))) => text(status, reason),
             Err(error) => {
                 gate.lock().1 = Some(error);
-                text(StatusCode::SERVICE_UNAVAILABLE, "it is about to end")
+                text(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
             }
         }
     }
@@ -101,7 +101,7 @@ impl Server {
             Ok(Ok(read)) => read,
             Ok(Err(refused)) => return Ok(Err(refused)),
             Err(_) => {
-                return Ok(Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")));
+                return Ok(Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")));
             }
         };
         let mut format = WithFields(self.fields(&parts, user, peer));
@@ -120,7 +120,8 @@ impl Server {
         let is_acked = self.config.respond == Respond::Delivered;
         let mut waiting = Vec::new();
         cut.send(&mut format, peer, is_acked, &mut out, |_, settled| waiting.extend(settled)).await?;
-        // What the source leads to must be able to end, which some of it waits for before it settles what it has.
+        // Downstream stages end only when all source outputs are dropped. Some settle their batches only
+        // then.
         drop(out);
         for settled in waiting {
             let settlement = settled.await;
@@ -143,7 +144,7 @@ impl Server {
         })
     }
 
-    /// Reads a body, as the budget has room, and decompresses it.
+    /// Reads a body as the budget permits, and decompresses it.
     async fn body(
         &self,
         parts: &Parts,
@@ -216,17 +217,18 @@ impl Server {
     }
 }
 
-/// Makes room for `more` bytes, twice as much as there is where that is more.
+/// Makes capacity for `more` bytes, at least doubling `memory`.
 async fn reserve(memory: &mut Vec<u8>, lease: &mut Lease, more: usize, out: &SourceOutput) {
     if memory.capacity() - memory.len() < more {
         let more = more.max(memory.len());
-        // They are of one share, so this is always taken over.
+        // Both leases belong to one share, so the merge always succeeds.
         drop(lease.merge(out.reserve(more).await));
         memory.reserve_exact(more);
     }
 }
 
-/// The head of a request as it would be written, for a body of so many bytes that is neither compressed nor in pieces.
+/// Returns the head of a request in its HTTP/1.1 form, for a body of `length` bytes that is neither
+/// compressed nor chunked.
 fn head(parts: &mut Parts, length: usize) -> Vec<u8> {
     for header in [TRANSFER_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH] {
         parts.headers.remove(header);

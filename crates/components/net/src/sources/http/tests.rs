@@ -26,7 +26,8 @@ fn post(server: &Running, path: &str) -> RequestBuilder {
     client().post(format!("http://{}{path}", server.address))
 }
 
-/// Sends a request, and gives the status and the batch that came of it, which is delivered.
+/// Sends a request. Returns the status of the answer and the batch with the request's messages, which is
+/// delivered.
 async fn delivered(server: &Running, request: RequestBuilder) -> (StatusCode, thalweg_record::Batch) {
     let answer = tokio::spawn(request.send());
     let mut batch = server.next().await;
@@ -94,7 +95,7 @@ async fn bodies_are_cut_into_messages_and_fields_come_with_them() {
         assert!(row["remote"].as_str().unwrap().starts_with("127.0.0.1:"));
         assert!(row.get("user").is_none() && row.get("header.none").is_none());
     }
-    // Nothing to deliver.
+    // An empty body has no messages to deliver.
     assert_eq!(self::status(post(&server, "/")).await, 200);
 }
 
@@ -105,7 +106,7 @@ async fn a_whole_request_can_be_the_message() {
     let text = payloads(&batch).remove(0);
     assert!(text.starts_with("GET /x?y=1 HTTP/1.1\r\n") && text.contains("\r\nhost: 127.0.0.1:"), "{text}");
     assert!(text.ends_with("content-length: 0\r\n\r\n"), "{text}");
-    // A body in pieces has its length here.
+    // A chunked body is shown with its length.
     let mut raw = server.connect().await;
     let request =
         "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
@@ -145,7 +146,7 @@ async fn what_may_not_come_is_refused() {
     let url = format!("http://{}/logs", server.address);
     assert_eq!(status(client().get(&url)).await, 405);
     assert_eq!(status(post(&server, "/logs").body("x".repeat(1001))).await, 413);
-    // The same, where the length is not told before.
+    // The same without a length in the head.
     let mut raw = server.connect().await;
     let body = format!("3e9\r\n{}\r\n0\r\n\r\n", "x".repeat(1001));
     let head = "POST /logs HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -225,7 +226,7 @@ async fn two_hundred_clients_each_get_their_own_answer() {
             tokio::spawn(async move {
                 let client = client();
                 let mut found = Vec::new();
-                // One connection for all three.
+                // One connection carries all three requests.
                 for round in 0..3 {
                     let answer = client.post(&url).body(format!("{number} {round}")).send().await.unwrap();
                     found.push(answer.status().as_u16());
@@ -239,7 +240,7 @@ async fn two_hundred_clients_each_get_their_own_answer() {
         let mut held: Vec<thalweg_record::Batch> = Vec::new();
         while let Some((_, Parcel::Messages(batch))) = main.take().await {
             held.push(batch);
-            // In another order than they came.
+            // Not in the order in which they arrived.
             if held.len() > 20 || fastrand::bool() {
                 let batch = held.swap_remove(fastrand::usize(..held.len()));
                 settle(batch);
@@ -301,7 +302,7 @@ async fn it_ends_when_no_request_came_although_a_client_stays_connected() {
     let client = client();
     let answer = tokio::spawn(client.post(format!("http://{}/", server.address)).body("x").send());
     let batch = server.next().await;
-    // Longer than that, but it is under way.
+    // Longer than `end_after_idle`, but a request is in progress.
     tokio::time::sleep(Duration::from_millis(200)).await;
     batch.settle(Outcome::Delivered);
     assert_eq!(within(answer).await.unwrap().unwrap().status(), 200);

@@ -1,7 +1,8 @@
 //! `http_upload`: files that clients send as HTTP requests.
 //!
-//! A request is answered when what becomes of its files is known, so a client that got no answer sends it again, and nothing
-//! is lost. Its files go on when all of it has arrived: of one that is cut off, none does.
+//! A request is answered once all of its files are settled. A client without an answer resends the request,
+//! so nothing is lost. The files are sent on once the whole request has arrived. Of a request that is cut
+//! off, no file is sent on.
 
 mod request;
 #[cfg(test)]
@@ -22,62 +23,69 @@ use crate::tls::TlsServer;
 use crate::upload::{self, Accept, Room};
 use crate::web::{self, Admission, ConnectionOptions, converse};
 
-/// Takes files from HTTP requests.
+/// Receives files in HTTP requests.
 ///
-/// A request brings files in a form (`multipart/form-data`), or its body is a file, whose name `Content-Disposition` may
-/// say. They are put into temporary files while they arrive; small ones stay in memory. The answer is in JSON and says of each
-/// file, in their order, its `name`, `size`, `type` (if a transform has looked), `status` (`delivered`, `rejected`,
-/// `failed`) and `reason`. Its status is 200 if all were delivered, 207 if some were, 422 if all were rejected, 503 if
-/// the run could not deliver them (they may be sent again), 413 if there was too much, and 400 if the request cannot be read.
+/// A request contains files in a form (`multipart/form-data`), or its body is one file, named by
+/// `Content-Disposition`. Files are written to temporary files while they arrive; small ones stay in memory.
+///
+/// The answer is JSON. For each file, in order, it has `name`, `size` (bytes), `type` (if a transform
+/// detected it), `status` (`delivered`, `rejected` or `failed`) and `reason`. Its HTTP status is 200 if all
+/// files were delivered, 207 if some were, and 422 if all were rejected. It is 503 if the run could not
+/// deliver them; the client may then resend them. It is 413 if a limit was exceeded, and 400 if the request
+/// cannot be read.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpUpload {
-    /// Where to listen, as `HOST:PORT`. Without a host (`:8080`), on all of the machine's addresses.
+    /// The address to listen on, as `HOST:PORT`. Without a host (`:8080`), the source listens on all
+    /// addresses of the machine.
     address: String,
-    /// The path that requests must have. Others are answered with 404.
+    /// The path that requests must have. Requests with another path are answered with 404.
     #[serde(default = "root")]
     path: String,
-    /// The methods that requests may have; others are answered with 405. An empty list allows all. The default is
-    /// `[POST, PUT]`.
+    /// The methods that requests may have. Requests with another method are answered with 405. An empty list
+    /// allows all methods.
     #[serde(default = "post_and_put")]
     methods: Vec<String>,
-    /// In what form files come.
+    /// The form in which files are accepted. The default is `both`.
     #[serde(default)]
     accept: Accept,
-    /// The largest file. A request with a larger one is answered with 413, and none of its files goes on.
+    /// The largest file, in bytes. A request with a larger one is answered with 413, and none of its files is
+    /// sent on.
     #[serde(default = "one_gib")]
     max_file: ByteSize,
-    /// The largest request. A larger one is answered with 413.
+    /// The largest request, in bytes. A larger one is answered with 413.
     #[serde(default = "four_gib")]
     max_request: ByteSize,
-    /// The most files in a request. One with more is answered with 413.
+    /// The largest number of files in a request. A request with more is answered with 413.
     #[serde(default = "hundred")]
     #[schemars(range(min = 1))]
     max_files: usize,
-    /// When requests are answered.
+    /// When requests are answered. The default is `delivered`.
     #[serde(default)]
     respond: Respond,
-    /// A file of users and passwords, as the program `htpasswd` writes it with `-B` (bcrypt), `-m` (MD5) or `-s` (SHA).
-    /// Requests must then have one of these (basic authentication); others are answered with 401.
+    /// The path of a file with users and passwords, as the program `htpasswd` writes it with `-B` (bcrypt),
+    /// `-m` (MD5) or `-s` (SHA). Requests must then carry a name and password of this file (basic
+    /// authentication). Other requests are answered with 401. By default no password is needed.
     #[serde(default)]
     htpasswd: Option<PathBuf>,
-    /// What clients are told that the password is for.
+    /// The realm of basic authentication: clients show it when they ask for the password.
     #[serde(default = "default_realm")]
     realm: String,
-    /// Use TLS, with this certificate.
+    /// Serve HTTPS with this certificate. By default the source serves plain HTTP.
     #[serde(default)]
     tls: Option<TlsServer>,
-    /// How long a client may take to send the head of a request, and how long nothing may come of its body.
+    /// How long a client may take to send the head of a request, and how long it may pause within the body.
     #[serde(default = "defaults::half_a_minute")]
     read_timeout: TimeSpan,
-    /// Whether a connection may be used for several requests.
+    /// Whether a connection may carry several requests. If `false`, it is closed after the first answer.
     #[serde(default = "defaults::yes")]
     keep_alive: bool,
-    /// How many clients may be connected. Others wait until there is a place.
+    /// The largest number of connected clients. Further clients wait until another one disconnects.
     #[serde(default = "defaults::connections")]
     #[schemars(range(min = 1))]
     max_connections: usize,
-    /// End when no request came for so long and none is under way. By default it listens until the run is stopped.
+    /// End the source after this time without a request, unless one is in progress. By default it listens
+    /// until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
@@ -86,10 +94,10 @@ pub struct HttpUpload {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Respond {
-    /// When it is known what became of each file.
+    /// When all files of the request are settled.
     #[default]
     Delivered,
-    /// With 202, when all files have arrived. They are lost if the process is killed then.
+    /// With 202, when all files have arrived. They are lost if the process is killed before it delivers them.
     Accepted,
 }
 
@@ -145,7 +153,8 @@ sinks:
             mistakes.push(mistake.help("For example `0.0.0.0:8080`, or `:8080`."));
         }
         if self.max_file > self.max_request {
-            let message = format!("No file can have {} in a request of {}.", self.max_file, self.max_request);
+            let message =
+                format!("A file of {} does not fit into a request of {}.", self.max_file, self.max_request);
             mistakes.push(Mistake::new("max_file", message).help("Raise `max_request`."));
         }
         mistakes
@@ -170,7 +179,7 @@ struct Uploading {
     room: Room,
 }
 
-/// What the connections have in common.
+/// The state that all connections share.
 struct Server {
     admission: Admission,
     accept: Accept,
@@ -213,7 +222,7 @@ impl Source for Uploading {
     }
 }
 
-/// The outlet of a connection, until the run is stopped; and why it is of no use any more.
+/// The source output of a connection, `None` once the run stops, and the error that ended the connection.
 type Gate = Mutex<(Option<SourceOutput>, Option<Error>)>;
 
 impl Server {
@@ -224,7 +233,8 @@ impl Server {
             let gate = gate.clone();
             async move {
                 out.stopping().await;
-                // What the source leads to must be able to end; a request under way has its own.
+                // Downstream stages end only when all source outputs are dropped. A request in progress holds
+                // its own clone.
                 gate.lock().0 = None;
                 drop(out);
             }

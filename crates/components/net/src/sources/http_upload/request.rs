@@ -1,4 +1,4 @@
-//! One request: what is in it, what becomes of it, what is answered.
+//! Handles one request: reads its files, sends them on, and answers with their outcomes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{Gate, Respond, Server};
 use crate::upload::{self, Refusal};
 use crate::web::{self, Answer};
 
-/// What became of a request, for its client.
+/// The answer to a request.
 #[derive(Serialize)]
 struct Response {
     status: &'static str,
@@ -23,7 +23,7 @@ struct Response {
     files: Vec<FileResponse>,
 }
 
-/// What became of a file.
+/// The outcome of a file.
 #[derive(Serialize)]
 struct FileResponse {
     name: String,
@@ -35,18 +35,18 @@ struct FileResponse {
 }
 
 impl Server {
-    /// Takes what is in a request, and answers.
+    /// Sends the files of a request on and returns the answer.
     pub(super) async fn answer(&self, request: Request<Incoming>, gate: &Gate) -> Answer {
         if let Err(refused) = self.admission.admit(&request).await {
             return *refused;
         }
-        let ending = || refused(StatusCode::SERVICE_UNAVAILABLE, "it is about to end");
+        let ending = || refused(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
         let Some(out) = gate.lock().0.clone() else { return ending() };
         match self.take(request, out).await {
             Ok(Ok((status, told))) => json(status, &told),
             Ok(Err(refusal)) => {
                 if let Refusal::Failed(error) = &refusal {
-                    tracing::warn!("an upload was not taken: {}", error.full());
+                    tracing::warn!("an upload was refused: {}", error.full());
                 }
                 refused(refusal.status(), refusal.reason())
             }
@@ -81,12 +81,12 @@ impl Server {
             out.send_files(files, None).await?;
             return Ok(Ok((StatusCode::ACCEPTED, told)));
         }
-        // The files alone hold their contents from here on.
+        // From here on, only the files hold their contents.
         let mut waiting = Vec::new();
         for (file, upload) in files.iter_mut().zip(uploads.files) {
             let (tell, told) = oneshot::channel();
             file.ack_mut().merge(Ack::new(out.name().clone(), move |settlement| {
-                // The client may have gone.
+                // The client may have disconnected.
                 let _ = tell.send(settlement);
             }));
             waiting.push((upload.name, upload.size, Report::default(), told));
@@ -94,7 +94,7 @@ impl Server {
         let reported = files.into_iter().zip(&waiting);
         let files = reported.map(|(file, (.., report, _))| file.with_report(report.clone())).collect();
         out.send_files(files, None).await?;
-        // What the source leads to must be able to end, which some of it waits for before it settles what it has.
+        // Downstream stages end only when all source outputs are dropped. Some settle their files only then.
         drop(out);
         let mut told = Vec::new();
         let mut outcomes = Vec::new();
@@ -105,7 +105,7 @@ impl Server {
             };
             let ending = report.lock().take();
             let outcome = match outcome {
-                // Its errors were delivered to where they were to go.
+                // The file was rejected, and its error was delivered to the `errors` output.
                 Outcome::Delivered | Outcome::Filtered if has_problem(ending.as_ref()) => Outcome::Rejected,
                 outcome => outcome,
             };
@@ -121,7 +121,8 @@ fn has_problem(ending: Option<&Ending>) -> bool {
     ending.is_some_and(|ending| ending.problem.is_some())
 }
 
-/// What is told of a file. A client knows it under the name that it gave it, and by the size that it had.
+/// Returns the part of the answer about one file. It has the name that the client sent and the size that
+/// arrived, since the client knows no others.
 fn told_of(
     name: String,
     size: u64,
@@ -134,13 +135,13 @@ fn told_of(
     let (status, reason) = match outcome {
         Outcome::Delivered | Outcome::Filtered => ("delivered", None),
         Outcome::Rejected => ("rejected", Some(reason.unwrap_or_else(|| "it was rejected".to_owned()))),
-        // Why is in the log: it may tell more than a client should know.
+        // The cause is only logged, since it may reveal more than a client should know.
         Outcome::Failed => ("failed", Some("it could not be delivered".to_owned())),
     };
     FileResponse { name, size, mime, status, reason }
 }
 
-/// The status for all files together, as a number and as a word.
+/// Returns the status for all files together, as an HTTP status and as a word.
 fn of_all(outcomes: &[Outcome]) -> (StatusCode, &'static str) {
     let is_delivered = |outcome: &Outcome| matches!(outcome, Outcome::Delivered | Outcome::Filtered);
     if outcomes.contains(&Outcome::Failed) {
@@ -159,7 +160,7 @@ fn refused(status: StatusCode, reason: &str) -> Answer {
 }
 
 fn json(status: StatusCode, told: &Response) -> Answer {
-    // Texts and numbers can always be written.
+    // Text and numbers can always be serialised.
     let mut answer = web::text(status, serde_json::to_string(told).unwrap_or_default());
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer

@@ -67,7 +67,7 @@ async fn a_request_is_answered_with_what_became_of_each_file() {
             file.settle(Outcome::Delivered);
         } else {
             file.set_problem(Problem::new("it is not liked"));
-            // Its errors go to a sink.
+            // The rejected file is delivered to an error sink.
             file.settle(Outcome::Delivered);
         }
     }
@@ -140,7 +140,7 @@ async fn a_request_that_is_cut_off_or_stalls_brings_nothing() {
     let mut gone = server.connect().await;
     gone.write_all(half.as_bytes()).await.unwrap();
     drop(gone);
-    // A form without its end, in a request that is whole.
+    // A form without its end, in a complete request.
     let mut short = server.connect().await;
     let length = body.len() - 20;
     let request = format!("{head}Connection: close\r\nContent-Length: {length}\r\n\r\n{}", &body[..length]);

@@ -1,7 +1,7 @@
-//! `proxy`: messages from clients that are answered by whoever gets the messages.
+//! `proxy`: messages from clients that receive the answers of a server.
 //!
-//! The sink `proxy` finds the connection again by the name that its messages carry as `meta.path`: see
-//! `shared::replies`.
+//! The sink `proxy` finds the connection by the name that its messages carry as `meta.path`: see
+//! `crate::replies`.
 
 #[cfg(test)]
 mod tests;
@@ -22,48 +22,51 @@ use crate::tls::TlsServer;
 use thalweg_codec::partitioner::Partition;
 use thalweg_config::FileMode;
 
-/// Reads messages from a socket whose clients get answers.
+/// Receives messages from clients and returns a server's answers to them.
 ///
-/// Together with the sink `proxy` it stands between clients and a server: what the server answers goes back over the
-/// connection that the message came from. Messages can be looked at, changed, copied and counted on their way. Answers
-/// come in the order of the messages, as long as one sink `proxy` gets them all.
+/// Together with the sink `proxy` it forms a proxy between clients and a server. The server's answers return
+/// over the connection that the message came from. Messages can be inspected, changed, copied and counted on
+/// the way. Answers have the order of the messages, provided that one sink `proxy` receives them all.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProxySource {
-    /// Where to listen: `tcp://HOST:PORT` or `unix:///PATH`. Without a host, on all of the machine's addresses.
+    /// The address to listen on: `tcp://HOST:PORT` or `unix:///PATH`. Without a host, the source listens on
+    /// all addresses of the machine.
     address: Address,
-    /// Where one message ends and the next begins. The default: each line is one. Messages are passed on whole, with
-    /// their delimiter or length, unless `whole` is `false`.
+    /// How the stream is cut into messages. By default each line is a message. Messages keep their delimiter
+    /// or length, unless `whole` is `false`.
     #[serde(default)]
     framing: Partition,
-    /// The longest that a message may be, at most 1 GiB. Of a longer one, the first 4 KiB leave by the `errors`
+    /// The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by the `errors`
     /// output.
     #[serde(default = "defaults::limit")]
     max_message_bytes: ByteSize,
-    /// How long a client may be silent in the middle of a message. Then its connection is closed, and what came of
-    /// the message leaves by `errors`.
+    /// How long a client may send nothing in the middle of a message. After that its connection is closed,
+    /// and the partial message leaves by `errors`.
     #[serde(default = "defaults::half_a_minute")]
     read_timeout: TimeSpan,
-    /// How long a client may take to accept an answer; then its connection is closed.
+    /// How long a client may take to accept an answer. After that its connection is closed.
     #[serde(default = "defaults::ten_seconds")]
     write_timeout: TimeSpan,
-    /// Close a connection on which nothing came for so long. By default it is kept.
+    /// Close a connection after this time without data. By default connections are kept open.
     #[serde(default)]
     idle_timeout: Option<TimeSpan>,
-    /// How many clients may be connected. Others wait until there is a place.
+    /// The largest number of connected clients. Further clients wait until another one disconnects.
     #[serde(default = "defaults::connections")]
     #[schemars(range(min = 1))]
     max_connections: usize,
     /// The permissions of a unix socket, in octal. The default is `0770`.
     #[serde(default)]
     permissions: Option<FileMode>,
-    /// Whether a unix socket that a program left behind is removed. One that is in use never is.
+    /// Whether a unix socket is removed first if no process listens on it any more. A socket in use is never
+    /// removed.
     #[serde(default = "defaults::yes")]
     remove_old_socket: bool,
-    /// Use TLS, with this certificate. For TCP.
+    /// Serve TLS with this certificate. Only for TCP. By default connections are not encrypted.
     #[serde(default)]
     tls: Option<TlsServer>,
-    /// End when nothing came for so long and nothing is under way. By default it listens until the run is stopped.
+    /// End the source after this time without data, unless a message or an answer is in progress. By default
+    /// it listens until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }

@@ -31,7 +31,7 @@ async fn answers_go_back_over_the_connection_that_a_message_came_from() {
     assert!(replies::answer(&path(&first), Bytes::from("to one")));
     assert_eq!((read(&mut one, 6).await, read(&mut other, 8).await), ("to one".into(), "to other".into()));
     assert!(is_silent(&mut one).await);
-    // A client that has said all still gets its answer; one that is gone is missed.
+    // A client that has shut down its sending side still gets its answer. A closed connection is reported.
     one.write_all(b"last").await.unwrap();
     one.shutdown().await.unwrap();
     let third = server.next().await;

@@ -1,6 +1,6 @@
 //! `socket`: messages from TCP, UDP and unix sockets.
 //!
-//! How many connections lead into one source, and how they are slowed down, is in `shared::net`.
+//! `crate::net` describes how many connections feed one source, and how clients are slowed down.
 
 #[cfg(test)]
 mod tests;
@@ -22,55 +22,58 @@ use crate::tls::TlsServer;
 use thalweg_codec::partitioner::Partition;
 use thalweg_config::FileMode;
 
-/// Reads messages from a socket that it listens on: TCP, UDP or a unix socket.
+/// Listens on a socket and receives messages: TCP, UDP or a unix socket.
 ///
-/// A client that sends faster than messages can be delivered is slowed down. Where `acknowledge` is set, it is told of
-/// each message that is in safety; without that, what was on its way when the program is killed is lost.
+/// A client that sends faster than messages can be delivered is slowed down. With `acknowledge`, the client
+/// receives an acknowledgement of each delivered message. Without it, messages in flight are lost if the
+/// program is killed.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SocketSource {
-    /// Where to listen: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:///PATH` (a stream) or `unixgram:///PATH`
-    /// (datagrams). Without a host, on all of the machine's addresses.
+    /// The address to listen on: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:///PATH` (a stream) or
+    /// `unixgram:///PATH` (datagrams). Without a host, the source listens on all addresses of the machine.
     address: Address,
-    /// Where one message ends and the next begins. The default: each line is one. Datagrams are cut in the same way,
-    /// each for itself.
+    /// How the stream is cut into messages. By default each line is a message. Each datagram is cut
+    /// separately in the same way.
     #[serde(default)]
     framing: Partition,
-    /// The longest that a message may be, at most 1 GiB. Of a longer one, the first 4 KiB leave by the `errors`
+    /// The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by the `errors`
     /// output.
     #[serde(default = "defaults::limit")]
     max_message_bytes: ByteSize,
-    /// A text that is written to the client for each message, for example `"OK\n"`. Not for datagrams. If a message
-    /// is lost, the connection is closed instead.
+    /// The text written to the client for each message, for example `"OK\n"`. If a message cannot be
+    /// delivered, the connection is closed instead. Not for datagrams. By default nothing is written.
     #[serde(default)]
     acknowledge: String,
-    /// When it is written.
+    /// When `acknowledge` is written. The default is `delivered`.
     #[serde(default)]
     respond: Respond,
-    /// How long a client may take to accept it; then its connection is closed.
+    /// How long a client may take to accept `acknowledge`. After that its connection is closed.
     #[serde(default = "defaults::one_second")]
     acknowledge_timeout: TimeSpan,
-    /// How long a client may be silent in the middle of a message. Then its connection is closed, and what came of
-    /// the message leaves by `errors`.
+    /// How long a client may send nothing in the middle of a message. After that its connection is closed,
+    /// and the partial message leaves by `errors`.
     #[serde(default = "defaults::half_a_minute")]
     read_timeout: TimeSpan,
-    /// Close a connection on which nothing came for so long. By default it is kept.
+    /// Close a connection after this time without data. By default connections are kept open.
     #[serde(default)]
     idle_timeout: Option<TimeSpan>,
-    /// How many clients may be connected. Others wait until there is a place.
+    /// The largest number of connected clients. Further clients wait until another one disconnects.
     #[serde(default = "defaults::connections")]
     #[schemars(range(min = 1))]
     max_connections: usize,
     /// The permissions of a unix socket, in octal. The default is `0770`.
     #[serde(default)]
     permissions: Option<FileMode>,
-    /// Whether a unix socket that a program left behind is removed. One that is in use never is.
+    /// Whether a unix socket is removed first if no process listens on it any more. A socket in use is never
+    /// removed.
     #[serde(default = "defaults::yes")]
     remove_old_socket: bool,
-    /// Use TLS, with this certificate. For TCP.
+    /// Serve TLS with this certificate. Only for TCP. By default connections are not encrypted.
     #[serde(default)]
     tls: Option<TlsServer>,
-    /// End when nothing came for so long and nothing is under way. By default it listens until the run is stopped.
+    /// End the source after this time without data, unless a message or an answer is in progress. By default
+    /// it listens until the run is stopped.
     #[serde(default)]
     end_after_idle: Option<TimeSpan>,
 }
@@ -99,7 +102,7 @@ sinks:
         }
         if !self.address.is_stream() && self.framing.start_pattern.is_some() {
             let mistake =
-                Mistake::new("framing", "A message of several lines cannot be put together of datagrams.");
+                Mistake::new("framing", "A message of several lines cannot be assembled from datagrams.");
             mistakes.push(mistake.help("Leave out `start_pattern`."));
         }
         if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {

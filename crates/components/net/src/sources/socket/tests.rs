@@ -21,7 +21,7 @@ async fn start(yaml: &str) -> Server {
     Server::start(socket, announce).await
 }
 
-/// The reasons why messages were rejected, beside the messages.
+/// Returns the rejected messages with the reasons.
 fn reasons(batch: &thalweg_record::Batch) -> Vec<(String, String)> {
     let reasons =
         rows(batch.fields()).into_iter().map(|row| row["error_reason"].as_str().unwrap().to_owned());
@@ -77,7 +77,7 @@ async fn what_is_delivered_is_acknowledged_and_not_before() {
     assert!(is_silent(&mut client).await);
     batch.settle(Outcome::Delivered);
     assert_eq!(read(&mut client, 6).await, "OK\nOK\n");
-    // The client says that it is done, and still gets the answer to the last one.
+    // The client shuts down its sending side and still gets the answer to its last message.
     client.write_all(b"three").await.unwrap();
     client.shutdown().await.unwrap();
     let batch = server.next().await;
@@ -126,7 +126,7 @@ async fn a_client_that_stalls_is_left_and_one_that_is_idle_if_that_is_wanted() {
     client.write_all(b"one\ntw").await.unwrap();
     server.next().await.settle(Outcome::Delivered);
     let error = server.next_error().await;
-    assert_eq!(reasons(&error), [("tw".to_owned(), "is cut off: nothing more came in time".to_owned())]);
+    assert_eq!(reasons(&error), [("tw".to_owned(), "is cut off: nothing more arrived in time".to_owned())]);
     error.settle(Outcome::Rejected);
     assert_eq!(rest(&mut client).await, "");
     assert!(is_silent(&mut idle).await);
@@ -204,7 +204,7 @@ async fn datagrams_are_messages_each_for_itself() {
 async fn unix_sockets_have_the_permissions_asked_for_and_old_ones_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("stream.sock");
-    // A socket that a program left behind.
+    // A socket that no process listens on any more.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let yaml = format!("{{ address: 'unix://{}', permissions: '0600' }}", path.display());
     let server = start(&yaml).await;
@@ -214,7 +214,7 @@ async fn unix_sockets_have_the_permissions_asked_for_and_old_ones_are_replaced()
     let batch = server.next().await;
     assert_eq!(payloads(&batch), ["over unix"]);
     batch.settle(Outcome::Delivered);
-    // One that is in use is not taken away.
+    // A socket in use is not removed.
     let config: SocketSource = options(&yaml);
     let other =
         thalweg_engine::testing::start_source(config.build(&context()).unwrap(), 1, Default::default());
@@ -250,7 +250,7 @@ async fn tls_is_spoken_with_those_who_trust_the_certificate() {
         let tls = Some(tls.connector().unwrap());
         Dial { address, timeout: Duration::from_secs(20), send_buffer: Some(65_536), tls }
     };
-    // More than one record of TLS, and more than what is read at once.
+    // Longer than one TLS record, and longer than one read.
     let message = "x".repeat(100_000) + "\n";
     for tls in [format!("{{ ca: {certificate} }}"), "{ insecure: true }".to_owned()] {
         let mut client = dial(&tls).connect().await.unwrap();
@@ -263,7 +263,7 @@ async fn tls_is_spoken_with_those_who_trust_the_certificate() {
     }
     let error = dial("{}").connect().await.unwrap_err();
     assert!(error.full().contains("certificate"), "{}", error.full());
-    // One who does not speak TLS at all does not disturb the others.
+    // A client that does not speak TLS does not disturb the others.
     let mut plain = server.connect().await;
     plain.write_all(b"plain text\n").await.unwrap();
     rest(&mut plain).await;
@@ -333,13 +333,13 @@ async fn a_client_that_is_faster_than_what_is_delivered_has_to_wait() {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     });
-    // Until it gets nowhere for a while.
+    // Until the client makes no progress for a while.
     let mut last = usize::MAX;
     while written.load(Ordering::Relaxed) != last || last == 0 {
         last = written.load(Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    // The test's budget is 64 MiB; the system's buffers have some more.
+    // The test's budget is 64 MiB; the system's buffers hold some more.
     assert!(last < lines, "all of it was read");
     let mut read = 0;
     while read < lines {

@@ -1,6 +1,6 @@
-//! `syslog`: messages of syslog, over UDP, TCP and unix sockets.
+//! `syslog`: syslog messages over UDP, TCP and unix sockets.
 //!
-//! The fields are slices of what was received: nothing is copied but values with escapes.
+//! Fields are slices of the received bytes. Only values with escapes are copied.
 
 mod parse;
 #[cfg(test)]
@@ -22,55 +22,57 @@ use parse::Parser;
 use thalweg_codec::partitioner::{Partition, Partitioner};
 use thalweg_config::FileMode;
 
-/// Receives messages of syslog: RFC 5424, or the older RFC 3164 in the forms in which it is met.
+/// Receives syslog messages: RFC 5424, or the older RFC 3164 in its common variants.
 ///
-/// What a message says of itself becomes fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (the
-/// number), `facility`, `severity` (their names), `timestamp`, and structured data as `sd.ID.KEY`. Times that name no
-/// time zone are UTC; those without a year are of the last twelve months. What is not a message of syslog leaves by
-/// `errors`.
+/// The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
+/// number), `facility` and `severity` (names), `timestamp`, and structured data as `sd.ID.KEY`. Times without
+/// a time zone are UTC. Times without a year are placed within the last twelve months. Anything that is not a
+/// syslog message leaves by `errors`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SyslogSource {
-    /// Where to listen: `udp://HOST:PORT`, `tcp://HOST:PORT`, `unixgram:///PATH` (datagrams, as `/dev/log`) or
-    /// `unix:///PATH` (a stream).
+    /// The address to listen on: `udp://HOST:PORT`, `tcp://HOST:PORT`, `unixgram:///PATH` (datagrams, such as
+    /// `/dev/log`) or `unix:///PATH` (a stream). The default is `udp://0.0.0.0:514`.
     address: Address,
-    /// The form of messages.
+    /// The format of messages. The default is `auto`.
     format: Format,
-    /// How messages are told apart in a stream. Each datagram is one.
+    /// How messages are separated in a stream. The default is `auto`. Each datagram is one message.
     framing: Framing,
-    /// What becomes the payload.
+    /// The part of a message that becomes the payload. The default is `raw`.
     payload: Payload,
-    /// Whether what a message says of itself becomes fields.
+    /// Whether the parts of a message become fields.
     fields: bool,
-    /// Whether `facility` and `severity` are numbers in place of names.
+    /// Whether `facility` and `severity` are numbers instead of names.
     codes: bool,
-    /// A text before the name of each field, for example `syslog.`.
+    /// A text put before the name of each field, for example `syslog.`.
     prefix: String,
-    /// The longest that a message may be. Of a longer one, the first 4 KiB leave by the `errors` output.
+    /// The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors` output.
     max_message_bytes: ByteSize,
-    /// How long a client may be silent in the middle of a message. Then its connection is closed, and what came of
-    /// the message leaves by `errors`.
+    /// How long a client may send nothing in the middle of a message. After that its connection is closed,
+    /// and the partial message leaves by `errors`.
     read_timeout: TimeSpan,
-    /// Close a connection on which nothing came for so long. By default it is kept.
+    /// Close a connection after this time without data. By default connections are kept open.
     idle_timeout: Option<TimeSpan>,
-    /// How many clients may be connected. Others wait until there is a place.
+    /// The largest number of connected clients. Further clients wait until another one disconnects.
     #[schemars(range(min = 1))]
     max_connections: usize,
     /// The permissions of a unix socket, in octal. The default is `0770`.
     permissions: Option<FileMode>,
-    /// Whether a unix socket that a program left behind is removed. One that is in use never is.
+    /// Whether a unix socket is removed first if no process listens on it any more. A socket in use is never
+    /// removed.
     remove_old_socket: bool,
-    /// Use TLS, with this certificate. For TCP.
+    /// Serve TLS with this certificate. Only for TCP. By default connections are not encrypted.
     tls: Option<TlsServer>,
-    /// End when nothing came for so long and nothing is under way. By default it listens until the run is stopped.
+    /// End the source after this time without data, unless a message is in progress. By default it listens
+    /// until the run is stopped.
     end_after_idle: Option<TimeSpan>,
 }
 
-/// The form of messages.
+/// The format of messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Format {
-    /// Each may have either.
+    /// Each message may have either format.
     #[default]
     Auto,
     /// `<34>Oct 11 22:14:15 host app[12]: message`.
@@ -79,27 +81,27 @@ enum Format {
     Rfc5424,
 }
 
-/// How messages are told apart in a stream (RFC 6587).
+/// How messages are separated in a stream (RFC 6587).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Framing {
-    /// As the first byte of a connection tells.
+    /// Detected from the first byte of a connection.
     #[default]
     Auto,
-    /// Each begins with its length and a space.
+    /// Each message begins with its length and a space.
     OctetCounting,
-    /// Each ends with a line feed.
+    /// Each message ends with a line feed.
     Lines,
 }
 
-/// What becomes the payload.
+/// The part of a message that becomes the payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Payload {
-    /// All that was received.
+    /// The whole message as received.
     #[default]
     Raw,
-    /// The text alone, without what stands before it.
+    /// Only the text, without the header.
     Message,
 }
 
@@ -148,7 +150,7 @@ sinks:
         }
         if self.codes && !self.fields {
             mistakes
-                .push(Mistake::new("codes", "`codes` means nothing without `fields`.").help("Leave it out."));
+                .push(Mistake::new("codes", "`codes` has no effect without `fields`.").help("Leave it out."));
         }
         if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {
             mistakes.push(Mistake::new("tls", "TLS is for TCP.").help("Leave it out, or use `tcp://`."));
@@ -188,7 +190,7 @@ impl Source for Syslog {
             idle_timeout: config.idle_timeout.map(TimeSpan::duration),
             quiet: None,
             acknowledge: None,
-            // Nothing is written.
+            // Never used: nothing is written.
             write_timeout: config.read_timeout.duration(),
         });
         serve(&listener, limits, tls.as_ref(), out, move |client, out| {

@@ -1,4 +1,4 @@
-//! What a message of syslog says of itself, as columns.
+//! Parses syslog messages into columns.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{Format as Form, Payload, SyslogSource};
 use crate::net::{Cut, Format};
 use thalweg_codec::columns::FieldType;
 
-/// Makes fields of messages.
+/// Parses messages and builds their fields.
 #[derive(Debug, Clone)]
 pub(super) struct Parser {
     variant: Variant,
@@ -26,11 +26,11 @@ pub(super) struct Parser {
     prefix: Arc<str>,
 }
 
-/// What was found in a message.
+/// The parts of a message.
 struct Parsed<'a> {
     priority: Option<i64>,
     message: Message<&'a str>,
-    /// Its text, as it was received.
+    /// The text of the message, as received.
     text: &'a [u8],
 }
 
@@ -45,16 +45,14 @@ impl Parser {
         Self { variant, payload: config.payload, fields: config.fields, codes: config.codes, prefix }
     }
 
-    /// Reads a message.
+    /// Parses a message.
     fn parse<'a>(&self, raw: &'a [u8]) -> Result<Parsed<'a>, String> {
-        // The text may be anything; what stands before it is ASCII.
+        // The text may be any bytes; the header before it is ASCII.
         let chunk = raw.utf8_chunks().next();
         let (valid, is_all) = chunk.map_or(("", true), |chunk| (chunk.valid(), chunk.invalid().is_empty()));
         let valid = valid.trim_start();
         let Some((priority, _)) = valid.strip_prefix('<').and_then(|rest| rest.split_once('>')) else {
-            return Err(
-                "is not a message of syslog: it does not begin with a priority, as in `<34>`".to_owned()
-            );
+            return Err("is not a syslog message: it does not begin with a priority, as in `<34>`".to_owned());
         };
         let priority = priority.parse::<u8>().ok().map(i64::from);
         let now = Utc::now();
@@ -70,7 +68,7 @@ impl Parser {
                 Variant::RFC5424 => " of RFC 5424",
                 Variant::Either => "",
             };
-            format!("is not a message of syslog{form}")
+            format!("is not a syslog message{form}")
         })?;
         let start = (message.msg.as_ptr() as usize).saturating_sub(raw.as_ptr() as usize);
         let text = match is_all {
@@ -122,7 +120,7 @@ impl Format for Parser {
     }
 }
 
-/// The fields of a batch.
+/// Builds the fields of a batch.
 struct Columns {
     buffer: Buffer,
     rows: usize,
@@ -133,7 +131,7 @@ struct Columns {
     version: Int64Builder,
     priority: Int64Builder,
     timestamp: TimestampMicrosecondBuilder,
-    /// Structured data, by `ID.KEY`: with NULLs up to the last message that has it.
+    /// Structured data, by `ID.KEY`. Each column has rows up to the last message that contains the key.
     data: Vec<(String, TextBuilder)>,
 }
 
@@ -179,7 +177,7 @@ impl Columns {
         self.rows += 1;
     }
 
-    /// Adds a value of structured data. Of several of one name in a message, the first counts.
+    /// Adds a value of structured data. If a message has the same name twice, the first value is used.
     fn push_data(&mut self, id: &str, key: &str, value: &str) {
         let known = self.data.iter().position(|(name, _)| {
             name.strip_prefix(id).and_then(|rest| rest.strip_prefix('.')).is_some_and(|rest| rest == key)

@@ -13,7 +13,8 @@ async fn start(yaml: &str) -> Server {
     Server::start(Syslog { config, announce: announce.clone() }, announce).await
 }
 
-/// Sends a datagram to a source with these options, and gives what came of it.
+/// Sends a datagram to a source with these options. Returns the batch, or the rejected payload and the
+/// reason.
 async fn sent(yaml: &str, datagram: &[u8]) -> Result<Batch, (String, String)> {
     let server = start(&format!("{{ address: 'udp://127.0.0.1:0', {yaml} }}")).await;
     let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -85,7 +86,7 @@ async fn what_is_no_message_of_syslog_is_an_error() {
         ("", "just a text", "does not begin with a priority"),
         ("", "<34", "does not begin with a priority"),
         ("", "\u{0}", "does not begin with a priority"),
-        ("format: rfc5424", "<34>Oct 11 22:14:15 mymachine su: x", "is not a message of syslog of RFC 5424"),
+        ("format: rfc5424", "<34>Oct 11 22:14:15 mymachine su: x", "is not a syslog message of RFC 5424"),
         ("format: rfc3164", "<34>1 2003-10-11T22:14:15Z host app - - - x", "RFC 3164"),
     ] {
         let Err((payload, found)) = sent(yaml, message.as_bytes()).await else {
@@ -99,7 +100,7 @@ async fn what_is_no_message_of_syslog_is_an_error() {
 #[tokio::test]
 async fn messages_in_a_stream_are_told_apart_in_both_ways() {
     let server = start("{ address: 'tcp://127.0.0.1:0' }").await;
-    // Longer than the kilobyte of the first senders of syslog.
+    // Longer than the 1 KiB of early syslog senders.
     let long = format!("<34>1 - host app - - [a b=\"c\"] {}", "x".repeat(5000));
     let second = "<35>1 - host app - - [d e=\"f\"] two\nlines";
     let counted = format!("{} {long}{} {second}", long.len(), second.len());
