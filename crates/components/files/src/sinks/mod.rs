@@ -1,4 +1,4 @@
-//! The sinks: one file each.
+//! The sinks, each in its own module.
 
 pub mod directory;
 pub mod objects;

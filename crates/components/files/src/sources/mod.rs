@@ -1,4 +1,4 @@
-//! The sources: one file each.
+//! The sources, each in its own module.
 
 pub mod files;
 pub mod objects;
