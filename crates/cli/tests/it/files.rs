@@ -160,7 +160,7 @@ sinks:
     assert!(!house.path().join("state/dead_letters").exists());
     // What was written only just before a run that was cut off may come once more, which is said, but not again.
     let again = house.run_well(&["run", "files.yaml", "--state", "state"]);
-    let said = again.err.contains("files that it had begun with may come a second time");
+    let said = again.err.contains("files that were in progress may be sent a second time");
     assert!(said || again.err.contains(" · 0 files"), "{}", again.err);
     let last = house.run_well(&["run", "files.yaml", "--state", "state"]);
     assert!(last.err.contains(" · 0 files"), "{}", last.err);

@@ -80,9 +80,8 @@ pub fn suffix_of(name: &Path) -> String {
 /// Returns the error for a temporary file that cannot be written. Temporary errors are retried. The file is
 /// never rejected for it.
 pub fn unwritable(error: &io::Error) -> FileError {
-    let message = format!(
-        "cannot write a temporary file: {error}. The option `temporary` names their folder."
-    );
+    let message =
+        format!("cannot write a temporary file: {error}. The option `temporary` names their folder.");
     FileError::Failed(match io_error("write", "", error).kind() {
         ErrorKind::Permanent => Error::permanent(message),
         _ => Error::temporary(message),

@@ -1,14 +1,15 @@
-//! The sources, transforms and sinks that come with thalweg: a file each, and the [`registry`].
+//! The [`registry`] of all sources, transforms and sinks that come with thalweg.
 //!
-//! A component depends on the engine's traits, on what flows, and on libraries; never on another component.
-//! What several need is in `shared`.
+//! The components are in crates of their own, by family. A component depends on the engine's traits, on the
+//! record types and on libraries, but not on another component. Code that several components need is in
+//! `thalweg-codec` and `thalweg-stream`.
 
 pub use thalweg_files::custom;
 
 use thalweg_config::FormatError;
 use thalweg_engine::Registry;
 
-/// All components: a line each.
+/// Returns all components.
 pub fn registry() -> Registry {
     thalweg_config::register_format("sql", check_expression);
     Registry::new()
@@ -96,7 +97,7 @@ pub fn registry() -> Registry {
         .file_transform::<thalweg_files::transforms::write::Write>()
 }
 
-/// Checks an expression when a configuration is read, so that its mistakes are shown with their place.
+/// Checks an expression when a configuration is read, so that mistakes are shown with their place.
 fn check_expression(sql: &str) -> Result<(), FormatError> {
     thalweg_expression::check(sql).map_err(|error| {
         let mut mistake = FormatError::new(error.message);
