@@ -152,6 +152,9 @@ impl Opened {
     }
 
     /// Reads up to `most` bytes from the beginning, and rewinds.
+    ///
+    /// # Errors
+    /// If the bytes cannot be read.
     pub fn head(&mut self, most: usize) -> io::Result<Vec<u8>> {
         let mut head = Vec::with_capacity(most);
         self.by_ref().take(most as u64).read_to_end(&mut head)?;

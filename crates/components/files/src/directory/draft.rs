@@ -78,7 +78,7 @@ impl Draft {
             fs::rename(hidden, to)?;
         } else {
             match rustix::fs::renameat_with(CWD, hidden, CWD, to, RenameFlags::NOREPLACE) {
-                // File systems without an atomic rename that keeps the target support links.
+                // Some file systems lack an atomic rename that keeps an existing target. They support links.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     fs::hard_link(hidden, to)?;
                     fs::remove_file(hidden)?;

@@ -27,8 +27,8 @@ pub struct DirectoryOptions {
     /// (permissions). The default is both.
     #[serde(default = "all_of_it")]
     pub keep: Vec<Kept>,
-    /// Whether each file is flushed to the disk before it counts as delivered. The default is `false`. It
-    /// takes about a millisecond for each file, or more.
+    /// Whether each file is flushed to the disk before it counts as delivered. The default is `false`.
+    /// Flushing takes about a millisecond for each file, or more.
     #[serde(default)]
     pub fsync: bool,
 }

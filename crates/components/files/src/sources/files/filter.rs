@@ -20,6 +20,9 @@ pub struct Filter {
 
 impl Filter {
     /// Creates the filter of a source's options.
+    ///
+    /// # Errors
+    /// If a pattern is malformed.
     pub fn new(config: &FilesConfig) -> Result<Self, Error> {
         Ok(Self {
             names: Wanted::new(&config.include, &config.exclude)
