@@ -307,7 +307,7 @@ def test_what_a_reader_raises_is_why_a_file_cannot_be_read(tmp_path: Path) -> No
     assert (summary.dead_letters, summary.component("discard").rows_in) == (2, 1)
     told = json.dumps(letters(tmp_path / "state"))
     assert "these are no numbers" in told
-    assert "the last 3 bytes of the file are no row" in told
+    assert "the last 3 bytes of the file are not a complete row" in told
     with pytest.raises(thalweg.Error, match="unexpected keyword"):
         Pipeline(sources.files(path=tmp_path / "*"), [transforms.reader(Measured, wrong=1)], sinks.discard()).run()
 

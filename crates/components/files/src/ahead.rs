@@ -1,10 +1,11 @@
-//! Something that is fetched in parts, read as a whole: its slices come at the same time, and are given in their order.
+//! Reads remote content ahead: slices are fetched in parallel and returned in order.
 //!
-//! A slice is only asked for when the budget has given its memory. Who reads it is given the slices one after the other, each with
-//! what was left of those before it put in front: a row that an edge has cut is whole there. For that, each slice has some
-//! free bytes before it, so that nothing but the rest of a row is copied. (Slices that are cut into rows each by itself were
-//! rejected: whether a line feed ends a row of comma-separated values depends on all the quotes before it. Finding the rows
-//! is a small part of reading them.)
+//! A slice is requested only after the budget has granted its memory. The reader gets the slices one by one,
+//! each with the unused end of the previous one in front. A row that a slice edge cuts is therefore whole in
+//! the next slice. Each arena has some free bytes before its slice, so that only the rest of a row is copied.
+//!
+//! (Rejected: cutting each slice into rows on its own. Whether a line feed ends a row of CSV depends on all
+//! quotes before it. Besides, finding the rows is a small part of reading them.)
 
 use std::io;
 use std::sync::Arc;
@@ -18,23 +19,24 @@ use tokio::task::JoinHandle;
 
 use thalweg_stream::taker::Taker;
 
-/// The free bytes before a slice. What is left over is seldom more: a row.
+/// The free bytes before a slice. The unused rest is one incomplete row, which is seldom longer.
 const FRONT: usize = 16 << 10;
-/// What all slices on their way take of the memory where nothing is said: what is made of them needs the rest.
+/// All slices in flight use at most this fraction of the memory by default: 1/4. The batches made from them
+/// need the rest.
 const SHARE: usize = 4;
-/// How many slices are asked for at the same time where nothing is said; the limit of their source may be lower. With little
-/// memory there are few large ones rather than many small ones: each costs a server about a millisecond of its core,
-/// which was a tenth of all in a copy by slices of 2 MiB.
+/// The default number of slices to request at the same time. The limit of the source may be lower. With
+/// little memory there are few large slices instead of many small ones: each request costs a server about a
+/// millisecond of CPU. That was a tenth of the total in a copy with slices of 2 MiB.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 4..=8;
-/// The bounds of what a slice has where nothing is said.
+/// The bounds of the default slice size in bytes.
 const SLICE: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
 
-/// A slice on its way.
+/// A slice that is being fetched.
 struct Coming {
     fetching: JoinHandle<io::Result<Arena>>,
     length: usize,
     permit: Permit,
-    /// Its place among those that may be on their way at once.
+    /// Counts against the number of slices in flight. It is released when the reader takes the slice.
     _slot: OwnedSemaphorePermit,
 }
 
@@ -44,10 +46,10 @@ impl Drop for Coming {
     }
 }
 
-/// What it takes to hold a slice, if there is a bound.
+/// Permission to keep a slice in memory, if there is a limit.
 type Permit = Option<OwnedSemaphorePermit>;
 
-/// Memory of which there may only be so much: the permit goes with the last slice of it.
+/// Memory with a permit of the window. The last slice of the memory releases the permit.
 struct Bounded(Buffer, #[allow(dead_code)] OwnedSemaphorePermit);
 
 impl AsRef<[u8]> for Bounded {
@@ -56,20 +58,21 @@ impl AsRef<[u8]> for Bounded {
     }
 }
 
-/// Reads ahead.
+/// Fetches slices before the reader needs them.
 pub struct Ahead {
     ranges: Arc<dyn ReadRanges>,
     slice: usize,
     at_once: usize,
-    /// How many slices may be held somewhere, if there is a bound.
+    /// The maximum number of slices in memory, if there is a limit.
     window: Option<usize>,
-    /// How far it was given.
+    /// The end of the last slice that was returned, in bytes.
     given: u64,
     length: u64,
     asking: Option<Asking>,
 }
 
-/// What asks for slices, while whoever reads works on those that came: it would be too late when the next one is wanted.
+/// The task that requests slices while the reader processes earlier ones. A request at the time of need would
+/// come too late.
 struct Asking {
     task: JoinHandle<()>,
     coming: UnboundedReceiver<Coming>,
@@ -82,7 +85,8 @@ impl Drop for Asking {
 }
 
 impl Ahead {
-    /// Reads from a position to the end. `budget` is the memory of the whole process, in bytes.
+    /// Creates a reader from the position `from` to the end. `budget` is the memory of the whole process, in
+    /// bytes.
     pub fn new(ranges: Arc<dyn ReadRanges>, from: u64, budget: usize) -> Self {
         let pace = ranges.pace();
         let share = budget / SHARE;
@@ -102,15 +106,15 @@ impl Ahead {
         }
     }
 
-    /// Whether all was given.
+    /// True if everything was returned.
     pub fn is_end(&self) -> bool {
         self.given >= self.length
     }
 
-    /// The next slice, with `carry` before it. Waits until it is there.
+    /// Waits for the next slice, and returns it with `carry` in front.
     ///
     /// # Errors
-    /// If it cannot be had.
+    /// If the slice cannot be fetched.
     pub async fn more(&mut self, carry: &[u8], out: &impl Taker) -> io::Result<Buffer> {
         if self.is_end() {
             return Ok(Buffer::from(carry));
@@ -122,7 +126,7 @@ impl Ahead {
                 self.asking.insert(asking)
             }
         };
-        let ended = || io::Error::other("what reads ahead has ended");
+        let ended = || io::Error::other("the task that reads ahead has ended");
         let mut coming = asking.coming.recv().await.ok_or_else(ended)?;
         let arena = (&mut coming.fetching).await.map_err(io::Error::other)??;
         self.given += coming.length as u64;
@@ -167,20 +171,20 @@ async fn permit(window: Option<&Arc<Semaphore>>) -> Permit {
     window?.clone().acquire_owned().await.ok()
 }
 
-/// A slice with what was left over before it.
+/// Returns a slice with `carry` in front.
 fn joined(carry: &[u8], mut arena: Arena, permit: Permit, length: usize, out: &impl Taker) -> Buffer {
     let start = FRONT.checked_sub(carry.len());
     if let Some((start, front)) = start.and_then(|start| Some((start, arena.get_mut(start..FRONT)?))) {
         front.copy_from_slice(carry);
         let whole = arena.freeze();
         let whole = match permit {
-            // As a whole: it is counted by where it begins.
+            // The permit covers the whole arena, because the budget identifies memory by its start.
             Some(permit) => Buffer::from(Bytes::from_owner(Bounded(whole, permit))),
             None => whole,
         };
         return whole.slice_with_length(start, carry.len() + length);
     }
-    // Without waiting for room: it may be what is read ahead that fills it.
+    // Claims memory without waiting: the slices that were read ahead may be what fills the budget.
     let lease = out.claim(carry.len() + length);
     let mut memory = Vec::with_capacity(carry.len() + length);
     memory.extend_from_slice(carry);
@@ -196,7 +200,7 @@ pub(crate) mod testing {
     use super::*;
     use thalweg_record::{Content, Fetching, File, Origin, Pace};
 
-    /// Bytes that come in parts, each after another time.
+    /// Bytes that arrive in parts, after varying delays.
     #[derive(Debug)]
     pub(crate) struct Slow {
         bytes: Vec<u8>,
@@ -239,12 +243,12 @@ pub(crate) mod testing {
         }
     }
 
-    /// A file whose bytes come in slices of so many bytes, so many at once.
+    /// Returns a file that is read in slices of `slice` bytes, `at_once` at a time.
     pub(crate) fn sliced(name: &str, bytes: &[u8], slice: usize, at_once: usize) -> File {
         bounded(name, bytes, slice, at_once, None)
     }
 
-    /// The same, of which so many slices may be held.
+    /// Like [`sliced`], with at most `window` slices in memory.
     pub(crate) fn bounded(
         name: &str,
         bytes: &[u8],

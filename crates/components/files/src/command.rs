@@ -1,7 +1,8 @@
-//! Running a program of the system, once, to its end.
+//! Runs a program of the operating system once, until it ends.
 //!
-//! Nothing is read by a shell: arguments reach the program byte by byte as they are. It gets a process group of its own, so
-//! that what it starts ends with it when it takes too long or nobody waits for it any more.
+//! No shell is involved: the program receives its arguments byte for byte. The program gets its own process
+//! group. On a timeout, or if the caller stops waiting, the whole group is killed, including the processes
+//! that the program started.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,32 +17,32 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
-/// How much a pipe can hold at most, unless the system's administrator says otherwise.
+/// The maximum capacity of a pipe in bytes, unless the administrator has changed it.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// A program and how it is to be run.
+/// A program and how to run it.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// Its path, or a name that is looked up in the folders of `PATH`.
+    /// A path, or a name to look up in the folders of `PATH`.
     pub program: OsString,
-    /// What it is given.
+    /// The arguments, without the program's name.
     pub arguments: Vec<OsString>,
-    /// What is added to the environment.
+    /// Variables to add to the environment.
     pub environment: Vec<(String, String)>,
-    /// Where it runs, if not where we do.
+    /// The working directory. `None`: that of this process.
     pub directory: Option<PathBuf>,
-    /// How long it may take.
+    /// The maximum run time. `None`: unlimited.
     pub timeout: Option<Duration>,
-    /// How many of the last bytes that it writes to its outputs are kept.
+    /// How many bytes of output to keep, counted from the end.
     pub max_output: usize,
 }
 
-/// Why a program did not do what it was to do.
+/// Why a program failed.
 #[derive(Debug)]
 pub struct Failure {
     program: String,
     cause: Cause,
-    /// The end of what it wrote.
+    /// The end of the program's output.
     output: String,
 }
 
@@ -56,7 +57,7 @@ enum Cause {
 }
 
 impl Command {
-    /// A program with its arguments, in our own folder, for as long as it takes.
+    /// Creates a command that runs in our own working directory, without a timeout.
     pub fn new(program: impl Into<OsString>, arguments: Vec<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -68,11 +69,11 @@ impl Command {
         }
     }
 
-    /// Runs it to its end. It is killed, with all that it started in its process group, if it takes too long, and when this
-    /// future is dropped.
+    /// Runs the program until it ends. The program and its process group are killed on a timeout, and when
+    /// this future is dropped.
     ///
     /// # Errors
-    /// If it cannot be started, takes too long, or ends with another code than 0.
+    /// If the program cannot be started, takes too long, or ends with an exit code other than 0.
     pub async fn run(&self) -> Result<(), Failure> {
         let (mut running, pipe) = self.start().map_err(|error| self.failure(self.not_started(error), ""))?;
         let mut output =
@@ -89,7 +90,7 @@ impl Command {
                 ended = running.child.wait() => break ended,
                 () = &mut timeout => {
                     running.kill();
-                    // This ends it, and lets nothing of it be left in the table of processes.
+                    // Reaps the child, so that no zombie is left in the process table.
                     let _ = running.child.wait().await;
                     running.group = None;
                     let cause = Cause::TookLonger(self.timeout.unwrap_or_default());
@@ -107,7 +108,7 @@ impl Command {
     }
 
     fn start(&self) -> io::Result<(Running, Receiver)> {
-        // One pipe for both outputs keeps the order in which they were written.
+        // One pipe for both outputs preserves the order in which they were written.
         let (reader, writer) = io::pipe()?;
         let reader = Receiver::from_owned_fd(reader.into())?;
         let mut command = tokio::process::Command::new(&self.program);
@@ -127,7 +128,7 @@ impl Command {
         Ok((Running { group, child }, reader))
     }
 
-    /// The system says "not found" of several things.
+    /// Finds out what is missing: the system reports "not found" for several causes.
     fn not_started(&self, error: io::Error) -> Cause {
         let is_path = self.program.as_encoded_bytes().contains(&b'/');
         match &self.directory {
@@ -147,7 +148,7 @@ impl Command {
 }
 
 impl Failure {
-    /// Whether it may do better a little later: the system has no room for another process at the moment.
+    /// True if a retry may succeed: the system cannot create another process at the moment.
     pub fn is_temporary(&self) -> bool {
         match &self.cause {
             Cause::NotStarted(error) => {
@@ -169,7 +170,7 @@ impl fmt::Display for Failure {
             }
             Cause::NoInterpreter => write!(
                 f,
-                "`{program}` cannot be run: what its first line says that it is run by does not exist"
+                "`{program}` cannot be run: the interpreter that its first line names does not exist"
             )?,
             Cause::NoDirectory(directory) => {
                 let directory = directory.display();
@@ -196,7 +197,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A child, and its group as long as it may be killed: the number of one that has ended may be given to others.
+/// A child process, and its process group while that may be killed. After the child has ended, the system may
+/// give the group's number to another process.
 struct Running {
     group: Option<Pid>,
     child: tokio::process::Child,
@@ -205,7 +207,7 @@ struct Running {
 impl Running {
     fn kill(&self) {
         if let Some(group) = self.group {
-            // If it has ended by itself, that is what was wanted.
+            // An error means that the group has already ended, which is the goal.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -213,23 +215,24 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Before the child is dropped, after which the runtime clears it away.
+        // Kills the group before the child is dropped: after that the runtime reaps the child.
         self.kill();
     }
 }
 
-/// The end of what a program writes.
+/// The end of a program's output.
 struct Output {
-    /// None once it was read to its end.
+    /// `None` after the end was read.
     pipe: Option<Receiver>,
     last: VecDeque<u8>,
     most: usize,
-    /// Whether there was more.
+    /// True if earlier output was dropped.
     cut: bool,
 }
 
 impl Output {
-    /// Waits for some, and keeps it; forever after the end. Nothing is lost if this is dropped.
+    /// Waits for output and keeps it. After the end of the output, this never completes. Dropping the future
+    /// loses no output.
     async fn read(&mut self) {
         let Some(pipe) = &mut self.pipe else { return std::future::pending().await };
         let mut piece = [0; 8 << 10];
@@ -246,7 +249,8 @@ impl Output {
         self.last.drain(..more);
     }
 
-    /// What there is after the program has ended, as text. Whoever still has the pipe is not waited for.
+    /// Returns the remaining output as text after the program has ended. Does not wait for other processes
+    /// that still have the pipe open.
     fn finish(mut self) -> String {
         let mut piece = [0; 8 << 10];
         for _ in 0..PIPE_BYTES / piece.len() {
@@ -262,7 +266,7 @@ impl Output {
     }
 }
 
-/// Where a program of this name is in the folders of `PATH`.
+/// Returns the path of a program of this name in the folders of `PATH`.
 pub fn find(name: &str) -> Option<PathBuf> {
     use rustix::fs::{Access, access};
     let folders = std::env::var_os("PATH")?;
@@ -295,7 +299,7 @@ mod tests {
     async fn of_much_output_the_end_is_kept_and_the_pipe_never_full() {
         let mut command = shell("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; exit 1");
         command.max_output = 10;
-        // The line feed at the end counts.
+        // The line feed at the end counts as a byte.
         assert_eq!(reason(&command).await, "`sh` ended with exit code 1: … ine 19999");
         command.max_output = 0;
         assert_eq!(reason(&command).await, "`sh` ended with exit code 1");
@@ -320,13 +324,13 @@ mod tests {
         assert!(reason(&nul).await.contains("cannot be run"));
     }
 
-    /// Waits until there is no process of this number.
+    /// Waits until the process whose number is in `file` is gone.
     async fn is_gone(file: &Path) {
         let id = std::fs::read_to_string(file).unwrap();
         let process = Path::new("/proc").join(id.trim());
         for _ in 0..1000 {
             let state = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
-            // Where nobody collects the children of others, the killed child of a killed child stays as a zombie.
+            // Where no init process reaps orphans, the killed child of a killed child stays as a zombie.
             if state.is_empty() || state.contains(") Z ") {
                 return;
             }

@@ -1,4 +1,4 @@
-//! The bytes of a file on its way, wherever they are.
+//! Reads the bytes of a file on an edge, wherever they are stored.
 
 use std::fs;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
@@ -11,23 +11,23 @@ use thalweg_record::{Content, File, ReadRanges, Temporary};
 
 use thalweg_stream::io_error::io_error;
 
-/// What a file is read from.
+/// An open file, ready to be read.
 pub enum Opened {
-    /// A file of the system's.
+    /// A file of the file system.
     File(fs::File),
-    /// Memory.
+    /// A buffer in memory.
     Memory(Cursor<InMemory>),
-    /// What is fetched as it is read.
+    /// Remote content that is fetched as it is read.
     Ranges(Ranged),
 }
 
-/// A place in something that is read in ranges. What is read is asked for in pieces that are worth a request.
+/// A read position in content that is read in ranges. The content fetches pieces that are worth a request.
 pub struct Ranged {
     ranges: Arc<dyn ReadRanges>,
     position: u64,
 }
 
-/// A buffer, as what a cursor can move over.
+/// A buffer that a cursor can read.
 pub struct InMemory(Buffer);
 
 impl AsRef<[u8]> for InMemory {
@@ -36,10 +36,10 @@ impl AsRef<[u8]> for InMemory {
     }
 }
 
-/// Opens a file to read it from its beginning.
+/// Opens a file at its beginning.
 ///
 /// # Errors
-/// A rejection that says why it cannot be read: it has gone, say.
+/// A rejection with the reason, for example that the file no longer exists.
 pub fn open(file: &File) -> Result<Opened, FileError> {
     match file.content() {
         Content::Path(path) => open_path(path),
@@ -58,15 +58,17 @@ pub fn open_path(path: &Path) -> Result<Opened, FileError> {
     Ok(Opened::File(opened))
 }
 
-/// A new temporary file for what becomes of a file, with the extension of its name: there are programs that go by it.
+/// Creates a temporary file for a new version of a file. It gets the extension of `name`, because some
+/// programs depend on it.
 ///
 /// # Errors
-/// A failure: it is not the file's fault.
+/// A failure, because it is not the file's fault.
 pub fn temporary_for(name: &Path, temporary: &Temporaries) -> Result<(fs::File, Arc<Temporary>), FileError> {
     temporary.create(&suffix_of(name)).map_err(|error| unwritable(&error))
 }
 
-/// The extension of a name with its dot, if it is a usual one.
+/// Returns the extension of a name with its dot. Returns nothing unless the extension is at most 16 ASCII
+/// letters and digits.
 pub fn suffix_of(name: &Path) -> String {
     let usual = |extension: &&str| {
         extension.len() <= 16 && extension.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -75,21 +77,21 @@ pub fn suffix_of(name: &Path) -> String {
     extension.map(|extension| format!(".{extension}")).unwrap_or_default()
 }
 
-/// Why a temporary file cannot be written. What can pass is tried again; it is never the file's fault.
+/// Returns the error for a temporary file that cannot be written. Temporary errors are retried. The file is
+/// never rejected for it.
 pub fn unwritable(error: &io::Error) -> FileError {
-    let message = format!(
-        "cannot write a temporary file: {error}. `temporary` in the configuration says where they are."
-    );
+    let message =
+        format!("cannot write a temporary file: {error}. The option `temporary` names their folder.");
     FileError::Failed(match io_error("write", "", error).kind() {
         ErrorKind::Permanent => Error::permanent(message),
         _ => Error::temporary(message),
     })
 }
 
-/// Sees to it that the file has a path: one in memory is written to a temporary file.
+/// Makes sure that a file has a path: content in memory is written to a temporary file.
 ///
 /// # Errors
-/// If that cannot be written.
+/// If the temporary file cannot be written.
 pub fn put_on_disk(file: &mut File, temporary: &Temporaries) -> Result<(), FileError> {
     let Content::Memory(buffer) = file.content() else { return Ok(()) };
     let (mut written, held) = temporary_for(Path::new(file.name()), temporary)?;
@@ -102,7 +104,7 @@ pub fn put_on_disk(file: &mut File, temporary: &Temporaries) -> Result<(), FileE
     Ok(())
 }
 
-/// Why a file cannot be read.
+/// Returns the rejection of a file that cannot be read.
 pub fn unreadable(error: &io::Error) -> FileError {
     let why = match error.kind() {
         io::ErrorKind::NotFound => "it is no longer there".to_owned(),
@@ -111,10 +113,11 @@ pub fn unreadable(error: &io::Error) -> FileError {
     FileError::coded("FILE_CAN_NOT_BE_OPENED", format!("the file cannot be read: {why}"))
 }
 
-/// Copies what is left to read; gives how many bytes that were. `unwritable` says what is told if they cannot be written.
+/// Copies everything that is left to read, and returns the number of bytes. `unwritable` creates the error
+/// for a failed write.
 ///
 /// # Errors
-/// That they cannot be read, which is the file's fault, or what `unwritable` makes of it.
+/// A rejection of the file if reading fails, or the error from `unwritable` if writing fails.
 pub fn copy(
     from: &mut impl Read,
     to: &mut impl Write,
@@ -136,10 +139,10 @@ pub fn copy(
 }
 
 impl Opened {
-    /// How many bytes it has now.
+    /// Returns the current size in bytes.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the system does not report it.
     pub fn size(&self) -> io::Result<u64> {
         match self {
             Opened::File(file) => Ok(file.metadata()?.len()),
@@ -148,10 +151,10 @@ impl Opened {
         }
     }
 
-    /// Reads at most so many of the first bytes.
+    /// Reads up to `most` bytes from the beginning, and rewinds.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the bytes cannot be read.
     pub fn head(&mut self, most: usize) -> io::Result<Vec<u8>> {
         let mut head = Vec::with_capacity(most);
         self.by_ref().take(most as u64).read_to_end(&mut head)?;

@@ -1,4 +1,4 @@
-//! Texts with what is known of a file in them: names to write it under, arguments of commands.
+//! Templates with properties of a file: names to write it under, and arguments of commands.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -15,43 +15,43 @@ use crate::mime;
 
 const FORMAT: &str = "file-template";
 
-/// The note of a file that `{hash}` stands for.
+/// The key of the file's note that `{hash}` inserts.
 pub const HASH: &str = "hash";
 
-/// What is known of a file, by the names that templates use.
+/// The properties of a file that templates can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variable {
-    /// Where it lies.
+    /// The current path.
     Path,
-    /// Its name.
+    /// The current name.
     Name,
-    /// That without its extension.
+    /// The name without its extension.
     Stem,
-    /// The extension, without a dot.
+    /// The extension without a dot.
     Extension,
     /// The extension with its dot, or nothing.
     Suffix,
-    /// Where it was found.
+    /// The path where the source found the file.
     OriginalPath,
-    /// The name that it was found with.
+    /// The name when the source found the file.
     OriginalName,
-    /// That without its extension.
+    /// The original name without its extension.
     OriginalStem,
-    /// Its extension.
+    /// The extension of the original name.
     OriginalExtension,
-    /// Its extension with the dot, or nothing.
+    /// The extension of the original name with its dot, or nothing.
     OriginalSuffix,
-    /// The folder below the one that was read, with a slash at its end, or nothing.
+    /// The original folder relative to the folder of the source, with a slash at its end, or nothing.
     Folder,
-    /// A name that no other file has.
+    /// A unique name.
     Id,
-    /// The extension of the type of its content.
+    /// The extension for the media type of the content.
     MimeExtension,
-    /// That with a dot, or nothing.
+    /// The same with a dot, or nothing.
     MimeSuffix,
-    /// That where the original name has an extension; else nothing.
+    /// The same with a dot if the original name has an extension, or nothing.
     RetypedSuffix,
-    /// What the transform `hash` made of its content.
+    /// The checksum from the last transform `hash`.
     Hash,
     /// Today's date (UTC).
     Date,
@@ -77,15 +77,20 @@ const VARIABLES: [(&str, Variable); 17] = [
     ("date", Variable::Date),
 ];
 
-/// A text with what is known of a file in it.
+/// A text with properties of a file.
 ///
-/// `{name}` is the file's name, `{stem}` the name without its extension, `{extension}` the extension and `{suffix}` the
-/// extension with its dot, or nothing. `{original_name}` and its like are the same of the name that it was found with.
-/// `{path}` is where it lies now, `{original_path}` where it was found. `{folder}` is the folder that it was found in
-/// below the one that was read, with a slash at its end, or nothing. `{id}` is a name that no other file has.
-/// `{mime_extension}` and `{mime_suffix}` are those of the type of its content, `{retyped_suffix}` is the latter where the
-/// original name has an extension, and else nothing. `{hash}` is what the last transform `hash` before has made of the
-/// content. `{date}` is today's date, as 2024-02-14 (UTC). Braces themselves are written `{{` and `}}`.
+/// `{name}` is the file's current name, `{stem}` the name without its extension, `{extension}` the extension,
+/// and `{suffix}` the extension with its dot, or nothing. `{original_name}`, `{original_stem}`,
+/// `{original_extension}` and `{original_suffix}` are the same for the name when the source found the file.
+///
+/// `{path}` is the current path, and `{original_path}` the path where the source found the file. `{folder}`
+/// is the original folder relative to the folder of the source, with a slash at its end, or nothing. `{id}`
+/// is a unique name.
+///
+/// `{mime_extension}` is the extension for the media type of the content, and `{mime_suffix}` the same with
+/// its dot. `{retyped_suffix}` is `{mime_suffix}` if the original name has an extension, or nothing. `{hash}`
+/// is the checksum from the last transform `hash`. `{date}` is today's date in UTC, such as 2024-02-14.
+/// Braces are written `{{` and `}}`.
 #[derive(Debug, Clone)]
 pub struct FileTemplate {
     pieces: Vec<Piece>,
@@ -98,25 +103,26 @@ enum Piece {
 }
 
 impl FileTemplate {
-    /// These, one after the other.
+    /// Creates a template that inserts these properties one after the other.
     pub fn of(variables: impl IntoIterator<Item = Variable>) -> Self {
         Self { pieces: variables.into_iter().map(Piece::Variable).collect() }
     }
 
-    /// Whether it is empty for every file.
+    /// True if the result is empty for every file.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Whether this is in it.
+    /// True if the template uses `variable`.
     pub fn uses(&self, variable: Variable) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Variable(used) if *used == variable))
     }
 
-    /// The text for a file.
+    /// Returns the text for a file.
     ///
     /// # Errors
-    /// If it needs a path or a hash and the file has none, or the type of a content that cannot be read.
+    /// If the template needs a path or a checksum that the file does not have, or the type of content that
+    /// cannot be read.
     pub fn render(&self, file: &mut File) -> Result<OsString, FileError> {
         let mut text = OsString::new();
         for piece in &self.pieces {
@@ -131,7 +137,7 @@ impl FileTemplate {
 
 fn value(variable: Variable, file: &mut File) -> Result<Cow<'_, OsStr>, FileError> {
     let without_path = || {
-        let reason = "the file lies nowhere: its content is in memory, and has no path";
+        let reason = "the file has no path: its content is in memory";
         FileError::coded("COMMAND_TEMPLATE_CAN_NOT_BE_RENDERED", reason)
     };
     let absolute =
@@ -223,7 +229,7 @@ impl FromStr for FileTemplate {
             };
             let name = &brace[1..end];
             let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) else {
-                let mut error = mistake(&format!("Nothing of a file is called `{name}`."), end + 1);
+                let mut error = mistake(&format!("A file has no property `{name}`."), end + 1);
                 error.help = Some(match nearest(name, VARIABLES.iter().map(|(known, _)| *known)) {
                     Some(near) => format!("Did you mean `{{{near}}}`?"),
                     None => {

@@ -1,9 +1,10 @@
 //! Sources, transforms and sinks of whole files and of objects in stores.
 //!
-//! Files travel on edges of their own. [`content`] opens them, [`directory`] writes them, [`ahead`] reads a remote object in
-//! parallel slices, [`stored`] maps the errors of stores.
-//! A component depends on these, on the engine's traits and on the codec; never on another component, except `upload`,
-//! which is the sink `objects` in the middle of a pipeline.
+//! Files travel on edges of their own. [`content`] opens them, [`directory`] writes them, [`ahead`] reads a
+//! remote object in parallel slices, and [`stored`] maps the errors of stores.
+//!
+//! A component depends on these modules, on the engine's traits and on the codec, but not on another
+//! component. The one exception is `upload`, which is the sink `objects` in the middle of a pipeline.
 
 mod ahead;
 mod command;

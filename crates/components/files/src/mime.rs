@@ -1,4 +1,4 @@
-//! The types of files, by their content.
+//! Detects the types of files from their content.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use thalweg_record::File;
 
 use crate::content::{open, unreadable};
 
-/// The type of a file's content, which the file then remembers.
+/// Returns the media type of a file's content, and stores it in the file.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the content cannot be read.
 pub fn of(file: &mut File) -> Result<Arc<str>, FileError> {
     if let Some(known) = file.mime() {
         return Ok(known.clone());
@@ -21,10 +21,10 @@ pub fn of(file: &mut File) -> Result<Arc<str>, FileError> {
     Ok(found)
 }
 
-/// The type of a file's content, for those who may not change the file.
+/// Returns the media type of a file's content without changing the file.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the content cannot be read.
 pub fn look(file: &File) -> Result<Arc<str>, FileError> {
     if let Some(known) = file.mime() {
         return Ok(known.clone());
@@ -33,7 +33,7 @@ pub fn look(file: &File) -> Result<Arc<str>, FileError> {
     Ok(mime::detect(&head).mime.into())
 }
 
-/// The extension that files of a type have, without a dot; nothing where there is none.
+/// Returns the usual extension of a media type, without a dot, or an empty string.
 pub fn extension(mime: &str) -> &'static str {
     mime::extension_of(mime).unwrap_or_default()
 }

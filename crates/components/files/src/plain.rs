@@ -1,4 +1,4 @@
-//! The bytes of a file on its way, decompressed, in pieces as large as the budget allows.
+//! Reads a file's bytes, decompressed, in pieces as large as the budget allows.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
@@ -12,15 +12,15 @@ use thalweg_codec::decompress::{Compression, Damage, Decoder};
 use thalweg_stream::arenas::Arenas;
 use thalweg_stream::taker::Taker;
 
-/// How many of the first bytes tell how a file is compressed.
+/// The number of leading bytes that identify the compression format.
 const TELLING: usize = 4;
 
-/// Reads a file from its beginning to its end.
+/// Reads a file from a position to its end.
 pub struct Plain {
     from: From,
-    /// What was read but not used.
+    /// Bytes that were read but not used.
     carry: Vec<u8>,
-    /// Why reading came to an early end.
+    /// The error that ended reading early.
     failure: Option<io::Error>,
     is_end: bool,
 }
@@ -28,25 +28,25 @@ pub struct Plain {
 enum From {
     Plain(Opened),
     Packed(Box<Decoder<Opened>>),
-    /// What is fetched in parts, many of them at the same time.
+    /// Fetches slices in parallel.
     Ahead(Box<Ahead>),
-    /// The same, while it is not known whether it is compressed.
+    /// Like `Ahead`, while the compression is unknown.
     Untold(Box<Ahead>, Opened),
     Nothing,
 }
 
 impl Plain {
-    /// Opens a file that is compressed so, and passes over so many of its plain bytes. `budget` is the memory of the whole
-    /// process, in bytes.
+    /// Opens a file with this compression, and skips `from` of its decompressed bytes. `budget` is the memory
+    /// of the whole process, in bytes.
     ///
     /// # Errors
-    /// A rejection that says why it cannot be read.
+    /// A rejection with the reason why the file cannot be read.
     pub fn open(file: &File, compression: Compression, from: u64, budget: usize) -> Result<Self, FileError> {
         let mut opened = open(file)?;
         if let (Content::Ranges(ranges), Compression::Auto, 0) = (file.content(), compression, from)
             && ranges.pace().slice.is_none_or(|slice| slice >= TELLING)
         {
-            // Its first slice tells, so that it is not asked for twice.
+            // The first slice shows the compression, so that no extra request is needed.
             let ahead = Ahead::new(ranges.clone(), 0, budget);
             return Ok(Self::reading(From::Untold(Box::new(ahead), opened)));
         }
@@ -75,7 +75,7 @@ impl Plain {
         Self { from, carry: Vec::new(), failure: None, is_end: false }
     }
 
-    /// The bytes that were not used, and more after them. Waits until the budget has room.
+    /// Returns the unused bytes, followed by more. Waits until the budget has capacity.
     pub async fn more(&mut self, arenas: &mut Arenas, out: &impl Taker) -> Buffer {
         if let Some(buffer) = self.slice(out).await {
             return buffer;
@@ -103,7 +103,7 @@ impl Plain {
         arenas.freeze(arena, filled)
     }
 
-    /// The next slice, where it comes in slices.
+    /// Returns the next slice, if the content is read in slices.
     async fn slice(&mut self, out: &impl Taker) -> Option<Buffer> {
         let (From::Ahead(ahead) | From::Untold(ahead, _)) = &mut self.from else { return None };
         let more = ahead.more(&self.carry, out).await;
@@ -124,7 +124,8 @@ impl Plain {
                 self.from = From::Ahead(ahead);
                 Some(buffer)
             }
-            // What comes in slices is of no use then: what they unpack to may be of any size.
+            // Drops the slices: decompressed, one may have any size. Decompression reads the content in
+            // sequence.
             Some(format) => {
                 self.is_end = false;
                 self.from = From::Packed(Box::new(Decoder::new(format, opened)));
@@ -137,30 +138,30 @@ impl Plain {
         match &mut self.from {
             From::Plain(opened) => opened.read(into),
             From::Packed(decoder) => decoder.read(into),
-            // Its slices are taken as they are.
+            // The slices of this content are used without a copy.
             From::Ahead(_) | From::Untold(..) | From::Nothing => Ok(0),
         }
     }
 
-    /// Whether what [`more`](Self::more) gave last is the end of the file.
+    /// True if the last buffer from [`more`](Self::more) reaches the end of the file.
     pub fn is_end(&self) -> bool {
         self.is_end
     }
 
-    /// Keeps what was not used for the next piece.
+    /// Keeps unused bytes for the next piece.
     pub fn carry(&mut self, rest: &[u8]) {
         self.carry.extend_from_slice(rest);
     }
 
-    /// Why the file cannot be read on, if that is so.
+    /// Checks that no read has failed.
     ///
     /// # Errors
-    /// A rejection that says it.
+    /// A rejection with the reason why the rest of the file cannot be read.
     pub fn check(&self) -> Result<(), FileError> {
         let Some(error) = &self.failure else { return Ok(()) };
         let why = Damage::of(error).map_or_else(|| error.to_string(), ToString::to_string);
         Err(FileError::rejected(format!(
-            "the file cannot be read to its end: {why}. The messages before that were sent on."
+            "the file cannot be read to its end: {why}. The messages before that were sent."
         )))
     }
 }

@@ -1,4 +1,4 @@
-//! An object in a store, as the content of a file.
+//! An object in a store as the content of a file.
 
 use std::fmt;
 use std::io;
@@ -12,20 +12,20 @@ use thalweg_sparse::{BudgetAccount, Pool, RemoteFile, RemoteOptions};
 use thalweg_store::{Object, StoreError};
 use tokio::runtime::Handle;
 
-/// What those who read objects of one source have in common.
+/// State shared by all readers of the objects of one source.
 #[derive(Clone)]
 pub struct Reads {
-    /// How many ranges are asked for at the same time.
+    /// Limits the number of ranges that are requested at the same time.
     pub limit: ConcurrencyLimit,
-    /// How objects are read as a whole.
+    /// How to read an object as a whole.
     pub pace: Pace,
-    /// Holds what components read here and there.
+    /// Caches the ranges that components read at random positions.
     pub pool: Pool,
     runtime: Handle,
 }
 
 impl Reads {
-    /// With so many readers, or as many as do good.
+    /// Creates the state for `readers` concurrent requests. With `None`, the limit adapts to the store.
     pub fn new(readers: Option<usize>, pace: Pace, budget: &thalweg_record::Budget) -> Self {
         let limit = match readers {
             Some(readers) => ConcurrencyLimit::fixed(readers),
@@ -36,10 +36,10 @@ impl Reads {
     }
 }
 
-/// An object of which that is fetched what is read.
+/// An object whose ranges are fetched when they are read.
 ///
-/// Ranges that are asked for in turn go straight to who asks; what is read here and there, in pieces of any size, goes through
-/// a sparse file, which remembers.
+/// Ranges that are read in sequence are fetched directly. Random reads of any size go through a sparse file,
+/// which caches them.
 pub struct StoredObject {
     object: Object,
     reads: Reads,
@@ -54,7 +54,7 @@ impl fmt::Debug for StoredObject {
 }
 
 impl StoredObject {
-    /// An object as it was found.
+    /// Creates the content for an object in the state in which it was found.
     pub fn new(object: Object, reads: &Reads, meter: Meter) -> Arc<Self> {
         Arc::new(Self { object, reads: reads.clone(), meter, remembered: OnceLock::new() })
     }
@@ -78,7 +78,7 @@ impl StoredObject {
 }
 
 impl StoredObject {
-    /// Reads when there may be one more request.
+    /// Waits until another request is allowed, and performs it.
     async fn in_turn(
         &self,
         length: u64,
@@ -133,7 +133,7 @@ impl ReadRanges for StoredObject {
     }
 }
 
-/// What an error of a store means for a run: what is temporary is tried again.
+/// Converts an error of a store into an error of the run. Temporary errors are retried.
 pub fn failure(error: &StoreError) -> Error {
     match error.is_temporary() {
         true => Error::temporary(error.to_string()),
@@ -141,7 +141,7 @@ pub fn failure(error: &StoreError) -> Error {
     }
 }
 
-/// What an error of a store means for the file at hand.
+/// Converts an error of a store into an error of one file.
 pub fn trouble(error: &StoreError) -> FileError {
     match error {
         StoreError::Failed { is_temporary: true, .. } => FileError::Failed(failure(error)),

@@ -1,5 +1,5 @@
-//! Prints what the hot path costs for each message, beside the limits of the machine: the best of several
-//! rounds, on one thread.
+//! Prints the cost of the hot path for each message, beside the limits of the machine. Each figure is the
+//! best of several rounds, on one thread.
 //!
 //! ```text
 //! cargo run --release -p thalweg-components --example hot_path
@@ -20,13 +20,13 @@ use thalweg_transforms::parse_json::ParseJsonConfig;
 use thalweg_transforms::rename::Rename;
 use thalweg_transforms::split_fields::SplitFields;
 
-/// As in the `thalweg` command.
+/// The allocator of the `thalweg` command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ROUNDS: usize = 100;
 
-/// Nanoseconds of the best round.
+/// Returns the time of the best round in nanoseconds.
 fn best<T>(mut round: impl FnMut() -> T) -> f64 {
     let time = |_| {
         let began = Instant::now();
@@ -42,7 +42,7 @@ fn report(what: &str, ns: f64, messages: usize, bytes: usize) {
     println!("{what:<40} {ns:8.1} ns a message {:8.2} million/s {:7.2} GB/s", 1e3 / ns, bytes / ns);
 }
 
-/// Runs `generate` into nothing.
+/// Runs `generate` and discards its messages.
 fn generate(batch_bytes: usize, messages: usize) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else { return };
     let yaml = format!("{{ seed: 1, count: {messages} }}");
@@ -73,7 +73,7 @@ fn json_lines(count: usize) -> Vec<String> {
     (0..count).map(line).collect()
 }
 
-/// Messages as gollum's profiles have them: random characters, alone and in JSON.
+/// Returns messages like those of gollum's profiles: random characters, plain or in JSON.
 fn random_lines(count: usize, is_json: bool) -> Vec<String> {
     let mut random = fastrand::Rng::with_seed(1);
     let characters: Vec<char> = "abcdefghijklmnopqrstuvwxyz .,!;:-_".chars().collect();
@@ -92,7 +92,7 @@ fn random_lines(count: usize, is_json: bool) -> Vec<String> {
     (0..count).map(&mut line).collect()
 }
 
-/// What is to be done with them, step by step and together.
+/// Measures formatting steps, each alone and all together.
 fn formatting() {
     let steps = |lines: Vec<String>, steps: &mut [(&str, Box<dyn thalweg_engine::Transform>)]| {
         let (rows, bytes) = (lines.len(), lines.iter().map(String::len).sum::<usize>());

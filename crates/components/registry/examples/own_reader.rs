@@ -1,4 +1,5 @@
-//! A reader and a writer of one's own: measurements of eight bytes each are read out of a file in slices, and added up.
+//! A custom reader and a custom writer. The reader reads measurements of eight bytes each from a file in
+//! slices; the writer adds them up.
 //!
 //! ```text
 //! cargo run --release -p thalweg-components --example own_reader
@@ -18,7 +19,7 @@ use thalweg_components::custom::{Custom, Reader, Rows, WriteError, Writer};
 use thalweg_config::Document;
 use thalweg_engine::{Plan, Run, StateDir};
 
-/// Measurements, each a number of 64 bits.
+/// Reads measurements, each a number of 64 bits.
 struct Measurements {
     big_endian: bool,
 }
@@ -26,7 +27,7 @@ struct Measurements {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct MeasurementsOptions {
-    /// Whether the first byte of a number is the highest.
+    /// Whether the numbers are big-endian. The default is `false`.
     #[serde(default)]
     big_endian: bool,
 }
@@ -40,7 +41,7 @@ impl Reader for Measurements {
     }
 
     fn read(&mut self, bytes: &[u8], _at_end: bool) -> Result<Rows, String> {
-        // What is left over, a part of a number, is given again with the bytes behind it.
+        // The rest is a part of a number. The next call receives it again, with more bytes.
         let (numbers, _) = bytes.as_chunks::<8>();
         let number = |bytes: &[u8; 8]| match self.big_endian {
             true => f64::from_be_bytes(*bytes),

@@ -1,11 +1,13 @@
-//! Readers and writers of one's own, in Rust.
+//! Custom readers and writers in Rust.
 //!
-//! A [`Reader`] makes rows of the bytes of files, a [`Writer`] puts rows somewhere. Each is a component like those that come with
-//! thalweg: it has a name in configurations, options, and an instance for each worker. What is around them is the
-//! engine's: files are fetched in slices within the memory budget, a row that an edge cuts is given whole, what is
-//! temporary is tried again, and nothing is acknowledged before it was written.
+//! A [`Reader`] reads rows from the bytes of files; a [`Writer`] writes rows to a target. Each is a component
+//! like those that come with thalweg: it has a name in configurations, options, and an instance for each
+//! worker.
 //!
-//! They are added to the [`registry`](crate::registry); `examples/own_reader.rs` shows one of each.
+//! The engine does the rest. It fetches files in slices within the memory budget, and passes a row whole if a
+//! slice edge cuts it. It retries temporary errors, and acknowledges messages only after they are written.
+//!
+//! Custom components are added to the [`Registry`]; `examples/own_reader.rs` shows one of each.
 
 mod reader;
 mod writer;
@@ -15,13 +17,13 @@ pub use writer::{WithWriter, WriteError, Writer};
 
 use thalweg_engine::Registry;
 
-/// Adds components of one's own to a registry.
+/// Adds custom components to a registry.
 pub trait Custom {
-    /// A transform that reads messages out of files.
+    /// Adds a file reader.
     #[must_use]
     fn reader<R: Reader>(self) -> Self;
 
-    /// A sink.
+    /// Adds a sink.
     #[must_use]
     fn writer<W: Writer>(self) -> Self;
 }

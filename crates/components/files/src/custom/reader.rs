@@ -1,4 +1,4 @@
-//! Readers.
+//! Custom readers.
 
 use std::marker::PhantomData;
 
@@ -17,44 +17,47 @@ use crate::plain::Plain;
 use thalweg_codec::decompress::Compression;
 use thalweg_stream::arenas::Arenas;
 
-/// Makes rows of the bytes of files. There is an instance for each worker, which reads one file after the other.
+/// Reads rows from the bytes of files. Each worker has its own instance, which reads one file after the
+/// other.
 pub trait Reader: Sized + Send + 'static {
-    /// Its key in configurations.
+    /// The key in configurations.
     const NAME: &'static str;
 
-    /// Whether files that are compressed (gzip, zstd) are recognised by their first bytes, and unpacked before.
+    /// True if compressed files (gzip, zstd) are recognised by their first bytes and decompressed before
+    /// `read`.
     const UNPACKS: bool = false;
 
-    /// What can be said of it in a configuration. `serde_json::Value` takes anything, `()` nothing.
+    /// The options in a configuration. `serde_json::Value` accepts anything, `()` nothing.
     type Options: DeserializeOwned + JsonSchema + Send + Sync + 'static;
 
-    /// Makes an instance.
+    /// Creates an instance.
     ///
     /// # Errors
-    /// What is wrong with the options, as a sentence.
+    /// A sentence that says what is wrong with the options.
     fn new(options: &Self::Options) -> Result<Self, String>;
 
-    /// A file begins.
+    /// Called when a file begins.
     fn begin(&mut self) {}
 
-    /// Makes rows of some bytes. They go on where the former call left off: what it did not use is given again, with more behind it. At
-    /// the end of the file all must be used.
+    /// Reads rows from `bytes`, which begin where the previous call ended. Bytes that a call does not use are
+    /// passed again, with more bytes after them. If `at_end` is true, all bytes must be used.
     ///
     /// # Errors
-    /// Why the rest of the file cannot be read: it goes to the dead letters with that reason, and what was read before goes on.
+    /// Why the rest of the file cannot be read. The file becomes a dead letter with that reason. The rows
+    /// read before are sent.
     fn read(&mut self, bytes: &[u8], at_end: bool) -> Result<Rows, String>;
 }
 
-/// What was made of some bytes.
+/// The result of [`Reader::read`].
 #[derive(Debug, Default)]
 pub struct Rows {
     /// The rows, if there are any.
     pub rows: Option<RecordBatch>,
-    /// How many bytes were used, from the first on.
+    /// The number of bytes used, from the first on.
     pub used: usize,
 }
 
-/// An instance of a [`Reader`], or what serves as one that is no type of its own.
+/// An instance of a [`Reader`], or of a reader that has no Rust type of its own (in Python).
 pub trait ReadRows: Send {
     /// See [`Reader::begin`].
     fn begin(&mut self);
@@ -62,7 +65,7 @@ pub trait ReadRows: Send {
     /// See [`Reader::read`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Reader::read`].
     fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, String>;
 }
 
@@ -76,7 +79,7 @@ impl<R: Reader> ReadRows for R {
     }
 }
 
-/// What reads files by an instance; `unpacks` is as [`Reader::UNPACKS`].
+/// Returns a file reader for an instance. For `unpacks` see [`Reader::UNPACKS`].
 pub fn unpacking(reader: impl ReadRows + 'static, unpacks: bool, context: &Context) -> Box<dyn FileReader> {
     Box::new(Unpacking {
         reader,
@@ -115,7 +118,7 @@ struct Unpacking<R> {
     reader: R,
     unpacks: bool,
     arenas: Arenas,
-    /// The whole budget, in bytes.
+    /// The limit of the whole budget, in bytes.
     memory: usize,
 }
 
@@ -137,7 +140,9 @@ impl<R: ReadRows> FileReader for Unpacking<R> {
             if plain.is_end() {
                 return match rest.len() {
                     0 => Ok(()),
-                    left => Err(FileError::rejected(format!("the last {left} bytes of the file are no row"))),
+                    left => Err(FileError::rejected(format!(
+                        "the last {left} bytes of the file are not a complete row"
+                    ))),
                 };
             }
             plain.carry(rest);
@@ -145,7 +150,7 @@ impl<R: ReadRows> FileReader for Unpacking<R> {
     }
 }
 
-/// Rows as messages: they have fields, and no payload.
+/// Returns rows as messages with fields and empty payloads.
 fn received(rows: RecordBatch) -> Received {
     let mut payload = ViewBuilder::over(&[], rows.num_rows());
     (0..rows.num_rows()).for_each(|_| payload.push(b""));
@@ -164,7 +169,7 @@ mod tests {
     use super::*;
     use crate::ahead::testing::sliced;
 
-    /// Numbers of eight bytes.
+    /// Reads numbers of eight bytes.
     struct Numbers;
 
     impl Reader for Numbers {
@@ -189,7 +194,7 @@ mod tests {
     async fn what_is_left_at_the_end_is_told() {
         let read = unpack::<WithReader<Numbers>>("{}", &mut file_of("a", &[1; 10]), 1 << 10).await;
         assert_eq!(read.rows().len(), 1);
-        assert_eq!(read.problem.unwrap().reason, "the last 2 bytes of the file are no row");
+        assert_eq!(read.problem.unwrap().reason, "the last 2 bytes of the file are not a complete row");
     }
 
     proptest! {

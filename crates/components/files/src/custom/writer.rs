@@ -1,4 +1,4 @@
-//! Writers.
+//! Custom writers.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,28 +11,30 @@ use serde::de::DeserializeOwned;
 use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::{Batch, PAYLOAD};
 
-/// Puts rows somewhere. There is an instance for each that may write at the same time.
+/// Writes rows to a target. Each worker has its own instance.
 #[async_trait]
 pub trait Writer: Sized + Send + 'static {
-    /// Its key in configurations.
+    /// The key in configurations.
     const NAME: &'static str;
 
-    /// What can be said of it in a configuration. `serde_json::Value` takes anything, `()` nothing.
+    /// The options in a configuration. `serde_json::Value` accepts anything, `()` nothing.
     type Options: DeserializeOwned + JsonSchema + Send + Sync + 'static;
 
-    /// Makes an instance.
+    /// Creates an instance.
     ///
     /// # Errors
-    /// What is wrong with the options, as a sentence.
+    /// A sentence that says what is wrong with the options.
     fn new(options: &Self::Options) -> Result<Self, String>;
 
-    /// Writes rows; when it returns they are in safety. Messages that have no fields have one column, `payload`.
+    /// Writes rows. When it returns, the rows must be durable. Messages without fields have one column,
+    /// `payload`.
     ///
     /// # Errors
-    /// After [`WriteError::Again`] the same rows are given again, after a pause; [`WriteError::Never`] ends the run.
+    /// After [`WriteError::Again`] the engine passes the same rows again, after a pause.
+    /// [`WriteError::Never`] ends the run.
     async fn write(&mut self, rows: &RecordBatch) -> Result<(), WriteError>;
 
-    /// All has come.
+    /// Called after the last rows.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -41,12 +43,12 @@ pub trait Writer: Sized + Send + 'static {
     }
 }
 
-/// Why rows were not written. Nothing of them may have been.
+/// Why rows were not written. None of the rows may have been written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WriteError {
-    /// It may go better later.
+    /// A temporary error: a retry may succeed.
     Again(String),
-    /// It will not.
+    /// A permanent error.
     Never(String),
 }
 
@@ -114,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// Cannot write at first.
+    /// A writer that fails at its first call.
     struct Late(bool);
 
     #[async_trait]

@@ -1,7 +1,7 @@
 //! A file that is being written and has no name yet.
 //!
-//! Where the file system knows files without a name (Linux's `O_TMPFILE`), nothing is left of it if the process is killed.
-//! Elsewhere it has a hidden name until it gets its own.
+//! If the file system supports unnamed files (Linux's `O_TMPFILE`), a killed process leaves nothing behind.
+//! Elsewhere the draft has a hidden name until it is published.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,23 +13,23 @@ use rustix::io::Errno;
 
 /// See the [module](self).
 pub struct Draft {
-    /// What is written to.
+    /// The file to write to.
     pub file: File,
     folder: PathBuf,
     /// The hidden name, if it has one.
     hidden: Option<PathBuf>,
-    /// The file that it becomes another name of, if it is one.
+    /// The existing file that the draft links to, if there is one.
     of: Option<PathBuf>,
 }
 
 impl Draft {
-    /// A draft of a file in this folder.
+    /// Creates a draft of a file in this folder.
     pub fn new(folder: &Path) -> io::Result<Self> {
         let folder = folder.to_owned();
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         match rustix::fs::openat(CWD, &folder, flags, Mode::from_raw_mode(0o666)) {
             Ok(file) => Ok(Self { file: file.into(), folder, hidden: None, of: None }),
-            // Also what systems say that take it for an attempt to write to the folder.
+            // Some systems report an attempt to write to the folder itself.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 let hidden = hidden_in(&folder);
                 let file = File::options().read(true).write(true).create_new(true).open(&hidden)?;
@@ -39,33 +39,35 @@ impl Draft {
         }
     }
 
-    /// A draft that is a file which lies elsewhere, on the same file system as a rule: it gets another name of the same
-    /// content. If that cannot be, [`publish`](Self::publish) says so.
+    /// Creates a draft from an existing file, which should be on the same file system: publishing adds a
+    /// second name for the same content. If the link cannot be created, [`publish`](Self::publish) returns
+    /// the error.
     pub fn over(path: &Path, folder: &Path) -> io::Result<Self> {
         let (folder, of) = (folder.to_owned(), Some(path.to_owned()));
-        // There must be a folder; whether it takes the link is seen when it has its name.
+        // The folder must exist. Whether it accepts the link shows only on publishing.
         std::fs::metadata(&folder)?;
         Ok(Self { file: File::open(path)?, folder, hidden: None, of })
     }
 
-    /// Whether it is of a file that lies elsewhere.
+    /// True if the draft links to an existing file.
     pub fn is_over(&self) -> bool {
         self.of.is_some()
     }
 
-    /// Gives it its name. A file that has that name already stays, unless it is to be replaced.
+    /// Gives the draft its final name. An existing file of that name stays, unless `replaces` is true.
     ///
     /// # Errors
-    /// `AlreadyExists` if it is not.
+    /// `AlreadyExists` if a file of that name exists and `replaces` is false.
     pub fn publish(&mut self, to: &Path, replaces: bool) -> io::Result<()> {
         let Some(hidden) = &self.hidden else {
             return match self.link(to) {
                 Err(error) if replaces && error.kind() == io::ErrorKind::AlreadyExists => {
-                    // A link cannot replace, but a rename can.
+                    // A link cannot replace a file, but a rename can.
                     let hidden = hidden_in(&self.folder);
                     self.link(&hidden)?;
                     let renamed = fs::rename(&hidden, to);
-                    // It is still there if that failed, and also if both are names of one file already.
+                    // The hidden name still exists if the rename failed, and also if both names already
+                    // belong to one file.
                     let _ = fs::remove_file(&hidden);
                     renamed
                 }
@@ -76,7 +78,7 @@ impl Draft {
             fs::rename(hidden, to)?;
         } else {
             match rustix::fs::renameat_with(CWD, hidden, CWD, to, RenameFlags::NOREPLACE) {
-                // File systems that do not know how to do this at once know links.
+                // Some file systems lack an atomic rename that keeps an existing target. They support links.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     fs::hard_link(hidden, to)?;
                     fs::remove_file(hidden)?;
@@ -105,7 +107,7 @@ impl Drop for Draft {
     }
 }
 
-/// Short enough whatever the name is.
+/// Returns a random hidden name. It is short, so that a long final name cannot make it too long.
 fn hidden_in(folder: &Path) -> PathBuf {
     folder.join(format!(".thalweg-{:016x}", fastrand::u64(..)))
 }

@@ -1,7 +1,9 @@
-//! Writing files into a folder: the sink `directory`, and the transform `write`, after which they go on.
+//! Writes files into a folder: the sink `directory`, and the transform `write`, which then passes the files
+//! on.
 //!
-//! Each is written without a name first, and gets its own when it is complete: nobody ever sees a part of it, and nothing is
-//! left of it if the process is killed. [`names`] says which name that is where it is taken already.
+//! Each file is written without a name first, and gets its name when it is complete. No reader ever sees a
+//! part of a file, and a killed process leaves nothing behind. [`names`] chooses another name if the first is
+//! taken.
 
 pub mod draft;
 pub mod names;
@@ -26,19 +28,19 @@ use names::{Names, Taken};
 use options::Kept;
 use place::{place_of, same_content};
 
-/// One copy of what writes into a folder.
+/// One worker that writes into a folder.
 pub struct Directory {
     options: DirectoryOptions,
-    /// Which names the run has written; shared by the copies.
+    /// The names that the run has written, shared by all workers.
     names: Arc<Names>,
-    /// Whether a former run may have written some of the files before it was killed.
+    /// True if an earlier run may have written some of the files before it was killed.
     resumes: bool,
-    /// Whether nothing comes after: a temporary file then need not be copied.
+    /// True for a sink. No component needs the temporary file afterwards, so it is linked instead of copied.
     is_last: bool,
 }
 
 impl Directory {
-    /// With these options.
+    /// Creates a worker with these options.
     pub fn new(options: DirectoryOptions, names: Arc<Names>, resumes: bool, is_last: bool) -> Self {
         Self { options, names, resumes, is_last }
     }
@@ -54,9 +56,9 @@ impl Directory {
             match self.names.take(&candidate, file, self.options.on_exists) {
                 Ok(replaces) => match draft.publish(&candidate, replaces) {
                     Ok(()) => return Ok(Disposition::Continue),
-                    // Somebody else was faster: the name is taken now, and is asked for again.
+                    // Another process was faster: the name is taken now. The loop checks the name again.
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    // Another file system, say, or one that knows no links.
+                    // For example another file system, or one without links.
                     Err(_) if draft.is_over() => {
                         self.names.give_back(&candidate);
                         draft = self.copied(file, folder)?;
@@ -70,7 +72,7 @@ impl Directory {
                 Err(Taken::LeftAlone) => return Ok(Disposition::Continue),
                 Err(Taken::Refused) if self.resumes && same_content(&mut draft.file, &candidate) => {
                     let path = candidate.display();
-                    tracing::warn!("`{path}` is there already: a run that was cut off had written it");
+                    tracing::warn!("`{path}` is there already: an interrupted run had written it");
                     return Ok(Disposition::Continue);
                 }
                 Err(Taken::Refused) => {
@@ -81,7 +83,7 @@ impl Directory {
         }
     }
 
-    /// The file as it will be, in a folder, without its name.
+    /// Creates the draft of the file in its folder, with content and properties.
     fn draft(&self, file: &File, folder: &Path) -> Result<Draft, FileError> {
         if let Content::Temporary(temporary) = file.content()
             && self.is_last
@@ -93,14 +95,14 @@ impl Directory {
         self.copied(file, folder)
     }
 
-    /// The same as a copy.
+    /// Creates the draft as a copy.
     fn copied(&self, file: &File, folder: &Path) -> Result<Draft, FileError> {
         let mut from = content::open(file)?;
         let mut draft = in_folder(folder, || Draft::new(folder))
             .map_err(|error| unwritable("write into", folder, &error))?;
         let failed = |error: io::Error| unwritable("write into", folder, &error);
         let mode = match &mut from {
-            // Between two files the system copies by itself.
+            // Between two files, `io::copy` lets the kernel copy.
             content::Opened::File(from) => {
                 io::copy(from, &mut draft.file).map_err(failed)?;
                 from.metadata().ok().map(|metadata| metadata.permissions())
@@ -147,7 +149,7 @@ impl FileTransform for Directory {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let fate = self.write(file)?;
         if self.options.fsync {
-            // The name is an entry of the folder, which lasts only when that does.
+            // The name is an entry of the folder: it is durable only after the folder is synced.
             let synced = fs::File::open(&self.options.path).and_then(|folder| folder.sync_all());
             synced.map_err(|error| unwritable("write", &self.options.path, &error))?;
         }
@@ -155,10 +157,10 @@ impl FileTransform for Directory {
     }
 }
 
-/// The code of files that cannot be written.
+/// The error code of files that cannot be written.
 const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
 
-/// Does something in a folder, which is made if it is not there.
+/// Runs `work` in a folder. If the folder does not exist, creates it and runs `work` again.
 pub fn in_folder<T>(folder: &Path, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match work() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -169,7 +171,8 @@ pub fn in_folder<T>(folder: &Path, mut work: impl FnMut() -> io::Result<T>) -> i
     }
 }
 
-/// What passes is waited for; else it is the file that is rejected, and the next may fare better.
+/// Converts an I/O error. Temporary errors are retried. Any other error rejects this file only, since the
+/// next one may succeed.
 pub fn unwritable(what: &str, path: &Path, error: &io::Error) -> FileError {
     let error = io_error(what, path, error);
     match error.kind() {

@@ -1,4 +1,4 @@
-//! Which names a run has written, and what may be done where there is a file already.
+//! Keeps the names that a run has written, and decides what happens if a file exists.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -13,24 +13,25 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::options::OnExists;
 
-/// Which names a run has written into a folder: eight bytes for each, its hash. Two names of one hash (among a million
-/// files, once in thirty million runs) are taken for one: the second file gets another name than it would.
+/// The names that a run has written into a folder, each as a hash of eight bytes. If two names have the same
+/// hash, the second file gets another name without need. For a million files, that happens once in thirty
+/// million runs.
 #[derive(Debug, Default)]
 pub struct Names(Mutex<HashSet<u64>>);
 
 /// Why a name cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// Another is to be tried.
+    /// The caller tries the next name.
     NextName,
-    /// The file that is there stays there, in the place of this one.
+    /// The existing file stays, and the new one is not written.
     LeftAlone,
-    /// The file is to be rejected.
+    /// The file is rejected.
     Refused,
 }
 
 impl Names {
-    /// Takes a name for a file. Says whether what is there may be replaced.
+    /// Takes a name for a file. Returns true if an existing file may be replaced.
     pub fn take(&self, path: &Path, file: &File, on_exists: OnExists) -> Result<bool, Taken> {
         if on_exists == OnExists::Overwrite {
             return Ok(true);
@@ -47,7 +48,7 @@ impl Names {
         }
     }
 
-    /// Gives a name back that was taken and not written.
+    /// Releases a name that was taken but not written.
     pub fn give_back(&self, path: &Path) {
         self.0.lock().remove(&hash(path));
     }
@@ -57,7 +58,8 @@ fn hash(path: &Path) -> u64 {
     xxh3_64(path.as_os_str().as_bytes())
 }
 
-/// Whether a path is that of another file in the folder that the file was found in: one that may still have to be read.
+/// True if the path is that of another file in the folder that the source reads. The source may not have read
+/// it yet.
 fn is_read_from(path: &Path, file: &File) -> bool {
     let origin = file.origin();
     let (Some(found), Ok(there)) = (&origin.path, path.symlink_metadata()) else { return false };
@@ -75,7 +77,7 @@ fn folder_of(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
-/// The path with a number before its extension; the first has none.
+/// Returns the path with the number before its extension. Number 1 is left out.
 pub fn numbered(path: &Path, number: u32) -> PathBuf {
     if number < 2 {
         return path.to_owned();

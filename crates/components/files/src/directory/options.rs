@@ -1,4 +1,4 @@
-//! What can be said of writing files into a folder.
+//! The options for writing files into a folder.
 
 use std::path::PathBuf;
 
@@ -12,56 +12,58 @@ use crate::file_template::{FileTemplate, Variable};
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DirectoryOptions {
-    /// The folder. It is made if need be.
+    /// The folder. It is created if it does not exist.
     #[schemars(example = &"out")]
     pub path: PathBuf,
-    /// The name in it, which may lead into folders below. At first that is where each file was below the folder that was
-    /// read.
+    /// The name of the file in the folder, a template. It may contain subfolders. The default is
+    /// `{folder}{name}`: the file keeps its place relative to the folder that the source reads.
     #[serde(default = "its_name_and_folder")]
     #[schemars(example = "{date}/{name}")]
     pub name: FileTemplate,
-    /// What to do where there is a file of that name already.
+    /// The action if a file of that name exists. The default is `replace`.
     #[serde(default)]
     pub on_exists: OnExists,
-    /// What to keep of the file beside its content: the times at which it was written and read, its permissions.
+    /// The properties to keep beside the content: `times` (last modified, last read) and `mode`
+    /// (permissions). The default is both.
     #[serde(default = "all_of_it")]
     pub keep: Vec<Kept>,
-    /// Whether each file is on the disk, and not only with the system, before it counts as delivered. It costs about a
-    /// millisecond a file and more.
+    /// Whether each file is flushed to the disk before it counts as delivered. The default is `false`.
+    /// Flushing takes about a millisecond for each file, or more.
     #[serde(default)]
     pub fsync: bool,
 }
 
-/// What to do where there is a file already.
+/// The action if the file exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExists {
-    /// Replace what was there before the run began. What this run has written is never replaced: if two files have the
-    /// same name, the second is called `name-2.jpg`. Neither are other files of a folder that is being read.
+    /// Replaces files from before the run. A file that this run has written is never replaced: the second
+    /// file of that name becomes `name-2.jpg`. The same applies to other files in a folder that is being
+    /// read.
     #[default]
     Replace,
-    /// Call it `name-2.jpg`, and so on.
+    /// Writes `name-2.jpg`, `name-3.jpg` and so on.
     Rename,
-    /// Reject the file.
+    /// Rejects the file.
     Error,
-    /// Replace it, whatever it is.
+    /// Replaces every existing file, even if this run wrote it.
     Overwrite,
-    /// Leave the one that is there alone: the file counts as delivered.
+    /// Keeps the existing file. The new one is not written, and counts as delivered.
     Skip,
 }
 
-/// What can be kept of a file beside its content.
+/// A property to keep beside the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
-    /// When it was written and read last.
+    /// The times of the last modification and of the last read.
     Times,
-    /// Its permissions.
+    /// The permissions.
     Mode,
 }
 
 impl DirectoryOptions {
-    /// What is wrong with them beyond their schema.
+    /// Returns the mistakes that the schema does not show.
     pub fn check(&self) -> Vec<Mistake> {
         if self.path.as_os_str().is_empty() {
             return vec![

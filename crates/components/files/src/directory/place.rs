@@ -1,4 +1,4 @@
-//! Where in a folder a file is to be.
+//! Decides where in a folder a file is written.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Seek};
@@ -8,22 +8,23 @@ use thalweg_engine::FileError;
 
 use super::UNWRITABLE;
 
-/// The place of a name in a folder.
+/// Returns the path of `name` in `folder`.
 ///
 /// # Errors
-/// A rejection, if the name is none or leads out of the folder.
+/// A rejection, if the name is not a file name or leads out of the folder.
 pub fn place_of(folder: &Path, name: &Path) -> Result<PathBuf, FileError> {
     let is_below = name.components().all(|part| matches!(part, Component::Normal(_)));
-    // A slash at the end would be dropped, and the name be that of a folder.
+    // A path would drop a slash at the end, and the name would be that of a folder.
     let is_name = name.file_name().is_some() && !name.as_os_str().as_encoded_bytes().ends_with(b"/");
     if !is_below || !is_name {
-        let reason = format!("`{}` is no name for a file below `{}`", name.display(), folder.display());
+        let reason =
+            format!("`{}` is not a valid name for a file below `{}`", name.display(), folder.display());
         return Err(FileError::coded(UNWRITABLE, reason));
     }
     Ok(folder.join(name))
 }
 
-/// Whether a file that is open and another have the same content. What cannot be read has not.
+/// True if an open file and another have the same content. False if either cannot be read.
 pub fn same_content(one: &mut fs::File, other: &Path) -> bool {
     let mut same = || -> std::io::Result<bool> {
         one.rewind()?;

@@ -1,4 +1,4 @@
-//! With real folders.
+//! Tests with real folders.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -28,7 +28,7 @@ impl Folder {
         path
     }
 
-    /// Writes into the folder `out` with these options.
+    /// Returns a worker that writes into the folder `out` with these options.
     fn writer(&self, yaml: &str) -> Directory {
         let path = self.path("out");
         let options: DirectoryOptions = options(&format!("{{ path: {}, {yaml} }}", path.display()));

@@ -1,4 +1,4 @@
-//! Files into a folder.
+//! `directory`: writes files into a folder.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::directory::{Directory, DirectoryOptions};
 
 /// Writes files into a folder.
 ///
-/// A file appears there when it is complete, and never in part. It keeps the place that it had below the folder that was
-/// read, unless `name` says otherwise, and its times and permissions.
+/// A file appears there when it is complete, never in part. By default it keeps its place relative to the
+/// folder that the source reads, its times and its permissions.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct DirectoryConfig {
     options: DirectoryOptions,
-    /// What the copies share.
+    /// Shared by all workers.
     #[serde(skip)]
     #[schemars(skip)]
     names: Arc<Names>,

@@ -1,4 +1,4 @@
-//! Files on servers, of which that is fetched what is read.
+//! `remote_files`: files on servers whose ranges are fetched when they are read.
 
 use std::fmt;
 use std::io;
@@ -16,21 +16,24 @@ use tokio::runtime::Handle;
 
 use thalweg_local::sources::file::Paths;
 
-/// Files on servers, of which only that is fetched what is read: by `slice`, `check_type`, or what else reads them.
+/// Reads files on servers and fetches only the ranges that are needed, for example by `slice` or
+/// `check_type`.
 ///
-/// A file is named by its URL: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `webdavs://…`. Options of a store
-/// follow as a query (`?region=eu-central-1`); its credentials are found in the environment, or where its own tools
-/// keep them. Ranges that lie near each other are fetched together, what is temporary is tried again, and a file that
-/// changes while it is read is told.
+/// Ranges that are close to each other are fetched together. Temporary errors are retried. If a file changes
+/// while it is read, that is an error.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoteFilesConfig {
-    /// Their URLs.
+    /// The URLs: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `webdavs://…`.
+    /// Options of a store follow as a query (`?region=eu-central-1`). Credentials come from the environment,
+    /// or from where the store's own tools keep them.
     #[schemars(example = "https://example.org/large.zip")]
     url: Paths,
-    /// A folder that keeps what was fetched, and where it is looked for first. Several processes may use it at once.
+    /// A folder that keeps fetched ranges. Ranges in this cache are not fetched again. Several processes may
+    /// share it. By default there is no cache.
     cache: Option<PathBuf>,
-    /// How much of the disk the cache may take: what was not used for longest makes room. Without it there is no limit.
+    /// The maximum size of the cache in bytes. The ranges that were not used for the longest time are removed
+    /// first. By default there is no limit.
     cache_limit: Option<ByteSize>,
 }
 
@@ -72,7 +75,8 @@ sinks:
             options.cache = Some(cache);
         }
         let budget = context.memory.budget().clone();
-        // What is held of all files together, in memory: some of the budget, since others need it too.
+        // The memory of all files together. It is only a part of the budget, because other components need
+        // the rest.
         options.pool = Some(Pool::with_account(budget.limit() / 4, BudgetAccount::new(&budget)));
         options.budget = Some(budget);
         Ok(Box::new(RemoteFiles { urls: self.url.all().to_vec(), options }))
@@ -102,7 +106,7 @@ impl Source for RemoteFiles {
                     out.send_files(vec![File::new(found, content).with_lease(lease)], None).await?;
                 }
                 Err(error @ RemoteError::Failed { .. }) => return Err(Error::temporary(error.to_string())),
-                // The others are read nevertheless.
+                // One failure does not keep the other files from being read.
                 Err(error) => {
                     let found = Found::new(out.name().clone(), name.into(), 0).at(url.as_str());
                     let problem = Problem::new(error.to_string()).code("FILE_CAN_NOT_BE_OPENED");
@@ -115,13 +119,13 @@ impl Source for RemoteFiles {
     }
 }
 
-/// What stands after the last slash of a URL, without its query.
+/// Returns the last part of a URL's path.
 fn name_of(url: &str) -> String {
     let path = url.split(['?', '#']).next().unwrap_or(url).trim_end_matches('/');
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("file").to_owned()
 }
 
-/// A remote file as components read it: they block their thread meanwhile.
+/// A remote file for components. Reading blocks their thread.
 struct Remote {
     file: RemoteFile,
     runtime: Handle,

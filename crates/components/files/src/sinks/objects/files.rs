@@ -1,4 +1,4 @@
-//! Files into a store.
+//! Writes files to a store.
 
 use std::fs;
 use std::io;
@@ -24,17 +24,17 @@ use crate::content::unreadable;
 use crate::file_template::FileTemplate;
 use crate::stored::trouble;
 
-/// Writes files into a store, one after the other; the parts of each go at the same time.
+/// Writes files to a store, one after the other. The parts of a file are sent at the same time.
 pub(super) struct Files {
     pub(super) target: Target,
-    /// What files are called below the target; none if it is the object itself.
+    /// The name of files below the target. `None` if the target is the object itself.
     pub(super) name: Option<FileTemplate>,
     pub(super) on_exists: OnExists,
     pub(super) memory: Share,
     pub(super) journal: Option<Journal>,
 }
 
-/// What parts are read from.
+/// The content to read parts from.
 #[derive(Clone)]
 enum From {
     Local(Arc<fs::File>),
@@ -61,7 +61,7 @@ impl From {
         }
     }
 
-    /// The bytes of a part; `arena` is as long as it is.
+    /// Returns the bytes of a part. `arena` has the length of the part.
     async fn read(self, position: u64, mut arena: Arena) -> Result<Buffer, FileError> {
         match self {
             From::Local(file) => {
@@ -84,21 +84,21 @@ impl From {
     }
 }
 
-/// What a part is held in on its way.
+/// Where the bytes of a part are held.
 enum Room {
-    /// All of it at once.
+    /// In memory as a whole.
     Whole(Arena),
-    /// It goes to the disk as it comes.
+    /// Written to the disk as they arrive.
     Passing(Arc<dyn ReadRanges>, PartWriter, Lease),
 }
 
-/// What a part takes that goes to the disk as it comes: the buffer of its connection.
+/// The memory of a part that is written as it arrives, in bytes: the buffer of its connection.
 const PASSING: usize = 512 << 10;
 
-/// Writes a part as it comes.
+/// Writes a part as it arrives.
 ///
-/// On a thread of its own, since the disk may keep it waiting. (To tell the runtime at each write that this thread waits was
-/// rejected: it makes a new thread of the runtime almost each time, and took three times the memory.)
+/// This runs on its own thread, because the disk may block. (Rejected: `block_in_place` at each write. It
+/// starts a new runtime thread almost every time, and needed three times the memory.)
 async fn passed(
     ranges: Arc<dyn ReadRanges>,
     range: Range<u64>,
@@ -111,18 +111,18 @@ async fn passed(
         let came = runtime.block_on(async {
             tokio::select! {
                 came = ranges.stream(range, &mut write) => came,
-                // Nobody waits for it any more.
+                // The caller no longer waits.
                 _ = is_left => Err(io::ErrorKind::Interrupted.into()),
             }
         });
-        // If the disk did not take it, this is what went wrong with its coming, too.
+        // If writing failed, fetching reports an error as well: the write error is the cause.
         let part = writer.finish().map_err(|error| unwritten(&error))?;
         came.map(|()| part).map_err(|error| unfetched(&error))
     });
     written.await.map_err(|error| FileError::rejected(error.to_string()))?
 }
 
-/// What it means for the file at hand that a range could not be had.
+/// Converts the error of a range that could not be fetched into an error of the file.
 fn unfetched(error: &io::Error) -> FileError {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<StoreError>());
     cause.map_or_else(|| unreadable(error), trouble)
@@ -137,7 +137,7 @@ impl FileTransform for Files {
         let limits = self.target.limits;
         if size > limits.most_bytes {
             let reason =
-                format!("the file has {size} bytes, and the store takes at most {}", limits.most_bytes);
+                format!("the file has {size} bytes, and the store accepts at most {}", limits.most_bytes);
             return Err(FileError::coded("FILE_SIZE_IS_TOO_BIG", reason));
         }
         if self.on_exists != OnExists::Replace && self.is_left_alone(file, &path, size).await? {
@@ -185,16 +185,16 @@ impl FileTransform for Files {
     }
 }
 
-/// The note of a file that says where it was written to.
+/// The key of the file's note with the address that it was written to.
 pub const URL: &str = "url";
-/// How many parts of a file may be on their way beside those that may be sent at once: those that are being read.
+/// The number of parts of a file in flight beyond those that may be sent at once: they are being read.
 const AHEAD: usize = 4;
-/// The code of files that cannot be written.
+/// The error code of files that cannot be written.
 const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
-/// The code of files whose object is there.
+/// The error code of files whose object exists.
 const REFUSED: &str = "FILE_OUTPUT_EXISTS";
 
-/// What an error in writing means for the file at hand.
+/// Converts an error in writing into an error of the file.
 fn unwritten(error: &StoreError) -> FileError {
     match error {
         StoreError::Refused { .. } => FileError::coded(REFUSED, error.to_string()),
@@ -215,19 +215,19 @@ impl Files {
         };
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
         if !Path::new(name).components().all(plain) {
-            let reason = format!("`{name}` leads out of where files are to be written");
+            let reason = format!("the name `{name}` leads out of the target");
             return Err(FileError::coded(UNWRITABLE, reason));
         }
         Ok(format!("{}{name}", self.target.path))
     }
 
-    /// Notes where the file is now.
+    /// Stores the address of the object in a note of the file.
     fn tell(&self, file: &mut File, path: &str) {
         let address = self.target.store.address(path);
         file.set_note(URL, address.unwrap_or_else(|| self.target.store.name(path)));
     }
 
-    /// Whether what is there already is to stay.
+    /// True if the existing object must stay.
     async fn is_left_alone(&self, file: &File, path: &str, size: u64) -> Result<bool, FileError> {
         let found = match self.target.store.stat(path).await {
             Ok(found) => found,
@@ -245,9 +245,7 @@ impl Files {
                 Ok(found.size() == size && !is_newer)
             }
             OnExists::Skip => Ok(true),
-            OnExists::Error => {
-                Err(FileError::coded(REFUSED, format!("there is a `{}` already", found.name())))
-            }
+            OnExists::Error => Err(FileError::coded(REFUSED, format!("`{}` exists already", found.name()))),
         }
     }
 
@@ -277,14 +275,14 @@ impl Files {
     }
 }
 
-/// A file that goes in parts.
+/// A file that is sent in parts.
 struct Job<'a> {
     target: &'a Target,
     path: &'a str,
     from: From,
     size: u64,
     part_size: u64,
-    /// What tells the state of the file from others.
+    /// Identifies the state of the file.
     identity: String,
     noted: Noted,
     memory: &'a Share,
@@ -307,10 +305,11 @@ impl Job<'_> {
                 self.noted.forget()?;
                 Ok(stored)
             }
-            // It is tried again, and goes on with what is there; by a later run, if this one ends.
+            // The engine retries the file, and the retry resumes the upload. If this run ends, a later run
+            // does.
             Err(trouble @ FileError::Failed(_)) if self.noted.is_kept() => Err(trouble),
             Err(trouble) => {
-                // Whatever comes of it: the first trouble is the one to tell.
+                // A failed abort is ignored, because the first error matters.
                 let _ = upload.abort().await;
                 self.noted.forget()?;
                 Err(trouble)
@@ -318,7 +317,7 @@ impl Job<'_> {
         }
     }
 
-    /// The upload of a former run, or a new one, and the parts that are there.
+    /// Returns the upload of an earlier run and its finished parts, or a new upload.
     async fn begun(&self) -> Result<(Upload, Vec<UploadedPart>), FileError> {
         let store = &self.target.store;
         match self.noted.found(&self.identity, self.part_size)? {
@@ -340,19 +339,19 @@ impl Job<'_> {
         Ok((upload, Vec::new()))
     }
 
-    /// Sends the parts that are not there. When this returns, none is on its way any more: one that came after the upload was
-    /// thrown away would stay in the store.
+    /// Sends the missing parts. When this returns, no part is in flight. A part that arrived after the upload
+    /// was discarded would stay in the store.
     async fn send(&self, upload: &Upload, parts: &mut Vec<UploadedPart>) -> Result<(), FileError> {
         let mut sending = JoinSet::new();
         let sent = self.send_missing(upload, parts, &mut sending).await;
         while let Some(ended) = sending.join_next().await {
-            // The first trouble is the one to tell.
+            // Only the first error is reported.
             let _ = self.take(ended, parts);
         }
         sent
     }
 
-    /// Sends the parts that are not there, several at the same time.
+    /// Sends the missing parts, several at the same time.
     async fn send_missing(
         &self,
         upload: &Upload,
@@ -369,7 +368,7 @@ impl Job<'_> {
                 continue;
             }
             let room = loop {
-                // More would only wait for one another, in memory that others need.
+                // More parts would only wait for each other, in memory that other components need.
                 let may_begin = sending.len() < AHEAD + self.target.limit.current();
                 tokio::select! {
                     biased;
@@ -396,7 +395,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// What a part is held in.
+    /// Returns where to hold the bytes of a part.
     async fn room(&self, upload: &Upload, number: u32, offset: u64, length: u64) -> Result<Room, FileError> {
         if let From::Ranges(ranges) = &self.from
             && ranges.streams()
@@ -409,7 +408,7 @@ impl Job<'_> {
         Ok(Room::Whole(self.memory.arena(length).await))
     }
 
-    /// Notes a part that was sent.
+    /// Records a part that was sent.
     fn take(
         &self,
         sent: Result<Result<UploadedPart, FileError>, JoinError>,

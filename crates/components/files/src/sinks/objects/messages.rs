@@ -1,8 +1,8 @@
-//! Messages into objects, one after the other.
+//! Writes messages into objects, one after the other.
 //!
-//! Messages are gathered until there are enough for a part, which goes off while the next is gathered. A part ends where a batch
-//! ends: so what a store has is a number of whole batches, and a run that goes on after one that was cut off begins
-//! with the batch after them.
+//! Messages are collected until they fill a part, which is sent while the next one is collected. A part ends
+//! where a batch ends. A store therefore has a number of whole batches, and a run after an interrupted one
+//! resumes with the next batch.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -25,10 +25,10 @@ use crate::stored::failure;
 use thalweg_codec::delimited::Delimited;
 use thalweg_stream::encode::EncodeConfig;
 
-/// How many parts may be under way at once where nothing is said: as many as half of the memory holds, and of these so many. The
-/// limit of their store may be lower.
+/// The bounds of the default number of parts in flight. Within them, it is as many as half of the memory
+/// holds. The limit of the store may be lower.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=32;
-/// A part gets so many bytes longer than it should be: it ends where a batch ends.
+/// The space in bytes beyond the size of a part, because a part ends where a batch ends.
 const SLACK: usize = 1 << 20;
 
 /// Writes messages into objects.
@@ -36,36 +36,36 @@ pub(super) struct Messages {
     target: Target,
     encode: EncodeConfig,
     delimited: Delimited,
-    /// Whether messages are written for this sink alone.
+    /// True if the payloads are encoded for this sink alone.
     is_encoded: bool,
     parquet: Option<Parquet>,
     budget: Budget,
-    /// When an object has so many bytes, or is so old, the next one is begun.
+    /// The size in bytes and the age at which the next object begins.
     rotate: Option<(u64, Duration)>,
-    /// How many parts may be under way at once, if that is said.
+    /// The maximum number of parts in flight, if configured.
     writers: Option<usize>,
-    /// Whether a later run may go on.
+    /// True if a later run may resume an upload.
     resumes: bool,
-    /// Where it is noted what was begun, since the state is saved later.
+    /// Records which uploads were begun, because the state is saved later.
     journal: Option<Journal>,
     object: Object,
-    /// What a former run had begun and the store does not know any more.
+    /// The saved upload of an earlier run that the store no longer knows.
     gone: Option<Saved>,
-    /// Batches that came into safety since the engine asked.
+    /// The number of batches that became durable since the engine last asked.
     take_committed: usize,
 }
 
-/// What a later run must know.
+/// The saved state for a later run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Saved {
     /// The number of the object.
     number: u64,
     begun: Option<Begun>,
-    /// The parts that the store has, from the first on without a gap.
+    /// The parts that the store has, from the first one on without a gap.
     parts: Vec<UploadedPart>,
 }
 
-/// The upload that was under way when a run saved this.
+/// Returns the upload that was in progress when a run saved this state.
 pub(super) fn unfinished(saved: &Value) -> Option<Begun> {
     serde_json::from_value::<Saved>(saved.clone()).ok()?.begun
 }
@@ -74,31 +74,31 @@ pub(super) fn unfinished(saved: &Value) -> Option<Begun> {
 struct Object {
     number: u64,
     upload: Option<Upload>,
-    /// The table that it is, if it is one.
+    /// The table, if the object is one.
     table: Option<Table>,
-    /// What it gave and was not added yet.
+    /// Bytes that the table returned and that are not part of `gathered` yet.
     undrained: Bytes,
-    /// What was gathered for the next part.
+    /// The bytes collected for the next part.
     gathered: Gathered,
-    /// Bytes of the parts that were sent off.
+    /// The total size of the parts sent, in bytes.
     offset: u64,
     next: u32,
     sending: JoinSet<Outcome>,
-    /// Those that could not be sent.
+    /// Parts that could not be sent.
     unsent: Vec<Unsent>,
     done: BTreeMap<u32, UploadedPart>,
-    /// Which part is the last of each batch that is not in safety, in the order of the batches.
+    /// For each batch that is not durable, the number of its last part. In the order of the batches.
     batches: VecDeque<u32>,
     is_new: bool,
     since: Instant,
 }
 
-/// A part in the making.
+/// A part that is being collected.
 #[derive(Default)]
 struct Gathered {
-    /// What comes first, and goes off from where it lies.
+    /// The beginning of the part: buffers that are sent without a copy.
     body: Body,
-    /// What comes behind it, and was copied.
+    /// The rest of the part, which was copied.
     copied: Option<Copied>,
 }
 
@@ -112,17 +112,17 @@ impl Gathered {
         self.body.len() + self.copied.as_ref().map_or(0, |copied| copied.filled)
     }
 
-    /// How much memory it takes.
+    /// Returns the memory in use, in bytes.
     fn memory(&self) -> usize {
         self.body.len() + self.copied.as_ref().map_or(0, |copied| copied.arena.len())
     }
 
-    /// Whether so many more bytes have room behind what was copied.
+    /// True if `more` bytes fit behind the copied bytes.
     fn fits(&self, more: usize) -> bool {
         self.copied.as_ref().is_some_and(|copied| copied.filled + more <= copied.arena.len())
     }
 
-    /// All of it, to which only more pieces can be added now.
+    /// Returns the whole part as a body. Only whole pieces can be added from then on.
     fn body(&mut self) -> &mut Body {
         if let Some(Copied { arena, filled }) = self.copied.take() {
             self.body.push(held(arena.freeze().slice_with_length(0, filled)));
@@ -144,7 +144,7 @@ impl Write for Copied {
     }
 }
 
-/// What a table has given, counted from here on.
+/// Returns bytes from a table, counted against the budget from now on.
 fn paid(budget: &Budget, bytes: Vec<u8>) -> Bytes {
     if bytes.is_empty() { Bytes::new() } else { held(budget.claim(bytes.len()).freeze(bytes)) }
 }
@@ -177,7 +177,7 @@ impl Object {
         }
     }
 
-    /// How many parts there are from the first on without a gap.
+    /// Returns the number of finished parts, from the first one on without a gap.
     fn whole(&self) -> u32 {
         (1..).take_while(|number| self.done.contains_key(number)).last().unwrap_or(0)
     }
@@ -197,7 +197,7 @@ impl Messages {
             budget: context.memory.budget().clone(),
             rotate,
             writers: config.writers,
-            // A table that was begun cannot be gone on with, nor an object whose parts do not end where batches end.
+            // A table cannot be resumed. Neither can an object whose parts do not end where batches end.
             resumes: context.resumes && config.parquet.is_none() && !target.limits.equal_parts,
             journal: context.journal.clone().filter(|_| context.resumes),
             object: Object::new(1),
@@ -207,7 +207,7 @@ impl Messages {
         }
     }
 
-    /// The path of the object of a number.
+    /// Returns the path of the object with this number.
     fn path(&self, number: u64) -> String {
         let path = &self.target.path;
         if self.rotate.is_none() {
@@ -222,7 +222,7 @@ impl Messages {
         format!("{before}-{number:05}{after}")
     }
 
-    /// Sends off what was gathered, as a part.
+    /// Sends the collected bytes as a part.
     async fn cut(&mut self) -> Result<(), Error> {
         if self.object.gathered.len() == 0 {
             return Ok(());
@@ -244,13 +244,13 @@ impl Messages {
         Ok(())
     }
 
-    /// How many bytes the next part should have.
+    /// Returns the preferred size of the next part in bytes.
     fn size(&self) -> usize {
         let size = self.target.part_size(None, self.object.next);
         usize::try_from(size).unwrap_or(usize::MAX / 2)
     }
 
-    /// Sees to it that so many more bytes can be copied.
+    /// Makes sure that `more` bytes can be copied.
     async fn make_room(&mut self, more: usize) -> Result<(), Error> {
         let size = self.size();
         let smallest = match self.target.limits.equal_parts {
@@ -278,10 +278,10 @@ impl Messages {
         Ok(())
     }
 
-    /// What a batch is made of, delimiters included, if it can go off from where it lies.
+    /// Returns the buffers of a batch, with delimiters, if they can be sent without a copy.
     ///
-    /// Only what was written for this sink: what a source has read must not be kept until there is enough for a part, since the source
-    /// may wait for its memory.
+    /// Only buffers that were encoded for this sink qualify. The buffers of a source must not be held until a
+    /// part is full, since the source may wait for their memory.
     fn slices(&self, batch: &Batch) -> Option<Vec<Buffer>> {
         let is_free = self.is_encoded && self.object.gathered.copied.is_none();
         let delimiter = self.delimited.delimiter();
@@ -291,7 +291,7 @@ impl Messages {
         }
     }
 
-    /// Adds pieces as they are.
+    /// Adds pieces without a copy.
     async fn add(&mut self, pieces: impl IntoIterator<Item = Bytes>) -> Result<(), Error> {
         while self.object.gathered.len() >= self.size() {
             self.cut().await?;
@@ -301,7 +301,7 @@ impl Messages {
         Ok(())
     }
 
-    /// Adds messages, behind a header if there is one.
+    /// Adds messages, after a header if there is one.
     async fn write_messages(&mut self, batch: &Batch, header: Option<Vec<u8>>) -> Result<(), Error> {
         let header = header.map(|mut header| {
             header.extend_from_slice(self.delimited.delimiter());
@@ -321,7 +321,8 @@ impl Messages {
             .map_err(|error| Error::permanent(error.to_string()))
     }
 
-    /// Adds what a table has given: before it is given more, since that cannot be taken back if this fails.
+    /// Adds the bytes that a table returned. This must happen before the next write to the table, which could
+    /// not be undone if adding failed.
     async fn drain(&mut self) -> Result<(), Error> {
         if self.object.undrained.is_empty() {
             return Ok(());
@@ -342,12 +343,12 @@ impl Messages {
         Ok(())
     }
 
-    /// Where it is noted that an object was begun.
+    /// Returns the journal's record of an object.
     fn noted(&self, number: u64) -> Noted {
         Noted::new(self.journal.clone(), &self.target.store.name(&self.path(number)))
     }
 
-    /// Throws away what a former run began after it saved its state for the last time.
+    /// Discards uploads that an earlier run began after it saved its state for the last time.
     async fn discard_unsaved(&mut self, saved: Option<&Begun>) -> Result<(), Error> {
         let Some(journal) = &self.journal else { return Ok(()) };
         for begun in noted_as_begun(journal)? {
@@ -371,7 +372,7 @@ impl Messages {
         });
     }
 
-    /// Waits for a part that is under way.
+    /// Waits for a part in flight.
     async fn reap(&mut self) -> Result<(), Error> {
         let Some(ended) = self.object.sending.join_next().await else { return Ok(()) };
         self.take(ended)
@@ -397,7 +398,7 @@ impl Messages {
         }
     }
 
-    /// Sends again what could not be sent, and takes what has arrived meanwhile.
+    /// Sends the unsent parts again, and takes the results that have arrived.
     fn catch_up(&mut self) -> Result<(), Error> {
         for part in std::mem::take(&mut self.object.unsent) {
             self.dispatch(part);
@@ -408,7 +409,7 @@ impl Messages {
         Ok(())
     }
 
-    /// Makes the object complete, and begins with the next.
+    /// Completes the object, and starts the next one.
     async fn complete(&mut self) -> Result<(), Error> {
         self.catch_up()?;
         self.drain().await?;
@@ -462,7 +463,7 @@ impl Sink for Messages {
                 self.gone = Some(saved);
             } else {
                 tracing::warn!(
-                    "`{name}` was complete when a former run was cut off: some messages may come a second time"
+                    "`{name}` was already complete when the previous run was interrupted: some messages may be written twice"
                 );
                 self.object = Object::new(saved.number + 1);
             }
@@ -481,11 +482,12 @@ impl Sink for Messages {
         if let Some(gone) = &self.gone {
             let name = self.target.store.name(&self.path(gone.number));
             return Err(Error::permanent(format!(
-                "the upload of `{name}` that a former run began is gone: that run may have completed it just before it was cut off. \
-                 To write it anew, begin with another state folder"
+                "the upload of `{name}` that an earlier run began is gone: that run may have completed it just before it was interrupted. \
+                 To write it again, use another state folder"
             )));
         }
-        // All that can fail comes before the batch is taken: it comes again then.
+        // Every step that can fail comes before the batch is accepted. After an error, the engine passes the
+        // same batch again.
         self.catch_up()?;
         let so_far = self.object.offset + self.object.gathered.len() as u64;
         if self.is_old() || self.rotate.is_some_and(|(size, _)| !self.object.is_new && so_far >= size) {
@@ -535,11 +537,14 @@ impl Sink for Messages {
             let expected: u64 = gone.parts.iter().map(|part| part.size).sum();
             if found.size() < expected {
                 let name = found.name();
-                return Err(Error::permanent(format!("`{name}` is not what a former run wrote")));
+                return Err(Error::permanent(format!(
+                    "`{name}` is not the object that an earlier run wrote"
+                )));
             }
             return Ok(());
         }
-        // One that nothing came for is there nevertheless, where it is to be one and no former run wrote it.
+        // Without messages, the object is still created as an empty one, unless it is numbered or an earlier
+        // run wrote it.
         match self.object.is_new && (self.rotate.is_some() || self.object.number > 1) {
             true => Ok(()),
             false => self.complete().await,

@@ -1,8 +1,9 @@
-//! Objects in stores: files as they are, messages one after the other.
+//! `objects`: writes objects to stores, either whole files or sequences of messages.
 //!
-//! What is large goes in parts, several at the same time, each from memory that the budget gave before. Nobody sees an object
-//! before it is complete. Which parts a store has is noted, so that a run after one that was cut off sends only the
-//! others: of files in the journal, of messages in what the sink keeps beside the positions.
+//! Large objects are uploaded in parts, several at the same time, each from memory that the budget granted
+//! first. No reader sees an object before it is complete. The sink records which parts a store has, so that a
+//! later run sends only the missing ones. For files, the record is in the journal; for messages, it is in the
+//! sink's state, saved with the checkpoints.
 
 mod files;
 mod messages;
@@ -31,52 +32,57 @@ use crate::file_template::{FileTemplate, Variable};
 use crate::stored::failure;
 use thalweg_stream::encode::EncodeConfig;
 
-/// Writes objects to stores: each file as one, messages one after the other.
+/// Writes objects to stores: each file as one object, or messages one after the other.
 ///
-/// `url` with a slash at its end is what files are written below, each where it was below what was read, or as `name` says. Without
-/// one it is the object itself: for messages, or for one file. With `rotate`, objects of messages are numbered:
-/// `all.jsonl` becomes `all-00001.jsonl` and so on.
+/// Files are written below a `url` with a slash at its end. Each keeps its place relative to the folder that
+/// the source reads, unless `name` says otherwise. A `url` without a slash is the object itself, for messages
+/// or for a single file. With `rotate`, objects of messages are numbered: `all.jsonl` becomes
+/// `all-00001.jsonl` and so on.
 ///
-/// An object is seen when it is complete, never in part: messages are acknowledged when their object is complete, or, with
-/// `--state`, when the store has the part that they are in. What is large goes in parts, several at the same time; a run
-/// that was cut off and is continued with `--state` sends only what is missing. What the store got is compared by a
-/// checksum (CRC-32C), where the store knows that.
+/// An object is visible when it is complete, never in part. Messages are acknowledged when their object is
+/// complete. With `--state`, they are acknowledged as soon as the store has their part. Large objects are
+/// uploaded in parts, several at the same time. With `--state`, a run after an interrupted one sends only the
+/// missing parts. The result is verified with a checksum (CRC-32C) if the store supports that.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSink {
-    /// Where to write: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or a path. Options of a store follow as a query
-    /// (`?region=eu-central-1&endpoint=…`); its credentials are found in the environment, or where its own tools keep
-    /// them.
+    /// The target: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or a path. Options of a store
+    /// follow as a query (`?region=eu-central-1&endpoint=…`). Credentials come from the environment, or from
+    /// where the store's own tools keep them.
     #[schemars(example = &"s3://bucket/archive/")]
     pub url: String,
-    /// The name of a file below `url`. At first that is where it was below what was read.
+    /// The name of a file below `url`, a template. The default is `{folder}{name}`: the file keeps its place
+    /// relative to the folder that the source reads.
     #[serde(default = "its_name_and_folder")]
     #[schemars(example = &"{date}/{name}")]
     pub name: FileTemplate,
-    /// What to do where there is such an object already.
+    /// The action if the object exists. The default is `replace`.
     #[serde(default)]
     pub on_exists: OnExists,
-    /// The content type of the objects. By default that of the file, if it is known.
+    /// The content type of the objects, such as `text/csv`. The default is the type of the file, if it is
+    /// known.
     pub content_type: Option<String>,
-    /// The form in which messages are written, for example `json`. By default they are written as they are.
+    /// The encoding of messages, for example `json`. By default the payload is written unchanged.
     #[serde(default)]
     pub encode: EncodeConfig,
-    /// What is written after each message: by default a line feed.
+    /// The text after each message. The default is a line feed.
     #[serde(default = "line_feed")]
     pub delimiter: String,
-    /// Write the fields of messages as tables in the format Parquet, in the place of `encode`. The first messages of an object say which
-    /// columns it has; what does not fit leaves by `errors`.
+    /// Writes the fields of messages as Parquet tables; excludes `encode`. The first messages of an object
+    /// determine its columns. Messages that do not fit leave by the `errors` output.
     pub parquet: Option<table::Parquet>,
-    /// When to begin a new object of messages. By default there is one.
+    /// When to begin a new object of messages. By default all messages go to one object.
     pub rotate: Option<Rotate>,
-    /// How many bytes a part has. By default a thirty-second of the memory, at most 8 MiB (16 where objects are fetched
-    /// into a folder), and at least what the store takes. It grows
-    /// where an object would have too many parts.
+    /// The size of a part in bytes, at most 1 GiB. The default is 1/32 of the memory: at least 1 MiB, and at
+    /// most 8 MiB in a store or 4 MiB in a local folder. Objects fetched from a store into a local folder use
+    /// up to 16 MiB. Parts are never smaller than the store allows, and become larger if an object would have
+    /// too many.
     pub part_size: Option<ByteSize>,
-    /// How many parts or objects to send at the same time. By default as many as do good.
+    /// The maximum number of parts or objects to send at the same time. By default the sink adapts the number
+    /// to the store, between 8 and 32.
     #[schemars(range(min = 1))]
     pub writers: Option<usize>,
-    /// What all copies have in common.
+    /// Shared by all workers.
     #[serde(skip)]
     #[schemars(skip)]
     common: Arc<OnceLock<Target>>,
@@ -84,33 +90,35 @@ pub struct ObjectsSink {
 
 pub use files::URL;
 
-/// What to do where there is an object already.
+/// The action if the object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExists {
-    /// Replace it.
+    /// Replaces it.
     #[default]
     Replace,
-    /// Of files: replace it if it has another size, or is older than the file. Messages replace it.
+    /// Files: replaces it if its size differs, or if the file is newer. Messages always replace it.
     Update,
-    /// Leave it alone. A file counts as delivered then; where messages are to be written, the run ends with an error.
+    /// Keeps it. A file then counts as delivered; for messages, the run ends with an error.
     Skip,
-    /// Reject the file. Where messages are to be written, the run ends with an error.
+    /// Rejects the file. For messages, the run ends with an error.
     Error,
 }
 
-/// When to begin a new object.
+/// When to begin a new object: if the object reaches the size or the age.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rotate {
-    /// When it has so many bytes, for example `1GiB`. It gets somewhat larger: up to a batch more.
+    /// The size in bytes, for example `1GiB`. An object may exceed it by up to one batch. By default the size
+    /// is unlimited.
     pub size: Option<ByteSize>,
-    /// When it is so old, for example `5m`.
+    /// The age since the first message, for example `5m`. By default the age is unlimited.
     pub every: Option<TimeSpan>,
 }
 
-/// How many requests may be on their way at once: never fewer than half of what clients of S3 begin with, since to find out that
-/// more do good takes turns of a distant store.
+/// The bounds of the adaptive number of concurrent requests. The minimum is half of what S3 clients begin
+/// with. From a lower number, finding out that more requests help would take several round trips to a distant
+/// store.
 const REQUESTS: RangeInclusive<usize> = 8..=32;
 
 fn its_name_and_folder() -> FileTemplate {
@@ -121,10 +129,10 @@ fn line_feed() -> String {
     "\n".to_owned()
 }
 
-/// What is counted, over all copies.
+/// Counters of all workers together.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Objects that are complete, and the CRC-32C of the last.
+    /// The number of complete objects, and the CRC-32C of the last one.
     pub(super) written: AtomicU64,
     pub(super) checksum: AtomicU64,
     pub(super) verified: AtomicU64,
@@ -141,7 +149,7 @@ impl ObjectsSink {
         Ok((store, path))
     }
 
-    /// The options that were given and say nothing about files.
+    /// Returns the options in use that apply only to messages.
     pub fn about_messages(&self) -> impl Iterator<Item = &'static str> {
         let given = [
             ("encode", self.encode.encoder().is_some()),
@@ -155,7 +163,7 @@ impl ObjectsSink {
         self.place().is_ok_and(|(_, path)| path.is_empty() || path.ends_with('/'))
     }
 
-    /// What all copies write to: its limit and its counters are those of all together.
+    /// Returns the target that all workers share. Its limit and counters apply to all of them together.
     fn target(&self, context: &Context) -> Result<Target, Error> {
         let target = match self.common.get() {
             Some(target) => target,
@@ -195,17 +203,17 @@ impl ObjectsSink {
     }
 
     fn wanted(&self, budget: &Budget, store: &Store) -> u64 {
-        // A part of a draft costs no request.
+        // A part of a local draft costs no request.
         let most = if store.is_here() { 4 << 20 } else { 8 << 20 };
         self.part_size.map_or((budget.limit() as u64 / 32).clamp(1 << 20, most), ByteSize::bytes)
     }
 }
 
-/// Removes from a store what runs that were cut off had begun there and not made complete: what the journal of a sink
-/// says, and what the sink saved. Nobody can go on with that afterwards.
+/// Discards uploads that interrupted runs began and did not complete. They are read from the journal of a
+/// sink and from its saved state. No later run can resume these uploads.
 ///
 /// # Errors
-/// If the store does not remove it.
+/// If the store cannot remove an upload.
 pub async fn discard_unfinished(url: &str, journal: &Journal, saved: Option<&Value>) -> Result<(), Error> {
     let (store, _) = Store::from_url(url).map_err(|error| Error::permanent(error.to_string()))?;
     let mut unfinished = parts::unfinished(journal)?;
@@ -220,7 +228,7 @@ fn show(details: &Details, store: &Store, counts: &Arc<Counts>) {
     let shown = store.clone();
     details.show("requests", move || shown.counts().requests());
     let shown = counts.clone();
-    // Of several objects, each has one of its own.
+    // Several objects have several checksums: none is shown then.
     details.show("crc32c", move || match shown.written.load(Relaxed) {
         1 => shown.checksum.load(Relaxed),
         _ => 0,
@@ -237,43 +245,43 @@ fn show(details: &Details, store: &Store, counts: &Arc<Counts>) {
     details.show("skipped_files", move || shown.skipped.load(Relaxed));
 }
 
-/// Where a sink writes, and how.
+/// The target of a sink, and how to write to it.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub(super) store: Store,
     pub(super) limits: Limits,
-    /// The path of the object, or what the paths of all begin with.
+    /// The path of the object, or the common prefix of all paths.
     pub(super) path: String,
     pub(super) writing: Writing,
     pub(super) limit: ConcurrencyLimit,
     pub(super) counts: Arc<Counts>,
-    /// How many bytes a part should have.
+    /// The preferred size of a part in bytes.
     wanted: u64,
-    /// How many it should have at most where it costs a request to read it, and none to write it.
+    /// The maximum size in bytes of a part if reading it costs a request and writing it does not.
     fetched: u64,
 }
 
 impl Target {
-    /// How many bytes the part of a number has.
+    /// Returns the size of the part with this number, in bytes.
     pub(super) fn part_size(&self, total: Option<u64>, number: u32) -> u64 {
         part_size(self.wanted, total, number, &self.limits)
     }
 
-    /// How many bytes each part of a file has that is fetched from a store. There must be some of them, since the first ones are
-    /// written while others are fetched.
+    /// Returns the size in bytes of each part of a file that is fetched from a store. A file should have
+    /// several parts, so that the first are written while others are fetched.
     pub(super) fn fetched_part_size(&self, total: u64) -> u64 {
         let fetched = (total / 16).max(self.wanted).min(self.fetched);
         let wanted = if self.store.is_here() { fetched } else { self.wanted };
         part_size(wanted, Some(total), 1, &self.limits)
     }
 
-    /// An object is complete, and has this CRC-32C.
+    /// Counts a complete object, and keeps its CRC-32C.
     pub(super) fn wrote(&self, crc32c: u32) {
         self.counts.checksum.store(crc32c.into(), Relaxed);
         self.counts.written.fetch_add(1, Relaxed);
     }
 
-    /// A part is there: by this run, or by a former one.
+    /// Counts a part that this run or an earlier one wrote.
     pub(super) fn note(&self, part: &UploadedPart, is_kept: bool) {
         if part.is_verified {
             self.counts.verified.fetch_add(part.size, Relaxed);

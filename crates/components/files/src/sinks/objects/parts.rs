@@ -1,4 +1,4 @@
-//! An object on its way in parts.
+//! Uploads an object in parts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use thalweg_store::{Begun, Body, StoreError, Upload, UploadedPart};
 
 use super::Target;
 
-/// A buffer as a piece of a body: nothing is copied.
+/// Returns a buffer as a piece of a body, without a copy.
 pub(super) fn held(buffer: Buffer) -> Bytes {
     struct Held(Buffer);
     impl AsRef<[u8]> for Held {
@@ -22,7 +22,7 @@ pub(super) fn held(buffer: Buffer) -> Bytes {
     Bytes::from_owner(Held(buffer))
 }
 
-/// Sends a part when its turn comes.
+/// Waits until another request is allowed, and sends a part.
 pub(super) async fn send(
     target: &Target,
     upload: &Upload,
@@ -48,36 +48,36 @@ pub(super) async fn send(
     }
 }
 
-/// What is noted of an upload of a file before its first part.
+/// The journal entry of a file's upload, written before its first part.
 #[derive(Debug, Serialize, Deserialize)]
 struct Beginning {
     begun: Begun,
-    /// What tells the state of the file from others.
+    /// Identifies the state of the file.
     identity: String,
-    /// The sizes of its parts follow from this.
+    /// The size of a part in bytes. It determines the sizes of all parts.
     part_size: u64,
 }
 
-/// The name, below that of an object, under which it is noted that it was begun.
+/// The name of the entry for the beginning of an upload, below the name of its object.
 const BEGUN: &str = "begun";
 
-/// All uploads that are noted as begun.
+/// Returns all uploads that the journal contains.
 pub(super) fn unfinished(journal: &Journal) -> Result<Vec<Begun>, Error> {
     let entries = journal.entries("")?;
     let begun = entries.into_iter().filter(|(name, _)| name.rsplit('\n').next() == Some(BEGUN));
     Ok(begun.filter_map(|(_, value)| Some(serde_json::from_value::<Beginning>(value).ok()?.begun)).collect())
 }
 
-/// What a former run left of an object.
+/// The upload that an earlier run left of an object.
 pub(super) enum Former {
     Nothing,
-    /// An upload of the same, and the parts that are done.
+    /// An upload of the same content, and its finished parts.
     Same(Begun, Vec<UploadedPart>),
-    /// An upload of something else: it is to be thrown away.
+    /// An upload of other content, to be discarded.
     Other(Begun),
 }
 
-/// Which parts of an object a store has, noted in the journal.
+/// The journal's record of which parts of an object a store has.
 #[derive(Clone)]
 pub(super) struct Noted {
     journal: Option<Journal>,
@@ -85,12 +85,13 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    /// Of the object of this name.
+    /// Returns the record for the object of this name.
     pub(super) fn new(journal: Option<Journal>, name: &str) -> Self {
         Self { journal, prefix: format!("{name}\n").into() }
     }
 
-    /// What a former run noted, where this one has a file of that identity in parts of that size.
+    /// Returns what an earlier run recorded. This run has a file with this `identity`, in parts of `size`
+    /// bytes.
     pub(super) fn found(&self, identity: &str, size: u64) -> Result<Former, Error> {
         let Some(journal) = &self.journal else { return Ok(Former::Nothing) };
         let entries = journal.entries(&self.prefix)?;
@@ -132,7 +133,7 @@ impl Noted {
         self.journal.as_ref().map_or(Ok(()), |journal| journal.forget(&self.prefix))
     }
 
-    /// Whether a later run can go on with what is noted.
+    /// True if a later run can resume from the record.
     pub(super) fn is_kept(&self) -> bool {
         self.journal.is_some()
     }

@@ -1,7 +1,8 @@
-//! Messages as a table in the format Parquet.
+//! Writes messages as Parquet tables.
 //!
-//! Rows are gathered to groups, each of which is written column by column, and what it is made of stands at the end: so a table
-//! cannot be gone on with by another process, which begins it anew.
+//! Rows are collected in row groups, and each group is written column by column. The table's metadata is at
+//! its end and is kept in memory until then. Another process can therefore not resume a table: it restarts
+//! it.
 
 use std::sync::Arc;
 
@@ -20,22 +21,23 @@ use thalweg_record::{Batch, Budget, Lease};
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parquet {
-    /// How columns are compressed.
+    /// The compression of columns. The default is `zstd`.
     compression: Packing,
-    /// How many bytes a group of rows has in memory before it is written. By default an eighth of the memory, at most 64 MiB.
+    /// The size of a row group in memory before it is written, in bytes. The default is 1/8 of the memory,
+    /// between 1 MiB and 64 MiB.
     row_group: Option<ByteSize>,
 }
 
-/// How columns are compressed.
+/// A compression of columns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Packing {
-    /// Well, and fast enough.
+    /// Zstandard: small files at a good speed.
     #[default]
     Zstd,
-    /// Less, and faster.
+    /// Snappy: larger files, faster than `zstd`.
     Snappy,
-    /// Not at all.
+    /// No compression.
     None,
 }
 
@@ -43,15 +45,15 @@ enum Packing {
 pub(super) struct Table {
     writer: ArrowWriter<Vec<u8>>,
     schema: SchemaRef,
-    /// How many bytes a group of rows may have in memory.
+    /// The maximum size of a row group in memory, in bytes.
     row_group: usize,
     budget: Budget,
-    /// Counts the group of rows that is being gathered.
+    /// Covers the current row group.
     lease: Lease,
 }
 
 impl Table {
-    /// With the columns of a batch. What is gathered is counted on the budget.
+    /// Creates a table with the columns of a batch. Collected rows count against the budget.
     pub(super) fn new(options: &Parquet, batch: &Batch, budget: &Budget) -> Result<Self, Error> {
         let schema = batch.fields().schema();
         if schema.fields().is_empty() {
@@ -59,7 +61,7 @@ impl Table {
                 "the messages have no fields to make columns of; parse them before, for example with `csv` or `parse_json`",
             ));
         }
-        // Each message may lack what this one has.
+        // Later messages may lack a value that the first ones have.
         let nullable = schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
         let schema: SchemaRef = Arc::new(Schema::new(nullable.collect::<Vec<_>>()));
         let compression = match options.compression {
@@ -83,7 +85,8 @@ impl Table {
         })
     }
 
-    /// Adds the messages of a batch, and gives what there is to write. Those that do not have the columns are rejected.
+    /// Adds the messages of a batch, and returns the bytes to write. If the columns do not fit, the messages
+    /// are rejected.
     pub(super) fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<Vec<u8>, Error> {
         match self.fitted(batch) {
             Ok(rows) => self.writer.write(&rows).map_err(broken)?,
@@ -96,13 +99,13 @@ impl Table {
         Ok(std::mem::take(self.writer.inner_mut()))
     }
 
-    /// The rest of it.
+    /// Returns the rest of the table.
     pub(super) fn finish(mut self) -> Result<Vec<u8>, Error> {
         self.writer.finish().map_err(broken)?;
         Ok(std::mem::take(self.writer.inner_mut()))
     }
 
-    /// The fields of a batch in the order of the columns: one that it does not have is empty.
+    /// Returns the fields of a batch in the order of the columns. A column that the batch lacks is empty.
     fn fitted(&self, batch: &Batch) -> Result<RecordBatch, String> {
         let fields = batch.fields();
         let given = fields.schema();

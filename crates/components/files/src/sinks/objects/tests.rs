@@ -9,7 +9,7 @@ use thalweg_record::{Content, File, Origin};
 use super::*;
 use crate::ahead::testing::sliced;
 
-/// All files below a folder that have no hidden name, with their texts, and how many have one.
+/// Returns all files below a folder without a hidden name, with their texts, and the number of hidden ones.
 fn below(root: &Path) -> (Vec<(String, String)>, usize) {
     let (mut found, mut hidden, mut folders) = (Vec::new(), 0, vec![root.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -110,7 +110,8 @@ async fn no_name_leads_out_of_the_place() {
     }
 }
 
-/// Writes batches with a sink that goes on with what a former one left, as the engine does. After so many, it is cut off.
+/// Writes batches with a sink that resumes from `saved`, as the engine does. The run is interrupted after
+/// `cut_after` batches.
 async fn write(
     config: &ObjectsSink,
     batches: &[String],
@@ -144,7 +145,7 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let rotate = if rotates { ", rotate: { size: 2MiB }" } else { "" };
-        // What is long goes off from where it lies then.
+        // With an encoding, long batches are sent without a copy.
         let encode = if encodes { ", encode: json" } else { "" };
         let config = sink(folder.path(), &format!("/out.log', part_size: 1MiB, writers: 2{rotate}{encode}"));
         let text = |(n, kibibytes): (usize, &usize)| format!("{n}{}", "x".repeat(kibibytes << 10));

@@ -1,4 +1,4 @@
-//! Which of the files that were found are wanted.
+//! Selects files by name, size and age.
 
 use std::fs::Metadata;
 use std::path::Path;
@@ -9,7 +9,7 @@ use thalweg_engine::Error;
 use super::FilesConfig;
 use thalweg_codec::pattern::Wanted;
 
-/// What is asked of a file beside its place.
+/// The conditions on a file, apart from its place.
 #[derive(Debug)]
 pub struct Filter {
     names: Wanted,
@@ -19,7 +19,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Of the options of a source.
+    /// Creates the filter of a source's options.
     ///
     /// # Errors
     /// If a pattern is malformed.
@@ -36,7 +36,8 @@ impl Filter {
         })
     }
 
-    /// Whether a file is wanted, or will be when it is old enough. `below` is its path below the folder that is read.
+    /// True if a file matches, or will match when it is old enough. `below` is its path relative to the
+    /// folder that is read.
     pub fn allows(&self, below: &Path, metadata: &Metadata) -> bool {
         let (min, max) = self.sizes;
         self.names.allows(below)
@@ -44,13 +45,13 @@ impl Filter {
             && self.max_age.is_none_or(|most| age(metadata) <= most)
     }
 
-    /// Whether it is wanted, but not yet.
+    /// True if the file is younger than `min_age`.
     pub fn is_too_young(&self, metadata: &Metadata) -> bool {
         self.min_age.is_some_and(|least| age(metadata) < least)
     }
 }
 
-/// How long ago it was written last; no time, if that is to come.
+/// Returns the time since the last modification. Zero if that is in the future.
 fn age(metadata: &Metadata) -> Duration {
     let modified = metadata.modified().ok();
     modified.and_then(|time| SystemTime::now().duration_since(time).ok()).unwrap_or_default()

@@ -1,6 +1,7 @@
-//! Whole files from folders.
+//! `files`: whole files from folders.
 //!
-//! [`walk`] goes through folders without holding what is in them; [`pass`] says which of what it finds is new.
+//! [`walk`] walks folders without keeping their contents in memory. [`pass`] decides which of the files are
+//! new.
 
 mod filter;
 mod pass;
@@ -30,85 +31,89 @@ use pass::Pass;
 use thalweg_codec::pattern::{self, Root};
 use walk::{Step, Walk, Walking};
 
-/// Whole files, each as it lies there.
+/// Reads whole files from folders.
 ///
-/// A path may be a file, a folder, which means all that is in it and below, or a pattern: `photos/**/*.jpg`. Files are
-/// passed on as they are found, so a million of them take no more memory than ten. With `--state`, a run sends what is new or
-/// has changed since the last one; folders are then read in the order of names.
+/// A path is a file, a folder with everything below it, or a pattern such as `photos/**/*.jpg`. Files are
+/// sent as they are found, so a million of them need no more memory than ten. With `--state`, a run sends
+/// only files that are new or have changed since the last run. Folders are then read in order of names.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilesConfig {
-    /// Files, folders, or patterns as shells have them: `*` and `?` for a part of a name, `**` for any folders.
+    /// The files to read: a path or a list of paths. Each is a file, a folder or a pattern, with `*` and `?`
+    /// for parts of a name and `**` for any folders.
     #[schemars(example = "photos/**/*.jpg")]
     pub path: Paths,
-    /// Whether folders are read with all that is below them.
+    /// Whether subfolders are read. The default is `true`.
     #[serde(default = "yes")]
     pub recursive: bool,
-    /// What to do with a path that is a folder.
+    /// The action for a path that is a folder. The default is `enter`.
     #[serde(default)]
     pub folders: Folders,
-    /// What to do with symbolic links.
+    /// The action for symbolic links. The default is `files`.
     #[serde(default)]
     pub symlinks: Symlinks,
-    /// Patterns of which a file must match one. Without a `/` they are about its name, with one about its path below the
-    /// folder that is read.
+    /// Patterns; a file must match at least one. A pattern without `/` applies to the file's name, one with
+    /// `/` to its path relative to the folder that is read. The default is no patterns: all files match.
     #[serde(default)]
     pub include: Vec<String>,
-    /// Patterns of which it must match none.
+    /// Patterns; a file must match none. The default is no patterns.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// Whether to read what has a name that begins with a dot. Without it, folders are read with that, and patterns only
-    /// find it where they begin with a dot themselves.
+    /// Whether files and folders whose names begin with a dot are read. By default, a folder is read with
+    /// them. A pattern then matches such a name only where the pattern itself has the dot.
     pub hidden: Option<bool>,
-    /// The fewest bytes that a file must have.
+    /// The minimum size of a file in bytes. By default there is none.
     pub min_size: Option<ByteSize>,
-    /// The most bytes that a file may have.
+    /// The maximum size of a file in bytes. By default there is none.
     pub max_size: Option<ByteSize>,
-    /// How long ago it must have been written last, at least: with `watch`, that it is complete.
+    /// The minimum time since a file was last modified. With `watch`, set it so that only complete files are
+    /// sent. By default there is none.
     #[schemars(example = "10s")]
     pub min_age: Option<TimeSpan>,
-    /// How long ago it may have been written last, at most.
+    /// The maximum time since a file was last modified. By default there is none.
     pub max_age: Option<TimeSpan>,
-    /// Whether to go on, and to look for new files and for changed ones after each such time.
+    /// The interval at which to look for new and changed files, at least 10 ms. By default the source ends
+    /// after the last file.
     #[schemars(example = "2s")]
     pub watch: Option<TimeSpan>,
-    /// In which order the files of a folder are sent.
+    /// The order in which the files of a folder are sent. The default is `any`; with `--state` it is always
+    /// `name`.
     #[serde(default)]
     pub order: Order,
 }
 
-/// What to do with a path that is a folder.
+/// The action for a path that is a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Folders {
-    /// Read what is in it.
+    /// Reads the files in the folder.
     #[default]
     Enter,
-    /// Leave it out.
+    /// Skips the folder.
     Skip,
 }
 
-/// What to do with symbolic links.
+/// The action for symbolic links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Symlinks {
-    /// Read files that links lead to, and leave links to folders alone.
+    /// Reads files through links, and skips links to folders.
     #[default]
     Files,
-    /// Go into folders that they lead to as well.
+    /// Reads files and folders through links.
     Follow,
-    /// Leave them alone.
+    /// Skips all links.
     Skip,
 }
 
-/// In which order the files of a folder are sent.
+/// The order in which the files of a folder are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// As the system has them: nothing is held.
+    /// The order of the file system. No names are kept in memory.
     #[default]
     Any,
-    /// By name. The names of the files of a folder are held for it.
+    /// By name. The names of one folder at each level are kept in memory for sorting.
     Name,
 }
 
@@ -157,7 +162,7 @@ sinks:
     }
 }
 
-/// How many files go together, at most, and how many bytes they may have together.
+/// The maximum number of files in a group, and their maximum size in bytes.
 const GROUP: usize = 32;
 const GROUP_BYTES: u64 = 1 << 20;
 
@@ -173,7 +178,7 @@ struct Files {
 struct Group {
     files: Vec<File>,
     bytes: u64,
-    /// Where to go on once they are safe.
+    /// Where to resume once the files are settled.
     checkpoint: Option<Checkpoint>,
 }
 
@@ -190,7 +195,7 @@ impl Source for Files {
         if pass.is_doubtful() {
             let name = out.name();
             tracing::warn!(
-                "`{name}` goes on after a run that was cut off: files that it had begun with may come a second time"
+                "`{name}` resumes after an interrupted run: files that were in progress may be sent a second time"
             );
         }
         loop {
@@ -211,7 +216,7 @@ impl Source for Files {
 }
 
 impl Files {
-    /// Sends what is new in all roots.
+    /// Sends the new files of all roots.
     async fn read(&self, out: &mut SourceOutput, pass: &mut Pass) -> Result<(), Error> {
         for (number, root) in self.roots.iter().enumerate().skip(pass.first_root()) {
             let walking = Walking {
@@ -223,7 +228,7 @@ impl Files {
             };
             let mut walk = match Walk::new(root, walking) {
                 Ok(walk) => walk,
-                // It may come yet.
+                // The file may be created later.
                 Err(error) if self.config.watch.is_some() && error.kind() == ErrorKind::NotFound => continue,
                 Err(error) if root.is_pattern() && error.kind() == ErrorKind::NotFound => {
                     self.unmatched(out, root);
@@ -244,7 +249,7 @@ impl Files {
         tracing::warn!("`{}`: no file matches `{}`", out.name(), root.text());
     }
 
-    /// Sends what is new in one. Says how many files there were.
+    /// Sends the new files of one root. Returns the number of files found.
     async fn send(&self, walk: &mut Walk<'_>, out: &mut SourceOutput, pass: &mut Pass) -> Result<u64, Error> {
         let source = out.name().clone();
         let (mut found, mut group) = (0, Group::default());
@@ -274,7 +279,7 @@ impl Files {
                         lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
                     }
                 }
-                // It is told like a file that cannot be read, and the others are read.
+                // Rejects the entry like a file that cannot be read. The other files are still read.
                 Step::Failed { path, error } => {
                     let origin =
                         Origin::found(source.clone(), path.clone(), walk.base().clone(), 0, Times::default());

@@ -1,9 +1,10 @@
-//! Which files are new.
+//! Decides which files are new.
 //!
-//! A pass goes through everything once. A later one, of the same run that watches or of the next one, sends what was made,
-//! moved there or written since: what has a *change time* (Unix's ctime) not before the beginning of the pass before. So
-//! what is kept of a folder is a point in time, however many files it has. Keeping each file's time was rejected for
-//! that. Near that point clocks are not fine enough to tell, so the files of its last seconds are kept one by one.
+//! A pass walks all folders once. A later pass, of the same run with `watch` or of the next run, sends files
+//! that were created, moved there or modified since. These are the files whose *change time* (Unix's ctime)
+//! is not before the start of the previous pass. The saved state is therefore one point in time, however many
+//! files there are. (Rejected: saving the time of each file, which grows with the number of files.) Clocks
+//! are too coarse near that point, so files of the last seconds before it are saved one by one.
 
 use std::collections::HashSet;
 use std::fs::Metadata;
@@ -16,68 +17,71 @@ use serde::{Deserialize, Serialize};
 use thalweg_engine::{Checkpoint, SourceOutput};
 use xxhash_rust::xxh3::Xxh3;
 
-/// The lane of where it is.
-const LANE: &str = "files";
-/// The lane of what it sent lately.
+/// The partition of the position.
+const PARTITION: &str = "files";
+/// The partition of the recently sent files.
 const RECENT: &str = "files.recent";
 
-/// How far the clocks of the system and of its file system may differ.
+/// The maximum difference between the clocks of the system and of its file system, in nanoseconds.
 const SLACK_NS: i128 = 2_000_000_000;
 
-/// What is kept between runs.
+/// The state saved between runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Kept {
-    /// Only what changed since then is new, in nanoseconds since 1970.
+    /// Only files that changed since then are new. In nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since: Option<i64>,
-    /// When the pass began that is not at its end.
+    /// The start of the unfinished pass, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     began: Option<i64>,
-    /// Up to where it was safe: the number of the path in the configuration, and the last file, in bytes as hexadecimal digits.
+    /// The last committed file: the index of the path in the configuration, and the file's path as
+    /// hexadecimal digits of its bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<(usize, String)>,
-    /// Whether the pass that is at its end was cut off in between: what was sent of late before that is not known.
+    /// True if the completed pass was interrupted in between: which files it had sent recently before that is
+    /// not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_doubtful: bool,
 }
 
-/// What is kept at the end of a pass, of files one by one. It has a lane of its own, since it may be long.
+/// Files that are saved one by one at the end of a pass. They have their own partition, because the list may
+/// be long.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Recent {
-    /// When the pass began.
+    /// The start of the pass.
     of: i64,
-    /// What was sent, of the last seconds before the pass began and of what came later.
+    /// The files sent that changed in the last seconds before the pass began, or later. As fingerprints.
     sent: Vec<u64>,
-    /// What was too young.
+    /// The files that were younger than `min_age`. As fingerprints.
     deferred: Vec<u64>,
 }
 
-/// One way through everything.
+/// One walk through all folders.
 #[derive(Debug)]
 pub struct Pass {
-    /// Only what changed since then is new.
+    /// Only files that changed since then are new. In nanoseconds since 1970.
     since: Option<i64>,
     began: i64,
     root: usize,
-    /// Where a former run got to in this pass.
+    /// The last file that an earlier run committed in this pass: the index of its root, and its path.
     after: Option<(usize, PathBuf)>,
-    /// Whether files may come that came before.
+    /// True if files may be sent a second time.
     is_doubtful: bool,
-    /// Sent or deferred in the pass before.
+    /// The files that the previous pass sent, and those that it deferred.
     known: (HashSet<u64>, HashSet<u64>),
-    /// The same, to be kept until all of this pass is safe.
+    /// The same, as saved state. It is kept until this whole pass is committed.
     former: Recent,
-    /// Sent or deferred in this one, of what the next one will have to know.
+    /// The files that this pass sent or deferred and the next pass must know.
     recent: Recent,
 }
 
 impl Pass {
-    /// Begins where a former run left off.
+    /// Resumes where an earlier run stopped.
     pub fn begin(out: &SourceOutput) -> Self {
         let saved = |partition| out.saved(partition).unwrap_or_default();
-        let kept: Kept = serde_json::from_value(saved(LANE)).unwrap_or_default();
+        let kept: Kept = serde_json::from_value(saved(PARTITION)).unwrap_or_default();
         let recent: Vec<Recent> = serde_json::from_value(saved(RECENT)).unwrap_or_default();
-        // What was sent in a pass is known to be safe when the pass is.
+        // The recent files of a pass count only if that pass was committed.
         let recent = recent.into_iter().find(|recent| Some(recent.of) == kept.since).unwrap_or_default();
         let after = kept.after.as_ref().map(|(root, path)| (*root, path_of(path)));
         let is_doubtful = kept.is_doubtful || after.is_some();
@@ -85,29 +89,29 @@ impl Pass {
         Self { began, after, is_doubtful, ..Self::after(kept.since, recent) }
     }
 
-    /// The pass after one that left this.
+    /// Returns the pass after one that ended with this state.
     fn after(since: Option<i64>, former: Recent) -> Self {
         let known = (former.sent.iter().copied().collect(), former.deferred.iter().copied().collect());
         let recent = Recent::default();
         Self { since, began: now(), root: 0, after: None, is_doubtful: false, known, former, recent }
     }
 
-    /// Whether files may come a second time, since a run was cut off.
+    /// True if files may be sent a second time, because a run was interrupted.
     pub fn is_doubtful(&self) -> bool {
         self.is_doubtful
     }
 
-    /// The first root in which something is left to do.
+    /// Returns the index of the first root that is not finished.
     pub fn first_root(&self) -> usize {
         self.after.as_ref().map_or(0, |(root, _)| *root)
     }
 
-    /// Begins with a root.
+    /// Starts a root.
     pub fn enter(&mut self, root: usize) {
         self.root = root;
     }
 
-    /// Whether a file is to be sent.
+    /// True if a file must be sent.
     pub fn is_new(&mut self, path: &Path, metadata: &Metadata) -> bool {
         if let Some((root, after)) = &self.after
             && *root == self.root
@@ -126,27 +130,28 @@ impl Pass {
         (is_changed && !was_sent) || self.known.1.contains(&name)
     }
 
-    /// Notes that a file is not to be sent yet.
+    /// Records that a file is too young to be sent.
     pub fn defer(&mut self, path: &Path) {
         self.recent.deferred.push(fingerprint(path, None));
     }
 
-    /// Where a run is to go on once this file and all before it are safe.
+    /// Returns where a run resumes once this file and all files before it are settled.
     pub fn checkpoint(&self, path: &Path) -> Checkpoint {
         let after = Some((self.root, digits(path)));
-        checkpoint(LANE, &Kept { since: self.since, began: Some(self.began), after, is_doubtful: false })
+        checkpoint(PARTITION, &Kept { since: self.since, began: Some(self.began), after, is_doubtful: false })
     }
 
-    /// Where a run is to go on once all of this pass is safe. What was sent of late is in a lane that does not wait for
-    /// that, so it is kept for the pass before as well, in case this one is not.
+    /// Returns where a run resumes once this whole pass is settled. The list of recent files is in a
+    /// partition that does not wait for that. It therefore contains the recent files of the previous pass as
+    /// well, in case this pass is not committed.
     pub fn finished(&mut self) -> [Checkpoint; 2] {
         self.recent.of = self.began;
         let is_doubtful = self.after.is_some();
         let kept = Kept { since: Some(self.began), began: None, after: None, is_doubtful };
-        [checkpoint(RECENT, &[&self.former, &self.recent]), checkpoint(LANE, &kept)]
+        [checkpoint(RECENT, &[&self.former, &self.recent]), checkpoint(PARTITION, &kept)]
     }
 
-    /// Begins the next one.
+    /// Starts the next pass.
     pub fn begin_next(&mut self) {
         self.recent.of = self.began;
         *self = Self::after(Some(self.began), std::mem::take(&mut self.recent));
@@ -162,7 +167,7 @@ fn now() -> i64 {
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// What tells a file from others, and from itself after a change.
+/// Returns a fingerprint that identifies a file, and with `metadata` also its state.
 fn fingerprint(path: &Path, metadata: Option<&Metadata>) -> u64 {
     let mut hash = Xxh3::new();
     hash.update(path.as_os_str().as_bytes());
@@ -175,7 +180,7 @@ fn fingerprint(path: &Path, metadata: Option<&Metadata>) -> u64 {
     hash.digest()
 }
 
-/// A path in hexadecimal digits: it need not be text.
+/// Returns a path as hexadecimal digits, because a path need not be text.
 fn digits(path: &Path) -> String {
     path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! With real folders.
+//! Tests with real folders.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -36,7 +36,7 @@ impl Folder {
         start::<FilesConfig>(&yaml.replace("DIR", self.0.path().to_str().unwrap()), 1 << 20, saved.clone())
     }
 
-    /// What a run that ends sends: paths below the folder, sorted.
+    /// Returns what a run sends until it ends: paths below the folder, sorted.
     async fn find(&self, yaml: &str) -> Vec<String> {
         self.found(self.start(yaml, &BTreeMap::new())).await.0
     }
@@ -147,7 +147,7 @@ async fn a_run_that_was_cut_off_goes_on_after_what_was_safe() {
     let running = folder.start(yaml, &BTreeMap::new());
     let mut left = Vec::new();
     while let Some((_, Parcel::Files(files))) = running.main.take().await {
-        // The second group is never settled: the run is killed before.
+        // The second group is never settled, as if the run were killed before.
         let is_second = folder.name_of(&files[0]) == "032";
         left.extend(files.into_iter().filter_map(|file| {
             if is_second {
@@ -157,7 +157,7 @@ async fn a_run_that_was_cut_off_goes_on_after_what_was_safe() {
             None
         }));
     }
-    // All was sent, and the source is at its end.
+    // All files were sent, and the source has ended.
     running.task.await.unwrap().unwrap();
     let saved = |partition: &Arc<str>| Some((partition.to_string(), running.positions.saved(partition)?));
     let saved: BTreeMap<String, Value> = running.positions.partitions().iter().filter_map(saved).collect();

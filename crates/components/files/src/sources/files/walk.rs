@@ -1,7 +1,7 @@
-//! Going through folders.
+//! Walks folders.
 //!
-//! What is held is one open folder for each level, and nothing of what is in them; sorted by name, the names that are still
-//! to come.
+//! Only one open folder for each level is held, without its entries. If sorted by name, the remaining entries
+//! of each open folder are held.
 
 use std::fs::{self, DirEntry, Metadata, ReadDir};
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::{Folders, Symlinks};
 use thalweg_codec::pattern::Root;
 
-/// How to go.
+/// How to walk.
 #[derive(Debug, Clone, Copy)]
 pub struct Walking {
     pub recursive: bool,
@@ -21,37 +21,37 @@ pub struct Walking {
     pub folders: Folders,
 }
 
-/// What is come upon.
+/// One result of a walk.
 pub enum Step {
     /// A file, or a link to one.
     File {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the system knows of it.
+        /// The metadata, of the target if the path is a link.
         metadata: Metadata,
     },
-    /// Something that cannot be looked at.
+    /// An entry that cannot be examined.
     Failed {
-        /// What.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         error: io::Error,
     },
 }
 
-/// A walk through what a root means.
+/// A walk through the files of a root.
 pub struct Walk<'a> {
     root: &'a Root,
     how: Walking,
     base: Arc<Path>,
-    /// The root itself, if it is a file.
+    /// The metadata of the root, if the root is a file.
     file: Option<Metadata>,
     open: Vec<Level>,
 }
 
 enum Level {
     Unsorted(ReadDir),
-    /// The last comes first.
+    /// In descending order: the next entry is the last.
     Sorted(Vec<DirEntry>),
 }
 
@@ -67,10 +67,10 @@ impl Iterator for Level {
 }
 
 impl<'a> Walk<'a> {
-    /// Begins.
+    /// Starts a walk.
     ///
     /// # Errors
-    /// If there is nothing there, or it cannot be read.
+    /// If the root does not exist or cannot be read.
     pub fn new(root: &'a Root, how: Walking) -> io::Result<Self> {
         let base = root.base();
         let found = fs::metadata(base)?;
@@ -91,7 +91,7 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// The folder that is read.
+    /// Returns the folder that is read.
     pub fn base(&self) -> &Arc<Path> {
         &self.base
     }
@@ -106,7 +106,7 @@ impl<'a> Walk<'a> {
         Ok(Level::Sorted(entries))
     }
 
-    /// What comes next.
+    /// Returns the next step.
     pub fn next_step(&mut self) -> Option<Step> {
         if let Some(metadata) = self.file.take() {
             return Some(Step::File { path: self.root.base().to_path_buf(), metadata });
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
                 }
                 Ok(metadata) if metadata.is_dir() && self.how.symlinks == Symlinks::Follow => {}
                 Ok(_) => return None,
-                // It went while we looked, or is a link to nothing.
+                // The file was deleted meanwhile, or the link is broken.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
                 Err(error) => return Some(Step::Failed { path, error }),
             }
@@ -170,7 +170,7 @@ impl<'a> Walk<'a> {
     }
 
     fn below<'p>(&self, path: &'p Path) -> &'p Path {
-        // What is read in the folder that one is in has its `./` left out.
+        // Paths found in the working directory lack the `./` of the base.
         path.strip_prefix(&self.base).unwrap_or(path)
     }
 
@@ -188,7 +188,7 @@ impl<'a> Walk<'a> {
         self.how.recursive && (self.how.hidden.unwrap_or(true) || !is_hidden(path))
     }
 
-    /// Whether a link leads to a folder that it is in: that would have no end.
+    /// True if a link leads to a folder that contains it: such a walk would not end.
     fn leads_to_itself(&self, path: &Path) -> bool {
         match (fs::canonicalize(path), path.parent().map(fs::canonicalize)) {
             (Ok(to), Some(Ok(from))) => from.starts_with(to),

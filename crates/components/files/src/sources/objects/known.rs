@@ -1,4 +1,4 @@
-//! Which objects were sent by runs before, in little memory.
+//! Remembers in little memory which objects earlier runs have sent.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -6,33 +6,34 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use thalweg_store::Object;
 
-/// How far the clock of a store may be off, and how long an object may take to be seen after the time that the store gives it.
+/// How far the clock of a store may differ, and how late an object may become visible after its modification
+/// time.
 const MARGIN: Duration = Duration::from_mins(10);
 
-/// So many names are kept; what else was changed lately comes a second time.
+/// The maximum number of names to keep. Other recently modified objects are sent a second time.
 const MOST_NAMES: usize = 1000;
 
-/// What was sent: all that a whole listing found.
+/// The objects that were sent: all that a complete listing found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Known {
-    /// Everything that was changed up to then, in nanoseconds since 1970.
+    /// Every object modified up to this time was sent. In nanoseconds since 1970.
     up_to: Option<i64>,
-    /// What was changed later, and when it was.
+    /// Objects that were modified later, with their modification times in nanoseconds since 1970.
     later: BTreeMap<String, i64>,
 }
 
 impl Known {
-    /// Before anything is noted of a listing that begins now.
+    /// Returns the state before the first object of a listing that begins now.
     ///
-    /// The newest object that a listing found is no bound: another may have come behind the place where the listing was,
-    /// before that one was changed.
+    /// The modification time of the newest listed object cannot be the limit. An object with an earlier time
+    /// may have appeared at a name that the listing had already passed.
     pub(super) fn listing_now() -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let up_to = i64::try_from(now.saturating_sub(MARGIN).as_nanos()).ok();
         Self { up_to, later: BTreeMap::new() }
     }
 
-    /// An object is sent.
+    /// Records that an object is sent.
     pub(super) fn note(&mut self, object: &Object) {
         if let Some(time) = object.state().modified
             && Some(time) > self.up_to
@@ -42,7 +43,7 @@ impl Known {
         }
     }
 
-    /// Whether an object was sent.
+    /// True if the object was sent.
     pub(super) fn covers(&self, object: &Object) -> bool {
         object.state().modified.is_some_and(|time| {
             Some(time) <= self.up_to || self.later.get(object.path()).is_some_and(|sent| *sent == time)

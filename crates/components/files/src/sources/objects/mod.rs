@@ -1,4 +1,4 @@
-//! Objects in stores.
+//! `objects`: objects in stores.
 
 mod known;
 
@@ -19,36 +19,43 @@ use crate::stored::{Reads, StoredObject, failure};
 use thalweg_codec::pattern::{self, Root, Wanted};
 use thalweg_local::sources::file::Paths;
 
-/// Objects in stores, each a file: one, or all below a prefix.
+/// Reads objects from stores, each as a file: a single object, or all objects below a prefix.
 ///
-/// A large object is read in slices, many at the same time, each of which is asked for when the memory for it is there; an object
-/// that changes meanwhile is told, by its tag or its length and time. A listing of millions takes no more memory than one of
-/// ten. With `--state`, a run that was cut off goes on where it was, and one after a run that came to its end
-/// sends what is new since, by the times that the store gives, with ten minutes for clocks that differ; what is in folders of
-/// this machine, where a new file may have an old time, is sent anew each time.
+/// A large object is read in slices, many at the same time. Each slice is requested only after its memory is
+/// available. If an object changes while it is read, that is an error: its ETag, or else its size and
+/// modification time, shows it. A listing of millions of objects needs no more memory than one of ten.
+///
+/// With `--state`, an interrupted run resumes where it stopped. The run after a completed one sends only new
+/// and changed objects, by the modification times of the store, with a tolerance of ten minutes for clocks
+/// that differ. Files in local folders are sent again in each run, because a new file may have an old
+/// modification time.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSource {
-    /// What to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, `webdavs://…`, or a path. One that ends with a slash
-    /// is all that is below it; with `*` or `**` it is what matches: `s3://logs/2026/**/*.csv`. Options of a store follow
-    /// as a query (`?region=eu-central-1&endpoint=…`); its credentials are found in the environment, or where its
+    /// The objects to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`,
+    /// `webdavs://…` or a path, or a list of these. A URL with a slash at its end means all objects below it.
+    /// `*` and `**` make it a pattern: `s3://logs/2026/**/*.csv`. Options of a store follow as a query
+    /// (`?region=eu-central-1&endpoint=…`). Credentials come from the environment, or from where the store's
     /// own tools keep them.
     #[schemars(example = &"s3://bucket/logs/**/*.csv")]
     pub url: Paths,
-    /// Patterns of which an object must match one: without a `/` they are about the last part of its name, with one about all
-    /// that is below the prefix.
+    /// Patterns; an object must match at least one. A pattern without `/` applies to the last part of the
+    /// object's name, one with `/` to the whole name below the prefix. The default is no patterns: all
+    /// objects match.
     #[serde(default)]
     pub include: Vec<String>,
-    /// Patterns of which it must match none.
+    /// Patterns; an object must match none. The default is no patterns.
     #[serde(default)]
     pub exclude: Vec<String>,
-    /// How many bytes to ask for at once. By default a sixteenth of the memory, at most 8 MiB.
+    /// The size of a request in bytes, at most 1 GiB. The default is a sixteenth of the memory, at most 8
+    /// MiB.
     pub slice: Option<ByteSize>,
-    /// How many slices to ask for at the same time. By default as many as do good.
+    /// The maximum number of slices to request at the same time. By default the source adapts the number to
+    /// the store.
     #[schemars(range(min = 1))]
     pub readers: Option<usize>,
-    /// How many slices of an object may be read and not yet worked on, beside those that are being read. By default what the memory
-    /// has room for.
+    /// The maximum number of slices of an object that have arrived and wait to be processed, in addition to
+    /// those being read. By default only the memory limits it.
     pub queue: Option<usize>,
 }
 
@@ -105,17 +112,17 @@ sinks:
     }
 }
 
-/// What one of the URLs leads to.
+/// The target of one URL.
 struct Location {
     store: Store,
     wanted: What,
-    /// The lane of its positions.
+    /// The partition of its positions.
     partition: Arc<str>,
 }
 
 enum What {
     One(String),
-    /// All below a prefix, which may end in the middle of a name.
+    /// All objects below a prefix, which may end in the middle of a name.
     Below {
         prefix: String,
         folder: String,
@@ -124,7 +131,7 @@ enum What {
 }
 
 impl What {
-    /// Whether it asks for what is there below its folder.
+    /// True if `below`, a path relative to the folder, matches.
     fn finds(&self, below: &Path) -> bool {
         match self {
             Self::Below { pattern: Some(pattern), .. } => pattern.finds(below, false),
@@ -133,18 +140,18 @@ impl What {
     }
 }
 
-/// What there is to read, found out without reading it.
+/// Finds out what there is to read, without reading it.
 impl ObjectsSource {
-    /// A source that reads what these options say, and else is as it is by itself.
+    /// Creates a source with these options, and the defaults for the others.
     pub fn new(url: &str, include: Vec<String>, exclude: Vec<String>) -> Self {
         let url = Paths::One(url.to_owned());
         Self { url, include, exclude, slice: None, readers: None, queue: None }
     }
 
-    /// Whether what it reads may be several objects.
+    /// True if the source may read more than one object.
     ///
     /// # Errors
-    /// What is wrong with a URL.
+    /// The mistake in a URL.
     pub fn is_many(&self) -> Result<bool, String> {
         let mut count = 0;
         for url in self.url.all() {
@@ -153,11 +160,11 @@ impl ObjectsSource {
         Ok(count > 1)
     }
 
-    /// Shows what a first run would send, each with its name below the folder that is read, until `each` has seen enough
-    /// and says `false`.
+    /// Lists the objects that a first run would send. Calls `each` with the name relative to the folder and
+    /// the object, until `each` returns `false`.
     ///
     /// # Errors
-    /// If a store does not tell, or there is no such object.
+    /// If a store cannot be listed, or an object does not exist.
     pub async fn look(&self, each: &mut (dyn FnMut(&str, &Object) -> bool + Send)) -> Result<(), Error> {
         let names =
             Wanted::new(&self.include, &self.exclude).map_err(|error| Error::permanent(error.to_string()))?;
@@ -186,10 +193,10 @@ impl ObjectsSource {
         Ok(())
     }
 
-    /// Whether an object would be read if it were there.
+    /// True if the source would read the object at `url` if it existed.
     ///
     /// # Errors
-    /// What is wrong with a URL.
+    /// The mistake in a URL.
     pub fn reads(&self, url: &str) -> Result<bool, String> {
         let names = Wanted::new(&self.include, &self.exclude).map_err(|error| error.to_string())?;
         let (store, path) = Store::from_url(url).map_err(|error| error.to_string())?;
@@ -237,15 +244,13 @@ impl Location {
         Ok(Self { store, wanted, partition })
     }
 
-    /// The state of one object.
+    /// Returns the state of one object.
     async fn state(&self, path: &str) -> Result<Object, Error> {
         match self.store.stat(path).await {
             Ok(object) => Ok(object),
             Err(StoreError::Absent { name }) => {
                 let hint = match self.store.can_list() {
-                    true => format!(
-                        ". If it is to be all that is below that name, write it with a slash at the end: `{name}/`"
-                    ),
+                    true => format!(". To read all objects below that name, add a slash: `{name}/`"),
                     false => String::new(),
                 };
                 Err(Error::permanent(format!("there is no `{name}`{hint}")))
@@ -255,14 +260,14 @@ impl Location {
     }
 }
 
-/// How far a run got in a listing, and what those before it saw.
+/// How far a run got in a listing, and what the runs before it saw.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Position {
-    /// The name that was sent last; none between two runs.
+    /// The last name that was sent. `None` between two runs.
     after: Option<String>,
-    /// What the last whole listing had.
+    /// The objects that the last complete listing had.
     known: Known,
-    /// What this listing had so far; none before it began.
+    /// The objects that this listing had so far. `None` before it began.
     seen: Option<Known>,
 }
 
@@ -270,7 +275,7 @@ struct Objects {
     places: Arc<[Location]>,
     names: Wanted,
     reads: Reads,
-    /// How many of the places are done.
+    /// The number of locations that are done.
     done: usize,
 }
 
@@ -291,7 +296,7 @@ impl Source for Objects {
     }
 }
 
-/// How many files go together, at most, and how many bytes they may have together.
+/// The maximum number of files in a group, and their maximum size in bytes.
 const GROUP: usize = 32;
 const GROUP_BYTES: u64 = 1 << 20;
 
@@ -340,8 +345,7 @@ impl Objects {
             }
             let is_plain = below_path.components().all(|part| matches!(part, Component::Normal(_)));
             if !is_plain || below.contains("//") {
-                let problem =
-                    Problem::new("its name leads out of the folder that it is in, or has an empty part");
+                let problem = Problem::new("its name leads out of its folder, or has an empty part");
                 let file = self.file(out, object, PathBuf::from("object"));
                 out.reject_file(file.with_lease(lease.clone()), problem, None).await?;
                 continue;
@@ -360,10 +364,10 @@ impl Objects {
             out.send_files(group, checkpoint(place, &position).filter(|_| in_order)).await?;
         }
         if found == 0 {
-            tracing::warn!("`{}`: there is nothing below `{}`", out.name(), place.store.name(prefix));
+            tracing::warn!("`{}`: no object is below `{}`", out.name(), place.store.name(prefix));
         }
         if !out.is_stopping() && in_order {
-            // A file of this machine may come with a time that is long past.
+            // A new local file may have an old modification time.
             let known = position.seen.filter(|_| !place.store.is_here()).unwrap_or_default();
             out.checkpoint(Checkpoint {
                 partition: place.partition.clone(),
