@@ -19,7 +19,8 @@ use thalweg_store::{Begun, Body, StoreError, Upload, UploadedPart};
 use tokio::task::JoinSet;
 
 use super::parts::{Noted, held, send, unfinished as noted_as_begun};
-use super::table::{Parquet, Table};
+use super::parquet_options::Parquet;
+use super::table::Table;
 use super::{ObjectsSink, Target};
 use crate::stored::failure;
 use thalweg_codec::delimited::Delimited;

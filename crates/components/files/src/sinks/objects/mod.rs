@@ -8,6 +8,11 @@
 mod files;
 mod messages;
 mod parts;
+mod parquet_options;
+#[cfg(feature = "parquet")]
+mod table;
+#[cfg(not(feature = "parquet"))]
+#[path = "no_table.rs"]
 mod table;
 #[cfg(test)]
 mod tests;
@@ -70,7 +75,7 @@ pub struct ObjectsSink {
     pub delimiter: String,
     /// Writes the fields of messages as Parquet tables; excludes `encode`. The first messages of an object
     /// determine its columns. Messages that do not fit leave by the `errors` output.
-    pub parquet: Option<table::Parquet>,
+    pub parquet: Option<parquet_options::Parquet>,
     /// When to begin a new object of messages. By default all messages go to one object.
     pub rotate: Option<Rotate>,
     /// The size of a part in bytes, at most 1 GiB. The default is 1/32 of the memory: at least 1 MiB, and at

@@ -11,35 +11,11 @@ use arrow_schema::{Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use thalweg_config::ByteSize;
 use thalweg_engine::{Error, Rejects};
 use thalweg_record::{Batch, Budget, Lease};
 
-/// How tables are written.
-#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Parquet {
-    /// The compression of columns. The default is `zstd`.
-    compression: Packing,
-    /// The size of a row group in memory before it is written, in bytes. The default is 1/8 of the memory,
-    /// between 1 MiB and 64 MiB.
-    row_group: Option<ByteSize>,
-}
-
-/// A compression of columns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Packing {
-    /// Zstandard: small files at a good speed.
-    #[default]
-    Zstd,
-    /// Snappy: larger files, faster than `zstd`.
-    Snappy,
-    /// No compression.
-    None,
-}
+use super::parquet_options::{Packing, Parquet};
 
 /// A table that is being written.
 pub(super) struct Table {
