@@ -215,8 +215,9 @@ mod tests {
     async fn a_file_is_gone_on_with_where_all_before_is_safe_and_forgotten_when_its_source_knows_that_it_is_done()
      {
         let (failures, _failed) = tokio::sync::mpsc::unbounded_channel();
-        let positions = Positions::new("main.lines".into(), BTreeMap::new(), failures.clone());
-        let source = Positions::new("in".into(), BTreeMap::new(), failures);
+        let positions =
+            Positions::new("main.lines".into(), Role::Transform, BTreeMap::new(), failures.clone());
+        let source = Positions::new("in".into(), Role::Source, BTreeMap::new(), failures);
         let origin = Origin::new("in".into(), "a".into(), 3).at("s3://b/a");
         let mut file = File::new(origin, Content::from(vec![1, 2, 3]));
         file.ack_mut().merge(source.expect(Some(Checkpoint { partition: "l".into(), offset: 1.into() })));
@@ -250,7 +251,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_was_read_is_gone_on_with_while_its_last_messages_are_on_their_way() {
         let (failures, _failed) = tokio::sync::mpsc::unbounded_channel();
-        let positions = Positions::new("main.lines".into(), BTreeMap::new(), failures);
+        let positions = Positions::new("main.lines".into(), Role::Transform, BTreeMap::new(), failures);
         let origin = Origin::new("in".into(), "a".into(), 3).at("s3://b/a");
         let mut file = File::new(origin, Content::from(vec![1, 2, 3]));
         let (mut intake, main, _errors) = loose_intake(&Budget::new(1 << 20), 1 << 10, &file);

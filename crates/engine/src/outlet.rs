@@ -382,7 +382,7 @@ pub(crate) fn loose_outlet(
     let outlet = SourceOutput {
         share: budget.share(),
         batch_bytes,
-        positions: Positions::new(name.clone(), saved, failures),
+        positions: Positions::new(name.clone(), Role::Source, saved, failures),
         stop,
         metrics: ComponentMetrics::new(name, Role::Source, "test"),
         saves: None,

@@ -13,6 +13,8 @@ use serde_json::Value;
 use thalweg_record::{Ack, Outcome, Settlement};
 use tokio::sync::mpsc;
 
+use crate::{Error, Role, RunFailure};
+
 /// A message of a source that must be answered: where it leaves off.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
@@ -33,8 +35,9 @@ impl Checkpoint {
 #[derive(Debug)]
 pub struct Positions {
     source: Arc<str>,
+    role: Role,
     partitions: Mutex<BTreeMap<Arc<str>, Partition>>,
-    failures: mpsc::UnboundedSender<String>,
+    failures: mpsc::UnboundedSender<RunFailure>,
     /// Whether positions are saved, so that a later run goes on where the last save was.
     keeps: AtomicBool,
     /// Held by the source and by each of its batches that is not settled.
@@ -67,8 +70,9 @@ impl Positions {
     /// For a source, beginning with what a former run saved. What fails is told to `failures`.
     pub fn new(
         source: Arc<str>,
+        role: Role,
         saved: BTreeMap<String, Value>,
-        failures: mpsc::UnboundedSender<String>,
+        failures: mpsc::UnboundedSender<RunFailure>,
     ) -> Arc<Self> {
         let partitions = saved
             .into_iter()
@@ -81,6 +85,7 @@ impl Positions {
             .collect();
         Arc::new(Self {
             source,
+            role,
             partitions: Mutex::new(partitions),
             failures,
             keeps: AtomicBool::new(false),
@@ -156,7 +161,8 @@ impl Positions {
         if settlement.outcome == Outcome::Failed {
             let reason = settlement.reason.as_deref().unwrap_or("for a reason that was not given");
             // Nobody listens any more when the run is over.
-            let _ = self.failures.send(format!("messages of `{}` failed: {reason}", self.source));
+            let error = Error::permanent(format!("messages of `{}` failed: {reason}", self.source));
+            let _ = self.failures.send(RunFailure::new(self.source.clone(), self.role, error));
         }
     }
 
@@ -209,7 +215,7 @@ mod tests {
     #[test]
     fn what_lasts_is_what_was_saved_where_positions_are_saved() {
         let (failures, _failed) = mpsc::unbounded_channel();
-        let positions = Positions::new("s".into(), BTreeMap::new(), failures);
+        let positions = Positions::new("s".into(), Role::Source, BTreeMap::new(), failures);
         let checkpoint = || Some(Checkpoint { partition: "l".into(), offset: 1.into() });
         positions.expect(checkpoint()).settle(Outcome::Delivered);
         assert_eq!(positions.committed("l"), Some(1.into()));
@@ -228,7 +234,7 @@ mod tests {
             order in any::<u64>(),
         ) {
             let (failures, mut failed) = mpsc::unbounded_channel();
-            let positions = Positions::new("s".into(), BTreeMap::new(), failures);
+            let positions = Positions::new("s".into(), Role::Source, BTreeMap::new(), failures);
             let mut acks: Vec<_> = (0..outcomes.len())
                 .map(|n| (n, positions.expect(Some(Checkpoint { partition: "l".into(), offset: n.into() }))))
                 .collect();

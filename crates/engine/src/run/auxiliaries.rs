@@ -4,11 +4,10 @@ use thalweg_runtime::Stop;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::Error;
 use crate::plan::Plan;
 use crate::positions::{LiveGuard, Positions};
 
-use super::source;
+use super::{RunFailure, source};
 
 /// The sources that only accompany the others, and how they learn that those have ended.
 pub(super) struct Auxiliaries {
@@ -40,7 +39,7 @@ impl Auxiliaries {
         Some(running.clone())
     }
 
-    pub(super) fn dismiss_in_time(self, tasks: &mut JoinSet<Result<(), Error>>) {
+    pub(super) fn dismiss_in_time(self, tasks: &mut JoinSet<Result<(), RunFailure>>) {
         let Some([(running, ended), (unsettled, settled)]) = self.watches else { return };
         drop((running, unsettled));
         tasks.spawn(async move {

@@ -14,6 +14,8 @@ use thalweg_runtime::{HandOver, Sender, Ticket, Worker};
 use crate::Error;
 use crate::metrics::ComponentMetrics;
 
+use super::RunFailure;
+
 /// One of the ways, and those after it. It does not know those before: what waits for a way to be settled must not
 /// keep the way itself from coming to its end.
 pub(super) struct Way {
@@ -97,7 +99,7 @@ impl Failover {
 
 impl Worker for Failover {
     type Item = Parcel;
-    type Error = Error;
+    type Error = RunFailure;
 
     /// What fails goes into the channels of the later ways without a wait, so these must have room as well.
     fn has_room(&self) -> bool {
@@ -133,9 +135,11 @@ impl Worker for Failover {
         }
     }
 
-    async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
+    async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), RunFailure> {
         let Parcel::Messages(mut batch) = parcel else {
-            return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
+            return Err(
+                Error::permanent("files came where messages are taken; this is a bug of thalweg").into()
+            );
         };
         let metrics = &self.first.metrics;
         batch.ack_mut().enter(&metrics.name);
@@ -152,7 +156,7 @@ impl Worker for Failover {
         Ok(())
     }
 
-    async fn finish(self) -> Result<(), Error> {
+    async fn finish(self) -> Result<(), RunFailure> {
         Ok(())
     }
 }

@@ -7,15 +7,15 @@ use std::time::Instant;
 use thalweg_record::{File, Outcome, Parcel, Problem};
 use thalweg_runtime::{ConcurrencyLimit, HandOver, Sender, Sequencer, Ticket, Worker};
 
+use crate::Error;
 use crate::component::{Disposition, FileError, FileTransform};
 use crate::graph::{OnError, Targets};
 use crate::metrics::ComponentMetrics;
 use crate::outlets::Output;
 use crate::plan::{Destination, Target};
-use crate::{Error, ErrorKind};
 
-use super::Retries;
 use super::segment::Results;
+use super::{Retries, RunFailure};
 
 /// What happens to a file, for those who watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(super) struct FileCopy {
 
 impl Worker for FileCopy {
     type Item = Parcel;
-    type Error = Error;
+    type Error = RunFailure;
 
     fn has_room(&self) -> bool {
         self.exits.values().all(Sender::has_room)
@@ -85,9 +85,11 @@ impl Worker for FileCopy {
         }
     }
 
-    async fn take(&mut self, ticket: Ticket, parcel: Parcel) -> Result<(), Error> {
+    async fn take(&mut self, ticket: Ticket, parcel: Parcel) -> Result<(), RunFailure> {
         let Parcel::Files(files) = parcel else {
-            return Err(Error::permanent("messages came where files are taken; this is a bug of thalweg"));
+            return Err(
+                Error::permanent("messages came where files are taken; this is a bug of thalweg").into()
+            );
         };
         let mut left: BTreeMap<Destination, Vec<File>> = BTreeMap::new();
         for file in files {
@@ -113,14 +115,18 @@ impl Worker for FileCopy {
         Ok(())
     }
 
-    async fn finish(self) -> Result<(), Error> {
+    async fn finish(self) -> Result<(), RunFailure> {
         Ok(())
     }
 }
 
 impl FileCopy {
     /// Takes a file through the operators; what leaves the segment is put into `left`.
-    async fn carry(&mut self, file: File, left: &mut BTreeMap<Destination, Vec<File>>) -> Result<(), Error> {
+    async fn carry(
+        &mut self,
+        file: File,
+        left: &mut BTreeMap<Destination, Vec<File>>,
+    ) -> Result<(), RunFailure> {
         let mut open = vec![(0, file)];
         // When one operator ends the next begins: looking at the clock is a part of what a small file costs.
         let mut since = Instant::now();
@@ -148,7 +154,7 @@ impl FileCopy {
     }
 
     /// Has an operator do its work on a file, again and again after temporary errors.
-    async fn apply(&mut self, at: usize, file: &mut File, since: &mut Instant) -> Result<Next, Error> {
+    async fn apply(&mut self, at: usize, file: &mut File, since: &mut Instant) -> Result<Next, RunFailure> {
         let operator = &mut self.operators[at];
         let name = &operator.metrics.name;
         file.ack_mut().enter(name);
@@ -189,7 +195,7 @@ impl FileCopy {
                     watch(file, outcome.map_or(FileEvent::WentOn, FileEvent::Ended));
                     return Ok(outcome.map_or(Next::Output(Output::Main), Next::End));
                 }
-                Err(FileError::Failed(error)) if error.kind() != ErrorKind::Permanent => {
+                Err(FileError::Failed(error)) if error.kind().is_temporary() => {
                     if let Err(error) = self.retries.pause(metrics, error, attempt).await {
                         break FileError::Failed(error);
                     }
@@ -201,7 +207,7 @@ impl FileCopy {
         };
         match trouble {
             FileError::Failed(error) => {
-                Err(Error::permanent(format!("`{name}` failed at `{file}`")).caused_by(error))
+                Err(RunFailure::of(metrics, error.context(format!("`{name}` failed at `{file}`"))))
             }
             FileError::Rejected(problem) => {
                 file.set_problem(Problem { component: name.clone(), ..problem });

@@ -8,12 +8,12 @@ use arrow_array::{Array, cast::AsArray};
 use thalweg_record::{Batch, Content, ERROR_COMPONENT, ERROR_REASON, File, Outcome, Parcel, Problem};
 use thalweg_runtime::{Receiver, blocking};
 
+use crate::DeadLetterLimits;
 use crate::kept::keep;
 use crate::metrics::ComponentMetrics;
 use crate::store::{DeadLetter, KeptFile};
-use crate::{DeadLetterLimits, Error};
 
-use super::LazyStore;
+use super::{LazyStore, RunFailure};
 
 pub(super) struct Task {
     pub(super) input: Receiver<Parcel>,
@@ -26,7 +26,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub(super) async fn run(self) -> Result<(), Error> {
+    pub(super) async fn run(self) -> Result<(), RunFailure> {
         while let Some((_, parcel)) = self.input.take().await {
             let start = Instant::now();
             let letters = match &parcel {

@@ -12,6 +12,7 @@
 mod auxiliaries;
 mod channels;
 mod failover;
+mod failure;
 mod files;
 mod letters;
 mod parts;
@@ -42,6 +43,7 @@ use crate::plan::{Destination, Plan};
 use crate::positions::Positions;
 use crate::{Context, Error, Flow, InFlight, Journal, Role, Step, Temporaries};
 
+pub use failure::RunFailure;
 pub use files::{FileEvent, FileWatcher};
 
 use auxiliaries::Auxiliaries;
@@ -174,8 +176,8 @@ pub struct Summary {
     pub stopped: bool,
     /// Where each source got to, by lane.
     pub positions: BTreeMap<String, BTreeMap<String, Value>>,
-    /// Why it failed, if it did.
-    pub failure: Option<String>,
+    /// Why the run failed, if it did.
+    pub failure: Option<RunFailure>,
 }
 
 impl Run {
@@ -268,7 +270,7 @@ impl Run {
         let mut positions = Vec::new();
         let failure = match self.carry_out(&mut positions).await {
             Ok(failure) => failure,
-            Err(error) => Some(error.full()),
+            Err(error) => Some(error.into()),
         };
         let reached = positions.iter().map(|(source, positions)| {
             let partitions = positions.partitions().into_iter();
@@ -291,7 +293,10 @@ impl Run {
         }
     }
 
-    async fn carry_out(self, reached: &mut Vec<(Arc<str>, Arc<Positions>)>) -> Result<Option<String>, Error> {
+    async fn carry_out(
+        self,
+        reached: &mut Vec<(Arc<str>, Arc<Positions>)>,
+    ) -> Result<Option<RunFailure>, Error> {
         let Run { plan, state_dir, continues, watcher, temporary, store, handle } = self;
         let temporary = temporary.unwrap_or_else(|| {
             let own = Temporaries::new(plan.temporary.as_deref());
@@ -314,7 +319,7 @@ impl Run {
         };
         let mut channels = Channels::new(plan.batch_bytes.saturating_mul(4));
         let (failures, mut failed) = mpsc::unbounded_channel();
-        let mut tasks: JoinSet<Result<(), Error>> = JoinSet::new();
+        let mut tasks: JoinSet<Result<(), RunFailure>> = JoinSet::new();
         let retries = Retries { stop: handle.stop.clone(), log: handle.retries.clone() };
 
         let saver = Saver::new();
@@ -328,7 +333,7 @@ impl Run {
                 true => store.get()?.positions(name)?,
                 false => BTreeMap::new(),
             };
-            let positions = Positions::new(name.clone(), saved, failures.clone());
+            let positions = Positions::new(name.clone(), Role::Source, saved, failures.clone());
             if state_dir.positions {
                 positions.keep();
             }
@@ -463,13 +468,13 @@ impl Run {
                 ended = tasks.join_next() => match ended {
                     None => break,
                     Some(Ok(Ok(()))) => {}
-                    Some(Ok(Err(error))) => {
+                    Some(Ok(Err(failure))) => {
                         handle.stop.request();
-                        broken.get_or_insert_with(|| error.full());
+                        broken.get_or_insert(failure);
                     }
                     Some(Err(error)) if error.is_panic() => {
                         handle.stop.request();
-                        broken.get_or_insert_with(|| "a component panicked; this is a bug of thalweg".to_owned());
+                        broken.get_or_insert_with(|| Error::permanent("a component panicked; this is a bug of thalweg").into());
                     }
                     Some(Err(_)) => {}
                 },
@@ -479,7 +484,7 @@ impl Run {
                 }
                 () = handle.abort.requested() => {
                     tasks.shutdown().await;
-                    broken.get_or_insert_with(|| "stopped at once; what was in flight is not acknowledged".to_owned());
+                    broken.get_or_insert_with(|| Error::permanent("stopped at once; what was in flight is not acknowledged").into());
                     break;
                 }
                 () = saver.asked(), if state_dir.positions => {
@@ -489,7 +494,7 @@ impl Run {
                     asked_for = None;
                     if let Err(error) = thalweg_runtime::blocking(|| save(&store)) {
                         handle.stop.request();
-                        broken.get_or_insert_with(|| error.full());
+                        broken.get_or_insert_with(|| error.into());
                     }
                 }
             }
@@ -526,9 +531,9 @@ fn adaptive(most: usize, budget: &Budget) -> ConcurrencyLimit {
 /// not have to wait for that. Handing a worker's tasks to another thread around each read (`block_in_place`)
 /// was tried: the threads multiply, and each has memory of its own that the budget cannot see.
 fn on_a_thread(
-    tasks: &mut JoinSet<Result<(), Error>>,
+    tasks: &mut JoinSet<Result<(), RunFailure>>,
     abort: &Stop,
-    task: impl Future<Output = Result<(), Error>> + Send + 'static,
+    task: impl Future<Output = Result<(), RunFailure>> + Send + 'static,
 ) {
     let (runtime, abort) = (tokio::runtime::Handle::current(), abort.clone());
     tasks.spawn_blocking(move || {

@@ -13,12 +13,12 @@ use crate::metrics::ComponentMetrics;
 use crate::plan::{Destination, Operator, Plan, Segment};
 use crate::positions::Positions;
 use crate::store::Store;
-use crate::{Context, Cost, Error, FileOutput};
+use crate::{Context, Cost, Error, FileOutput, Role};
 
 use super::channels::Channels;
 use super::files::{FileCopy, FileOperator, FileWatcher, Work};
 use super::unpack::FileReaderWorker;
-use super::{Handle, Retries, adaptive, segment};
+use super::{Handle, Retries, RunFailure, adaptive, segment};
 
 /// What all segments of a run have in common.
 pub(super) struct SegmentBuilder<'a> {
@@ -34,14 +34,15 @@ pub(super) struct SegmentBuilder<'a> {
 /// How far what reads messages out of files has got in each, where that is kept.
 pub(super) struct FileCheckpoints {
     pub(super) store: Option<Arc<Store>>,
-    pub(super) failures: mpsc::UnboundedSender<String>,
+    pub(super) failures: mpsc::UnboundedSender<RunFailure>,
     pub(super) known: Mutex<Vec<(Arc<str>, Arc<Positions>)>>,
 }
 
 impl FileCheckpoints {
     fn of(&self, name: &Arc<str>) -> Result<Option<Arc<Positions>>, Error> {
         let Some(store) = &self.store else { return Ok(None) };
-        let positions = Positions::new(name.clone(), store.positions(name)?, self.failures.clone());
+        let positions =
+            Positions::new(name.clone(), Role::Transform, store.positions(name)?, self.failures.clone());
         positions.keep();
         self.known.lock().push((name.clone(), positions.clone()));
         Ok(Some(positions))
@@ -49,7 +50,7 @@ impl FileCheckpoints {
 }
 
 /// A task of a stage, and whether it blocks its thread.
-type Task = (bool, Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>);
+type Task = (bool, Pin<Box<dyn Future<Output = Result<(), RunFailure>> + Send>>);
 
 impl SegmentBuilder<'_> {
     /// The tasks of a segment, one for each copy.
@@ -182,7 +183,7 @@ impl SegmentBuilder<'_> {
     }
 }
 
-fn tasks<W: Worker<Error = Error>>(stage: Stage<W>, copies: usize, blocks: bool) -> Vec<Task> {
+fn tasks<W: Worker<Error = RunFailure>>(stage: Stage<W>, copies: usize, blocks: bool) -> Vec<Task> {
     let mut stages = vec![stage];
     while stages.len() < copies {
         stages.extend(stages.first().cloned());

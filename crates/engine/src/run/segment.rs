@@ -13,6 +13,8 @@ use crate::metrics::ComponentMetrics;
 use crate::outlets::{Outlets, Output};
 use crate::plan::{Destination, Target};
 
+use super::RunFailure;
+
 /// What a batch came to: what leaves the segment, in order.
 pub(super) type Results = Vec<(Destination, Parcel)>;
 
@@ -57,7 +59,7 @@ pub(super) struct Copy {
 
 impl Worker for Copy {
     type Item = Parcel;
-    type Error = Error;
+    type Error = RunFailure;
 
     fn has_room(&self) -> bool {
         self.exits.values().all(Sender::has_room)
@@ -69,13 +71,15 @@ impl Worker for Copy {
         }
     }
 
-    async fn take(&mut self, ticket: Ticket, parcel: Parcel) -> Result<(), Error> {
+    async fn take(&mut self, ticket: Ticket, parcel: Parcel) -> Result<(), RunFailure> {
         let permit = match self.limit.as_ref().map(|limit| limit.acquire(parcel.bytes() as u64)) {
             Some(permit) => Some(permit.await),
             None => None,
         };
         let Parcel::Messages(batch) = parcel else {
-            return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
+            return Err(
+                Error::permanent("files came where messages are taken; this is a bug of thalweg").into()
+            );
         };
         let mut results = Vec::new();
         self.begin(batch, &mut results).await?;
@@ -98,15 +102,16 @@ impl Worker for Copy {
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<(), Error> {
+    async fn finish(mut self) -> Result<(), RunFailure> {
         let mut results = Vec::new();
         for at in 0..self.operators.len() {
             let operator = &mut self.operators[at];
             let start = Instant::now();
-            match &mut operator.work {
-                Work::Calls(transform) => transform.finish(&mut operator.outlets)?,
-                Work::Waits(transform) => transform.finish(&mut operator.outlets).await?,
-            }
+            let finished = match &mut operator.work {
+                Work::Calls(transform) => transform.finish(&mut operator.outlets),
+                Work::Waits(transform) => transform.finish(&mut operator.outlets).await,
+            };
+            finished.map_err(|error| RunFailure::of(&operator.metrics, error))?;
             operator.metrics.add_busy(start);
             self.pass_on(at, &mut results)?;
         }
@@ -119,7 +124,7 @@ impl Worker for Copy {
 
 impl Copy {
     /// Calls the first operator, and all that follows; waits for it, if it is one that does.
-    async fn begin(&mut self, mut batch: Batch, results: &mut Results) -> Result<(), Error> {
+    async fn begin(&mut self, mut batch: Batch, results: &mut Results) -> Result<(), RunFailure> {
         let Some(Operator { work: Work::Waits(transform), metrics, outlets, .. }) =
             self.operators.first_mut()
         else {
@@ -133,7 +138,7 @@ impl Copy {
         self.pass_on(0, results)
     }
 
-    fn apply(&mut self, at: usize, mut batch: Batch, results: &mut Results) -> Result<(), Error> {
+    fn apply(&mut self, at: usize, mut batch: Batch, results: &mut Results) -> Result<(), RunFailure> {
         let operator = &mut self.operators[at];
         enters(&mut batch, &operator.metrics);
         let start = Instant::now();
@@ -147,7 +152,7 @@ impl Copy {
     }
 
     /// Calls what follows for all that an operator gave.
-    fn pass_on(&mut self, at: usize, results: &mut Results) -> Result<(), Error> {
+    fn pass_on(&mut self, at: usize, results: &mut Results) -> Result<(), RunFailure> {
         for (output, batch) in self.operators[at].outlets.take() {
             let operator = &self.operators[at];
             if output == Output::Errors {
@@ -189,7 +194,7 @@ impl Copy {
         }
     }
 
-    fn give(&mut self, target: Target, batch: Batch, results: &mut Results) -> Result<(), Error> {
+    fn give(&mut self, target: Target, batch: Batch, results: &mut Results) -> Result<(), RunFailure> {
         match target {
             Target::Operator(next) => self.apply(next, batch, results),
             Target::Stage(stage) => {
@@ -211,8 +216,8 @@ fn enters(batch: &mut Batch, metrics: &ComponentMetrics) {
     metrics.add_in(batch.rows(), batch.payload_bytes());
 }
 
-fn failed(metrics: &ComponentMetrics, error: Error) -> Error {
-    Error::permanent(format!("the transform `{}` failed", metrics.name)).caused_by(error)
+fn failed(metrics: &ComponentMetrics, error: Error) -> RunFailure {
+    RunFailure::of(metrics, error.context(format!("the transform `{}` failed", metrics.name)))
 }
 
 /// Hands results over in their order. What the next stages take at once they do not do here, where the other

@@ -5,11 +5,11 @@ use std::time::Duration;
 use thalweg_runtime::Stop;
 use tokio::sync::mpsc;
 
+use crate::Source;
 use crate::outlet::SourceOutput;
 use crate::positions::{LiveGuard, Never};
-use crate::{Error, ErrorKind, Source};
 
-use super::Retries;
+use super::{Retries, RunFailure};
 
 /// How long what attends the other sources waits, after these have ended, for what they sent to be settled. It is
 /// settled sooner, but where something holds it back until all has come, what attends them included.
@@ -32,7 +32,7 @@ pub(super) async fn run(
     outlet: SourceOutput,
     retries: Retries,
     guard: Option<LiveGuard>,
-) -> Result<(), Error> {
+) -> Result<(), RunFailure> {
     let positions = outlet.positions.clone();
     let result = read(source, outlet, retries).await;
     positions.leave();
@@ -40,7 +40,11 @@ pub(super) async fn run(
     result
 }
 
-async fn read(mut source: Box<dyn Source>, mut outlet: SourceOutput, retries: Retries) -> Result<(), Error> {
+async fn read(
+    mut source: Box<dyn Source>,
+    mut outlet: SourceOutput,
+    retries: Retries,
+) -> Result<(), RunFailure> {
     let name = outlet.name().clone();
     let mut attempt = 0;
     loop {
@@ -50,12 +54,12 @@ async fn read(mut source: Box<dyn Source>, mut outlet: SourceOutput, retries: Re
             // What failed there says why; that this source cannot go on is nothing but a consequence, which must not be
             // told in its place.
             Err(_) if outlet.is_abandoned() => return Ok(()),
-            Err(error) if error.kind() != ErrorKind::Permanent && outlet.is_stopping() => {
+            Err(error) if error.kind().is_temporary() && outlet.is_stopping() => {
                 // It is to read no more in any case.
                 tracing::warn!("`{name}`: {}; the run is stopping", error.full());
                 return Ok(());
             }
-            Err(error) if error.kind() != ErrorKind::Permanent => {
+            Err(error) if error.kind().is_temporary() => {
                 // One that got somewhere starts anew with the short pauses.
                 attempt = if outlet.metrics.counts().rows_out > read { 0 } else { attempt + 1 };
                 if retries.pause(&outlet.metrics, error, attempt).await.is_err() {
@@ -63,7 +67,8 @@ async fn read(mut source: Box<dyn Source>, mut outlet: SourceOutput, retries: Re
                 }
             }
             Err(error) => {
-                return Err(Error::permanent(format!("the source `{name}` failed")).caused_by(error));
+                let error = error.context(format!("the source `{name}` failed"));
+                return Err(RunFailure::of(&outlet.metrics, error));
             }
         }
     }
@@ -80,7 +85,7 @@ mod tests {
 
     use super::*;
     use crate::outlet::loose_outlet;
-    use crate::{Reading, testing};
+    use crate::{Error, Reading, testing};
 
     struct One;
 

@@ -6,10 +6,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thalweg_record::{File, Meta, Outcome, Parcel, Problem};
 use thalweg_runtime::{Sender, Ticket, Worker};
 
+use crate::Error;
 use crate::component::{FileError, FileReader};
 use crate::intake::FileOutput;
 use crate::outlet::give;
-use crate::{Error, ErrorKind};
+
+use super::RunFailure;
 
 /// One copy of it. It is a stage of its own: like a source, it waits for the budget and for room while it reads.
 pub(super) struct FileReaderWorker {
@@ -21,11 +23,13 @@ pub(super) struct FileReaderWorker {
 
 impl Worker for FileReaderWorker {
     type Item = Parcel;
-    type Error = Error;
+    type Error = RunFailure;
 
-    async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
+    async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), RunFailure> {
         let Parcel::Files(files) = parcel else {
-            return Err(Error::permanent("messages came where files are taken; this is a bug of thalweg"));
+            return Err(
+                Error::permanent("messages came where files are taken; this is a bug of thalweg").into()
+            );
         };
         for file in files {
             self.read(file).await?;
@@ -33,13 +37,13 @@ impl Worker for FileReaderWorker {
         Ok(())
     }
 
-    async fn finish(self) -> Result<(), Error> {
+    async fn finish(self) -> Result<(), RunFailure> {
         Ok(())
     }
 }
 
 impl FileReaderWorker {
-    async fn read(&mut self, mut file: File) -> Result<(), Error> {
+    async fn read(&mut self, mut file: File) -> Result<(), RunFailure> {
         let name = self.out.metrics.name.clone();
         file.ack_mut().enter(&name);
         self.out.metrics.add_in(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
@@ -69,18 +73,20 @@ impl FileReaderWorker {
                 self.refuse(file).await
             }
             // A part of its messages may have been sent: to begin with it anew would send these again.
-            Err(FileError::Failed(error)) if error.kind() != ErrorKind::Permanent => {
+            Err(FileError::Failed(error)) if error.kind().is_temporary() => {
                 file.set_problem(Problem { component: name, ..Problem::new(error.full()) });
                 self.refuse(file).await
             }
             Err(FileError::Failed(error)) => {
-                Err(Error::permanent(format!("`{name}` failed at `{file}`")).caused_by(error))
+                let error = error.context(format!("`{name}` failed at `{file}`"));
+                Err(RunFailure::of(&self.out.metrics, error))
             }
         }
     }
 
-    async fn refuse(&mut self, file: File) -> Result<(), Error> {
+    async fn refuse(&mut self, file: File) -> Result<(), RunFailure> {
         self.out.metrics.add_errors(1);
-        give(&self.refused, vec![file], self.out.share.budget(), self.out.name()).await
+        let given = give(&self.refused, vec![file], self.out.share.budget(), self.out.name()).await;
+        given.map_err(|error| RunFailure::of(&self.out.metrics, error))
     }
 }

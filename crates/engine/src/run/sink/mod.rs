@@ -17,7 +17,7 @@ use crate::metrics::ComponentMetrics;
 use crate::outlets::{Rejects, part_rejected};
 use crate::{Error, ErrorKind};
 
-use super::Retries;
+use super::{Retries, RunFailure};
 
 /// What was written is brought into safety at least this often.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -128,7 +128,7 @@ pub(super) async fn run(
     mut saved: Option<Value>,
     metrics: Arc<ComponentMetrics>,
     shortage: Arc<Notify>,
-) -> Result<(), Error> {
+) -> Result<(), RunFailure> {
     for writer in &mut writers {
         writer.open(saved.take()).await?;
     }
@@ -155,11 +155,13 @@ pub(super) async fn run(
 
 impl Worker for Writer {
     type Item = Parcel;
-    type Error = Error;
+    type Error = RunFailure;
 
-    async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
+    async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), RunFailure> {
         let Parcel::Messages(mut batch) = parcel else {
-            return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
+            return Err(
+                Error::permanent("files came where messages are taken; this is a bug of thalweg").into()
+            );
         };
         batch.ack_mut().enter(&self.metrics.name);
         let has_another_way = batch.ack().has_failover();
@@ -221,11 +223,11 @@ impl Worker for Writer {
                 && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short())
     }
 
-    async fn rest(&mut self) -> Result<(), Error> {
+    async fn rest(&mut self) -> Result<(), RunFailure> {
         self.flush().await
     }
 
-    async fn finish(mut self) -> Result<(), Error> {
+    async fn finish(mut self) -> Result<(), RunFailure> {
         if !self.condition.is_open() {
             return Ok(());
         }
@@ -247,7 +249,7 @@ impl Worker for Writer {
 
 impl Writer {
     /// Makes the sink ready to write, with the state that a former run left.
-    pub(super) async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
+    pub(super) async fn open(&mut self, saved: Option<Value>) -> Result<(), RunFailure> {
         let mut attempt = 0;
         while let Err(error) = self.sink.open(saved.clone()).await {
             let most = self.attempts(self.is_dispensable);
@@ -268,8 +270,8 @@ impl Writer {
         Ok(())
     }
 
-    fn failed(&self, error: Error) -> Error {
-        Error::permanent(format!("the sink `{}` failed", self.metrics.name)).caused_by(error)
+    fn failed(&self, error: Error) -> RunFailure {
+        RunFailure::of(&self.metrics, error.context(format!("the sink `{}` failed", self.metrics.name)))
     }
 
     /// Writes a batch, again and again after temporary errors; gives what was rejected.
@@ -324,7 +326,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), Error> {
+    async fn flush(&mut self) -> Result<(), RunFailure> {
         let mut attempt = 0;
         loop {
             let start = Instant::now();
@@ -381,7 +383,7 @@ impl Writer {
         let (retries, metrics, tried) = (self.retries.clone(), self.metrics.clone(), *attempt);
         *attempt += 1;
         async move {
-            if error.kind() == ErrorKind::Permanent || tried >= most {
+            if !error.kind().is_temporary() || tried >= most {
                 return Err(error);
             }
             retries.pause(&metrics, error, tried).await
@@ -435,7 +437,7 @@ impl Writer {
 
     /// What it wrote could not be brought into safety. If all of that can go another way it does, and so does what
     /// is still to come.
-    fn breaks(&mut self, error: Error) -> Result<(), Error> {
+    fn breaks(&mut self, error: Error) -> Result<(), RunFailure> {
         if !self.can_break() {
             return Err(self.failed(error));
         }
