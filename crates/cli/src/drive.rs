@@ -223,6 +223,7 @@ mod tests {
             stopped: false,
             positions: std::collections::BTreeMap::new(),
             failure: Some(RunFailure::from(error)),
+            undrained: None,
         };
         Outcome { summary, retried: Retried::default() }
     }

@@ -151,7 +151,7 @@ impl FileOutput {
         if let (Some(checkpoint), Some(positions), Some(partition)) =
             (received.reading.checkpoint.take(), &self.positions, &self.partition)
         {
-            let next = positions.expect(Some(Checkpoint { partition: partition.clone(), ..checkpoint }));
+            let next = positions.expect(Some(Checkpoint { partition: partition.clone(), ..checkpoint }), 0);
             std::mem::replace(&mut self.place, next).settle(Outcome::Filtered);
         }
         // The place first: it is to be settled before the file may be.
@@ -220,7 +220,7 @@ mod tests {
         let source = Positions::new("in".into(), Role::Source, BTreeMap::new(), failures);
         let origin = Origin::new("in".into(), "a".into(), 3).at("s3://b/a");
         let mut file = File::new(origin, Content::from(vec![1, 2, 3]));
-        file.ack_mut().merge(source.expect(Some(Checkpoint { partition: "l".into(), offset: 1.into() })));
+        file.ack_mut().merge(source.expect(Some(Checkpoint { partition: "l".into(), offset: 1.into() }), 1));
         let (mut intake, main, errors) = loose_intake(&Budget::new(1 << 20), 1 << 10, &file);
         intake.ack.settle(Outcome::Filtered);
         intake.ack = Ack::noop();

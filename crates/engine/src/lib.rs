@@ -49,7 +49,7 @@ pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, S
 pub use positions::{Checkpoint, Positions};
 pub use read::{ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, PipelineSettings, Settings, read};
 pub use registry::{Built, Definition, Registry, Role};
-pub use run::{FileEvent, FileWatcher, Handle, Run, RunFailure, StateDir, Summary};
+pub use run::{FileEvent, FileWatcher, Handle, Run, RunFailure, StateDir, Summary, Undrained};
 pub use schema::schema;
 pub use store::{DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Store};
 pub use temporary::Temporaries;

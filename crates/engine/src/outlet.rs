@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use arrow_array::{BinaryViewArray, RecordBatch, UInt64Array};
+use arrow_array::{Array, BinaryViewArray, RecordBatch, UInt64Array};
 use serde_json::Value;
 use thalweg_record::{
     Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Parcel, Problem, Settlement, Share,
@@ -263,7 +263,8 @@ impl SourceOutput {
     }
 
     fn batch_of(&self, mut received: Received, meta: Meta) -> Result<Batch, Error> {
-        let ack = self.positions.expect(received.reading.checkpoint.take());
+        let items = received.reading.payload.len();
+        let ack = self.positions.expect(received.reading.checkpoint.take(), items);
         let batch = made_of(received, Arc::new(meta), ack)?;
         self.metrics.add_in(batch.rows(), batch.payload_bytes());
         Ok(batch)
@@ -283,7 +284,7 @@ impl SourceOutput {
         mut files: Vec<File>,
         checkpoint: Option<Checkpoint>,
     ) -> Result<(), Error> {
-        let ack = self.positions.expect(checkpoint);
+        let ack = self.positions.expect(checkpoint, files.len());
         files.iter_mut().for_each(|file| file.ack_mut().merge(ack.split()));
         // What is left of it stands for no file.
         ack.settle(Outcome::Filtered);
@@ -301,7 +302,7 @@ impl SourceOutput {
 
     /// Notes where to go on once all before it in its lane is safe, with nothing sent.
     pub fn checkpoint(&self, checkpoint: Checkpoint) {
-        self.positions.expect(Some(checkpoint)).settle(Outcome::Filtered);
+        self.positions.expect(Some(checkpoint), 0).settle(Outcome::Filtered);
     }
 
     /// Sends a file to the `errors` output: it was found but cannot be used.
@@ -314,7 +315,7 @@ impl SourceOutput {
         mut problem: Problem,
         checkpoint: Option<Checkpoint>,
     ) -> Result<(), Error> {
-        file.ack_mut().merge(self.positions.expect(checkpoint));
+        file.ack_mut().merge(self.positions.expect(checkpoint, 1));
         problem.component = self.name().clone();
         file.set_problem(problem);
         let parcel = Parcel::Files(vec![file]);

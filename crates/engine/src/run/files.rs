@@ -58,7 +58,7 @@ pub(super) struct FileOperator {
 }
 
 /// One copy of a segment of files.
-pub(super) struct FileCopy {
+pub(super) struct FileSegmentWorker {
     pub(super) operators: Vec<FileOperator>,
     pub(super) exits: BTreeMap<Destination, Sender<Parcel>>,
     /// The exits to what takes each file by itself.
@@ -71,7 +71,7 @@ pub(super) struct FileCopy {
     pub(super) watcher: Option<Arc<dyn FileWatcher>>,
 }
 
-impl Worker for FileCopy {
+impl Worker for FileSegmentWorker {
     type Item = Parcel;
     type Error = RunFailure;
 
@@ -120,7 +120,7 @@ impl Worker for FileCopy {
     }
 }
 
-impl FileCopy {
+impl FileSegmentWorker {
     /// Takes a file through the operators; what leaves the segment is put into `left`.
     async fn carry(
         &mut self,

@@ -13,7 +13,8 @@ use crate::kept::keep;
 use crate::metrics::ComponentMetrics;
 use crate::store::{DeadLetter, KeptFile};
 
-use super::{LazyStore, RunFailure};
+use super::RunFailure;
+use super::checkpoints::LazyStore;
 
 pub(super) struct Task {
     pub(super) input: Receiver<Parcel>,

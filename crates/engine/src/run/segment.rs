@@ -46,7 +46,7 @@ impl Operator {
 }
 
 /// One copy of a segment.
-pub(super) struct Copy {
+pub(super) struct SegmentWorker {
     pub(super) operators: Vec<Operator>,
     pub(super) exits: BTreeMap<Destination, Sender<Parcel>>,
     /// Shared by the copies; none if the order need not be kept.
@@ -57,7 +57,7 @@ pub(super) struct Copy {
     pub(super) stop: Stop,
 }
 
-impl Worker for Copy {
+impl Worker for SegmentWorker {
     type Item = Parcel;
     type Error = RunFailure;
 
@@ -122,7 +122,7 @@ impl Worker for Copy {
     }
 }
 
-impl Copy {
+impl SegmentWorker {
     /// Calls the first operator, and all that follows; waits for it, if it is one that does.
     async fn begin(&mut self, mut batch: Batch, results: &mut Results) -> Result<(), RunFailure> {
         let Some(Operator { work: Work::Waits(transform), metrics, outlets, .. }) =
@@ -282,7 +282,7 @@ mod tests {
             let metrics = ComponentMetrics::new(name.into(), Role::Transform, "test");
             Operator::new(work, metrics, BTreeMap::from([(Output::Main, Arc::from([target]))]))
         };
-        let mut copy = Copy {
+        let mut copy = SegmentWorker {
             operators: vec![
                 operator("late", Work::Waits(Box::new(Late)), Target::Operator(1)),
                 operator("twice", Work::Calls(Box::new(Twice)), Target::Stage(exit)),

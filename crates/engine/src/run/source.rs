@@ -1,30 +1,10 @@
 //! The task of a source.
 
-use std::time::Duration;
-
-use thalweg_runtime::Stop;
-use tokio::sync::mpsc;
-
 use crate::Source;
 use crate::outlet::SourceOutput;
-use crate::positions::{LiveGuard, Never};
+use crate::positions::LiveGuard;
 
 use super::{Retries, RunFailure};
-
-/// How long what attends the other sources waits, after these have ended, for what they sent to be settled. It is
-/// settled sooner, but where something holds it back until all has come, what attends them included.
-const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
-
-/// Tells those who attend the other sources to stop when these have ended and what they sent is settled.
-pub(super) async fn dismiss(mut ended: Watch, mut settled: Watch, stop: Stop) {
-    // Both end with the last of the senders; nothing is ever sent.
-    let _ = ended.recv().await;
-    let _ = tokio::time::timeout(LONGEST_FAREWELL, settled.recv()).await;
-    stop.request();
-}
-
-/// Sees when all of something have ended.
-pub(super) type Watch = mpsc::Receiver<Never>;
 
 /// Runs a source until it ends, again and again after temporary errors. `guard` is dropped then.
 pub(super) async fn run(
@@ -35,7 +15,7 @@ pub(super) async fn run(
 ) -> Result<(), RunFailure> {
     let positions = outlet.positions.clone();
     let result = read(source, outlet, retries).await;
-    positions.leave();
+    positions.drop_guard();
     drop(guard);
     result
 }

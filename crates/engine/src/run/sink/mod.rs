@@ -43,7 +43,7 @@ pub(super) struct Writer {
     pub(super) is_dispensable: bool,
     pub(super) pending: Pending,
     pub(super) condition: Condition,
-    pub(super) reopens: Rolls,
+    pub(super) reopens: Reopens,
 }
 
 /// What makes two steps one for a save, which takes the other side of it.
@@ -51,12 +51,12 @@ pub(super) type CheckpointBarrier = Arc<RwLock<()>>;
 
 /// How often the run was asked to begin anew, and how often the sink did.
 #[derive(Clone, Default)]
-pub(super) struct Rolls {
+pub(super) struct Reopens {
     pub(super) asked: Arc<AtomicU64>,
     done: u64,
 }
 
-impl Rolls {
+impl Reopens {
     pub(super) fn new(asked: &Arc<AtomicU64>) -> Self {
         Self { asked: asked.clone(), done: 0 }
     }

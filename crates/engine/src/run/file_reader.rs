@@ -15,7 +15,7 @@ use super::RunFailure;
 
 /// One copy of it. It is a stage of its own: like a source, it waits for the budget and for room while it reads.
 pub(super) struct FileReaderWorker {
-    pub(super) unpack: Box<dyn FileReader>,
+    pub(super) reader: Box<dyn FileReader>,
     pub(super) out: FileOutput,
     /// Where a file goes that cannot be read: what takes its `errors` takes messages.
     pub(super) refused: Vec<Sender<Parcel>>,
@@ -60,7 +60,7 @@ impl FileReaderWorker {
         };
         self.out.begin(&mut file, meta);
         let start = Instant::now();
-        let read = self.unpack.unpack(&mut file, &mut self.out).await;
+        let read = self.reader.unpack(&mut file, &mut self.out).await;
         self.out.metrics.add_busy(start);
         self.out.end();
         match read {
