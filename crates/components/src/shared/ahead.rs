@@ -264,7 +264,7 @@ mod tests {
     use super::testing::bounded;
     use super::*;
     use proptest::prelude::*;
-    use thalweg_engine::testing::intake;
+    use thalweg_engine::testing::file_output;
     use thalweg_record::{Budget, Content};
 
     proptest! {
@@ -284,7 +284,7 @@ mod tests {
             let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             let budget = Budget::new(memory);
-            let (out, _main, _errors) = intake(&budget, 1 << 10, &file);
+            let (out, _main, _errors) = file_output(&budget, 1 << 10, &file);
             let came = runtime.block_on(async {
                 let mut ahead = Ahead::new(ranges, from, memory);
                 let (mut came, mut carry, mut left) = (Vec::new(), Vec::new(), left.iter().cycle());
@@ -309,7 +309,7 @@ mod tests {
         let file = bounded("x", &[7; 100], 10, usize::MAX, Some(usize::MAX));
         let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
         let budget = Budget::new(1 << 20);
-        let (out, _main, _errors) = intake(&budget, 1 << 10, &file);
+        let (out, _main, _errors) = file_output(&budget, 1 << 10, &file);
         assert_eq!(Ahead::new(ranges, 0, 1 << 20).more(&[], &out).await.unwrap().len(), 10);
     }
 
@@ -318,7 +318,7 @@ mod tests {
         let file = bounded("x", &[7; 100], 10, 4, Some(5));
         let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
         let budget = Budget::new(1 << 20);
-        let (out, _main, _errors) = intake(&budget, 1 << 10, &file);
+        let (out, _main, _errors) = file_output(&budget, 1 << 10, &file);
         let mut ahead = Ahead::new(ranges, 0, 1 << 20);
         ahead.length = 105;
         for _ in 0..10 {

@@ -1,6 +1,6 @@
 //! What takes messages that were read: the outlet of a source, or the intake of what reads files.
 
-use thalweg_engine::{Error, FileOutput, Reading, SourceOutput};
+use thalweg_engine::{Error, Reading, SourceOutput};
 use thalweg_record::{Arena, Lease, Share};
 
 /// Takes messages, and gives memory to read them into.
@@ -42,19 +42,5 @@ impl Taker for SourceOutput {
 
     async fn reject(&mut self, reading: Reading, reason: &str) -> Result<(), Error> {
         SourceOutput::reject(self, reading, reason).await
-    }
-}
-
-impl Taker for FileOutput {
-    fn share(&self) -> &Share {
-        FileOutput::share(self)
-    }
-
-    async fn send(&mut self, reading: Reading) -> Result<(), Error> {
-        FileOutput::send(self, reading).await
-    }
-
-    async fn reject(&mut self, reading: Reading, reason: &str) -> Result<(), Error> {
-        FileOutput::reject(self, reading, reason).await
     }
 }

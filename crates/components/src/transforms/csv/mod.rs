@@ -164,8 +164,8 @@ const ROWS: usize = 4096;
 #[async_trait]
 impl FileReader for Table {
     async fn unpack(&mut self, file: &mut File, out: &mut FileOutput) -> Result<(), FileError> {
-        let saved = out.saved().and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
-        self.keeps_places = out.keeps_places();
+        let saved = out.saved_in_file().and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
+        self.keeps_places = out.keeps_checkpoints();
         let from = saved.as_ref().map_or_else(RecordPosition::default, |saved| saved.place);
         let mut plain = Plain::open(file, self.config.compression, from.offset, self.memory)?;
         let mut records = Records::new(self.dialect, self.config.max_message_bytes, from);

@@ -84,11 +84,10 @@ impl<'a> Wiring<'a> {
         for (number, stage) in self.plan.failovers.iter().enumerate() {
             let metrics = self.environment.metrics(&stage.name);
             let channels = &mut self.channels;
-            let ways =
-                stage.ways.iter().map(|(_, stages)| stages.iter().map(|&to| channels.sender(to)).collect());
+            let ways = stage.ways.iter().map(|(_, stages)| channels.message_senders(stages));
             let Some(first) = failover::Way::first_of(ways, &metrics) else { continue };
             let worker = failover::Failover { first, timeout: stage.timeout, has_waited: false };
-            let input = self.channels.receiver(Destination::Failover(number));
+            let input = self.channels.message_receiver(Destination::Failover(number));
             let stage = Stage::new(vec![worker], input, metrics.hand_overs.clone());
             self.tasks.push(Task::new(metrics.name.clone(), Placement::Runtime, stage.run()));
         }
@@ -97,11 +96,12 @@ impl<'a> Wiring<'a> {
     fn letters(&mut self) {
         let operators = self.plan.segments.iter().flat_map(|segment| &segment.operators);
         let handle = &self.environment.handle;
-        let letters = letters::Task {
-            input: self.channels.receiver(Destination::DeadLetters),
+        let letters = letters::DeadLetters {
+            messages: self.channels.message_receiver(Destination::DeadLetters),
+            files: self.channels.file_receiver(Destination::DeadLetters),
             store: self.environment.store.clone(),
             metrics: handle.letters.clone(),
-            bounds: self.plan.dead_letters,
+            limits: self.plan.dead_letters,
             before: operators
                 .map(|operator| (operator.node.name.clone(), operator.node.before.clone()))
                 .collect(),

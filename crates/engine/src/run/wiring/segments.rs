@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use thalweg_record::{Ack, Meta, Parcel};
-use thalweg_runtime::{Receiver, Sender, Sequencer, Stage, Worker};
+use parking_lot::Mutex;
+use thalweg_runtime::{Receiver, Sequencer, Stage, Worker};
 
 use super::{Wiring, not_built};
 use crate::component::{BuildFileReader, Step};
@@ -13,24 +13,27 @@ use crate::run::file_reader::FileReaderWorker;
 use crate::run::files::{FileOperator, FileSegmentWorker, Work as FileWork};
 use crate::run::segment::{self, SegmentWorker, Work};
 use crate::run::threads::{Placement, Task};
-use crate::{Context, Cost, FileOutput, Flow, Output, Role};
+use crate::source_output::{OpenFile, Route, SourceOutput, Upstream};
+use crate::{Context, Cost, Flow, Output, Role};
 
 impl Wiring<'_> {
     pub(super) fn segments(&mut self) -> Result<(), RunFailure> {
         let segments = &self.plan.segments;
         for (number, segment) in segments.iter().enumerate() {
-            let input = self.channels.receiver(Destination::Segment(number));
+            let to = Destination::Segment(number);
             match (segment.takes, segment.unpack()) {
                 (Flow::Messages, _) => {
-                    let workers = self.segment_workers(segment)?;
+                    let (workers, input) =
+                        (self.segment_workers(segment)?, self.channels.message_receiver(to));
                     self.segment(segment, workers, input);
                 }
                 (Flow::Files, None) => {
-                    let workers = self.file_workers(segment)?;
+                    let (workers, input) = (self.file_workers(segment)?, self.channels.file_receiver(to));
                     self.segment(segment, workers, input);
                 }
                 (Flow::Files, Some((operator, config))) => {
                     let workers = self.file_readers(segment, operator, config)?;
+                    let input = self.channels.file_receiver(to);
                     self.segment(segment, workers, input);
                 }
             }
@@ -65,7 +68,8 @@ impl Wiring<'_> {
         let worker = |_| {
             Ok(SegmentWorker {
                 operators: self.operators(segment)?,
-                exits: self.channels.exits(segment),
+                exits: self.channels.message_exits(self.plan, segment),
+                file_exits: self.channels.file_exits(self.plan, segment),
                 sequencer: sequencer.clone(),
                 limit: limit.clone(),
                 budget: environment.handle.budget.clone(),
@@ -100,10 +104,10 @@ impl Wiring<'_> {
         let contexts: Vec<Context> =
             segment.operators.iter().map(|operator| environment.context(&operator.node.name)).collect();
         let worker = |_| {
-            let exits = self.channels.exits(segment);
+            let exits = self.channels.file_exits(self.plan, segment);
             Ok(FileSegmentWorker {
                 operators: self.file_operators(segment, &contexts)?,
-                singly: exits.keys().copied().filter(|&to| self.plan.takes_singly(to)).collect(),
+                singly: exits.0.keys().copied().filter(|&to| self.plan.takes_singly(to)).collect(),
                 exits,
                 sequencer: sequencer.clone(),
                 limit: limit.clone(),
@@ -150,37 +154,37 @@ impl Wiring<'_> {
     ) -> Result<Vec<FileReaderWorker>, RunFailure> {
         let environment = self.environment;
         let name = &operator.node.name;
-        let main = self.senders(operator, Output::Main);
-        let errors = self.senders(operator, Output::Errors);
-        let refused = vec![self.channels.sender(Destination::DeadLetters)];
+        let main = self.route_of(operator, Output::Main);
+        let errors = self.route_of(operator, Output::Errors);
+        let refused = vec![self.channels.file_sender(Destination::DeadLetters)];
         let positions = match environment.checkpoints {
             Some(_) => Some(environment.positions(name, Role::Transform)?),
             None => None,
         };
         self.file_positions.extend(positions.clone().map(|positions| (name.clone(), positions)));
         let worker = |_| {
-            let out = FileOutput {
+            let open = Arc::new(Mutex::new(OpenFile::none(name, positions.clone())));
+            let out = SourceOutput {
                 share: environment.handle.budget.share(),
                 batch_bytes: environment.batch_bytes,
                 stop: environment.handle.stop.clone(),
                 metrics: environment.metrics(name),
                 main: main.clone(),
                 errors: errors.clone(),
-                ack: Ack::noop(),
-                place: Ack::noop(),
-                positions: positions.clone(),
-                partition: None,
-                meta: Arc::new(Meta { source: name.clone(), path: None, time_us: 0 }),
+                singly: false,
+                upstream: Upstream::File(open.clone()),
             };
             let reader =
                 config.build(&environment.context(name)).map_err(not_built(name, Role::Transform))?;
-            Ok(FileReaderWorker { reader, out, refused: refused.clone() })
+            Ok(FileReaderWorker { reader, out, open, refused: refused.clone() })
         };
         (0..segment.copies).map(worker).collect()
     }
 
-    fn senders(&mut self, operator: &Operator, output: Output) -> Vec<Sender<Parcel>> {
+    /// Where the messages of a file reader go.
+    fn route_of(&mut self, operator: &Operator, output: Output) -> Route {
         let targets = operator.outputs.get(&output).map(|targets| targets.iter()).into_iter().flatten();
-        targets.filter_map(|target| target.stage()).map(|to| self.channels.sender(to)).collect()
+        let stages: Vec<Destination> = targets.filter_map(|target| target.stage()).collect();
+        Route::messages(self.channels.message_senders(&stages))
     }
 }

@@ -34,7 +34,7 @@ impl Wiring<'_> {
                 Some(store) => store.sink_state(name)?,
                 None => None,
             };
-            let input = self.channels.receiver(Destination::Sink(number));
+            let input = self.channels.message_receiver(Destination::Sink(number));
             let shortage = environment.handle.budget.shortage();
             let run = sink::run(writers?, input, saved, environment.metrics(name), shortage);
             self.tasks.push(Task::new(name.clone(), Placement::Thread, run));
@@ -54,7 +54,7 @@ impl Wiring<'_> {
             stage.node.config.build(&environment.context(name)).map_err(not_built(name, Role::Sink))?;
         Ok(Writer {
             sink,
-            errors: stage.errors.iter().map(|&to| self.channels.sender(to)).collect(),
+            errors: self.channels.message_senders(&stage.errors),
             metrics: environment.metrics(name),
             budget: environment.handle.budget.clone(),
             retries: environment.retries.clone(),

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{Wiring, not_built};
-use crate::Role;
-use crate::outlet::SourceOutput;
-use crate::plan::SourceStage;
+use crate::plan::{Destination, SourceStage};
 use crate::positions::Positions;
 use crate::run::auxiliaries::Auxiliaries;
 use crate::run::checkpoints::ComponentPositions;
 use crate::run::threads::{Placement, Task};
 use crate::run::{RunFailure, source};
+use crate::source_output::{Route, SourceOutput, Upstream};
+use crate::{Flow, Role};
 
 impl Wiring<'_> {
     /// As many sources as cores keep all cores busy as tasks: with a thread each, they would only be in each other's way,
@@ -44,16 +44,23 @@ impl Wiring<'_> {
     ) -> SourceOutput {
         let environment = self.environment;
         let name = &stage.node.name;
+        let saves = environment.checkpoints.as_ref().map(|_| environment.saves.clone());
         SourceOutput {
             share: environment.handle.budget.share(),
             batch_bytes: environment.batch_bytes,
-            positions: positions.clone(),
             stop: auxiliaries.stop(stage.node.config.is_auxiliary()).clone(),
             metrics: environment.metrics(name),
-            saves: environment.checkpoints.as_ref().map(|_| environment.saves.clone()),
-            main: stage.main.iter().map(|&to| self.channels.sender(to)).collect(),
-            errors: stage.errors.iter().map(|&to| self.channels.sender(to)).collect(),
+            main: self.route(stage, &stage.main),
+            errors: self.route(stage, &stage.errors),
+            upstream: Upstream::Source(positions.clone(), saves),
             singly: stage.main.iter().any(|&to| self.plan.takes_singly(to)),
+        }
+    }
+
+    fn route(&mut self, stage: &SourceStage, targets: &[Destination]) -> Route {
+        match stage.node.config.gives() {
+            Flow::Messages => Route::messages(self.channels.message_senders(targets)),
+            Flow::Files => Route::files(self.channels.file_senders(targets)),
         }
     }
 }
