@@ -78,7 +78,7 @@ fn through(each: usize, unit: usize) -> Result<Duration, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let summary = runtime.map_err(|error| error.to_string())?.block_on(run.wait());
     if let Some(failure) = summary.failure {
-        return Err(failure);
+        return Err(failure.to_string());
     }
     let mut took = fixture.took.lock();
     took.sort();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use thalweg_engine::{FileWatcher, Graph, Handle, Plan, Run, SourceConfig, StateDir, Summary};
+use thalweg_engine::{ErrorKind, FileWatcher, Graph, Handle, Plan, Run, SourceConfig, StateDir, Summary};
 use thalweg_local::sources::internal_logs::InternalLogs;
 
 use crate::exit::CliError;
@@ -41,8 +41,8 @@ pub struct Outcome {
 impl Outcome {
     /// Whether it ended because nobody reads the standard output any more.
     pub fn nobody_reads(&self) -> bool {
-        let failure = self.summary.failure.as_deref();
-        failure.is_some_and(|failure| failure.contains(thalweg_local::sinks::stdout::BROKEN_PIPE))
+        let failure = self.summary.failure.as_ref();
+        failure.is_some_and(|failure| failure.error.kind() == ErrorKind::ReaderGone)
     }
 }
 
@@ -200,5 +200,38 @@ impl Signals {
             std::future::pending::<()>().await;
         }
         Asked::ToEnd
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_components::sinks::stdout::BROKEN_PIPE;
+    use thalweg_engine::{Error, RunFailure};
+
+    use super::*;
+
+    fn outcome(error: Error) -> Outcome {
+        let summary = Summary {
+            components: Vec::new(),
+            item: "message",
+            elapsed: Duration::ZERO,
+            budget_limit: 0,
+            budget_peak: 0,
+            dead_letters: 0,
+            letters_dropped: 0,
+            state_folder: std::path::PathBuf::new(),
+            stopped: false,
+            positions: std::collections::BTreeMap::new(),
+            failure: Some(RunFailure::from(error)),
+            undrained: None,
+        };
+        Outcome { summary, retried: Retried::default() }
+    }
+
+    #[test]
+    fn an_error_that_only_quotes_the_words_of_a_closed_output_is_a_failure() {
+        assert!(outcome(Error::reader_gone(BROKEN_PIPE).context("the sink `out` failed")).nobody_reads());
+        let quoted = format!("the command `sync` ended with 1: {BROKEN_PIPE}");
+        assert!(!outcome(Error::permanent(quoted)).nobody_reads());
     }
 }

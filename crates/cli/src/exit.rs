@@ -43,6 +43,12 @@ impl From<thalweg_engine::Error> for CliError {
     }
 }
 
+impl From<thalweg_engine::RunFailure> for CliError {
+    fn from(failure: thalweg_engine::RunFailure) -> Self {
+        CliError::Failed(failure.to_string())
+    }
+}
+
 impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {

@@ -68,7 +68,7 @@ pub fn json(outcome: &Outcome) -> Value {
     let (messages, size) = read(&summary.components);
     json!({
         "event": "summary",
-        "failure": summary.failure,
+        "failure": summary.failure.as_ref().map(ToString::to_string),
         "stopped": summary.stopped,
         "elapsed_seconds": summary.elapsed.as_secs_f64(),
         format!("{}s", summary.item): messages,

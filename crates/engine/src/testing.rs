@@ -10,18 +10,20 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{
-    Ack, Batch, Budget, Content, ERROR_REASON, File, Origin, Parcel, Problem, Settlement, Times,
+    Ack, Batch, Budget, Content, ERROR_REASON, File, Origin, Parcel, Problem, Settlement, Share, Times,
 };
-use thalweg_runtime::{Receiver, Stop};
+use thalweg_runtime::{Receiver, Stop, Ticket, channel};
 
 pub use thalweg_config::testing::{options, try_options};
 pub use thalweg_record::testing::{batch, batch_with, payloads, rows};
 
 use crate::component::{SinkConfig, SourceConfig, TransformConfig};
+use crate::metrics::ComponentMetrics;
+use crate::parcel::Files;
+use crate::source_output::{OpenFile, Route, Upstream};
 use crate::{
-    Context, Details, Disposition, Error, FileError, FileOutput, FileReaderConfig, FileTransformConfig,
-    Output, Outputs, Rejects, Sink, Source, Temporaries, WriteOutcome, intake::loose_intake,
-    outlet::loose_outlet,
+    Context, Details, Disposition, Error, FileError, FileReaderConfig, FileTransformConfig, Output, Outputs,
+    Positions, Rejects, Role, Sink, Source, SourceOutput, Temporaries, WriteOutcome,
 };
 
 thread_local! {
@@ -176,13 +178,69 @@ impl Unpacked {
     }
 }
 
-/// Where what reads files puts their messages, and where they come out: the messages, and those rejected.
-pub fn intake(
+/// Where the messages, or files, of a source under test come out.
+pub struct OutputReceiver {
+    messages: Receiver<Batch>,
+    files: Receiver<Files>,
+}
+
+impl OutputReceiver {
+    fn new() -> (Route, Self) {
+        let (messages, messages_out) = channel(usize::MAX);
+        let (files, files_out) = channel(usize::MAX);
+        let route = Route { messages: Some(vec![messages]), files: Some(vec![files]) };
+        (route, Self { messages: messages_out, files: files_out })
+    }
+
+    /// Waits for the next batch or files. None when the source has ended and all were taken.
+    pub async fn take(&self) -> Option<(Ticket, Parcel)> {
+        tokio::select! {
+            Some((ticket, batch)) = self.messages.take() => Some((ticket, batch.into())),
+            Some((ticket, files)) = self.files.take() => Some((ticket, files.into())),
+            else => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_messages(self) -> Receiver<Batch> {
+        self.messages
+    }
+}
+
+/// An output for testing a source. What it sends, and what it rejects, comes out of the two receivers.
+pub(crate) fn source_output(
+    stop: Stop,
     budget: &Budget,
     batch_bytes: usize,
-    file: &File,
-) -> (FileOutput, Receiver<Parcel>, Receiver<Parcel>) {
-    loose_intake(budget, batch_bytes, file)
+    saved: BTreeMap<String, Value>,
+) -> (SourceOutput, OutputReceiver, OutputReceiver) {
+    let (failures, _) = tokio::sync::mpsc::unbounded_channel();
+    let name: Arc<str> = "source".into();
+    let positions = Positions::new(name.clone(), Role::Source, saved, failures);
+    let upstream = Upstream::Source(positions, None);
+    output(name, Role::Source, stop, budget.share(), batch_bytes, upstream)
+}
+
+/// An output for testing a file reader. What it sends of `file`, and what it rejects, comes out of the two receivers.
+pub fn file_output(budget: &Budget, batch_bytes: usize, file: &File) -> (SourceOutput, OutputReceiver, OutputReceiver) {
+    let name: Arc<str> = "test".into();
+    let open = Upstream::File(Arc::new(Mutex::new(OpenFile::of_test(&name, file))));
+    output(name, Role::Transform, Stop::default(), budget.share(), batch_bytes, open)
+}
+
+fn output(
+    name: Arc<str>,
+    role: Role,
+    stop: Stop,
+    share: Share,
+    batch_bytes: usize,
+    upstream: Upstream,
+) -> (SourceOutput, OutputReceiver, OutputReceiver) {
+    let (main, main_out) = OutputReceiver::new();
+    let (errors, errors_out) = OutputReceiver::new();
+    let metrics = ComponentMetrics::new(name, role, "test");
+    let output = SourceOutput { share, batch_bytes, stop, metrics, main, errors, singly: false, upstream };
+    (output, main_out, errors_out)
 }
 
 /// Reads the messages out of a file. They are all held, so it must not be a large one.
@@ -193,7 +251,7 @@ pub async fn unpack<C: FileReaderConfig>(yaml: &str, file: &mut File, batch_byte
     let mut context = context();
     context.batch_bytes = batch_bytes;
     let mut unpack = options::<C>(yaml).build(&context).expect("it can be built");
-    let (mut out, main, errors) = intake(&Budget::new(256 << 20), batch_bytes, file);
+    let (mut out, main, errors) = file_output(&Budget::new(256 << 20), batch_bytes, file);
     let problem = match unpack.unpack(file, &mut out).await {
         Ok(()) => None,
         Err(FileError::Rejected(problem)) => Some(problem),
@@ -231,9 +289,9 @@ impl Sent {
 /// A source that runs in the background of a test, with the budget and positions it would have.
 pub struct RunningSource {
     /// What it sends.
-    pub main: Receiver<Parcel>,
+    pub main: OutputReceiver,
     /// What it rejects.
-    pub errors: Receiver<Parcel>,
+    pub errors: OutputReceiver,
     /// Tells it to stop.
     pub stop: Stop,
     /// Its result.
@@ -259,6 +317,9 @@ pub fn start<C: SourceConfig>(
 }
 
 /// Starts a source that was built already: see [`start`].
+///
+/// # Panics
+/// Never.
 pub fn start_source(
     mut source: Box<dyn Source>,
     batch_bytes: usize,
@@ -266,9 +327,9 @@ pub fn start_source(
 ) -> RunningSource {
     let stop = Stop::default();
     let budget = Budget::new(64 << 20);
-    let (mut outlet, main, errors) = loose_outlet(stop.clone(), &budget, batch_bytes, saved);
-    let positions = outlet.positions.clone();
-    let task = tokio::spawn(async move { source.run(&mut outlet).await });
+    let (mut output, main, errors) = source_output(stop.clone(), &budget, batch_bytes, saved);
+    let positions = output.positions().cloned().expect("a source has positions");
+    let task = tokio::spawn(async move { source.run(&mut output).await });
     RunningSource { main, errors, stop, task, positions }
 }
 

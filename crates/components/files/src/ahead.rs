@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-use thalweg_stream::taker::Taker;
+use thalweg_engine::SourceOutput;
 
 /// The free bytes before a slice. The unused rest is one incomplete row, which is seldom longer.
 const FRONT: usize = 16 << 10;
@@ -115,7 +115,7 @@ impl Ahead {
     ///
     /// # Errors
     /// If the slice cannot be fetched.
-    pub async fn more(&mut self, carry: &[u8], out: &impl Taker) -> io::Result<Buffer> {
+    pub async fn more(&mut self, carry: &[u8], out: &SourceOutput) -> io::Result<Buffer> {
         if self.is_end() {
             return Ok(Buffer::from(carry));
         }
@@ -172,7 +172,7 @@ async fn permit(window: Option<&Arc<Semaphore>>) -> Permit {
 }
 
 /// Returns a slice with `carry` in front.
-fn joined(carry: &[u8], mut arena: Arena, permit: Permit, length: usize, out: &impl Taker) -> Buffer {
+fn joined(carry: &[u8], mut arena: Arena, permit: Permit, length: usize, out: &SourceOutput) -> Buffer {
     let start = FRONT.checked_sub(carry.len());
     if let Some((start, front)) = start.and_then(|start| Some((start, arena.get_mut(start..FRONT)?))) {
         front.copy_from_slice(carry);
@@ -268,7 +268,7 @@ mod tests {
     use super::testing::bounded;
     use super::*;
     use proptest::prelude::*;
-    use thalweg_engine::testing::intake;
+    use thalweg_engine::testing::file_output;
     use thalweg_record::{Budget, Content};
 
     proptest! {
@@ -288,7 +288,7 @@ mod tests {
             let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             let budget = Budget::new(memory);
-            let (out, _main, _errors) = intake(&budget, 1 << 10, &file);
+            let (out, _main, _errors) = file_output(&budget, 1 << 10, &file);
             let came = runtime.block_on(async {
                 let mut ahead = Ahead::new(ranges, from, memory);
                 let (mut came, mut carry, mut left) = (Vec::new(), Vec::new(), left.iter().cycle());
@@ -313,7 +313,7 @@ mod tests {
         let file = bounded("x", &[7; 100], 10, usize::MAX, Some(usize::MAX));
         let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
         let budget = Budget::new(1 << 20);
-        let (out, _main, _errors) = intake(&budget, 1 << 10, &file);
+        let (out, _main, _errors) = file_output(&budget, 1 << 10, &file);
         assert_eq!(Ahead::new(ranges, 0, 1 << 20).more(&[], &out).await.unwrap().len(), 10);
     }
 
@@ -322,7 +322,7 @@ mod tests {
         let file = bounded("x", &[7; 100], 10, 4, Some(5));
         let Content::Ranges(ranges) = file.content().clone() else { unreachable!() };
         let budget = Budget::new(1 << 20);
-        let (out, _main, _errors) = intake(&budget, 1 << 10, &file);
+        let (out, _main, _errors) = file_output(&budget, 1 << 10, &file);
         let mut ahead = Ahead::new(ranges, 0, 1 << 20);
         ahead.length = 105;
         for _ in 0..10 {

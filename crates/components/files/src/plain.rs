@@ -9,8 +9,8 @@ use thalweg_record::{Content, File};
 use crate::ahead::Ahead;
 use crate::content::{Opened, open, unreadable};
 use thalweg_codec::decompress::{Compression, Damage, Decoder};
+use thalweg_engine::SourceOutput;
 use thalweg_stream::arenas::Arenas;
-use thalweg_stream::taker::Taker;
 
 /// The number of leading bytes that identify the compression format.
 const TELLING: usize = 4;
@@ -76,7 +76,7 @@ impl Plain {
     }
 
     /// Returns the unused bytes, followed by more. Waits until the budget has capacity.
-    pub async fn more(&mut self, arenas: &mut Arenas, out: &impl Taker) -> Buffer {
+    pub async fn more(&mut self, arenas: &mut Arenas, out: &SourceOutput) -> Buffer {
         if let Some(buffer) = self.slice(out).await {
             return buffer;
         }
@@ -104,7 +104,7 @@ impl Plain {
     }
 
     /// Returns the next slice, if the content is read in slices.
-    async fn slice(&mut self, out: &impl Taker) -> Option<Buffer> {
+    async fn slice(&mut self, out: &SourceOutput) -> Option<Buffer> {
         let (From::Ahead(ahead) | From::Untold(ahead, _)) = &mut self.from else { return None };
         let more = ahead.more(&self.carry, out).await;
         self.carry.clear();

@@ -7,7 +7,7 @@
 use arrow_buffer::Buffer;
 use thalweg_record::Arena;
 
-use crate::taker::Taker;
+use thalweg_engine::SourceOutput;
 
 /// Provides memory to read into, and turns it into buffers.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Arenas {
 
     /// Returns memory for `carried` bytes and the bytes that are read after them. Waits until the budget has
     /// capacity.
-    pub async fn take(&mut self, carried: usize, out: &impl Taker) -> Arena {
+    pub async fn take(&mut self, carried: usize, out: &SourceOutput) -> Arena {
         // The carried bytes fill at most half of the arena, so that a long message is copied few times.
         let capacity = self.batch_bytes.max(carried.saturating_mul(2));
         match self.kept.take().filter(|arena| arena.len() >= capacity) {

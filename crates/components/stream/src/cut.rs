@@ -11,7 +11,7 @@ use thalweg_codec::framing::{After, CutBatch, Cutter, StreamPosition};
 use thalweg_engine::{Checkpoint, Error, Reading};
 use thalweg_record::ViewBuilder;
 
-use crate::taker::Taker;
+use thalweg_engine::SourceOutput;
 
 /// Cuts `buffer` into messages and sends them in batches. `checkpoint` returns the checkpoint of a position
 /// in the stream.
@@ -24,7 +24,7 @@ pub async fn send(
     after: After,
     path: Option<&Arc<str>>,
     checkpoint: impl Fn(StreamPosition) -> Option<Checkpoint>,
-    out: &mut impl Taker,
+    out: &mut SourceOutput,
 ) -> Result<(), Error> {
     loop {
         let CutBatch { payload, positions, next, too_long, is_last } = cutter.next_batch(buffer, after);
@@ -52,7 +52,7 @@ pub async fn reject_rest(
     rest: &[u8],
     reason: &str,
     path: Option<&Arc<str>>,
-    out: &mut impl Taker,
+    out: &mut SourceOutput,
 ) -> Result<(), Error> {
     match cutter.incomplete(rest) {
         Some(offset) => reject(rest, offset, reason, path, None, out).await,
@@ -66,7 +66,7 @@ async fn reject(
     reason: &str,
     path: Option<&Arc<str>>,
     checkpoint: Option<Checkpoint>,
-    out: &mut impl Taker,
+    out: &mut SourceOutput,
 ) -> Result<(), Error> {
     let mut payload = ViewBuilder::over(&[], 1);
     payload.push(message);

@@ -14,4 +14,3 @@ pub mod arenas;
 pub mod cut;
 pub mod encode;
 pub mod io_error;
-pub mod taker;

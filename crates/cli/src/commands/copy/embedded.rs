@@ -133,7 +133,7 @@ fn run(arguments: &Arguments, ask: &mut dyn FnMut(CopyProgress) -> Wish) -> Resu
     let kept = job.keep()?;
     let (outcome, stopped) = drive(&job.graph, kept.keeping.clone(), job.cores, ask)?;
     let figures = job.figures(&outcome, &kept)?;
-    let failure = outcome.summary.failure.clone().or_else(|| {
+    let failure = outcome.summary.failure.as_ref().map(ToString::to_string).or_else(|| {
         let state = kept.keeping.folder.display();
         (!job.is_done(&figures))
             .then(|| format!("{}: `thalweg errors list --state {state}` shows them", figures.not_copied()))

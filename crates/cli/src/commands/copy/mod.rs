@@ -257,7 +257,7 @@ impl Job<'_> {
         }
         match &summary.failure {
             Some(_) if arguments.json => Err(CliError::AlreadyReported),
-            Some(failure) => Err(CliError::Failed(failure.clone())),
+            Some(failure) => Err(CliError::Failed(failure.to_string())),
             None if summary.stopped => Err(CliError::Failed(match kept.keeping.positions {
                 true => "it was told to stop, so not all may be copied; the same command goes on".to_owned(),
                 false => "it was told to stop, so not all may be copied".to_owned(),

@@ -89,7 +89,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
             fate.delivered += safe.len() as u64 - rejected;
             fate.unsettled += (run.len() - safe.len()) as u64;
             let stopped = outcome.summary.stopped.then(|| "it was told to stop".to_owned());
-            fate.failure = outcome.summary.failure.or(stopped);
+            fate.failure = outcome.summary.failure.map(|failure| failure.to_string()).or(stopped);
         }
     }
     tell(&fate, &folder, arguments);

@@ -169,7 +169,7 @@ fn once(arguments: &Arguments, configuration: &Configuration, document: Document
     let stopped = outcome.summary.stopped;
     match outcome.summary.failure {
         Some(_) if arguments.json => Err(CliError::AlreadyReported),
-        Some(failure) => Err(CliError::Failed(failure)),
+        Some(failure) => Err(failure.into()),
         None if arguments.strict && summary::errors(&outcome.summary) > 0 => {
             Ok(Ended { exit: Exit::Errors, stopped })
         }

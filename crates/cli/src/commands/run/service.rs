@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments, document: &Document, processor: &str) -> Resul
             print::err(&format!("{}\n", summary::json(&outcome)));
         }
         if let Some(failure) = outcome.summary.failure {
-            return Err(if arguments.json { CliError::AlreadyReported } else { CliError::Failed(failure) });
+            return Err(if arguments.json { CliError::AlreadyReported } else { failure.into() });
         }
         stopped = outcome.summary.stopped;
         if stopped {

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use thalweg_engine::{
-    Context, Error, FileError, FileOutput, FileReader, FileReaderConfig, Mistake, Reading, Received,
+    Context, Error, FileError, FileReader, FileReaderConfig, Mistake, Reading, Received, SourceOutput,
 };
 use thalweg_record::{File, ViewBuilder};
 
@@ -124,7 +124,7 @@ struct Unpacking<R> {
 
 #[async_trait]
 impl<R: ReadRows> FileReader for Unpacking<R> {
-    async fn unpack(&mut self, file: &mut File, out: &mut FileOutput) -> Result<(), FileError> {
+    async fn unpack(&mut self, file: &mut File, out: &mut SourceOutput) -> Result<(), FileError> {
         let compression = if self.unpacks { Compression::Auto } else { Compression::None };
         let mut plain = Plain::open(file, compression, 0, self.memory)?;
         self.reader.begin();

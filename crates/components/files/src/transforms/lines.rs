@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
 use thalweg_engine::{
-    Checkpoint, Context, Error, FileError, FileOutput, FileReader, FileReaderConfig, Mistake,
+    Checkpoint, Context, Error, FileError, SourceOutput, FileReader, FileReaderConfig, Mistake,
 };
 use thalweg_record::File;
 
@@ -78,11 +78,11 @@ struct Cutting {
 
 #[async_trait]
 impl FileReader for Cutting {
-    async fn unpack(&mut self, file: &mut File, out: &mut FileOutput) -> Result<(), FileError> {
+    async fn unpack(&mut self, file: &mut File, out: &mut SourceOutput) -> Result<(), FileError> {
         let Self { config, arenas, memory } = self;
         let from: StreamPosition =
-            out.saved().and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default();
-        let keeps = out.keeps_places();
+            out.saved_in_file().and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default();
+        let keeps = out.keeps_checkpoints();
         let checkpoint = |place: StreamPosition| {
             serde_json::to_value(place).ok().filter(|_| keeps).map(Checkpoint::in_file)
         };
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::ahead::testing::sliced;
     use proptest::prelude::*;
-    use thalweg_engine::testing::{Unpacked, file_at, file_of, intake, options, unpack};
+    use thalweg_engine::testing::{Unpacked, file_at, file_of, file_output, options, unpack};
     use thalweg_record::{Budget, Outcome, Parcel};
 
     async fn lines(yaml: &str, content: &[u8], batch_bytes: usize) -> Unpacked {
@@ -196,7 +196,7 @@ mod tests {
         let budget = Budget::new(256 << 10);
         let context = Context { batch_bytes: 16 << 10, ..thalweg_engine::testing::context() };
         let mut cutting = options::<Lines>("{}").build(&context).unwrap();
-        let (mut out, main, _errors) = intake(&budget, 16 << 10, &file);
+        let (mut out, main, _errors) = file_output(&budget, 16 << 10, &file);
         let read = async {
             let read = cutting.unpack(&mut file, &mut out).await;
             drop(out);

@@ -110,7 +110,7 @@ impl StdoutSink {
             .and_then(|()| self.delimited.flush(output));
         self.is_new = false;
         result.map_err(|error| match error.kind() {
-            io::ErrorKind::BrokenPipe => Error::permanent(BROKEN_PIPE).caused_by(error),
+            io::ErrorKind::BrokenPipe => Error::reader_gone(BROKEN_PIPE).caused_by(error),
             // Bytes that were written cannot be undone, so the batch must not be sent again.
             _ => Error::permanent(io_error("write to", self.target.path(), &error).full()),
         })
@@ -229,7 +229,7 @@ mod tests {
         let (mut sink, reader) = to_pipe("\n");
         drop(reader);
         let error = sink.write(&batch(["a"]), &mut Rejects::default()).await.unwrap_err();
-        assert_eq!(error.kind(), thalweg_engine::ErrorKind::Permanent);
+        assert_eq!(error.kind(), thalweg_engine::ErrorKind::ReaderGone);
         assert!(error.full().starts_with(BROKEN_PIPE), "{}", error.full());
     }
 }

@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use thalweg_engine::testing::{RunningSource, start_source};
+use thalweg_engine::testing::{OutputReceiver, RunningSource, start_source};
 use thalweg_engine::{Error, Source};
 use thalweg_record::{Batch, Outcome, Parcel};
-use thalweg_runtime::Receiver;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -77,7 +76,7 @@ pub(crate) struct Delivered {
     pub(crate) result: Result<(), Error>,
 }
 
-async fn take(from: &Receiver<Parcel>) -> Batch {
+async fn take(from: &OutputReceiver) -> Batch {
     match within(from.take()).await {
         Some((_, Parcel::Messages(batch))) => batch,
         other => panic!("{other:?} came"),

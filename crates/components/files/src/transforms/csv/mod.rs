@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::ByteSize;
 use thalweg_engine::{
-    Checkpoint, Context, Error, FileError, FileOutput, FileReader, FileReaderConfig, Mistake, Reading,
+    Checkpoint, Context, Error, FileError, SourceOutput, FileReader, FileReaderConfig, Mistake, Reading,
     Received,
 };
 use thalweg_record::{Ack, Batch, File, Meta, PAYLOAD, ViewBuilder, all_but};
@@ -172,9 +172,9 @@ const ROWS: usize = 4096;
 
 #[async_trait]
 impl FileReader for Table {
-    async fn unpack(&mut self, file: &mut File, out: &mut FileOutput) -> Result<(), FileError> {
-        let saved = out.saved().and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
-        self.keeps_places = out.keeps_places();
+    async fn unpack(&mut self, file: &mut File, out: &mut SourceOutput) -> Result<(), FileError> {
+        let saved = out.saved_in_file().and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
+        self.keeps_places = out.keeps_checkpoints();
         let from = saved.as_ref().map_or_else(RecordPosition::default, |saved| saved.place);
         let mut plain = Plain::open(file, self.config.compression, from.offset, self.memory)?;
         let mut records = Records::new(self.dialect, self.config.max_message_bytes, from);
@@ -205,7 +205,7 @@ impl Table {
         buffer: &Buffer,
         is_end: bool,
         records: &mut Records,
-        out: &mut FileOutput,
+        out: &mut SourceOutput,
     ) -> Result<(), FileError> {
         loop {
             self.lines.clear();
@@ -295,7 +295,7 @@ impl Table {
     }
 
     /// Sends the records of a batch with their fields. Rejects the records that could not be parsed.
-    async fn parse(&mut self, reading: Reading, out: &mut FileOutput) -> Result<(), Error> {
+    async fn parse(&mut self, reading: Reading, out: &mut SourceOutput) -> Result<(), Error> {
         let Reading { payload, positions, checkpoint, .. } = reading;
         self.dialect.rows(&payload, PAYLOAD, &mut self.columns, &mut self.scratch);
         let batch = match positions {
