@@ -19,11 +19,6 @@ pub fn one_second() -> TimeSpan {
     TimeSpan::seconds(1)
 }
 
-/// Default of `connect_timeout`.
-pub fn five_seconds() -> TimeSpan {
-    TimeSpan::seconds(5)
-}
-
 /// Default of `write_timeout` of the source `proxy`.
 pub fn ten_seconds() -> TimeSpan {
     TimeSpan::seconds(10)
@@ -32,9 +27,4 @@ pub fn ten_seconds() -> TimeSpan {
 /// Default of `read_timeout` and similar options.
 pub fn half_a_minute() -> TimeSpan {
     TimeSpan::seconds(30)
-}
-
-/// Default of options that are on unless they are turned off.
-pub fn yes() -> bool {
-    true
 }

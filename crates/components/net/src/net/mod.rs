@@ -20,6 +20,7 @@ mod datagrams;
 pub mod defaults;
 mod intake;
 mod listener;
+mod options;
 mod serve;
 mod stream;
 #[cfg(test)]
@@ -30,5 +31,6 @@ pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
 pub use intake::{Cut, Format, Plain, StreamReader};
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
+pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use serve::{Client, Limits, Owner, serve};
 pub use stream::{Dial, Stream, connect_udp, net_error};

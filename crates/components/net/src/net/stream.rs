@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket, UnixStream};
 use tokio_rustls::TlsStream;
 
-use super::Address;
-use crate::tls::Connector;
+use super::{Address, DialOptions};
+use crate::tls::{Connector, TlsClient};
 
 /// A connection.
 #[derive(Debug)]
@@ -133,6 +133,19 @@ pub struct Dial {
 }
 
 impl Dial {
+    /// Prepares connecting to `address`: reads the files of `tls`.
+    ///
+    /// # Errors
+    /// As [`TlsClient::config`].
+    pub fn of(address: &Address, options: &DialOptions) -> Result<Self, Error> {
+        Ok(Self {
+            address: address.clone(),
+            timeout: options.connect_timeout.duration(),
+            send_buffer: options.send_buffer.map(|size| u32::try_from(size.bytes()).unwrap_or(u32::MAX)),
+            tls: options.tls.as_ref().map(TlsClient::connector).transpose()?,
+        })
+    }
+
     /// Connects.
     ///
     /// # Errors

@@ -1,14 +1,66 @@
 //! Decides which requests are admitted.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, AUTHORIZATION, WWW_AUTHENTICATE};
 use hyper::{Request, StatusCode};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::TimeSpan;
 use thalweg_engine::{Error, Mistake};
 
 use super::htpasswd::Htpasswd;
-use super::{Answer, text};
+use super::{Answer, ConnectionOptions, text};
+
+/// The options of all sources that serve HTTP. Their configurations flatten this struct.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RequestOptions {
+    /// The methods that requests may have. Requests with another method are answered with 405. An empty list
+    /// allows all methods.
+    methods: Vec<String>,
+    /// The path of a file with users and passwords, as the program `htpasswd` writes it with `-B` (bcrypt),
+    /// `-m` (MD5) or `-s` (SHA). Requests must then carry a name and password of this file (basic
+    /// authentication). Other requests are answered with 401. By default no password is needed.
+    htpasswd: Option<PathBuf>,
+    /// The realm of basic authentication: clients show it when they ask for the password.
+    realm: String,
+    /// Whether a connection may carry several requests. If `false`, it is closed after the first answer.
+    keep_alive: bool,
+}
+
+impl Default for RequestOptions {
+    fn default() -> Self {
+        Self {
+            methods: vec!["POST".to_owned(), "PUT".to_owned()],
+            htpasswd: None,
+            realm: "thalweg".to_owned(),
+            keep_alive: true,
+        }
+    }
+}
+
+impl RequestOptions {
+    /// Returns the mistakes in these options and in the option `path`. `example` is a path shown in the help.
+    pub fn check(&self, path: Option<&str>, example: &str) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        if let Some(method) = self.methods.iter().find(|method| method.parse::<hyper::Method>().is_err()) {
+            let mistake = Mistake::new("methods", format!("`{method}` is not a method."));
+            mistakes.push(mistake.help("For example `POST`."));
+        }
+        if path.is_some_and(|path| !path.starts_with('/')) {
+            let mistake = Mistake::new("path", "A path begins with `/`.");
+            mistakes.push(mistake.help(format!("For example `{example}`.")));
+        }
+        mistakes
+    }
+
+    /// Returns how to serve a connection.
+    pub fn connection(&self, read_timeout: TimeSpan) -> ConnectionOptions {
+        ConnectionOptions { read_timeout: read_timeout.duration(), keep_alive: self.keep_alive }
+    }
+}
 
 /// Refuses requests with the wrong path, method or password.
 #[derive(Debug)]
@@ -19,37 +71,17 @@ pub struct Admission {
     methods: Vec<String>,
 }
 
-/// Returns the mistakes in the options `path` and `methods`. `example` is a path shown in the help.
-pub fn check(path: Option<&str>, methods: &[String], example: &str) -> Vec<Mistake> {
-    let mut mistakes = Vec::new();
-    if let Some(method) = methods.iter().find(|method| method.parse::<hyper::Method>().is_err()) {
-        let mistake = Mistake::new("methods", format!("`{method}` is not a method."));
-        mistakes.push(mistake.help("For example `POST`."));
-    }
-    if path.is_some_and(|path| !path.starts_with('/')) {
-        let mistake = Mistake::new("path", "A path begins with `/`.");
-        mistakes.push(mistake.help(format!("For example `{example}`.")));
-    }
-    mistakes
-}
-
 impl Admission {
-    /// Admits requests with this path, one of these methods (any method if the list is empty), and a user of
-    /// this file.
+    /// Admits requests with this path (any path if `None`) that these options allow.
     ///
     /// # Errors
-    /// If the file cannot be used.
-    pub fn new(
-        htpasswd: Option<&Path>,
-        realm: &str,
-        path: Option<&str>,
-        methods: &[String],
-    ) -> Result<Self, Error> {
+    /// If the file with the passwords cannot be used.
+    pub fn new(options: &RequestOptions, path: Option<&str>) -> Result<Self, Error> {
         Ok(Self {
-            users: htpasswd.map(Htpasswd::read).transpose()?,
-            realm: realm.replace(['"', '\\'], "'"),
+            users: options.htpasswd.as_deref().map(Htpasswd::read).transpose()?,
+            realm: options.realm.replace(['"', '\\'], "'"),
             path: path.map(str::to_owned),
-            methods: methods.to_vec(),
+            methods: options.methods.clone(),
         })
     }
 

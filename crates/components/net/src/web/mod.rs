@@ -4,7 +4,7 @@ mod admission;
 mod connection;
 mod htpasswd;
 
-pub use admission::{Admission, check};
+pub use admission::{Admission, RequestOptions};
 pub use connection::{ConnectionOptions, converse};
 
 use bytes::Bytes;

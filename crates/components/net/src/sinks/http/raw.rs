@@ -106,7 +106,7 @@ mod tests {
             ("GET x HTTP/1.1", "not a path"),
             ("GET / HTTP/1.1\nrubbish\n\n", "not a header"),
             ("GET / HTTP/1.1\nContent-Length: 9\n\nshort", "shorter"),
-            ("GET / HTTP/1.1\nTransfer-Encoding: chunked\n\n", "pieces"),
+            ("GET / HTTP/1.1\nTransfer-Encoding: chunked\n\n", "is chunked"),
         ] {
             let found = parse(text).unwrap_err();
             assert!(found.contains(reason), "{found}");

@@ -20,10 +20,9 @@ use thalweg_record::Batch;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
 
-use crate::net::{Address, Dial, Stream, defaults, net_error};
+use crate::net::{Address, Dial, DialOptions, Stream, defaults, net_error};
 use crate::progress::Progress;
 use crate::replies;
-use crate::tls::TlsClient;
 use thalweg_codec::framing::After;
 use thalweg_codec::partitioner::{Partition, Partitioner};
 
@@ -51,16 +50,8 @@ pub struct ProxyConfig {
     /// How long the server may take to answer. After that the message leaves by `errors`.
     #[serde(default = "defaults::one_second")]
     timeout: TimeSpan,
-    /// How long connecting may take.
-    #[serde(default = "defaults::five_seconds")]
-    connect_timeout: TimeSpan,
-    /// The size of the system's send buffer for TCP, in bytes. By default the system chooses it.
-    #[serde(default)]
-    send_buffer: Option<ByteSize>,
-    /// Use TLS. `{}` accepts certificates that the system trusts. Only for TCP. By default the connection is
-    /// not encrypted.
-    #[serde(default)]
-    tls: Option<TlsClient>,
+    #[serde(flatten)]
+    dial: DialOptions,
 }
 
 impl SinkConfig for ProxyConfig {
@@ -85,10 +76,7 @@ sinks:
                 Mistake::new("framing", "The end of an answer with several lines cannot be detected.");
             mistakes.push(mistake.help("Leave out `start_pattern`."));
         }
-        if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {
-            mistakes.push(Mistake::new("tls", "TLS is for TCP.").help("Leave it out, or use `tcp://`."));
-        }
-        mistakes.extend(self.tls.as_ref().and_then(TlsClient::check));
+        mistakes.extend(self.dial.check(&self.address));
         mistakes
     }
 
@@ -115,12 +103,7 @@ struct Talk {
 #[async_trait]
 impl Sink for Proxy {
     async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
-        self.dial = Some(Dial {
-            address: self.config.address.clone(),
-            timeout: self.config.connect_timeout.duration(),
-            send_buffer: self.config.send_buffer.map(|size| u32::try_from(size.bytes()).unwrap_or(u32::MAX)),
-            tls: self.config.tls.as_ref().map(TlsClient::connector).transpose()?,
-        });
+        self.dial = Some(Dial::of(&self.config.address, &self.config.dial)?);
         Ok(())
     }
 

@@ -22,9 +22,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UdpSocket, UnixDatagram};
 use tokio::time::timeout;
 
-use crate::net::{Address, Dial, Stream, connect_udp, defaults, net_error};
+use crate::net::{Address, Dial, DialOptions, Stream, connect_udp, defaults, net_error};
 use crate::progress::Progress;
-use crate::tls::TlsClient;
 use thalweg_codec::framing::Delimiter;
 use thalweg_stream::encode::EncodeConfig;
 
@@ -60,19 +59,11 @@ pub struct SocketConfig {
     /// How long to wait for the acknowledgement. After that the batch is resent over a new connection.
     #[serde(default = "two_seconds")]
     acknowledge_timeout: TimeSpan,
-    /// How long connecting may take.
-    #[serde(default = "defaults::five_seconds")]
-    connect_timeout: TimeSpan,
     /// How long the peer may take to accept a batch. After that the batch is resent over a new connection.
     #[serde(default = "defaults::half_a_minute")]
     write_timeout: TimeSpan,
-    /// The size of the system's send buffer for TCP, in bytes. By default the system chooses it.
-    #[serde(default)]
-    send_buffer: Option<ByteSize>,
-    /// Use TLS. `{}` accepts certificates that the system trusts. Only for TCP. By default the connection is
-    /// not encrypted.
-    #[serde(default)]
-    tls: Option<TlsClient>,
+    #[serde(flatten)]
+    dial: DialOptions,
 }
 
 /// How messages are separated in a stream.
@@ -142,10 +133,7 @@ sinks:
             None | Some(1 | 2 | 4 | 8) => {}
             Some(_) => mistakes.push(Mistake::new("framing", "A length has 1, 2, 4 or 8 bytes.")),
         }
-        if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {
-            mistakes.push(Mistake::new("tls", "TLS is for TCP.").help("Leave it out, or use `tcp://`."));
-        }
-        mistakes.extend(self.tls.as_ref().and_then(TlsClient::check));
+        mistakes.extend(self.dial.check(&self.address));
         mistakes
     }
 
@@ -178,12 +166,7 @@ struct ToStream {
 #[async_trait]
 impl Sink for ToStream {
     async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
-        self.dial = Some(Dial {
-            address: self.config.address.clone(),
-            timeout: self.config.connect_timeout.duration(),
-            send_buffer: self.config.send_buffer.map(|size| u32::try_from(size.bytes()).unwrap_or(u32::MAX)),
-            tls: self.config.tls.as_ref().map(TlsClient::connector).transpose()?,
-        });
+        self.dial = Some(Dial::of(&self.config.address, &self.config.dial)?);
         Ok(())
     }
 

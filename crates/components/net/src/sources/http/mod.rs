@@ -8,7 +8,6 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -17,9 +16,8 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
-use crate::net::{Address, Announce, Client, Limits, Listener, Respond, UnixSocket, defaults, serve};
-use crate::tls::TlsServer;
-use crate::web::{self, Admission, ConnectionOptions, converse};
+use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
+use crate::web::{Admission, RequestOptions, converse};
 use thalweg_codec::partitioner::Partition;
 
 /// Receives messages in HTTP requests.
@@ -37,10 +35,8 @@ pub struct HttpSource {
     /// 404. By default any path is accepted.
     #[serde(default)]
     path: Option<String>,
-    /// The methods that requests may have. Requests with another method are answered with 405. An empty list
-    /// allows all methods.
-    #[serde(default = "post_and_put")]
-    methods: Vec<String>,
+    #[serde(flatten)]
+    request: RequestOptions,
     /// The part of a request that becomes the payload. The default is `body`.
     #[serde(default)]
     payload: Payload,
@@ -59,27 +55,9 @@ pub struct HttpSource {
     /// The largest body, in bytes after decompression. A request with a larger one is answered with 413.
     #[serde(default = "default_body")]
     max_body_bytes: ByteSize,
-    /// The path of a file with users and passwords, as the program `htpasswd` writes it with `-B` (bcrypt),
-    /// `-m` (MD5) or `-s` (SHA). Requests must then carry a name and password of this file (basic
-    /// authentication). Other requests are answered with 401. By default no password is needed.
-    #[serde(default)]
-    htpasswd: Option<PathBuf>,
-    /// The realm of basic authentication: clients show it when they ask for the password.
-    #[serde(default = "default_realm")]
-    realm: String,
-    /// Serve HTTPS with this certificate. By default the source serves plain HTTP.
-    #[serde(default)]
-    tls: Option<TlsServer>,
     /// How long a client may take to send the head of a request, and again to send its body.
     #[serde(default = "defaults::half_a_minute")]
     read_timeout: TimeSpan,
-    /// Whether a connection may carry several requests. If `false`, it is closed after the first answer.
-    #[serde(default = "defaults::yes")]
-    keep_alive: bool,
-    /// The largest number of connected clients. Further clients wait until another one disconnects.
-    #[serde(default = "defaults::connections")]
-    #[schemars(range(min = 1))]
-    max_connections: usize,
     /// When requests are answered. The default is `delivered`.
     #[serde(default)]
     respond: Respond,
@@ -91,10 +69,8 @@ pub struct HttpSource {
     #[serde(default = "unavailable")]
     #[schemars(range(min = 200, max = 599))]
     rejected_status: u16,
-    /// End the source after this time without a request, unless one is in progress. By default it listens
-    /// until the run is stopped.
-    #[serde(default)]
-    end_after_idle: Option<TimeSpan>,
+    #[serde(flatten)]
+    listen: ListenOptions,
 }
 
 /// The part of a request that becomes the payload.
@@ -108,16 +84,8 @@ enum Payload {
     Request,
 }
 
-fn post_and_put() -> Vec<String> {
-    vec!["POST".to_owned(), "PUT".to_owned()]
-}
-
 fn default_body() -> ByteSize {
     ByteSize::mib(16)
-}
-
-fn default_realm() -> String {
-    "thalweg".to_owned()
 }
 
 fn ok() -> u16 {
@@ -164,7 +132,7 @@ sinks:
                 "There are `method`, `path`, `query`, `remote`, `user` and headers such as `header.content-type`.",
             ));
         }
-        mistakes.extend(web::check(self.path.as_deref(), &self.methods, "/logs"));
+        mistakes.extend(self.request.check(self.path.as_deref(), "/logs"));
         if !(200..600).contains(&self.status) || !(200..600).contains(&self.rejected_status) {
             mistakes.push(Mistake::new("status", "A status is a number from 200 to 599."));
         }
@@ -191,13 +159,8 @@ struct Server {
 impl Source for Http {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let config = self.config.clone();
-        let (htpasswd, path) = (config.htpasswd.as_deref(), config.path.as_deref());
-        let admission = Admission::new(htpasswd, &config.realm, path, &config.methods)?;
-        let tls = config.tls.as_ref().map(TlsServer::acceptor).transpose()?;
-        let limits = Limits {
-            max_connections: config.max_connections,
-            end_after_idle: config.end_after_idle.map(TimeSpan::duration),
-        };
+        let admission = Admission::new(&config.request, config.path.as_deref())?;
+        let (tls, limits) = (config.listen.acceptor()?, config.listen.limits());
         let address = Address::Tcp(config.address.clone());
         let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
         let server = Arc::new(Server { config, admission });
@@ -221,10 +184,7 @@ impl Server {
     async fn connection(self: Arc<Self>, client: Client, out: SourceOutput) -> Result<(), Error> {
         let peer = client.name.clone();
         let gate = Arc::new(Gate(Mutex::new((Some(out.clone()), None))));
-        let manner = ConnectionOptions {
-            read_timeout: self.config.read_timeout.duration(),
-            keep_alive: self.config.keep_alive,
-        };
+        let manner = self.config.request.connection(self.config.read_timeout);
         let stopping = {
             let gate = gate.clone();
             async move {

@@ -8,7 +8,6 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,10 +17,9 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 
-use crate::net::{Address, Announce, Client, Limits, Listener, UnixSocket, defaults, serve};
-use crate::tls::TlsServer;
+use crate::net::{Address, Announce, Client, ListenOptions, Listener, UnixSocket, defaults, serve};
 use crate::upload::{self, Accept, Room};
-use crate::web::{self, Admission, ConnectionOptions, converse};
+use crate::web::{Admission, ConnectionOptions, RequestOptions, converse};
 
 /// Receives files in HTTP requests.
 ///
@@ -42,10 +40,8 @@ pub struct HttpUpload {
     /// The path that requests must have. Requests with another path are answered with 404.
     #[serde(default = "root")]
     path: String,
-    /// The methods that requests may have. Requests with another method are answered with 405. An empty list
-    /// allows all methods.
-    #[serde(default = "post_and_put")]
-    methods: Vec<String>,
+    #[serde(flatten)]
+    request: RequestOptions,
     /// The form in which files are accepted. The default is `both`.
     #[serde(default)]
     accept: Accept,
@@ -63,31 +59,11 @@ pub struct HttpUpload {
     /// When requests are answered. The default is `delivered`.
     #[serde(default)]
     respond: Respond,
-    /// The path of a file with users and passwords, as the program `htpasswd` writes it with `-B` (bcrypt),
-    /// `-m` (MD5) or `-s` (SHA). Requests must then carry a name and password of this file (basic
-    /// authentication). Other requests are answered with 401. By default no password is needed.
-    #[serde(default)]
-    htpasswd: Option<PathBuf>,
-    /// The realm of basic authentication: clients show it when they ask for the password.
-    #[serde(default = "default_realm")]
-    realm: String,
-    /// Serve HTTPS with this certificate. By default the source serves plain HTTP.
-    #[serde(default)]
-    tls: Option<TlsServer>,
     /// How long a client may take to send the head of a request, and how long it may pause within the body.
     #[serde(default = "defaults::half_a_minute")]
     read_timeout: TimeSpan,
-    /// Whether a connection may carry several requests. If `false`, it is closed after the first answer.
-    #[serde(default = "defaults::yes")]
-    keep_alive: bool,
-    /// The largest number of connected clients. Further clients wait until another one disconnects.
-    #[serde(default = "defaults::connections")]
-    #[schemars(range(min = 1))]
-    max_connections: usize,
-    /// End the source after this time without a request, unless one is in progress. By default it listens
-    /// until the run is stopped.
-    #[serde(default)]
-    end_after_idle: Option<TimeSpan>,
+    #[serde(flatten)]
+    listen: ListenOptions,
 }
 
 /// When requests are answered.
@@ -105,10 +81,6 @@ fn root() -> String {
     "/".to_owned()
 }
 
-fn post_and_put() -> Vec<String> {
-    vec!["POST".to_owned(), "PUT".to_owned()]
-}
-
 fn one_gib() -> ByteSize {
     ByteSize::gib(1)
 }
@@ -119,10 +91,6 @@ fn four_gib() -> ByteSize {
 
 fn hundred() -> usize {
     100
-}
-
-fn default_realm() -> String {
-    "thalweg".to_owned()
 }
 
 impl SourceConfig for HttpUpload {
@@ -147,7 +115,7 @@ sinks:
     const GIVES: Flow = Flow::Files;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = web::check(Some(&self.path), &self.methods, "/upload");
+        let mut mistakes = self.request.check(Some(&self.path), "/upload");
         if let Err(error) = Address::check_host_and_port(&self.address) {
             let mistake = Mistake::new("address", error.message);
             mistakes.push(mistake.help("For example `0.0.0.0:8080`, or `:8080`."));
@@ -193,9 +161,8 @@ struct Server {
 impl Source for Uploading {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let config = &self.config;
-        let path = Some(config.path.as_str());
         let server = Arc::new(Server {
-            admission: Admission::new(config.htpasswd.as_deref(), &config.realm, path, &config.methods)?,
+            admission: Admission::new(&config.request, Some(&config.path))?,
             accept: config.accept,
             limits: upload::Limits {
                 max_file: config.max_file,
@@ -204,17 +171,10 @@ impl Source for Uploading {
                 patience: config.read_timeout.duration(),
             },
             respond: config.respond,
-            manner: ConnectionOptions {
-                read_timeout: config.read_timeout.duration(),
-                keep_alive: config.keep_alive,
-            },
+            manner: config.request.connection(config.read_timeout),
             room: self.room.clone(),
         });
-        let tls = config.tls.as_ref().map(TlsServer::acceptor).transpose()?;
-        let limits = Limits {
-            max_connections: config.max_connections,
-            end_after_idle: config.end_after_idle.map(TimeSpan::duration),
-        };
+        let (tls, limits) = (config.listen.acceptor()?, config.listen.limits());
         let address = Address::Tcp(config.address.clone());
         let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
         serve(&listener, limits, tls.as_ref(), out, move |client, out| server.clone().connection(client, out))

@@ -11,16 +11,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_config::TimeSpan;
 use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{
-    Address, Announce, Client, Connection, Limits, Listener, Plain, UnixSocket, defaults, serve,
+    Address, Announce, Client, Connection, ListenOptions, Listener, Plain, SocketOptions, defaults, serve,
 };
 use crate::replies::Answerable;
-use crate::tls::TlsServer;
 use thalweg_codec::partitioner::Partition;
-use thalweg_config::FileMode;
 
 /// Receives messages from clients and returns a server's answers to them.
 ///
@@ -37,38 +35,13 @@ pub struct ProxySource {
     /// or length, unless `whole` is `false`.
     #[serde(default)]
     framing: Partition,
-    /// The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by the `errors`
-    /// output.
-    #[serde(default = "defaults::limit")]
-    max_message_bytes: ByteSize,
-    /// How long a client may send nothing in the middle of a message. After that its connection is closed,
-    /// and the partial message leaves by `errors`.
-    #[serde(default = "defaults::half_a_minute")]
-    read_timeout: TimeSpan,
+    #[serde(flatten)]
+    socket: SocketOptions,
     /// How long a client may take to accept an answer. After that its connection is closed.
     #[serde(default = "defaults::ten_seconds")]
     write_timeout: TimeSpan,
-    /// Close a connection after this time without data. By default connections are kept open.
-    #[serde(default)]
-    idle_timeout: Option<TimeSpan>,
-    /// The largest number of connected clients. Further clients wait until another one disconnects.
-    #[serde(default = "defaults::connections")]
-    #[schemars(range(min = 1))]
-    max_connections: usize,
-    /// The permissions of a unix socket, in octal. The default is `0770`.
-    #[serde(default)]
-    permissions: Option<FileMode>,
-    /// Whether a unix socket is removed first if no process listens on it any more. A socket in use is never
-    /// removed.
-    #[serde(default = "defaults::yes")]
-    remove_old_socket: bool,
-    /// Serve TLS with this certificate. Only for TCP. By default connections are not encrypted.
-    #[serde(default)]
-    tls: Option<TlsServer>,
-    /// End the source after this time without data, unless a message or an answer is in progress. By default
-    /// it listens until the run is stopped.
-    #[serde(default)]
-    end_after_idle: Option<TimeSpan>,
+    #[serde(flatten)]
+    listen: ListenOptions,
 }
 
 impl SourceConfig for ProxySource {
@@ -88,14 +61,12 @@ sinks:
     const BLOCKS: bool = false;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.framing.check(self.max_message_bytes);
+        let mut mistakes = self.framing.check(self.socket.max_message_bytes);
         if !self.address.is_stream() {
             let mistake = Mistake::new("address", "A proxy needs connections, which datagrams do not have.");
             mistakes.push(mistake.help("Use `tcp://` or `unix://`."));
         }
-        if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {
-            mistakes.push(Mistake::new("tls", "TLS is for TCP.").help("Leave it out, or use `tcp://`."));
-        }
+        mistakes.extend(self.listen.check(&self.address));
         mistakes
     }
 
@@ -113,20 +84,13 @@ struct Proxy {
 impl Source for Proxy {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let config = &self.config;
-        let unix = UnixSocket { permissions: config.permissions, remove_old: config.remove_old_socket };
-        let tls = config.tls.as_ref().map(TlsServer::acceptor).transpose()?;
-        let listener = Listener::bind(&config.address, unix, &self.announce).await?;
-        let limits = Limits {
-            max_connections: config.max_connections,
-            end_after_idle: config.end_after_idle.map(TimeSpan::duration),
-        };
+        let tls = config.listen.acceptor()?;
+        let listener = Listener::bind(&config.address, config.socket.unix(), &self.announce).await?;
+        let limits = config.listen.limits();
         let connection = Connection {
-            limit: config.max_message_bytes,
-            read_timeout: config.read_timeout.duration(),
-            idle_timeout: config.idle_timeout.map(TimeSpan::duration),
             quiet: config.framing.quiet(),
-            acknowledge: None,
             write_timeout: config.write_timeout.duration(),
+            ..config.socket.connection()
         };
         let shared = Arc::new((connection, config.framing.clone()));
         serve(&listener, limits, tls.as_ref(), out, move |client, out| {

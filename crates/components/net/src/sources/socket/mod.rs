@@ -11,16 +11,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_config::TimeSpan;
 use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{
-    Address, Announce, Connection, Datagrams, Limits, Listener, Plain, Respond, UnixSocket, defaults,
-    receive, serve,
+    Address, Announce, Connection, Datagrams, ListenOptions, Listener, Plain, Respond, SocketOptions,
+    defaults, receive, serve,
 };
-use crate::tls::TlsServer;
 use thalweg_codec::partitioner::Partition;
-use thalweg_config::FileMode;
 
 /// Listens on a socket and receives messages: TCP, UDP or a unix socket.
 ///
@@ -37,10 +35,8 @@ pub struct SocketSource {
     /// separately in the same way.
     #[serde(default)]
     framing: Partition,
-    /// The largest message, in bytes, at most 1 GiB. Of a larger one, the first 4 KiB leave by the `errors`
-    /// output.
-    #[serde(default = "defaults::limit")]
-    max_message_bytes: ByteSize,
+    #[serde(flatten)]
+    socket: SocketOptions,
     /// The text written to the client for each message, for example `"OK\n"`. If a message cannot be
     /// delivered, the connection is closed instead. Not for datagrams. By default nothing is written.
     #[serde(default)]
@@ -51,31 +47,8 @@ pub struct SocketSource {
     /// How long a client may take to accept `acknowledge`. After that its connection is closed.
     #[serde(default = "defaults::one_second")]
     acknowledge_timeout: TimeSpan,
-    /// How long a client may send nothing in the middle of a message. After that its connection is closed,
-    /// and the partial message leaves by `errors`.
-    #[serde(default = "defaults::half_a_minute")]
-    read_timeout: TimeSpan,
-    /// Close a connection after this time without data. By default connections are kept open.
-    #[serde(default)]
-    idle_timeout: Option<TimeSpan>,
-    /// The largest number of connected clients. Further clients wait until another one disconnects.
-    #[serde(default = "defaults::connections")]
-    #[schemars(range(min = 1))]
-    max_connections: usize,
-    /// The permissions of a unix socket, in octal. The default is `0770`.
-    #[serde(default)]
-    permissions: Option<FileMode>,
-    /// Whether a unix socket is removed first if no process listens on it any more. A socket in use is never
-    /// removed.
-    #[serde(default = "defaults::yes")]
-    remove_old_socket: bool,
-    /// Serve TLS with this certificate. Only for TCP. By default connections are not encrypted.
-    #[serde(default)]
-    tls: Option<TlsServer>,
-    /// End the source after this time without data, unless a message or an answer is in progress. By default
-    /// it listens until the run is stopped.
-    #[serde(default)]
-    end_after_idle: Option<TimeSpan>,
+    #[serde(flatten)]
+    listen: ListenOptions,
 }
 
 impl SourceConfig for SocketSource {
@@ -95,7 +68,7 @@ sinks:
     const BLOCKS: bool = false;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = self.framing.check(self.max_message_bytes);
+        let mut mistakes = self.framing.check(self.socket.max_message_bytes);
         if !self.address.is_stream() && !self.acknowledge.is_empty() {
             let mistake = Mistake::new("acknowledge", "Datagrams are not acknowledged.");
             mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
@@ -105,9 +78,7 @@ sinks:
                 Mistake::new("framing", "A message of several lines cannot be assembled from datagrams.");
             mistakes.push(mistake.help("Leave out `start_pattern`."));
         }
-        if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {
-            mistakes.push(Mistake::new("tls", "TLS is for TCP.").help("Leave it out, or use `tcp://`."));
-        }
+        mistakes.extend(self.listen.check(&self.address));
         mistakes
     }
 
@@ -131,24 +102,21 @@ impl Socket {
 impl Source for Socket {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let config = &self.config;
-        let unix = UnixSocket { permissions: config.permissions, remove_old: config.remove_old_socket };
-        let end_after_idle = config.end_after_idle.map(TimeSpan::duration);
-        let limit = config.max_message_bytes;
+        let limit = config.socket.max_message_bytes;
         if !config.address.is_stream() {
-            let socket = Datagrams::bind(&config.address, unix, &self.announce).await?;
+            let socket = Datagrams::bind(&config.address, config.socket.unix(), &self.announce).await?;
+            let end_after_idle = config.listen.end_after_idle();
             return receive(&socket, Some(&config.framing), limit, end_after_idle, Plain, out).await;
         }
-        let tls = config.tls.as_ref().map(TlsServer::acceptor).transpose()?;
-        let listener = Listener::bind(&config.address, unix, &self.announce).await?;
-        let limits = Limits { max_connections: config.max_connections, end_after_idle };
+        let tls = config.listen.acceptor()?;
+        let listener = Listener::bind(&config.address, config.socket.unix(), &self.announce).await?;
+        let limits = config.listen.limits();
         let text = Bytes::copy_from_slice(config.acknowledge.as_bytes());
         let connection = Connection {
-            limit,
-            read_timeout: config.read_timeout.duration(),
-            idle_timeout: config.idle_timeout.map(TimeSpan::duration),
             quiet: config.framing.quiet(),
             acknowledge: (!text.is_empty()).then_some((text, config.respond)),
             write_timeout: config.acknowledge_timeout.duration(),
+            ..config.socket.connection()
         };
         let shared = Arc::new((connection, config.framing.clone()));
         serve(&listener, limits, tls.as_ref(), out, move |client, out| {

@@ -371,3 +371,18 @@ fn what_does_not_go_together_is_refused() {
     assert!(try_options::<SocketSource>("{ address: nowhere }").unwrap_err().contains("names no port"));
     assert!(try_options::<SocketSource>("{}").is_err());
 }
+
+#[test]
+fn shared_options_are_read_like_own_ones() {
+    let config: SocketSource = options(
+        "{ address: 'localhost:1', max_connections: '5', permissions: 0600, read_timeout: 5s, max_message_bytes: 4KiB }",
+    );
+    assert_eq!(config.listen.limits().max_connections, 5);
+    assert_eq!(config.socket.unix().permissions.unwrap().bits(), 0o600);
+    assert_eq!(config.socket.connection().read_timeout, Duration::from_secs(5));
+    assert_eq!(config.socket.max_message_bytes.bytes(), 4096);
+    assert!(try_options::<SocketSource>("{ address: 'localhost:1', max_connections: 0 }").is_err());
+    let unknown = try_options::<SocketSource>("{ address: 'localhost:1', max_conections: 5 }").unwrap_err();
+    assert!(unknown.contains("`max_conections` is not an option here."), "{unknown}");
+    assert!(unknown.contains("Did you mean `max_connections`?"), "{unknown}");
+}

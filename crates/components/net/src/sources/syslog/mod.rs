@@ -11,16 +11,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
-use crate::net::{
-    Address, Announce, Connection, Datagrams, Limits, Listener, UnixSocket, defaults, receive, serve,
-};
-use crate::tls::TlsServer;
+use crate::net::{Address, Announce, Datagrams, ListenOptions, Listener, SocketOptions, receive, serve};
 use parse::Parser;
 use thalweg_codec::partitioner::{Partition, Partitioner};
-use thalweg_config::FileMode;
 
 /// Receives syslog messages: RFC 5424, or the older RFC 3164 in its common variants.
 ///
@@ -46,26 +41,10 @@ pub struct SyslogSource {
     codes: bool,
     /// A text put before the name of each field, for example `syslog.`.
     prefix: String,
-    /// The largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors` output.
-    max_message_bytes: ByteSize,
-    /// How long a client may send nothing in the middle of a message. After that its connection is closed,
-    /// and the partial message leaves by `errors`.
-    read_timeout: TimeSpan,
-    /// Close a connection after this time without data. By default connections are kept open.
-    idle_timeout: Option<TimeSpan>,
-    /// The largest number of connected clients. Further clients wait until another one disconnects.
-    #[schemars(range(min = 1))]
-    max_connections: usize,
-    /// The permissions of a unix socket, in octal. The default is `0770`.
-    permissions: Option<FileMode>,
-    /// Whether a unix socket is removed first if no process listens on it any more. A socket in use is never
-    /// removed.
-    remove_old_socket: bool,
-    /// Serve TLS with this certificate. Only for TCP. By default connections are not encrypted.
-    tls: Option<TlsServer>,
-    /// End the source after this time without data, unless a message is in progress. By default it listens
-    /// until the run is stopped.
-    end_after_idle: Option<TimeSpan>,
+    #[serde(flatten)]
+    socket: SocketOptions,
+    #[serde(flatten)]
+    listen: ListenOptions,
 }
 
 /// The format of messages.
@@ -115,14 +94,8 @@ impl Default for SyslogSource {
             fields: true,
             codes: false,
             prefix: String::new(),
-            max_message_bytes: defaults::limit(),
-            read_timeout: defaults::half_a_minute(),
-            idle_timeout: None,
-            max_connections: defaults::connections(),
-            permissions: None,
-            remove_old_socket: true,
-            tls: None,
-            end_after_idle: None,
+            socket: SocketOptions::default(),
+            listen: ListenOptions::default(),
         }
     }
 }
@@ -143,7 +116,7 @@ sinks:
     const BLOCKS: bool = false;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = Partition::default().check(self.max_message_bytes);
+        let mut mistakes = Partition::default().check(self.socket.max_message_bytes);
         if self.framing != Framing::Auto && !self.address.is_stream() {
             let mistake = Mistake::new("framing", "Each datagram is one message.");
             mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
@@ -152,9 +125,7 @@ sinks:
             mistakes
                 .push(Mistake::new("codes", "`codes` has no effect without `fields`.").help("Leave it out."));
         }
-        if self.tls.is_some() && !matches!(self.address, Address::Tcp(_)) {
-            mistakes.push(Mistake::new("tls", "TLS is for TCP.").help("Leave it out, or use `tcp://`."));
-        }
+        mistakes.extend(self.listen.check(&self.address));
         mistakes
     }
 
@@ -172,27 +143,17 @@ struct Syslog {
 impl Source for Syslog {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         let config = &self.config;
-        let unix = UnixSocket { permissions: config.permissions, remove_old: config.remove_old_socket };
-        let end_after_idle = config.end_after_idle.map(TimeSpan::duration);
-        let limit = config.max_message_bytes;
+        let limit = config.socket.max_message_bytes;
         let parser = Parser::new(config);
         if !config.address.is_stream() {
-            let socket = Datagrams::bind(&config.address, unix, &self.announce).await?;
-            return receive(&socket, None, limit, end_after_idle, parser, out).await;
+            let socket = Datagrams::bind(&config.address, config.socket.unix(), &self.announce).await?;
+            return receive(&socket, None, limit, config.listen.end_after_idle(), parser, out).await;
         }
-        let tls = config.tls.as_ref().map(TlsServer::acceptor).transpose()?;
-        let listener = Listener::bind(&config.address, unix, &self.announce).await?;
-        let limits = Limits { max_connections: config.max_connections, end_after_idle };
+        let tls = config.listen.acceptor()?;
+        let listener = Listener::bind(&config.address, config.socket.unix(), &self.announce).await?;
+        let limits = config.listen.limits();
         let framing = config.framing;
-        let connection = Arc::new(Connection {
-            limit,
-            read_timeout: config.read_timeout.duration(),
-            idle_timeout: config.idle_timeout.map(TimeSpan::duration),
-            quiet: None,
-            acknowledge: None,
-            // Never used: nothing is written.
-            write_timeout: config.read_timeout.duration(),
-        });
+        let connection = Arc::new(config.socket.connection());
         serve(&listener, limits, tls.as_ref(), out, move |client, out| {
             let (connection, parser) = (connection.clone(), parser.clone());
             async move {
