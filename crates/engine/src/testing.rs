@@ -222,7 +222,11 @@ pub(crate) fn source_output(
 }
 
 /// An output for testing a file reader. What it sends of `file`, and what it rejects, comes out of the two receivers.
-pub fn file_output(budget: &Budget, batch_bytes: usize, file: &File) -> (SourceOutput, OutputReceiver, OutputReceiver) {
+pub fn file_output(
+    budget: &Budget,
+    batch_bytes: usize,
+    file: &File,
+) -> (SourceOutput, OutputReceiver, OutputReceiver) {
     let name: Arc<str> = "test".into();
     let open = Upstream::File(Arc::new(Mutex::new(OpenFile::of_test(&name, file))));
     output(name, Role::Transform, Stop::default(), budget.share(), batch_bytes, open)

@@ -4,7 +4,7 @@
 //! connects the two for every family of components:
 //!
 //! - [`arenas`]: memory to read into.
-//! - [`cut`]: cuts messages from that memory and sends them to a [`taker`].
+//! - [`cut`]: cuts messages from that memory and sends them to a source output.
 //! - [`io_error`]: errors of the operating system.
 //! - [`encode`]: the transform that encodes messages for a sink.
 //!
