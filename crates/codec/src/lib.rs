@@ -30,6 +30,7 @@ pub mod json;
 pub mod json_columns;
 pub mod keys;
 pub mod names;
+pub mod part_name;
 pub mod partitioner;
 pub mod pattern;
 pub mod target;

@@ -24,6 +24,7 @@ use super::table::Table;
 use super::{ObjectsSink, Target};
 use crate::stored::failure;
 use thalweg_codec::delimited::Delimited;
+use thalweg_codec::part_name;
 use thalweg_stream::encode::EncodeConfig;
 
 /// The bounds of the default number of parts in flight. Within them, it is as many as half of the memory
@@ -214,13 +215,7 @@ impl Messages {
         if self.rotate.is_none() {
             return path.clone();
         }
-        let name = path.rfind('/').map_or(0, |slash| slash + 1);
-        let stem = path
-            .get(name..)
-            .and_then(|name| name.get(1..)?.find('.'))
-            .map_or(path.len(), |dot| name + 1 + dot);
-        let (before, after) = path.split_at(stem);
-        format!("{before}-{number:05}{after}")
+        part_name::labelled(path, &format!("{number:05}"))
     }
 
     /// Sends the collected bytes as a part.

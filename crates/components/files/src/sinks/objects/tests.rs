@@ -42,6 +42,27 @@ async fn it_conforms() {
     }
 }
 
+#[tokio::test]
+async fn the_number_of_an_object_stands_before_the_extension() {
+    for (name, first, second) in [
+        ("日誌.jsonl", "日誌-00001.jsonl", "日誌-00002.jsonl"),
+        ("app.2026.jsonl", "app.2026-00001.jsonl", "app.2026-00002.jsonl"),
+        ("a.b/日誌", "a.b/日誌-00001", "a.b/日誌-00002"),
+        ("all.jsonl.gz", "all-00001.jsonl.gz", "all-00002.jsonl.gz"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let config = sink(folder.path(), &format!("/{name}', rotate: {{ size: 1B }}"));
+        let mut sink = SinkConfig::build(&config, &context()).unwrap();
+        for text in ["a", "b"] {
+            sink.write(&batch([text]), &mut Rejects::default()).await.unwrap();
+        }
+        sink.finish().await.unwrap();
+        let expected =
+            [(first, "a\n"), (second, "b\n")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+        assert_eq!(below(folder.path()), (expected.to_vec(), 0));
+    }
+}
+
 #[test]
 fn options_that_make_no_sense_are_mistakes() {
     let check = |yaml: &str| SinkConfig::check(&options::<ObjectsSink>(yaml));

@@ -7,6 +7,7 @@ use chrono::format::{Parsed, StrftimeItems, parse};
 use chrono::{Local, NaiveDateTime};
 
 use thalweg_codec::compress::Compression;
+use thalweg_codec::part_name;
 
 /// The suffix of a file that is being written.
 pub(super) const PART: &str = ".part";
@@ -72,15 +73,6 @@ pub(super) fn is_reserved(name: &str) -> bool {
 /// The maximum number of bytes that a number adds to a name.
 const NUMBER_ROOM: usize = 11;
 
-/// Splits a name before its extension: `a/out.jsonl.gz` is `a/out` and `.jsonl.gz`.
-fn parted(name: &str) -> (&str, &str) {
-    let base = name.rfind('/').map_or(0, |at| at + 1);
-    let bare = [".gz", ".gzip", ".zst", ".zstd"].iter().find_map(|suffix| name.strip_suffix(suffix));
-    let bare = bare.unwrap_or(name);
-    let dot = bare.get(base..).and_then(|file| file.rfind('.')).filter(|&at| at > 0).map(|at| base + at);
-    name.split_at(dot.unwrap_or(bare.len()))
-}
-
 /// The naming scheme of the pieces of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Style {
@@ -130,12 +122,12 @@ impl Style {
     /// `out-2026-01-02-00007.jsonl`.
     pub(super) fn path(&self, name: &str, number: Option<u32>, stamp: Option<&str>) -> PathBuf {
         let Some(number) = number else { return name.into() };
-        let (stem, extension) = parted(name);
         let digits = self.digits;
-        match stamp {
-            Some(stamp) => format!("{stem}-{stamp}-{number:0digits$}{extension}").into(),
-            None => format!("{stem}-{number:0digits$}{extension}").into(),
-        }
+        let label = match stamp {
+            Some(stamp) => format!("{stamp}-{number:0digits$}"),
+            None => format!("{number:0digits$}"),
+        };
+        part_name::labelled(name, &label).into()
     }
 
     /// Returns the number of a piece from the text between stem and extension, or `None` if the name is not
@@ -158,7 +150,7 @@ impl Style {
     /// Returns the existing pieces of a name in the order of their numbers: the finished ones, and on request
     /// the unfinished ones too.
     pub(super) fn pieces(&self, name: &str, and_unfinished: bool) -> io::Result<Vec<Found>> {
-        let (stem, extension) = parted(name);
+        let (stem, extension) = part_name::split(name);
         let (folder, stem) = match stem.rsplit_once('/') {
             Some(("", stem)) => ("/", stem),
             Some((folder, stem)) => (folder, stem),
@@ -234,6 +226,8 @@ mod tests {
             ("out.zst", "out-00007.zst"),
             ("a/.hidden", "a/.hidden-00007"),
             ("access.2024-01-02.log", "access.2024-01-02-00007.log"),
+            ("app.2026.jsonl", "app.2026-00007.jsonl"),
+            ("out/日誌.jsonl", "out/日誌-00007.jsonl"),
             (".gz", "-00007.gz"),
         ] {
             let style = Style::default();
