@@ -4,14 +4,14 @@
 //! the doc comments.
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use thalweg_engine::{Definition, Registry, Role};
 
-use crate::exit::{CliError, Exit};
-use crate::format::paragraphs;
-use crate::load::did_you_mean;
-use crate::paint::Paint;
-use crate::print;
+use thalweg_frontend::Paint;
+use thalweg_frontend::format::paragraphs;
+use thalweg_frontend::print;
+use thalweg_frontend::{CommandError, Exit};
+use thalweg_job::{description, did_you_mean};
 
 /// Lists the sources, transforms and sinks, or shows one with its options and an example.
 #[derive(Debug, Args)]
@@ -28,8 +28,8 @@ pub struct Arguments {
     json: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
-    let registry = thalweg_components::registry();
+pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
+    let registry = thalweg_job::registry();
     let wanted = |known: &&Definition| arguments.name.as_deref().is_none_or(|name| known.name == name);
     let found: Vec<&Definition> = registry.iter().filter(wanted).collect();
     if let ([], Some(name)) = (found.as_slice(), &arguments.name) {
@@ -37,10 +37,10 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
         names.sort_unstable();
         names.dedup();
         let help = did_you_mean(name, &names);
-        return Err(CliError::Usage(format!("there is no component called `{name}`; {help}")));
+        return Err(CommandError::Usage(format!("there is no component called `{name}`; {help}")));
     }
     let text = if arguments.json {
-        let all: Vec<Value> = found.into_iter().map(described).collect();
+        let all: Vec<Value> = found.into_iter().map(description).collect();
         format!("{:#}\n", Value::from(all))
     } else if arguments.name.is_some() {
         let width = print::width().clamp(50, 100);
@@ -51,17 +51,6 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     };
     print::out(&text)?;
     Ok(Exit::Done)
-}
-
-fn described(known: &Definition) -> Value {
-    json!({
-        "role": known.role.name(),
-        "name": known.name,
-        "summary": known.summary(),
-        "description": known.description(),
-        "schema": (known.schema)(),
-        "example": known.example,
-    })
 }
 
 fn listed(registry: &Registry, width: usize, paint: Paint) -> String {

@@ -240,6 +240,10 @@ sinks:
         true
     }
 
+    fn collects_logs(&self) -> bool {
+        true
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         // It listens from here on, so that what other components log when they begin is not missed.
         let listener = Listener::new(self.level, self.buffer.max(1));

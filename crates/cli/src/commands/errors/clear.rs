@@ -6,9 +6,9 @@ use clap::Args;
 use thalweg_engine::Store;
 
 use super::{Filter, StateLocation, nothing_in, open};
-use crate::exit::{CliError, Exit};
-use crate::format::counted;
-use crate::print;
+use thalweg_frontend::format::counted;
+use thalweg_frontend::print;
+use thalweg_frontend::{CommandError, Exit};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     yes: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let folder = arguments.place.folder()?;
     let Some(store) = open(&folder)? else {
         print::err(&nothing_in(&folder, &arguments.filter));
@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
 }
 
 /// Whoever removes all of them has seen how many were dropped.
-fn forget_dropped(store: &Store, arguments: &Arguments) -> Result<(), CliError> {
+fn forget_dropped(store: &Store, arguments: &Arguments) -> Result<(), CommandError> {
     if arguments.filter.component.is_none() && arguments.limit.is_none() && store.tally().dropped > 0 {
         store.forget_dropped()?;
     }

@@ -6,10 +6,10 @@ use clap::Args;
 use thalweg_engine::{DeadLetter, DeadLetterId, Store};
 
 use super::{Filter, StateLocation, json_of, nothing_in, open};
-use crate::exit::{CliError, Exit};
-use crate::format::{bytes, count, counted, excerpt, moment, paragraphs};
-use crate::paint::Paint;
-use crate::print;
+use thalweg_frontend::Paint;
+use thalweg_frontend::format::{bytes, count, counted, excerpt, moment, paragraphs};
+use thalweg_frontend::print;
+use thalweg_frontend::{CommandError, Exit};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -25,7 +25,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let folder = arguments.place.folder()?;
     let store = open(&folder)?;
     let paint = Paint::stdout();

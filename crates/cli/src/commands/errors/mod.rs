@@ -11,8 +11,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_engine::{DeadLetter, DeadLetterId, Store};
 
-use crate::exit::{CliError, Exit};
-use crate::load::{Configuration, state_folder};
+use thalweg_frontend::{CommandError, Exit};
+use thalweg_job::{Configuration, state_folder};
 
 /// Shows what could not be processed and why, and processes it again.
 ///
@@ -63,7 +63,7 @@ struct Filter {
     component: Option<String>,
 }
 
-pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
+pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     match arguments.command {
         Command::List(arguments) => list::run(&arguments),
         Command::Show(arguments) => show::run(&arguments),
@@ -73,18 +73,11 @@ pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
 }
 
 impl StateLocation {
-    fn folder(&self) -> Result<PathBuf, CliError> {
-        let Some(path) = &self.config else {
-            return Ok(state_folder(Path::new(""), None, self.state.as_deref()).0);
-        };
-        let configuration = Configuration { path };
-        if let Some(state) = &self.state {
-            return Ok(state.clone());
+    fn folder(&self) -> Result<PathBuf, CommandError> {
+        match (&self.config, &self.state) {
+            (Some(path), None) => Ok(Configuration::open(path)?.state_folder(None)?),
+            (_, state) => Ok(state_folder(Path::new(""), None, state.as_deref()).folder),
         }
-        // That the rest of the configuration is right is not needed to look at what it left behind.
-        let document = configuration.read()?.document;
-        let state = document.root().get("state").and_then(|state| state.as_str()).map(Path::new);
-        Ok(state_folder(&configuration.folder(), state, None).0)
     }
 }
 
@@ -98,7 +91,7 @@ impl Filter {
 }
 
 /// The store, if there is one: looking for dead letters is not to make a folder.
-fn open(folder: &Path) -> Result<Option<Store>, CliError> {
+fn open(folder: &Path) -> Result<Option<Store>, CommandError> {
     if !folder.exists() {
         return Ok(None);
     }
@@ -114,8 +107,8 @@ fn nothing_in(folder: &Path, filter: &Filter) -> String {
     }
 }
 
-fn json_of(id: DeadLetterId, letter: &DeadLetter) -> Result<String, CliError> {
-    let failed = |error: serde_json::Error| CliError::Failed(error.to_string());
+fn json_of(id: DeadLetterId, letter: &DeadLetter) -> Result<String, CommandError> {
+    let failed = |error: serde_json::Error| CommandError::Failed(error.to_string());
     let mut line = json!({ "id": id });
     let letter = serde_json::to_value(letter).map_err(failed)?;
     if let (Some(line), serde_json::Value::Object(letter)) = (line.as_object_mut(), letter) {

@@ -5,17 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use thalweg_engine::replay::replay;
+use thalweg_engine::replay::{ReplayRun, replay};
 use thalweg_engine::{DeadLetter, DeadLetterId, StateDir};
+use thalweg_frontend::format::{count, counted};
+use thalweg_frontend::{CommandError, Exit, Paint, Screen, Show, print};
+use thalweg_job::{Configuration, Outcome, Overrides, Phase, RunOptions, run_graph};
 
 use super::{Filter, nothing_in, open};
-use crate::commands::cores;
-use crate::drive::{RunOptions, drive};
-use crate::exit::{CliError, Exit};
-use crate::format::{count, counted};
-use crate::load::{Configuration, state_folder};
-use crate::paint::Paint;
-use crate::print;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -45,61 +41,82 @@ struct ReplayOutcome {
     failure: Option<String>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
-    let configuration = Configuration { path: &arguments.config };
-    let graph = configuration.graph(&thalweg_components::registry())?;
-    let (folder, positions) =
-        state_folder(&configuration.folder(), graph.state.as_deref(), arguments.state.as_deref());
-    let manner =
-        RunOptions { cores: cores(), json: false, quiet: arguments.json, continues: true, listen: None };
-    let mut fate = ReplayOutcome::default();
-    // Those that are rejected again get higher numbers, and are not for this time.
-    let mut after = 0;
-    let mut left_over = arguments.limit.unwrap_or(u64::MAX);
-    let Some(last) = last_letter(&folder)? else {
-        print::err(&nothing_in(&folder, &arguments.filter));
-        return Ok(Exit::Done);
-    };
-    while fate.failure.is_none() && left_over > 0 {
-        // As much at a time as may be in memory twice: here, and in the run.
-        let portion =
-            portion(&folder, (after, last), &arguments.filter, left_over, graph.memory.bytes() / 4)?;
-        let Some((id, _)) = portion.last() else { break };
-        after = *id;
-        left_over -= portion.len() as u64;
-        let plan = replay(&graph, portion);
-        fate.left.extend(plan.left);
-        for run in plan.runs {
-            if fate.failure.is_some() {
-                fate.unsettled += run.len() as u64;
-                continue;
-            }
-            if let Some(store) = open(&folder)? {
-                run.forget(&store)?;
-            }
-            let state_dir = StateDir { folder: folder.clone(), positions };
-            let outcome = drive(&run.graph, state_dir, manner, None)?;
-            let safe = run.safe(&outcome.summary);
-            if let Some(store) = open(&folder)? {
-                store.remove_letters(&safe)?;
-                run.forget(&store)?;
-            }
-            let rejected = outcome.summary.dead_letters.min(safe.len() as u64);
-            fate.rejected += rejected;
-            fate.delivered += safe.len() as u64 - rejected;
-            fate.unsettled += (run.len() - safe.len()) as u64;
-            let stopped = outcome.summary.stopped.then(|| "it was told to stop".to_owned());
-            fate.failure = outcome.summary.failure.or(stopped);
-        }
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
+    let overrides = Overrides { state: arguments.state.clone(), ..Overrides::default() };
+    let job = Configuration::open(&arguments.config)?.job(&thalweg_job::registry(), &overrides)?;
+    let mut outcome = ReplayOutcome::default();
+    for phase in &job.phases {
+        let Some(last) = last_letter(&phase.state_dir.folder)? else {
+            print::err(&nothing_in(&phase.state_dir.folder, &arguments.filter));
+            continue;
+        };
+        replay_all(arguments, phase, last, &mut outcome)?;
+        tell(&outcome, &phase.state_dir.folder, arguments);
     }
-    tell(&fate, &folder, arguments);
-    match fate.failure {
-        Some(failure) => Err(CliError::Failed(failure)),
+    match outcome.failure {
+        Some(failure) => Err(CommandError::Failed(failure)),
         None => Ok(Exit::Done),
     }
 }
 
-fn last_letter(folder: &Path) -> Result<Option<DeadLetterId>, CliError> {
+/// Replays the letters up to `last`. Those that are rejected again get higher numbers, and stay.
+fn replay_all(
+    arguments: &Arguments,
+    phase: &Phase,
+    last: DeadLetterId,
+    outcome: &mut ReplayOutcome,
+) -> Result<(), CommandError> {
+    let folder = &phase.state_dir.folder;
+    let mut after = 0;
+    let mut left_over = arguments.limit.unwrap_or(u64::MAX);
+    while outcome.failure.is_none() && left_over > 0 {
+        // A portion is in memory twice: here, and in the run.
+        let bytes = phase.graph.memory.bytes() / 4;
+        let portion = portion(folder, (after, last), &arguments.filter, left_over, bytes)?;
+        let Some((id, _)) = portion.last() else { break };
+        after = *id;
+        left_over -= portion.len() as u64;
+        let plan = replay(&phase.graph, portion);
+        outcome.left.extend(plan.left);
+        for run in plan.runs {
+            replay_one(arguments, &phase.state_dir, &run, outcome)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs the letters of one pipeline, unless a run before has failed.
+fn replay_one(
+    arguments: &Arguments,
+    state_dir: &StateDir,
+    replayed: &ReplayRun,
+    outcome: &mut ReplayOutcome,
+) -> Result<(), CommandError> {
+    if outcome.failure.is_some() {
+        outcome.unsettled += replayed.len() as u64;
+        return Ok(());
+    }
+    if let Some(store) = open(&state_dir.folder)? {
+        replayed.forget(&store)?;
+    }
+    let options = RunOptions { appends: true, heeds_signals: true, ..RunOptions::default() };
+    let mut screen = Screen::new(Show { quiet: arguments.json, ..Show::default() });
+    let Outcome { summary, .. } = run_graph(replayed.graph.clone(), state_dir.clone(), options, &mut screen)?;
+    let safe = replayed.safe(&summary);
+    if let Some(store) = open(&state_dir.folder)? {
+        store.remove_letters(&safe)?;
+        replayed.forget(&store)?;
+    }
+    let rejected = summary.dead_letters.min(safe.len() as u64);
+    outcome.rejected += rejected;
+    outcome.delivered += safe.len() as u64 - rejected;
+    outcome.unsettled += (replayed.len() - safe.len()) as u64;
+    let stopped = summary.stopped.then(|| "it was told to stop".to_owned());
+    outcome.failure = summary.failure.map(|failure| failure.to_string()).or(stopped);
+    Ok(())
+}
+
+fn last_letter(folder: &Path) -> Result<Option<DeadLetterId>, CommandError> {
     Ok(match open(folder)? {
         Some(store) => store.last_letter(),
         None => None,
@@ -115,7 +132,7 @@ fn portion(
     filter: &Filter,
     most: u64,
     bytes: u64,
-) -> Result<Letters, CliError> {
+) -> Result<Letters, CommandError> {
     let mut letters = Vec::new();
     let mut size = 0;
     let store = open(folder)?;
@@ -132,37 +149,37 @@ fn portion(
     Ok(letters)
 }
 
-fn tell(fate: &ReplayOutcome, folder: &Path, arguments: &Arguments) {
+fn tell(outcome: &ReplayOutcome, folder: &Path, arguments: &Arguments) {
     let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
-    for (_, reason) in &fate.left {
+    for (_, reason) in &outcome.left {
         *reasons.entry(reason).or_default() += 1;
     }
     if arguments.json {
         let left: Vec<_> =
-            fate.left.iter().map(|(id, reason)| json!({ "id": id, "reason": reason })).collect();
+            outcome.left.iter().map(|(id, reason)| json!({ "id": id, "reason": reason })).collect();
         let line = json!({
             "event": "replayed",
-            "processed": fate.delivered,
-            "rejected_again": fate.rejected,
-            "unsettled": fate.unsettled,
+            "processed": outcome.delivered,
+            "rejected_again": outcome.rejected,
+            "unsettled": outcome.unsettled,
             "left": left,
         });
         print::err(&format!("{line}\n"));
         return;
     }
     let paint = Paint::stderr();
-    let all = fate.delivered + fate.rejected + fate.unsettled + fate.left.len() as u64;
+    let all = outcome.delivered + outcome.rejected + outcome.unsettled + outcome.left.len() as u64;
     if all == 0 {
         print::err(&nothing_in(folder, &arguments.filter));
         return;
     }
-    print::err(&format!("{}: {} processed\n", counted(all, "dead letter"), count(fate.delivered)));
-    if fate.rejected > 0 {
-        let again = paint.yellow(&format!("{} rejected again", count(fate.rejected)));
+    print::err(&format!("{}: {} processed\n", counted(all, "dead letter"), count(outcome.delivered)));
+    if outcome.rejected > 0 {
+        let again = paint.yellow(&format!("{} rejected again", count(outcome.rejected)));
         print::err(&format!("  {again}, and kept as new dead letters\n"));
     }
-    if fate.unsettled > 0 {
-        print::err(&format!("  {} not processed, and kept\n", paint.yellow(&count(fate.unsettled))));
+    if outcome.unsettled > 0 {
+        print::err(&format!("  {} not processed, and kept\n", paint.yellow(&count(outcome.unsettled))));
     }
     for (reason, number) in reasons {
         print::err(&format!("  {} cannot be processed again: {reason}\n", paint.yellow(&count(number))));

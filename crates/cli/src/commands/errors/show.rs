@@ -4,10 +4,10 @@ use clap::Args;
 use thalweg_engine::{DeadLetterId, KeptField};
 
 use super::{StateLocation, json_of, open};
-use crate::exit::{CliError, Exit};
-use crate::format::{count, counted, moment};
-use crate::paint::Paint;
-use crate::print;
+use thalweg_frontend::Paint;
+use thalweg_frontend::format::{count, counted, moment};
+use thalweg_frontend::print;
+use thalweg_frontend::{CommandError, Exit};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     payload: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
+pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let folder = arguments.place.folder()?;
     let store = open(&folder)?;
     let letter = match &store {
@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CliError> {
         None => None,
     };
     let Some(letter) = letter else {
-        return Err(CliError::Usage(format!(
+        return Err(CommandError::Usage(format!(
             "there is no dead letter {} in `{}`; `thalweg errors list` shows those that there are",
             arguments.id,
             folder.display()

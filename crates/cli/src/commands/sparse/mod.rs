@@ -6,8 +6,8 @@ mod stat;
 use clap::{Args, Subcommand};
 use thalweg_sparse::{RemoteError, RemoteFile};
 
-use crate::exit::{CliError, Exit};
-use crate::format::{bytes, count, counted, duration};
+use thalweg_frontend::format::{bytes, count, counted, duration};
+use thalweg_frontend::{CommandError, Exit};
 
 /// Reads parts of large files elsewhere, and fetches only those.
 ///
@@ -34,7 +34,7 @@ enum Command {
     Stat(stat::Arguments),
 }
 
-pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
+pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     match arguments.command {
         Command::Read(arguments) => read::run(arguments),
         Command::Stat(arguments) => stat::run(&arguments),
@@ -42,12 +42,12 @@ pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
 }
 
 /// A runtime for what waits for the network.
-fn wait<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+fn wait<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(work)
 }
 
-fn failure(error: RemoteError) -> CliError {
-    CliError::Failed(error.to_string())
+fn failure(error: RemoteError) -> CommandError {
+    CommandError::Failed(error.to_string())
 }
 
 /// What was fetched of a file: `fetched 64.0 KiB of 120 MiB (0.053 %) in 3 requests, 12.3 ms`.

@@ -12,8 +12,8 @@ use thalweg_config::{ByteRange, ByteSize};
 use thalweg_sparse::{Cache, Origin, Pool, RemoteFile, RemoteOptions, Span};
 
 use super::{failure, fetched, wait};
-use crate::exit::{CliError, Exit};
-use crate::print;
+use thalweg_frontend::print;
+use thalweg_frontend::{CommandError, Exit};
 
 /// The memory for what is held of the file.
 const MEMORY: usize = 64 << 20;
@@ -38,7 +38,7 @@ pub struct Arguments {
     cache: Option<PathBuf>,
     /// How much of the disk the cache may take, for example `1GiB`: what was not used for longest makes room. Without it,
     /// there is no limit.
-    #[arg(long, value_name = "SIZE", requires = "cache", value_parser = crate::commands::run::size)]
+    #[arg(long, value_name = "SIZE", requires = "cache", value_parser = crate::commands::size)]
     cache_limit: Option<ByteSize>,
     /// Tell of each request when it has ended: what it was for, its range, the status of the reply, how much came in which time.
     #[arg(long)]
@@ -53,23 +53,23 @@ fn range(text: &str) -> Result<ByteRange, String> {
 }
 
 /// Where a range is in a file of this length.
-fn within(range: ByteRange, length: u64) -> Result<Span, CliError> {
+fn within(range: ByteRange, length: u64) -> Result<Span, CommandError> {
     let Some(found) = range.within(length) else {
-        return Err(CliError::Failed(format!(
+        return Err(CommandError::Failed(format!(
             "The range `{range}` is not within the file, which has {length} bytes"
         )));
     };
     Ok(Span::new(found.start, found.end - found.start))
 }
 
-pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
+pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     let begun = Instant::now();
-    let origin = Origin::from_url(&arguments.url).map_err(|error| CliError::Usage(error.to_string()))?;
+    let origin = Origin::from_url(&arguments.url).map_err(|error| CommandError::Usage(error.to_string()))?;
     let mut options = RemoteOptions { pool: Some(Pool::new(MEMORY)), ..RemoteOptions::default() };
     if let Some(folder) = &arguments.cache {
         let limit = arguments.cache_limit.map(|limit| limit.0);
         let cache = Cache::new(folder, limit).map_err(|error| {
-            CliError::Failed(format!("The cache `{}` cannot be used: {error}", folder.display()))
+            CommandError::Failed(format!("The cache `{}` cannot be used: {error}", folder.display()))
         })?;
         options.cache = Some(cache);
     }
@@ -85,7 +85,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
         let output: &mut (dyn Write + Send) = match &arguments.output {
             None => &mut io::stdout(),
             Some(path) => &mut File::create(path).map_err(|error| {
-                CliError::Failed(format!("The file `{}` cannot be written: {error}", path.display()))
+                CommandError::Failed(format!("The file `{}` cannot be written: {error}", path.display()))
             })?,
         };
         write(&file, &spans, output).await?;
@@ -100,7 +100,11 @@ pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
 }
 
 /// Writes the bytes of `spans`, one after the other.
-async fn write(file: &RemoteFile, spans: &[Span], output: &mut (dyn Write + Send)) -> Result<(), CliError> {
+async fn write(
+    file: &RemoteFile,
+    spans: &[Span],
+    output: &mut (dyn Write + Send),
+) -> Result<(), CommandError> {
     // Ranges that can be held together are planned together.
     if spans.len() > 1 && spans.iter().map(|span| span.length).sum::<u64>() <= MEMORY as u64 / 2 {
         file.fetch(spans).await.map_err(failure)?;
