@@ -68,8 +68,8 @@ def writer(writer: Callable[..., Any], /, **options: Any) -> Component:
 
 
 def components() -> list[dict[str, Any]]:
-    """What the program says of all components."""
-    line = [sys.executable, "-m", "thalweg", "components", "--json"]
+    """The descriptions of all components, of the package that is installed."""
+    line = [sys.executable, "-c", "from thalweg import _thalweg; print(_thalweg.components())"]
     told = subprocess.run(line, capture_output=True, text=True, check=True, cwd=PACKAGE.parent / "tests")
     known: list[dict[str, Any]] = json.loads(told.stdout)
     return known

@@ -38,3 +38,29 @@ def test_a_mistake_is_exit_code_2(tmp_path: Path) -> None:
     ran = run("check", str(config))
     assert ran.returncode == 2
     assert "`file`" in ran.stderr
+
+
+def test_a_converted_configuration_runs(tmp_path: Path) -> None:
+    config = tmp_path / "gollum.conf"
+    config.write_text("In: { Type: consumer.Console, Streams: a }\nOut: { Type: producer.Console, Streams: a }\n")
+    ran = run("convert", str(config), "--output", str(tmp_path / "own.yaml"))
+    assert ran.returncode == 0, ran.stderr
+    assert run("check", str(tmp_path / "own.yaml")).returncode == 0
+
+
+def test_it_copies(tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text("name,age\nAda,36\nBen,7\n")
+    target = tmp_path / "people.jsonl"
+    rows = ["--parse", "csv", "--encode", "json", "--type", "age=int", "--where", "age >= 18", "--keep", "name,age"]
+    ran = run("copy", str(people), str(target), *rows, "--state", str(tmp_path / "state"), "--quiet")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert target.read_text() == '{"name":"Ada","age":36}\n'
+    assert "sources:" in run("copy", str(people), str(target), *rows, "--print-config").stdout
+    assert run("copy", str(people), str(target), "--encode", "json").returncode == 2
+
+
+def test_commands_of_the_binary_are_named() -> None:
+    ran = run("errors", "list")
+    assert ran.returncode == 2
+    assert "errors" in run("--help").stdout.split("The binary `thalweg` has more commands:")[1]

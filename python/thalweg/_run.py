@@ -193,10 +193,11 @@ def run(
 ) -> Summary:
     """Runs a configuration until its sources end.
 
-    `config` is the path of a configuration, a dict as it would stand in one, or a `Pipeline`. In a dict, Python's own
+    `config` is the path of a configuration of any dialect, a dict as it would stand in one, or a `Pipeline`. In a dict, Python's own
     objects may stand in the place of sources, transforms and sinks.
 
-    `pipelines` has only these run, with what feeds them. `state` is a folder in which positions and dead letters are
+    `pipelines` has only these run, with what feeds them. Of a service definition of capyfile's, it names the one
+    processor, as `service:processor`; its phases run one after the other. `state` is a folder in which positions and dead letters are
     kept, so that the next run continues where this one ends. `memory` is that for data in flight, in bytes or as
     `"1GiB"`; `threads` is how many cores to use. With `strict`, messages that could not be processed are a failure.
 

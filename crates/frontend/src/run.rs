@@ -70,7 +70,7 @@ fn once(configuration: &Configuration, request: &RunRequest) -> Result<Ended, Co
 }
 
 /// Turns the outcome of a phase into text.
-pub(crate) type Report = Box<dyn Fn(&Outcome) -> String>;
+pub(crate) type Report = Box<dyn Fn(&Outcome) -> String + Send>;
 
 fn output() -> Box<dyn Write + Send> {
     Box::new(BufWriter::new(stdout()))

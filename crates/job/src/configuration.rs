@@ -87,6 +87,24 @@ impl Configuration {
         Err(LoadError::NotFound { url: URL, file: FILE, usual: USUAL })
     }
 
+    /// The configuration that a command line names, and the names of what is to run of it. With a service definition beside
+    /// the path, or found by the environment, `service:processor` stands in the place of the path.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no YAML, or no place is known.
+    pub fn given(
+        path: &Path,
+        names: &[String],
+        definition: Option<&Path>,
+    ) -> Result<(Self, Vec<String>), LoadError> {
+        let first = path.to_string_lossy();
+        let is_name = first.contains(':') && !first.contains('/') && !path.exists();
+        if is_name || definition.is_some() {
+            return Ok((Self::find(definition)?, vec![first.into_owned()]));
+        }
+        Ok((Self::open(path)?, names.to_vec()))
+    }
+
     /// Its name in messages.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -5,27 +5,24 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
-use serde_json::json;
-use thalweg::embed::{self, LoadError, Showing};
-use thalweg_engine::Handle;
+use thalweg_frontend::Screen;
+use thalweg_job::{Control, JobRun, LoadError, RunError, statistics};
 
 use super::objects::Cause;
 use crate::attach::attach;
 
-/// How often a thread that waits looks whether the user wants it to end.
+/// How often a thread that waits checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long an end at once may take before it is no longer waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A run that was begun.
+/// A job that runs, or has ended.
 #[pyclass(module = "thalweg._thalweg", frozen)]
 pub struct Run {
-    handle: Handle,
+    control: Control,
     end: Arc<End>,
     cause: Cause,
 }
 
-/// What is known at the end of a run.
+/// The end of a job.
 #[derive(Default)]
 pub struct End {
     state: Mutex<State>,
@@ -36,72 +33,46 @@ pub struct End {
 struct State {
     summary: Option<String>,
     failure: Option<String>,
-    /// Who is to be called then.
+    /// Functions to call at the end.
     waiting: Vec<Py<PyAny>>,
 }
 
 impl Run {
-    /// Begins a run on threads of its own.
+    /// Begins a job on a thread of its own.
     ///
     /// # Errors
     /// If the system gives none.
-    pub fn begin(
-        run: thalweg_engine::Run,
-        showing: Showing,
-        cores: usize,
-        cause: Cause,
-    ) -> Result<Self, LoadError> {
-        let failed = |error: std::io::Error| LoadError::Failed(error.to_string());
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(cores)
-            .thread_name("thalweg")
-            .enable_all()
-            .build()
-            .map_err(failed)?;
-        let (handle, end) = (run.handle(), Arc::new(End::default()));
-        let (of_thread, at_end) = (handle.clone(), end.clone());
+    pub fn begin(run: JobRun, mut screen: Screen, cause: Cause) -> Result<Self, LoadError> {
+        let (control, end) = (run.control(), Arc::new(End::default()));
+        let (of_thread, at_end) = (control.clone(), end.clone());
         let thread = std::thread::Builder::new().name("thalweg-run".to_owned());
-        thread
-            .spawn(move || {
-                let summary = runtime.block_on(async {
-                    tokio::select! {
-                        summary = run.wait() => Some(summary),
-                        () = late(&of_thread) => None,
-                    }
-                });
-                let retried = showing.end();
-                let told = match summary {
-                    Some(summary) => embed::summary(summary, retried),
-                    None => {
-                        let mut told = embed::statistics(&of_thread);
-                        told["failure"] =
-                            json!("stopped at once; a component was still waiting for something");
-                        told
-                    }
-                };
-                // A thread may still wait for something that never comes.
-                runtime.shutdown_background();
-                let failure = told["failure"].as_str().map(str::to_owned);
-                at_end.tell(told.to_string(), failure);
-            })
-            .map_err(failed)?;
-        Ok(Self { handle, end, cause })
+        thread.spawn(move || {
+            let failed = |failure: &str| {
+                let mut told = statistics(&of_thread.handle());
+                told["failure"] = failure.into();
+                told
+            };
+            let told = match run.run(&mut screen) {
+                Ok(outcome) => outcome.json(),
+                Err(RunError::Abandoned) => {
+                    failed("stopped at once; a component was still waiting for something")
+                }
+                Err(error) => failed(&error.to_string()),
+            };
+            let failure = told["failure"].as_str().map(str::to_owned);
+            at_end.tell(told.to_string(), failure);
+        })?;
+        Ok(Self { control, end, cause })
     }
 
-    /// Where its end is told.
+    /// Receives its end.
     pub fn end(&self) -> Arc<End> {
         self.end.clone()
     }
 }
 
-/// Waits until the run should have ended at once, and has not.
-async fn late(handle: &Handle) {
-    handle.aborted().await;
-    tokio::time::sleep(PATIENCE).await;
-}
-
 impl End {
-    /// Waits for it; says why the run failed, if it did.
+    /// Waits for the end. Returns the reason if the job failed.
     pub fn failure(&self) -> Option<String> {
         let mut state = self.state.lock();
         while state.summary.is_none() {
@@ -124,7 +95,7 @@ impl End {
     }
 }
 
-/// Calls somebody. What it raises has nowhere to go but to where such is shown.
+/// Calls a function. What it raises is reported as unraisable.
 fn called(py: Python<'_>, call: &Py<PyAny>) {
     if let Err(raised) = call.call0(py) {
         raised.write_unraisable(py, Some(call.bind(py)));
@@ -133,28 +104,28 @@ fn called(py: Python<'_>, call: &Py<PyAny>) {
 
 #[pymethods]
 impl Run {
-    /// How it goes now, in JSON.
+    /// The counters of the current phase, in JSON.
     fn statistics(&self, py: Python<'_>) -> String {
-        py.detach(|| embed::statistics(&self.handle).to_string())
+        py.detach(|| statistics(&self.control.handle()).to_string())
     }
 
-    /// Asks the sources to stop; the rest drains.
+    /// Asks the sources to stop, and drains the rest.
     fn stop(&self) {
-        self.handle.stop();
+        self.control.stop();
     }
 
     /// Ends it at once.
     fn abort(&self) {
-        self.handle.abort();
+        self.control.abort();
     }
 
-    /// Whether it has not ended yet.
+    /// True until it has ended.
     #[getter]
     fn is_running(&self) -> bool {
         self.end.state.lock().summary.is_none()
     }
 
-    /// Waits for the end: its summary in JSON; None if that does not come within so many seconds.
+    /// Waits for the end, at most `timeout` seconds: the summary in JSON, or None.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
         let until =
@@ -177,7 +148,7 @@ impl Run {
         }
     }
 
-    /// Calls somebody at the end, on another thread; at once if it has come.
+    /// Calls a function at the end, on another thread; at once if the job has ended.
     fn at_end(&self, py: Python<'_>, call: Py<PyAny>) {
         {
             let mut state = self.end.state.lock();
@@ -189,7 +160,7 @@ impl Run {
         called(py, &call);
     }
 
-    /// The exception that made it fail, if one of Python's did.
+    /// The Python exception that made it fail, if there was one.
     fn cause(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.cause.take().map(|error| error.into_value(py).into_any())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use thalweg_config::ByteSize;
 use thalweg_frontend::{CommandError, Exit, Repeat, RunRequest, Show};
-use thalweg_job::{Configuration, LoadError, Overrides, RunOptions, cores};
+use thalweg_job::{Configuration, Overrides, RunOptions, cores};
 
 use super::{size, time};
 
@@ -101,7 +101,8 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
-    let (configuration, names) = arguments.configuration()?;
+    let definition = arguments.service_definition.as_deref();
+    let (configuration, names) = Configuration::given(&arguments.config, &arguments.pipelines, definition)?;
     let repeat = arguments
         .repeat
         .then(|| Repeat { pause: arguments.sleep.unwrap_or_default(), iterations: arguments.iterations });
@@ -118,17 +119,4 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
         compat_exit_code: arguments.compat_exit_code,
     };
     thalweg_frontend::run(&configuration, &request)
-}
-
-impl Arguments {
-    /// The configuration, and the names of what is to run. `service:processor` may stand in the place of the path.
-    fn configuration(&self) -> Result<(Configuration, Vec<String>), LoadError> {
-        let first = self.config.to_string_lossy();
-        let is_name = first.contains(':') && !first.contains('/') && !self.config.exists();
-        if is_name || self.service_definition.is_some() {
-            let configuration = Configuration::find(self.service_definition.as_deref())?;
-            return Ok((configuration, vec![first.into_owned()]));
-        }
-        Ok((Configuration::open(&self.config)?, self.pipelines.clone()))
-    }
 }
