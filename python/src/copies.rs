@@ -1,19 +1,22 @@
-//! Copies of objects, as `thalweg copy` makes them: the options are the same, and so is the code that checks them.
+//! Copies of objects, as `thalweg copy` makes them: the options are the same, and so is the code that checks
+//! them.
 
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use thalweg_job::RunError;
-use thalweg_job::copy::{self, Copied, CopyOptions, CopyProgress, Wish};
+use thalweg_job::copy::{Copied, CopyOptions, CopyProgress, Wish, copy as copy_objects};
 
 use super::pipe::raised as load_error;
 use crate::errors::{Error, configuration_error};
 
-/// Copies, and returns the fields of `CopySummary`. `options` are in JSON; `state` is a path, which may be no Unicode.
+/// Copies, and returns the fields of `CopySummary`. `options` are in JSON; `state` is a path, which may be no
+/// Unicode.
 ///
-/// `progress` is called ten times a second with bytes read, bytes expected, what was copied, what could not be, and seconds.
-/// What it or a signal handler raises stops the copy, and is raised after what is in flight has arrived.
+/// `progress` is called ten times a second with bytes read, bytes expected, what was copied, what could not
+/// be, and seconds. An exception of it or of a signal handler stops the copy, and is raised after what is in
+/// flight has arrived.
 #[pyfunction]
 #[pyo3(signature = (options, state, progress, /))]
 pub fn copy<'py>(
@@ -27,7 +30,7 @@ pub fn copy<'py>(
     options.state.state = state;
     let mut raised: Option<PyErr> = None;
     let copied = py.detach(|| {
-        copy::copy(&options, &mut |how_far| {
+        copy_objects(&options, &mut |how_far| {
             let asked = Python::attach(|py| ask(py, progress.as_ref().filter(|_| raised.is_none()), how_far));
             match (asked, &raised) {
                 (Ok(()), None) => Wish::Continue,

@@ -1,4 +1,5 @@
-//! The commands of `python -m thalweg`. Python parses the command line; the commands are those of `thalweg-frontend`.
+//! The commands of `python -m thalweg`. Python parses the command line; the commands are those of
+//! `thalweg-frontend`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -193,13 +193,14 @@ def run(
 ) -> Summary:
     """Runs a configuration until its sources end.
 
-    `config` is the path of a configuration of any dialect, a dict as it would stand in one, or a `Pipeline`. In a dict, Python's own
-    objects may stand in the place of sources, transforms and sinks.
+    `config` is the path of a configuration of any dialect, a dict as it would stand in one, or a `Pipeline`. In a dict,
+    Python's own objects may stand in the place of sources, transforms and sinks.
 
     `pipelines` has only these run, with what feeds them. Of a service definition of capyfile's, it names the one
-    processor, as `service:processor`; its phases run one after the other. `state` is a folder in which positions and dead letters are
-    kept, so that the next run continues where this one ends. `memory` is that for data in flight, in bytes or as
-    `"1GiB"`; `threads` is how many cores to use. With `strict`, messages that could not be processed are a failure.
+    processor, as `service:processor`; its phases run one after the other. `state` is a folder in which positions and
+    dead letters are kept, so that the next run continues where this one ends. `memory` is that for data in flight, in
+    bytes or as `"1GiB"`; `threads` is how many cores to use. With `strict`, messages that could not be processed are
+    a failure.
 
     `progress` says whether it is shown how the run goes: on a terminal as `thalweg run` does it, in a notebook by a
     line that changes. By default it is where there is one of the two. A function is called with `Statistics` several

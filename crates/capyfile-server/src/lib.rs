@@ -1,10 +1,11 @@
 //! capyfile's upload server: serves a service definition over HTTP.
 //!
-//! [`serve`] takes a configuration and [`Settings`], and answers requests until a signal stops it. A request brings files, which
-//! a processor of the service works on. Answers are capyfile's, made by `thalweg_dialects::capyfile::response`.
+//! [`serve`] takes a configuration and [`Settings`], and answers requests until a signal stops it. A request
+//! brings files, which a processor of the service works on. Answers are capyfile's, made by
+//! `thalweg_dialects::capyfile::response`.
 //!
-//! It is a crate of its own because it is one dialect's runtime: neither the command line nor Python's package needs to know
-//! it. Nothing is printed here.
+//! It is a crate of its own because it is one dialect's runtime: neither the command line nor Python's
+//! package needs to know it. Nothing is printed here.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -1,7 +1,8 @@
 //! The server: what all requests share.
 //!
-//! Each request has runs of its own, one for each phase of the processor, so that no request sees another's files. The runs
-//! share the server's budget and its directory of temporary files, and wait for one another where there are very many.
+//! Each request has runs of its own, one for each phase of the processor, so that no request sees another's
+//! files. The runs share the server's budget and its directory of temporary files, and wait for one another
+//! where there are very many.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -100,7 +101,8 @@ impl Server {
         Ok(Listener::bind(&address, UnixSocket::default(), announce).await?)
     }
 
-    /// Answers requests until it is stopped, then those in flight. Returns true if all of them were answered in time.
+    /// Answers requests until it is stopped, then those in flight. Returns true if all of them were answered
+    /// in time.
     pub(super) async fn run(self: Arc<Self>, listener: Listener, stop: Stop) -> Result<bool, LoadError> {
         let tls = self.settings.tls.as_ref().map(TlsServer::acceptor).transpose()?;
         let limits = Limits { max_connections: CONNECTIONS, end_after_idle: None };

@@ -41,8 +41,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads `SERVER_ADDR`, `SERVER_CERT_FILE`, `SERVER_KEY_FILE` and `SERVER_SHUTDOWN_TIMEOUT`. `drain_timeout` replaces the
-    /// last of these.
+    /// Reads `SERVER_ADDR`, `SERVER_CERT_FILE`, `SERVER_KEY_FILE` and `SERVER_SHUTDOWN_TIMEOUT`.
+    /// `drain_timeout` replaces the last of these.
     ///
     /// # Errors
     /// If a variable has no meaning.

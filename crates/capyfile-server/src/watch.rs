@@ -15,7 +15,8 @@ const SINKS: [&str; 2] = ["done", "failed"];
 /// The type of a file that cannot be read any more.
 const UNKNOWN: &str = "application/octet-stream";
 
-/// Collects the files that reach a sink. Files that end before, such as removed ones, are not part of the answer.
+/// Collects the files that reach a sink. Files that end before, such as removed ones, are not part of the
+/// answer.
 pub(super) struct Watch {
     /// The operations, by the names of their transforms.
     steps: Vec<(Arc<str>, Step)>,

@@ -1,7 +1,7 @@
 //! The program `thalweg`: thin. It parses the command line, and calls `thalweg-frontend` for what runs jobs.
 //!
-//! A command is one file in `commands`, with its options, its help and what it does. No command names a dialect or
-//! a component: those are found in `thalweg-job`.
+//! A command is one file in `commands`, with its options, its help and what it does. No command names a
+//! dialect or a component: those are found in `thalweg-job`.
 
 mod commands;
 
@@ -12,8 +12,9 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Lets the allocator return memory to the system after 10 ms. By default it keeps freed memory for a second, which is as
-/// much as passes through the budget in that time: a copy with 64 MiB took 40 MiB more resident, and was no faster.
+/// Lets the allocator return memory to the system after 10 ms. By default it keeps freed memory for a second,
+/// which is as much as passes through the budget in that time: a copy with 64 MiB took 40 MiB more resident,
+/// and was no faster.
 #[allow(unsafe_code, reason = "an option of a library in C")]
 fn return_memory_soon() {
     /// `mi_option_purge_delay`, for which the bindings have no name.

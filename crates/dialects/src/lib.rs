@@ -1,16 +1,16 @@
 //! Configuration formats that thalweg runs: its own, gollum's, capyfile's.
 //!
-//! A dialect turns a [`Document`] into documents of thalweg's form, one for each phase of the job. The engine then reads
-//! them like any other. Each node keeps its place in the user's text, so a mistake found at any later point is shown
-//! there. A dialect reports what it cannot express as a mistake, with a replacement, and what has no effect here as a
-//! remark. It omits nothing silently.
+//! A dialect turns a [`Document`] into documents of thalweg's form, one for each phase of the job. The engine
+//! then reads them like any other. Each node keeps its place in the user's text, so a mistake found at any
+//! later point is shown there. A dialect reports what it cannot express as a mistake, with a replacement, and
+//! what has no effect here as a remark. It omits nothing silently.
 //!
-//! [`dialects`] is the list of all dialects, and the only place that names them together: a new one is a type that
-//! implements [`Dialect`] and a line there. A `match` over an enum of dialects was rejected, since every command would
-//! repeat it.
+//! [`dialects`] is the list of all dialects, and the only place that names them together: a new one is a type
+//! that implements [`Dialect`] and a line there. A `match` over an enum of dialects was rejected, since every
+//! command would repeat it.
 //!
-//! This crate depends on `thalweg-config` alone. It knows components and options by name, as a user does; the engine
-//! finds out whether they are right.
+//! This crate depends on `thalweg-config` alone. It knows components and options by name, as a user does; the
+//! engine finds out whether they are right.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -33,7 +33,7 @@ pub struct Conversion {
     pub document: Document,
     /// Comments beside the nodes, for printing.
     pub comments: Comments,
-    /// What has no effect here, or another meaning.
+    /// Settings without effect, or with another meaning.
     pub remarks: Diagnostics,
 }
 
@@ -42,7 +42,7 @@ pub struct Conversion {
 pub struct Converted {
     /// The phases, in the order in which they run; at least one.
     pub phases: Vec<ConvertedPhase>,
-    /// What has no effect here, or another meaning.
+    /// Settings without effect, or with another meaning.
     pub remarks: Diagnostics,
 }
 

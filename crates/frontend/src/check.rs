@@ -20,8 +20,8 @@ pub struct CheckOptions {
     pub threads: Option<usize>,
 }
 
-/// Checks a configuration that was opened, and prints what is in it. In JSON, its mistakes are printed on the standard
-/// output.
+/// Checks a configuration that was opened, and prints what is in it. In JSON, its mistakes are printed on the
+/// standard output.
 ///
 /// # Errors
 /// Its mistakes, unless they were printed.

@@ -10,7 +10,8 @@ use thalweg_job::{Configuration, LoadError};
 use crate::exit::{CommandError, Exit};
 use crate::print;
 
-/// Prints a configuration in thalweg's own form, or writes it to a new file. Of a service, `processor` selects one.
+/// Prints a configuration in thalweg's own form, or writes it to a new file. Of a service, `processor`
+/// selects one.
 ///
 /// # Errors
 /// Its mistakes, or if it is in thalweg's own form already.
@@ -57,7 +58,8 @@ fn text(configuration: &Configuration, processor: Option<&str>) -> Result<String
                 text += &format!("# `{processor}` of {name}, in thalweg's own form.\n\n{body}")
             }
             None => {
-                // What would not run is not printed either. A source of the standard input is no mistake in it.
+                // A configuration that would not run is not printed. A source of the standard input is no
+                // mistake in it.
                 thalweg_engine::read(&phase.document, &thalweg_job::registry()).map_err(LoadError::from)?;
                 let gap = if body.starts_with('#') { "" } else { "\n" };
                 text += &format!("# {name}, in thalweg's own form.\n{gap}{body}");

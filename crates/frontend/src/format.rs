@@ -137,8 +137,8 @@ pub fn excerpt(text: &str, width: usize) -> String {
     shown
 }
 
-/// Breaks a text into lines of at most `width` characters, each after `indent` spaces. Empty lines separate paragraphs. A line
-/// that begins with `- ` stays a line.
+/// Breaks a text into lines of at most `width` characters, each after `indent` spaces. Empty lines separate
+/// paragraphs. A line that begins with `- ` stays a line.
 #[must_use]
 pub fn paragraphs(text: &str, width: usize, indent: usize) -> String {
     let mut shown = String::new();

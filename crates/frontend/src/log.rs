@@ -1,5 +1,5 @@
-//! Warnings of the engine and of libraries, a line each, without tearing up the line of progress; and, where a source
-//! `internal_logs` collects, the same and more as messages.
+//! Warnings of the engine and of libraries, a line each, without tearing up the line of progress; and, where
+//! a source `internal_logs` collects, the same and more as messages.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -25,8 +25,8 @@ pub const VARIABLE: &str = "THALWEG_LOG";
 /// The lines of progress of the current run.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
-/// Begins to print warnings on the standard error output, or, if `quietly`, errors only. `collects` is true if the graph has
-/// a source that collects logs.
+/// Begins to print warnings on the standard error output, or, if `quietly`, errors only. `collects` is true
+/// if the graph has a source that collects logs.
 ///
 /// # Errors
 /// If the variable is wrong.

@@ -1,7 +1,8 @@
 //! Serves a run's counters and health over HTTP.
 //!
-//! The [text format](https://prometheus.io/docs/instrumenting/exposition_formats/) is written here, from the engine's own
-//! counters at the time of the request. An exporter library was rejected: it would count everything a second time.
+//! The [text format](https://prometheus.io/docs/instrumenting/exposition_formats/) is written here, from the
+//! engine's own counters at the time of the request. An exporter library was rejected: it would count
+//! everything a second time.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! Shows how a run proceeds.
 //!
-//! A terminal gets two lines that change, other outputs a line from time to time. A thread of its own reads the run's counters,
-//! so that lines are up to date however busy the cores are.
+//! A terminal gets two lines that change, other outputs a line from time to time. A thread of its own reads
+//! the run's counters, so that lines are up to date however busy the cores are.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, stderr, stdout};
@@ -144,7 +144,7 @@ struct View {
     used: u64,
     limit: u64,
     is_stopping: bool,
-    /// What is counted: `message` or `file`.
+    /// The name of one item: `message` or `file`.
     item: &'static str,
 }
 

@@ -14,7 +14,7 @@ use crate::print;
 use crate::progress::{Progress, Watching};
 use crate::run::Report;
 
-/// What to show.
+/// The output that a user wants.
 #[derive(Debug, Clone, Default)]
 pub struct Show {
     /// True if everything is printed as JSON.

@@ -32,8 +32,8 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Recognises the dialect of a document. `path` is where the document came from: `-` for the standard input, empty if
-    /// it has no file.
+    /// Recognises the dialect of a document. `path` is where the document came from: `-` for the standard
+    /// input, empty if it has no file.
     #[must_use]
     pub fn new(document: Document, path: &Path) -> Self {
         Self::in_one_of(dialects(), document, path)
@@ -59,8 +59,8 @@ impl Configuration {
         Ok(Self::new(document, path))
     }
 
-    /// Reads the service definition at a path, or else at the place that the environment names, or at capyfile's usual
-    /// path. The first of these that is set is used, whether it exists or not.
+    /// Reads the service definition at a path, or else at the place that the environment names, or at
+    /// capyfile's usual path. The first of these that is set is used, whether it exists or not.
     ///
     /// # Errors
     /// If it cannot be read, is no YAML, or no place is known.
@@ -87,8 +87,9 @@ impl Configuration {
         Err(LoadError::NotFound { url: URL, file: FILE, usual: USUAL })
     }
 
-    /// The configuration that a command line names, and the names of what is to run of it. With a service definition beside
-    /// the path, or found by the environment, `service:processor` stands in the place of the path.
+    /// The configuration that a command line names, and the names of what is to run of it. With a service
+    /// definition beside the path, or found by the environment, `service:processor` stands in the place of
+    /// the path.
     ///
     /// # Errors
     /// If it cannot be read, is no YAML, or no place is known.
@@ -137,7 +138,8 @@ impl Configuration {
         Ok(self.dialect.service(&self.document)?)
     }
 
-    /// The configuration in thalweg's own form, with variables and parameters from this process's environment.
+    /// The configuration in thalweg's own form, with variables and parameters from this process's
+    /// environment.
     ///
     /// # Errors
     /// Its mistakes.

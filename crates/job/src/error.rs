@@ -52,7 +52,7 @@ pub enum LoadError {
     NoService {
         /// The name of the document.
         document: String,
-        /// What is missing, or what to do instead.
+        /// The missing part, and the correction.
         why: String,
     },
     /// A service definition was to be found by the environment.

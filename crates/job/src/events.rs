@@ -31,8 +31,8 @@ struct State {
 }
 
 impl Job {
-    /// The printer of file events, if the job's dialect has such: to `out` if there is one, with or without colours.
-    /// `is_live` flushes each line.
+    /// The printer of file events, if the job's dialect has such: to `out` if there is one, with or without
+    /// colours. `is_live` flushes each line.
     #[must_use]
     pub fn file_events(
         &self,

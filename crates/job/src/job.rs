@@ -12,7 +12,7 @@ use crate::error::{LoadError, did_you_mean};
 /// The folder of dead letters of runs without a state directory.
 const HIDDEN: &str = ".thalweg";
 
-/// What one command runs: phases, one after the other.
+/// The phases that one command runs, one after the other.
 pub struct Job {
     /// The name of the configuration in messages.
     pub name: String,
@@ -22,7 +22,7 @@ pub struct Job {
     pub processor: Option<String>,
     /// The phases, in order.
     pub phases: Vec<Phase>,
-    /// What has no effect here, or another meaning; `None` of a configuration in thalweg's own form.
+    /// Settings without effect, or with another meaning; `None` of a configuration in thalweg's own form.
     pub remarks: Option<Diagnostics>,
 }
 
@@ -49,8 +49,8 @@ pub struct Overrides {
     pub memory: Option<ByteSize>,
 }
 
-/// Where a run keeps checkpoints and dead letters: the folder that is given, or that which the configuration names, relative
-/// to its own. Without either only dead letters are kept.
+/// Where a run keeps checkpoints and dead letters: the folder that is given, or that which the configuration
+/// names, relative to its own. Without either only dead letters are kept.
 #[must_use]
 pub fn state_folder(folder: &Path, configured: Option<&Path>, given: Option<&Path>) -> StateDir {
     match (given, configured) {

@@ -10,8 +10,8 @@ use tracing_subscriber::filter::dynamic_filter_fn;
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A `tracing` layer for processes that run graphs with sources that
-/// [collect logs](thalweg_engine::SourceConfig::collects_logs).
+/// A `tracing` layer for processes that run graphs with sources that [collect
+/// logs](thalweg_engine::SourceConfig::collects_logs).
 #[derive(Debug, Clone, Copy)]
 pub struct LogCollector;
 

@@ -10,7 +10,7 @@ use thalweg_engine::{ComponentCounts, Handle, Summary};
 pub struct Outcome {
     /// Counters, positions, and the failure if there was one.
     pub summary: Summary,
-    /// What was retried.
+    /// Its retries.
     pub retries: Retries,
 }
 
@@ -99,8 +99,8 @@ impl JobOutcome {
         self.phases.iter().map(Outcome::rejected).sum()
     }
 
-    /// The summary for programs. Of several phases, components follow each other, counts and times are added, and the rest is
-    /// of the last phase.
+    /// The summary for programs. Of several phases, components follow each other, counts and times are added,
+    /// and the rest is of the last phase.
     #[must_use]
     pub fn json(&self) -> Value {
         const ADDED: [&str; 4] = ["elapsed_seconds", "dead_letters", "dead_letters_dropped", "retries"];

@@ -95,7 +95,7 @@ impl End {
     }
 }
 
-/// Calls a function. What it raises is reported as unraisable.
+/// Calls a function. Its exceptions are reported as unraisable.
 fn called(py: Python<'_>, call: &Py<PyAny>) {
     if let Err(raised) = call.call0(py) {
         raised.write_unraisable(py, Some(call.bind(py)));

@@ -6,10 +6,11 @@ use clap::Args;
 use thalweg_frontend::{CheckOptions, CommandError, Exit};
 use thalweg_job::Configuration;
 
-/// Says everything that is wrong with a configuration, and runs nothing.
+/// Prints every mistake in a configuration, and runs nothing.
 ///
-/// Each mistake is shown with its line, what is wrong and what would be right. With `--plan`, a configuration that is
-/// right is shown as it will run. What means nothing in a configuration of another program (see `convert`) is remarked.
+/// Each mistake is shown with its line, the problem and a correction. With `--plan`, a configuration that is
+/// right is shown as it will run. A remark names each setting of another program's configuration (see
+/// `convert`) that has no effect.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg check logs.yaml
@@ -19,13 +20,13 @@ pub struct Arguments {
     /// The configuration; `-` reads it from the standard input.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// Show what leads where, and how it will run: what is one call, where queues stand, how many copies.
+    /// Show the edges of the graph, and how it will run: segments, queues, parallelism.
     #[arg(long)]
     plan: bool,
     /// Print the mistakes (and counts, if there are none) as one JSON object on the standard output.
     #[arg(long)]
     json: bool,
-    /// Show the plan for so many cores. Without it, for those that there are.
+    /// Show the plan for this number of cores. Without it, for those of this machine.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }

@@ -1,7 +1,7 @@
 //! `thalweg components`.
 //!
-//! What is shown of a component is derived from its configuration struct: the JSON schema has the types, the defaults and
-//! the doc comments.
+//! The page of a component is derived from its configuration struct: the JSON schema has the types, the
+//! defaults and the doc comments.
 
 use clap::Args;
 use serde_json::{Map, Value};
@@ -122,7 +122,7 @@ impl Described {
             facts += &format!(", by default {default}");
         }
         let head = paragraphs(&format!("{}  {facts}", self.name), width, indent);
-        // What does not fit the line stands further in.
+        // A line that continues stands further in.
         let mut lines = head.lines();
         let first = lines.next().unwrap_or_default().trim_start();
         let (name, facts) = first.split_once(' ').unwrap_or((first, ""));
@@ -220,7 +220,7 @@ impl<'s> Walker<'s> {
         text
     }
 
-    /// What a value has to be, in words.
+    /// The kind of a value, in words.
     fn kind(&self, schema: &'s Value, depth: usize) -> String {
         if depth >= DEEPEST {
             return "a value".to_owned();
@@ -315,7 +315,7 @@ fn code(value: &Value) -> String {
     }
 }
 
-/// A default worth to be told.
+/// A default worth a mention.
 fn default_of(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,

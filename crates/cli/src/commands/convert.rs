@@ -8,8 +8,9 @@ use thalweg_job::Configuration;
 
 /// Prints a configuration of another program in thalweg's own form.
 ///
-/// gollum's configurations (also those of its old form, a list of plugins) and capyfile's service definitions run as they are: this shows what runs, to go on
-/// from there. Comments say where a meaning had to be chosen, and what means nothing here.
+/// gollum's configurations (also those of its old form, a list of plugins) and capyfile's service definitions
+/// run as they are: this shows what runs, to go on from there. Comments say where a meaning had to be chosen,
+/// and what means nothing here.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg convert gollum.conf

@@ -9,11 +9,13 @@ use thalweg_job::copy::{self, CopyOptions, Mode};
 
 use super::size;
 
-/// Copies objects: one, or all below a prefix, between S3, GCS, Azure, web servers (which are only read) and folders.
+/// Copies objects: one, or all below a prefix, between S3, GCS, Azure, web servers (which are only read) and
+/// folders.
 ///
-/// Bytes are copied as they are, in parts, many at the same time, and compared by checksums where the store knows them.
-/// Nobody sees an object before it is complete. With `--parse`, rows are read out of the objects, changed on the way and
-/// written as one object. A copy that was cut off goes on where it was when it is begun again: see `--restart`.
+/// Bytes are copied as they are, in parts, many at the same time, and compared by checksums where the store
+/// knows them. An object becomes visible when it is complete. With `--parse`, rows are read out of the
+/// objects, changed on the way and written as one object. An interrupted copy resumes when the same command
+/// runs again: see `--restart`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg copy s3://bucket/2026/ backup/
@@ -35,21 +37,21 @@ Exit codes:
   2  the command line is wrong
   3  failed, was told to stop before everything was copied, or there is nothing to copy")]
 pub struct Arguments {
-    /// What to copy: s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, https://…, or a path. With a slash at its end, all
-    /// that is below it; with `*` or `**`, what matches.
+    /// The objects to copy: s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, https://…, or a path. With
+    /// a slash at its end, everything below it; with `*` or `**`, everything that matches.
     #[arg(value_name = "FROM")]
     from: String,
     /// Where to: the name of the object, or, with a slash at its end, what names go below.
     #[arg(value_name = "TO")]
     to: String,
-    /// Copy only objects that match a pattern: of the last part of the name, or, with a `/` in it, of all that is below FROM.
-    /// May be given several times.
+    /// Copy only objects that match a pattern: of the last part of the name, or, with a `/` in it, of all
+    /// that is below FROM. May be given several times.
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
     /// Do not copy objects that match this pattern.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// What to do where there is such an object already. Without it, it is replaced.
+    /// The treatment of an object that exists. Without it, the object is replaced.
     #[arg(long, value_name = "WHAT")]
     existing: Option<Existing>,
     /// The content type of what is written.
@@ -84,38 +86,39 @@ pub struct Arguments {
     pace: Pace,
 }
 
-/// What is done to rows.
+/// How rows are parsed, changed and encoded.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Rows")]
 struct Rows {
-    /// Read rows out of the objects (which may be compressed) instead of copying their bytes. The rows of several objects
-    /// become one object.
+    /// Read rows out of the objects (which may be compressed) instead of copying their bytes. The rows of
+    /// several objects become one object.
     #[arg(long, value_name = "FORM")]
     parse: Option<Parse>,
-    /// Write rows in this form. Without it, CSV stays CSV, JSON stays JSON, and lines are written as they are.
+    /// Write rows in this form. Without it, CSV stays CSV, JSON stays JSON, and lines are written as they
+    /// are.
     #[arg(long, value_name = "FORM")]
     encode: Option<Encode>,
     /// Copy only rows for which this SQL condition is true, for example `"age >= 18"`.
     #[arg(long = "where", value_name = "SQL")]
     condition: Option<String>,
-    /// Set a field to the value of a SQL expression, for example `name="upper(name)"`. May be given several times; in
-    /// their order, after `--where`.
+    /// Set a field to the value of a SQL expression, for example `name="upper(name)"`. May be given several
+    /// times; in their order, after `--where`.
     #[arg(long, value_name = "NAME=SQL", value_parser = pair)]
     set: Vec<(String, String)>,
     /// Keep only these fields, in this order; `*` stands for any characters. After `--set`.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     keep: Vec<String>,
-    /// The type of a column: int, float, bool, timestamp, json or text. Without it, columns of CSV are text. May be
-    /// given several times.
+    /// The type of a column: int, float, bool, timestamp, json or text. Without it, columns of CSV are text.
+    /// May be given several times.
     #[arg(long = "type", value_name = "NAME=TYPE", value_parser = pair)]
     types: Vec<(String, String)>,
-    /// What stands between the values of CSV. Without it, a comma.
+    /// The character between the values of CSV. Without it, a comma.
     #[arg(long, value_name = "CHARACTER")]
     delimiter: Option<String>,
     /// The names of the columns of CSV that has no header.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
-    /// What a row looks like with `--encode text`, for example `"{name}: {age}"`.
+    /// The template of a row with `--encode text`, for example `"{name}: {age}"`.
     #[arg(long, value_name = "TEXT")]
     template: Option<String>,
     /// Rows need not come in the order in which they were.
@@ -123,30 +126,30 @@ struct Rows {
     unordered: bool,
 }
 
-/// What is kept of a copy.
+/// State that a copy keeps for the next one.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Going on")]
 struct State {
-    /// Keep what a later copy goes on from in this folder, also when this one has ended: the next one copies what is new
-    /// since. Without it, it is kept below `$XDG_STATE_HOME/thalweg/copies` or `~/.local/state/thalweg/copies`, until
-    /// everything is copied.
+    /// Keep what a later copy goes on from in this folder, also when this one has ended: the next one copies
+    /// what is new since. Without it, it is kept below `$XDG_STATE_HOME/thalweg/copies` or
+    /// `~/.local/state/thalweg/copies`, until everything is copied.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Begin anew, whatever a former copy left.
+    /// Restart, and ignore the state of a former copy.
     #[arg(long)]
     restart: bool,
-    /// Keep nothing: a copy that is cut off begins anew.
+    /// Keep nothing: an interrupted copy restarts.
     #[arg(long, conflicts_with_all = ["state", "restart"])]
     no_resume: bool,
 }
 
-/// How much is done at once.
+/// The concurrency of a copy.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Comparing")]
 struct Pace {
-    /// `auto` does as much at once as does good, and finds out what that is (the default); `sequential` one thing after the
-    /// other; `parallel=N` N things at once (10 if N is not said); `channel` has readers and writers of their own, with
-    /// a queue between them.
+    /// `auto` does as much at once as does good, and finds out what that is (the default); `sequential` one
+    /// thing after the other; `parallel=N` N things at once (10 if N is not said); `channel` has readers and
+    /// writers of their own, with a queue between them.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// How many ranges to read at the same time.
@@ -166,7 +169,7 @@ struct Pace {
     part_size: Option<String>,
 }
 
-/// What to do where there is an object already.
+/// The treatment of an object that exists.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Existing {
     /// Replace it.
@@ -179,7 +182,7 @@ enum Existing {
     Error,
 }
 
-/// In what form rows are read.
+/// The form in which rows are read.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Parse {
     /// Comma-separated values; the first record names the columns.
@@ -190,7 +193,7 @@ enum Parse {
     Jsonl,
 }
 
-/// In what form rows are written.
+/// The form in which rows are written.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Encode {
     /// A JSON object a line.

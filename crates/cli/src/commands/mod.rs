@@ -42,8 +42,8 @@ Exit codes:
 
 /// Moves messages and files from any source, through transforms, to any sink.
 ///
-/// A configuration names sources, pipelines of transforms, and sinks. thalweg runs it fast, within one budget of
-/// memory, and acknowledges nothing that has not arrived.
+/// A configuration names sources, pipelines of transforms, and sinks. thalweg runs it fast, within one budget
+/// of memory, and acknowledges nothing that has not arrived.
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, styles = STYLES, after_help = AFTER_HELP, max_term_width = 100)]
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]

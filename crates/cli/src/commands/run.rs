@@ -11,15 +11,14 @@ use thalweg_job::{Configuration, Overrides, RunOptions, cores};
 
 use super::{size, time};
 
-/// Runs a configuration until its sources end, or until it is told to stop.
+/// Runs a configuration until its sources end, or until a signal stops it. Ctrl-C or SIGTERM stops the
+/// sources and delivers what is in flight; a second one ends at once. SIGHUP lets sinks finish their files
+/// and open new ones. With `--state`, a run resumes where the last one ended. A message that cannot be
+/// processed is kept, with the reason: see `thalweg errors`. With `--repeat`, it runs repeatedly.
 ///
-/// Ctrl-C or SIGTERM lets the sources stop and delivers what is on its way; a second one ends at once. SIGHUP lets
-/// sinks finish their files and begin new ones. With `--state`, a run continues where the last one ended. What cannot be
-/// processed is kept, with the reason: see `thalweg errors`. With `--repeat`, it is run again and again.
-///
-/// capyfile's service definitions run as they are, as `thalweg run service.yml photos:archive`; without the file it is
-/// looked for where capyfile looks. Its concurrency modes are accepted and select nothing: each file goes its way beside the
-/// others, as many at once as do good, and there is nothing slower to select.
+/// capyfile's service definitions run as they are, as `thalweg run service.yml photos:archive`; without the
+/// file it is looked for where capyfile looks. Its concurrency modes are accepted and select nothing: each
+/// file goes its way beside the others, as many at once as do good, and there is nothing slower to select.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg run logs.yaml
@@ -44,26 +43,26 @@ pub struct Arguments {
     /// The configuration; `-` reads it from the standard input.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// Run only these pipelines, with what feeds them. Without any, all are run. Of a capyfile service definition, the
-    /// processor: `service:processor`.
+    /// Run only these pipelines, with what feeds them. Without any, all are run. Of a capyfile service
+    /// definition, the processor: `service:processor`.
     #[arg(value_name = "PIPELINE")]
     pipelines: Vec<String>,
-    /// Keep positions and dead letters in this folder, and continue where the last run ended. Goes before `state` in the
-    /// configuration.
+    /// Keep positions and dead letters in this folder, and continue where the last run ended. Goes before
+    /// `state` in the configuration.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// The memory for data in flight, for example `1GiB`. Goes before `memory` in the configuration, which goes before
-    /// `256MiB`.
+    /// The memory for data in flight, for example `1GiB`. Goes before `memory` in the configuration, which
+    /// goes before `256MiB`.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
     /// How many cores to use. Without it, all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// How long a run that was told to stop may take to deliver what is in flight, for example `30s`; a number is seconds.
+    /// How long a stopped run may take to deliver what is in flight, for example `30s`; a number is seconds.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
     drain_timeout: Duration,
-    /// Tell how the run goes over HTTP at this address: `/metrics` for Prometheus, and `/health`, which answers 503 with the
-    /// reason while something does not work.
+    /// Tell how the run goes over HTTP at this address: `/metrics` for Prometheus, and `/health`, which
+    /// answers 503 with the reason while something does not work.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// End with exit code 1 if there were messages that could not be processed.
@@ -84,8 +83,8 @@ pub struct Arguments {
     /// How often to run it in all.
     #[arg(long, short, value_name = "N", requires = "repeat", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
-    /// A service definition of capyfile; `service:processor` then stands in the place of CONFIG. Without either, it is looked
-    /// for where the environment says: see `thalweg serve`.
+    /// A service definition of capyfile; `service:processor` then stands in the place of CONFIG. Without
+    /// either, it is looked for where the environment says: see `thalweg serve`.
     #[arg(long, short = 'f', value_name = "FILE")]
     service_definition: Option<PathBuf>,
     /// Of capyfile, where it made a difference; here it makes none.
@@ -94,8 +93,8 @@ pub struct Arguments {
     /// As `--concurrency`.
     #[arg(long, short = 'm', value_name = "MODE", value_parser = ["event", "lock"], hide_short_help = true)]
     concurrency_mode: Option<String>,
-    /// Of a capyfile service definition: end with exit code 0 even if files failed, as capyfile does. Without it, the exit
-    /// code is 1 then.
+    /// Of a capyfile service definition: end with exit code 0 even if files failed, as capyfile does. Without
+    /// it, the exit code is 1 then.
     #[arg(long)]
     compat_exit_code: bool,
 }

@@ -14,8 +14,9 @@ use super::{size, time};
 
 /// Serves a service definition of capyfile over HTTP.
 ///
-/// A request to `/SERVICE/PROCESSOR` brings files, in a form or as its body, and is answered with what became of each, in JSON as
-/// capyfile answers. SIGTERM or Ctrl-C lets what is under way end; a second one ends at once.
+/// A request to `/SERVICE/PROCESSOR` brings files, in a form or as its body, and is answered with what became
+/// of each, in JSON as capyfile answers. SIGTERM or Ctrl-C lets what is under way end; a second one ends at
+/// once.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg serve service.yml
@@ -51,7 +52,8 @@ pub struct Arguments {
     /// Accepted, and means nothing: files are always processed side by side.
     #[arg(short, long)]
     concurrency: bool,
-    /// Accepted, and means nothing: each file goes through its operations on its own. There is nothing slower to select.
+    /// Accepted, and means nothing: each file goes through its operations on its own. There is nothing slower
+    /// to select.
     #[arg(short = 'm', long, value_name = "MODE")]
     concurrency_mode: Option<Mode>,
     /// Answer a health check.

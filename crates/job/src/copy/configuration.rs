@@ -1,6 +1,7 @@
 //! Builds the configuration of a copy from its options.
 //!
-//! Each node has a place in the command line that has these options, so that a mistake in a condition is shown there.
+//! Each node has a place in the command line that has these options, so that a mistake in a condition is
+//! shown there.
 
 use thalweg_config::{Document, Key, Node, Span, Value};
 

@@ -59,7 +59,8 @@ impl Endpoints {
         Ok(Self { from: from.to_owned(), to: format!("{place}{query}"), is_many })
     }
 
-    /// Refuses to copy an object onto itself. `below` is the name of an object relative to the prefix that is read.
+    /// Refuses to copy an object onto itself. `below` is the name of an object relative to the prefix that is
+    /// read.
     ///
     /// # Errors
     /// If its copy would be read again.

@@ -68,7 +68,7 @@ impl Figures {
         self.failed == 0
     }
 
-    /// What is counted: `row` or `file`.
+    /// The name of one item: `row` or `file`.
     #[must_use]
     pub fn item(&self) -> &'static str {
         if self.is_rows { "row" } else { "file" }

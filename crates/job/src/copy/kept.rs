@@ -1,8 +1,8 @@
-//! What a copy keeps, so that an interrupted one resumes.
+//! The state of a copy, from which an interrupted one resumes.
 //!
-//! Each job has a folder of its own, named by a hash of everything that distinguishes the job from others. The folder is
-//! removed when everything was copied. If something could not be copied, the folder stays for inspection, but the next copy
-//! restarts, since it should retry what failed.
+//! Each job has a folder of its own, named by a hash of everything that distinguishes the job from others.
+//! The folder is removed when everything was copied. If something could not be copied, the folder stays for
+//! inspection, but the next copy restarts, since it should retry what failed.
 
 use std::fs;
 use std::io;

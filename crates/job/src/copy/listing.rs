@@ -6,7 +6,8 @@ use thalweg_store::Store;
 use super::CopyJob;
 use crate::error::LoadError;
 
-/// Receives an object: its name relative to the prefix, its name for people, and its size. Returns false to stop.
+/// Receives an object: its name relative to the prefix, its name for people, and its size. Returns false to
+/// stop.
 type Each<'a> = &'a mut (dyn FnMut(&str, &str, u64) -> bool + Send);
 
 /// Lists the objects of a source.
@@ -17,8 +18,8 @@ pub(super) fn list(source: &ObjectsSource, each: Each<'_>) -> Result<(), LoadErr
 }
 
 impl CopyJob<'_> {
-    /// Lists what would be copied. `each` receives the name of an object, its target, and its size, and returns false to
-    /// stop.
+    /// Lists what would be copied. `each` receives the name of an object, its target, and its size, and
+    /// returns false to stop.
     ///
     /// # Errors
     /// If the source cannot be listed.

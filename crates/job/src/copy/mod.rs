@@ -1,7 +1,7 @@
 //! Copies objects, as a job that is made of options instead of a document.
 //!
-//! The job is a configuration with the source `objects`, a pipeline and the sink `objects`. So a copy can do nothing that a
-//! configuration cannot.
+//! The job is a configuration with the source `objects`, a pipeline and the sink `objects`. So a copy can do
+//! nothing that a configuration cannot.
 
 mod configuration;
 mod endpoints;
@@ -44,7 +44,7 @@ pub struct CopyOptions {
     pub include: Vec<String>,
     /// Patterns of the objects not to copy.
     pub exclude: Vec<String>,
-    /// What happens to an object that exists.
+    /// The treatment of an object that exists.
     pub existing: Option<Existing>,
     /// The content type of what is written.
     pub content_type: Option<String>,
@@ -59,7 +59,7 @@ pub struct CopyOptions {
     /// How rows are parsed, changed and encoded.
     #[serde(flatten)]
     pub rows: Rows,
-    /// What is kept for resuming.
+    /// The state for resuming.
     #[serde(flatten)]
     pub state: StateOptions,
     /// The concurrency.
@@ -67,7 +67,7 @@ pub struct CopyOptions {
     pub pace: PaceOptions,
 }
 
-/// What happens to an object that exists.
+/// The treatment of an object that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Existing {
@@ -213,7 +213,7 @@ pub struct CopyProgress {
     pub elapsed: Duration,
 }
 
-/// What the caller wants of a copy that runs.
+/// A caller's request to a copy that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     /// To continue.
@@ -229,7 +229,7 @@ pub enum Wish {
 pub struct Copied {
     /// Its counters.
     pub figures: Figures,
-    /// What a dry run would copy: the source, the target, and the bytes of each object.
+    /// The source, the target and the bytes of each object that a dry run would copy.
     pub planned: Vec<(String, String, u64)>,
     /// Its duration.
     pub elapsed: Duration,

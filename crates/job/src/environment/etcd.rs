@@ -24,7 +24,8 @@ pub(super) struct Etcd {
 }
 
 impl Etcd {
-    /// Reads `ETCD_ENDPOINTS` (a list in JSON), `ETCD_USERNAME` and `ETCD_PASSWORD`; `None` without endpoints.
+    /// Reads `ETCD_ENDPOINTS` (a list in JSON), `ETCD_USERNAME` and `ETCD_PASSWORD`; `None` without
+    /// endpoints.
     pub(super) fn of_the_environment(
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, LoadError> {

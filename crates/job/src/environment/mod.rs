@@ -33,8 +33,8 @@ impl EtcdLookup {
         Ok(Self { ask: etcd.map(|etcd| -> Box<Ask> { Box::new(move |key| etcd.get(key)) }) })
     }
 
-    /// The same, where variables without meaning are an answer to the first question. Configurations without parameters from
-    /// etcd are read whatever the variables say.
+    /// The same, where variables without meaning are an answer to the first question. Configurations without
+    /// parameters from etcd are read whatever the variables say.
     pub(crate) fn when_asked() -> Self {
         Self::of_this_process().unwrap_or_else(|error| {
             let why = format!("{error}.");
@@ -42,7 +42,8 @@ impl EtcdLookup {
         })
     }
 
-    /// The environment of this process, with the request that is served, if there is one. Its functions may block.
+    /// The environment of this process, with the request that is served, if there is one. Its functions may
+    /// block.
     #[must_use]
     pub fn environment<'a>(&'a self, request: Option<&'a Request>) -> Environment<'a> {
         let etcd = self.ask.as_deref().map(|ask| -> thalweg_dialects::capyfile::Etcd<'a> { ask });
@@ -64,7 +65,8 @@ pub(crate) fn without_password(url: &str) -> String {
     hidden.unwrap_or_else(|| url.to_owned())
 }
 
-/// Waits for an answer on a thread of its own, so that it may be called within a runtime, whose thread it then blocks.
+/// Waits for an answer on a thread of its own, so that it may be called within a runtime, whose thread it
+/// then blocks.
 pub(crate) fn wait<T: Send>(answer: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
     let failed = |error| Error::permanent("cannot wait for an answer").caused_by(error);
     std::thread::scope(|scope| {

@@ -31,14 +31,14 @@ impl Control {
         state.handle = handle;
     }
 
-    /// Asks the sources to stop. What is in flight is delivered, and no other phase begins.
+    /// Asks the sources to stop. Data in flight is delivered, and no other phase begins.
     pub fn stop(&self) {
         let mut state = self.0.lock();
         state.is_stopping = true;
         state.handle.stop();
     }
 
-    /// Ends the job at once. What is in flight is not acknowledged.
+    /// Ends the job at once. Data in flight is not acknowledged.
     pub fn abort(&self) {
         let mut state = self.0.lock();
         state.is_aborting = true;

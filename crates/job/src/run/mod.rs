@@ -29,7 +29,7 @@ pub struct RunOptions {
     pub cores: usize,
     /// True if sinks append to the output of earlier runs, also without checkpoints.
     pub appends: bool,
-    /// How long a run that was told to stop may take to deliver what is in flight.
+    /// How long a stopped run may take to deliver what is in flight.
     pub drain_timeout: Duration,
     /// True if SIGINT and SIGTERM stop the run, and SIGHUP reopens its outputs.
     pub heeds_signals: bool,
@@ -79,7 +79,8 @@ pub trait Observer {
         None
     }
 
-    /// A phase begins. It is called within the runtime of the phase, so it may spawn tasks, which end with the phase.
+    /// A phase begins. It is called within the runtime of the phase, so it may spawn tasks, which end with
+    /// the phase.
     ///
     /// # Errors
     /// Any error ends the job.
@@ -134,7 +135,8 @@ impl JobRun {
     /// Runs the phases until one fails or is stopped, or all have ended.
     ///
     /// # Errors
-    /// If a phase cannot start, or does not return after it was aborted. A failure of a run is in its outcome.
+    /// If a phase cannot start, or does not return after it was aborted. A failure of a run is in its
+    /// outcome.
     pub fn run(self, observer: &mut dyn Observer) -> Result<JobOutcome, RunError> {
         let Self { job, options, first, control } = self;
         let mut prepared = Some(first);

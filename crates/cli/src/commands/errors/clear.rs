@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Whoever removes all of them has seen how many were dropped.
+/// Resets the count of dropped letters after all letters were removed: the user has seen it.
 fn forget_dropped(store: &Store, arguments: &Arguments) -> Result<(), CommandError> {
     if arguments.filter.component.is_none() && arguments.limit.is_none() && store.tally().dropped > 0 {
         store.forget_dropped()?;

@@ -16,9 +16,10 @@ use thalweg_job::{Configuration, state_folder};
 
 /// Shows what could not be processed and why, and processes it again.
 ///
-/// A message that a component cannot process, and that no pipeline takes with `from: NAME.errors`, is kept as a
-/// dead letter: its payload, its fields, where it came from and the reason. Dead letters are in the state folder
-/// (`--state`, or `state:` in the configuration), and without one in the folder `.thalweg` beside the configuration.
+/// A message that a component cannot process, and that no pipeline takes with `from: NAME.errors`, is kept as
+/// a dead letter: its payload, its fields, where it came from and the reason. Dead letters are in the state
+/// folder (`--state`, or `state:` in the configuration), and without one in the folder `.thalweg` beside the
+/// configuration.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg errors list logs.yaml
@@ -32,15 +33,16 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Lists the dead letters, oldest first: number, time, component, place, reason and the payload's beginning.
+    /// Lists the dead letters, oldest first: number, time, component, place, reason and the payload's
+    /// beginning.
     List(list::Arguments),
     /// Shows one dead letter as a whole.
     Show(show::Arguments),
-    /// Processes dead letters again, in the pipelines that rejected them.
-    ///
-    /// Put the configuration right before. A letter enters its pipeline where it was rejected: what transforms before
-    /// that did is in it already, and only those that are new there are applied. What was delivered is removed from the
-    /// dead letters; what is rejected again becomes a new one. Files that sinks wrote are added to, not replaced.
+    /// Processes dead letters again, in the pipelines that rejected them. Correct the configuration before. A
+    /// letter enters its pipeline at the transform that rejected it. It contains the results of the
+    /// transforms before; of these, only new ones are applied. A delivered letter is removed from the dead
+    /// letters; one that is rejected again becomes a new dead letter. Files that sinks wrote are added to,
+    /// not replaced.
     Replay(replay::Arguments),
     /// Removes dead letters.
     Clear(clear::Arguments),
@@ -98,7 +100,7 @@ fn open(folder: &Path) -> Result<Option<Store>, CommandError> {
     Ok(Some(Store::open(folder)?))
 }
 
-/// What to say where there is nothing to list, remove or process.
+/// The message where there is nothing to list, remove or process.
 fn nothing_in(folder: &Path, filter: &Filter) -> String {
     let folder = folder.display();
     match &filter.component {

@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// What became of letters that were processed again.
+/// The outcomes of letters that were replayed.
 #[derive(Default)]
 struct ReplayOutcome {
     delivered: u64,

@@ -11,9 +11,10 @@ use thalweg_frontend::{CommandError, Exit};
 
 /// Reads parts of large files elsewhere, and fetches only those.
 ///
-/// A file is named by its URL: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or `file:///PATH`
-/// or just a path. Options of a store follow as a query (`?region=eu-central-1&endpoint=http://localhost:9000`); its
-/// credentials are found in the environment, or where its own tools keep them.
+/// A file is named by its URL: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or
+/// `file:///PATH` or just a path. Options of a store follow as a query
+/// (`?region=eu-central-1&endpoint=http://localhost:9000`); its credentials are found in the environment, or
+/// where its own tools keep them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg sparse read https://example.org/large.zip --range -65536: --log | xxd | tail
@@ -50,7 +51,8 @@ fn failure(error: RemoteError) -> CommandError {
     CommandError::Failed(error.to_string())
 }
 
-/// What was fetched of a file: `fetched 64.0 KiB of 120 MiB (0.053 %) in 3 requests, 12.3 ms`.
+/// Describes the part of a file that was fetched: `fetched 64.0 KiB of 120 MiB (0.053 %) in 3 requests, 12.3
+/// ms`.
 fn fetched(file: &RemoteFile, took: std::time::Duration) -> String {
     let statistics = file.statistics();
     let length = file.length();

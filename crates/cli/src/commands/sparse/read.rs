@@ -25,9 +25,10 @@ pub struct Arguments {
     /// The file.
     #[arg(value_name = "URL")]
     url: String,
-    /// The bytes from the first position up to the second, counted from 0: `0:1024`. Either may be left out, and a
-    /// negative one counts from the end: `-65536:` is the last 64 KiB, or all if the file is shorter. Sizes may have
-    /// units (`1MiB:2MiB`). Several ranges are written one after the other. Without any, all of the file.
+    /// The bytes from the first position up to the second, counted from 0: `0:1024`. Either may be left out,
+    /// and a negative one counts from the end: `-65536:` is the last 64 KiB, or all if the file is shorter.
+    /// Sizes may have units (`1MiB:2MiB`). Several ranges are written one after the other. Without any, all
+    /// of the file.
     #[arg(long = "range", value_name = "FROM:TO", allow_hyphen_values = true, value_parser = range)]
     ranges: Vec<ByteRange>,
     /// Write the bytes to this file, not to the standard output.
@@ -36,11 +37,12 @@ pub struct Arguments {
     /// Keep what is fetched in this folder, and look there first. Several processes may use it at once.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// How much of the disk the cache may take, for example `1GiB`: what was not used for longest makes room. Without it,
-    /// there is no limit.
+    /// How much of the disk the cache may take, for example `1GiB`: what was not used for longest makes room.
+    /// Without it, there is no limit.
     #[arg(long, value_name = "SIZE", requires = "cache", value_parser = crate::commands::size)]
     cache_limit: Option<ByteSize>,
-    /// Tell of each request when it has ended: what it was for, its range, the status of the reply, how much came in which time.
+    /// Tell of each request when it has ended: what it was for, its range, the status of the reply, how much
+    /// came in which time.
     #[arg(long)]
     log: bool,
     /// Tell nothing but errors.
