@@ -100,17 +100,20 @@ impl JobOutcome {
     }
 
     /// The summary for programs. Of several phases, components follow each other, counts and times are added,
-    /// and the rest is of the last phase.
+    /// the largest peak counts, and the rest is of the last phase.
     #[must_use]
     pub fn json(&self) -> Value {
-        const ADDED: [&str; 4] = ["elapsed_seconds", "dead_letters", "dead_letters_dropped", "retries"];
+        const ADDED: [&str; 7] =
+            ["elapsed_seconds", "dead_letters", "dead_letters_dropped", "retries", "messages", "files", "bytes"];
         let mut phases = self.phases.iter().map(Outcome::json);
         let mut all = phases.next().unwrap_or_default();
         for phase in phases {
             let before = std::mem::replace(&mut all, phase);
-            for name in ADDED {
+            for name in ADDED.into_iter().filter(|name| !before[name].is_null()) {
                 all[name] = sum(&before[name], &all[name]);
             }
+            let peak = before["budget_peak_bytes"].as_u64().max(all["budget_peak_bytes"].as_u64());
+            all["budget_peak_bytes"] = peak.into();
             if let (Some(components), Some(later)) =
                 (before["components"].as_array(), all["components"].as_array())
             {
@@ -122,9 +125,11 @@ impl JobOutcome {
     }
 }
 
+/// The sum of two numbers, where the second may be missing.
 fn sum(one: &Value, other: &Value) -> Value {
     match (one.as_u64(), other.as_u64()) {
         (Some(one), Some(other)) => (one + other).into(),
+        (Some(one), None) if other.is_null() => one.into(),
         _ => (one.as_f64().unwrap_or_default() + other.as_f64().unwrap_or_default()).into(),
     }
 }

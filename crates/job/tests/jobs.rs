@@ -87,6 +87,7 @@ fn a_new_dialect_is_one_entry_in_the_list() {
     assert_eq!(fs::read_to_string(folder.path().join("d")).unwrap(), "one\ntwo\n");
     let json = outcome.json();
     assert_eq!(json["components"].as_array().unwrap().len(), 6);
+    assert_eq!((&json["messages"], &json["bytes"]), (&6.into(), &18.into()));
     assert_eq!((&json["errors"], &json["failure"]), (&0.into(), &serde_json::Value::Null));
 }
 

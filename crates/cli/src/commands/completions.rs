@@ -2,9 +2,7 @@
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
-
-use thalweg_frontend::print;
-use thalweg_frontend::{CommandError, Exit};
+use thalweg_frontend::{CommandError, Exit, print};
 
 /// Prints a script that makes a shell complete thalweg's command line.
 #[derive(Debug, Args)]

@@ -6,11 +6,8 @@
 use clap::Args;
 use serde_json::{Map, Value};
 use thalweg_engine::{Definition, Registry, Role};
-
-use thalweg_frontend::Paint;
 use thalweg_frontend::format::paragraphs;
-use thalweg_frontend::print;
-use thalweg_frontend::{CommandError, Exit};
+use thalweg_frontend::{CommandError, Exit, Paint, print};
 use thalweg_job::{description, did_you_mean};
 
 /// Lists the sources, transforms and sinks, or shows one with its options and an example.

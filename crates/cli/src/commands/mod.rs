@@ -18,7 +18,6 @@ use std::time::Duration;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
 use thalweg_config::{ByteSize, TimeSpan};
-
 use thalweg_frontend::{CommandError, Exit};
 
 const STYLES: Styles = Styles::styled()

@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-
-use thalweg_frontend::Paint;
-use thalweg_frontend::print;
-use thalweg_frontend::{CommandError, Exit, write_new};
+use thalweg_frontend::{CommandError, Exit, Paint, print, write_new};
 use thalweg_job::did_you_mean;
 
 /// A configuration to begin with.

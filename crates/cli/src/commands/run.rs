@@ -11,10 +11,12 @@ use thalweg_job::{Configuration, Overrides, RunOptions, cores};
 
 use super::{size, time};
 
-/// Runs a configuration until its sources end, or until a signal stops it. Ctrl-C or SIGTERM stops the
-/// sources and delivers what is in flight; a second one ends at once. SIGHUP lets sinks finish their files
-/// and open new ones. With `--state`, a run resumes where the last one ended. A message that cannot be
-/// processed is kept, with the reason: see `thalweg errors`. With `--repeat`, it runs repeatedly.
+/// Runs a configuration until its sources end, or until a signal stops it.
+///
+/// Ctrl-C or SIGTERM stops the sources and delivers what is in flight; a second one ends at once. SIGHUP lets
+/// sinks finish their files and open new ones. With `--state`, a run resumes where the last one ended. A
+/// message that cannot be processed is kept, with the reason: see `thalweg errors`. With `--repeat`, it runs
+/// repeatedly.
 ///
 /// capyfile's service definitions run as they are, as `thalweg run service.yml photos:archive`; without the
 /// file it is looked for where capyfile looks. Its concurrency modes are accepted and select nothing: each

@@ -1,9 +1,7 @@
 //! `thalweg schema`.
 
 use clap::Args;
-
-use thalweg_frontend::print;
-use thalweg_frontend::{CommandError, Exit};
+use thalweg_frontend::{CommandError, Exit, print};
 
 /// Prints the JSON schema of configurations, with which editors complete and check them.
 #[derive(Debug, Args)]

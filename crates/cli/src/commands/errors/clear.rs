@@ -4,11 +4,10 @@ use std::io::{IsTerminal, stdin};
 
 use clap::Args;
 use thalweg_engine::Store;
+use thalweg_frontend::format::counted;
+use thalweg_frontend::{CommandError, Exit, print};
 
 use super::{Filter, StateLocation, nothing_in, open};
-use thalweg_frontend::format::counted;
-use thalweg_frontend::print;
-use thalweg_frontend::{CommandError, Exit};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

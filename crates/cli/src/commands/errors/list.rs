@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use thalweg_engine::{DeadLetter, DeadLetterId, Store};
+use thalweg_frontend::format::{bytes, count, counted, excerpt, moment, paragraphs};
+use thalweg_frontend::{CommandError, Exit, Paint, print};
 
 use super::{Filter, StateLocation, json_of, nothing_in, open};
-use thalweg_frontend::Paint;
-use thalweg_frontend::format::{bytes, count, counted, excerpt, moment, paragraphs};
-use thalweg_frontend::print;
-use thalweg_frontend::{CommandError, Exit};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

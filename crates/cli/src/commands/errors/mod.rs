@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_engine::{DeadLetter, DeadLetterId, Store};
-
 use thalweg_frontend::{CommandError, Exit};
 use thalweg_job::{Configuration, state_folder};
 
@@ -38,11 +37,12 @@ enum Command {
     List(list::Arguments),
     /// Shows one dead letter as a whole.
     Show(show::Arguments),
-    /// Processes dead letters again, in the pipelines that rejected them. Correct the configuration before. A
-    /// letter enters its pipeline at the transform that rejected it. It contains the results of the
-    /// transforms before; of these, only new ones are applied. A delivered letter is removed from the dead
-    /// letters; one that is rejected again becomes a new dead letter. Files that sinks wrote are added to,
-    /// not replaced.
+    /// Processes dead letters again, in the pipelines that rejected them.
+    ///
+    /// Correct the configuration before. A letter enters its pipeline at the transform that rejected it. It
+    /// contains the results of the transforms before; of these, only new ones are applied. A delivered letter
+    /// is removed from the dead letters; one that is rejected again becomes a new dead letter. Files that
+    /// sinks wrote are added to, not replaced.
     Replay(replay::Arguments),
     /// Removes dead letters.
     Clear(clear::Arguments),

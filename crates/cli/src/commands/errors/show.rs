@@ -2,12 +2,10 @@
 
 use clap::Args;
 use thalweg_engine::{DeadLetterId, KeptField};
+use thalweg_frontend::format::{count, counted, moment};
+use thalweg_frontend::{CommandError, Exit, Paint, print};
 
 use super::{StateLocation, json_of, open};
-use thalweg_frontend::Paint;
-use thalweg_frontend::format::{count, counted, moment};
-use thalweg_frontend::print;
-use thalweg_frontend::{CommandError, Exit};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

@@ -4,10 +4,9 @@ mod read;
 mod stat;
 
 use clap::{Args, Subcommand};
-use thalweg_sparse::{RemoteError, RemoteFile};
-
 use thalweg_frontend::format::{bytes, count, counted, duration};
 use thalweg_frontend::{CommandError, Exit};
+use thalweg_sparse::{RemoteError, RemoteFile};
 
 /// Reads parts of large files elsewhere, and fetches only those.
 ///

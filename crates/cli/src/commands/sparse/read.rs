@@ -9,11 +9,10 @@ use std::time::Instant;
 
 use clap::Args;
 use thalweg_config::{ByteRange, ByteSize};
+use thalweg_frontend::{CommandError, Exit, print};
 use thalweg_sparse::{Cache, Origin, Pool, RemoteFile, RemoteOptions, Span};
 
 use super::{failure, fetched, wait};
-use thalweg_frontend::print;
-use thalweg_frontend::{CommandError, Exit};
 
 /// The memory for what is held of the file.
 const MEMORY: usize = 64 << 20;

@@ -4,12 +4,11 @@ use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use thalweg_frontend::format::{bytes, count, counted, duration, moment};
+use thalweg_frontend::{CommandError, Exit, print};
 use thalweg_sparse::{Cache, CacheEntry, Origin, RemoteError, RemoteFile, RemoteOptions};
 
 use super::{failure, fetched, share, wait};
-use thalweg_frontend::format::{bytes, count, counted, duration, moment};
-use thalweg_frontend::print;
-use thalweg_frontend::{CommandError, Exit};
 
 #[derive(Debug, Args)]
 pub struct Arguments {
