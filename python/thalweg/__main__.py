@@ -141,7 +141,7 @@ def _add_copy(command: argparse.ArgumentParser) -> None:
         command.add_argument(f"--{name}", type=int, metavar="N", help=about)
     for name, (metavar, about) in LISTS.items():
         split = {"type": _names, "action": "extend"} if metavar == "NAMES" else {"action": "append"}
-        command.add_argument(f"--{name}", metavar=metavar, help=about, **split)  # type: ignore[arg-type]
+        command.add_argument(f"--{name}", metavar=metavar, help=about, **split)
     for name, (metavar, about) in PAIRS.items():
         command.add_argument(f"--{name}", type=_pair, action="append", metavar=metavar, help=about)
     for name, about in FLAGS.items():
