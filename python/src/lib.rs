@@ -30,7 +30,9 @@ mod _thalweg {
     #[pymodule_export]
     use crate::pipe::{Batch, Run, Stream, as_yaml, check, kinds, start};
     #[pymodule_export]
-    use crate::program::{check_command, components, convert_command, copy_command, run_command};
+    use crate::program::{
+        check_command, components, convert_command, copy_command, errors_command, run_command,
+    };
     #[pymodule_export]
     use crate::remote::RemoteFile;
     #[pymodule_export]

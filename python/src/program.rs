@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_frontend::errors::{
+    self, ClearOptions, Filter, ListOptions, ReplayOptions, ShowOptions, StateLocation,
+};
 use thalweg_frontend::{CheckOptions, CommandError, Exit, Repeat, RunRequest, Show, report};
 use thalweg_job::copy::CopyOptions;
 use thalweg_job::{Configuration, Overrides, RunOptions, cores, description, registry};
@@ -128,6 +131,44 @@ pub fn copy_command(
             });
         report(copied, json)
     })
+}
+
+/// The arguments of `errors`, by their names in Python.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct ErrorsArguments {
+    action: String,
+    config: Option<PathBuf>,
+    state: Option<PathBuf>,
+    component: Option<String>,
+    id: u64,
+    limit: Option<u64>,
+    json: bool,
+    payload: bool,
+    yes: bool,
+}
+
+impl ErrorsArguments {
+    fn run(self) -> Result<Exit, CommandError> {
+        let Self { action, config, state, component, id, limit, json, payload, yes } = self;
+        let filter = Filter { component };
+        if action == "replay" {
+            let config = config.unwrap_or_default();
+            return errors::replay(&ReplayOptions { config, state, filter, limit, json });
+        }
+        let place = StateLocation { config, state };
+        match action.as_str() {
+            "show" => errors::show(&ShowOptions { place, id, json, payload }),
+            "clear" => errors::clear(&ClearOptions { place, filter, limit, yes }),
+            _ => errors::list(&ListOptions { place, filter, limit: limit.unwrap_or(50), json }),
+        }
+    }
+}
+
+/// Lists, shows, replays or removes dead letters as `thalweg errors` does, and returns the exit code.
+#[pyfunction]
+pub fn errors_command(py: Python<'_>, arguments: ErrorsArguments) -> u8 {
+    py.detach(|| report(arguments.run(), false))
 }
 
 /// All components with their documentation and schemas, in JSON.

@@ -60,7 +60,21 @@ def test_it_copies(tmp_path: Path) -> None:
     assert run("copy", str(people), str(target), "--encode", "json").returncode == 2
 
 
+def test_dead_letters_are_listed_shown_replayed_and_removed(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"a":1}\nno\n')
+    config = tmp_path / "config.yaml"
+    config.write_text(f"""
+sources: {{ lines: {{ file: {{ path: {tmp_path}/in.jsonl }} }} }}
+pipelines: {{ main: {{ from: lines, transforms: [parse_json: {{}}], to: out }} }}
+sinks: {{ out: {{ file: {{ path: {tmp_path}/out.jsonl }} }} }}
+""")
+    assert run("run", str(config), "--quiet").returncode == 0
+    assert "1 dead letter" in run("errors", "list", str(config)).stdout
+    assert run("errors", "show", "1", str(config), "--payload").stdout == "no"
+    assert "1 rejected again" in run("errors", "replay", str(config)).stderr
+    assert "removed 1 dead letter" in run("errors", "clear", str(config), "--yes").stderr
+
+
 def test_commands_of_the_binary_are_named() -> None:
-    ran = run("errors", "list")
-    assert ran.returncode == 2
-    assert "errors" in run("--help").stdout.split("The binary `thalweg` has more commands:")[1]
+    assert run("serve").returncode == 2
+    assert "serve" in run("--help").stdout.split("The binary `thalweg` has more commands:")[1]

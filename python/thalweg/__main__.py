@@ -1,4 +1,4 @@
-"""The program `thalweg` of the wheel: run, check, convert and copy, by the same code as the binary of that name.
+"""The program `thalweg` of the wheel: run, check, convert, copy and errors, by the same code as the binary of that name.
 
 The command line is parsed here, so that the wheel carries no second parser.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from thalweg import _thalweg
 from thalweg._copy import written
 
-EPILOG = "The binary `thalweg` has more commands: serve, errors, components, new, schema, sparse, completions."
+EPILOG = "The binary `thalweg` has more commands: serve, components, new, schema, sparse, completions."
 
 #: Options of `copy` with a value, each with its metavariable and help.
 VALUES = {
@@ -89,6 +89,11 @@ def _copy(arguments: argparse.Namespace) -> int:
     return _thalweg.copy_command(written(options), given["state"], given["print_config"], given["json"], given["quiet"])
 
 
+def _errors(arguments: argparse.Namespace) -> int:
+    usual = {"component": None, "id": 0, "limit": None, "json": False, "payload": False, "yes": False}
+    return _thalweg.errors_command(usual | vars(arguments))
+
+
 def _told(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print everything as JSON, an object a line")
     command.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
@@ -151,12 +156,33 @@ def _add_copy(command: argparse.ArgumentParser) -> None:
     _told(command)
 
 
+def _add_errors(command: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listed = actions.add_parser("list", help="list the dead letters, oldest first")
+    shown = actions.add_parser("show", help="show one dead letter as a whole")
+    replayed = actions.add_parser("replay", help="process dead letters again, in the pipelines that rejected them")
+    cleared = actions.add_parser("clear", help="remove dead letters")
+    shown.add_argument("id", type=int, metavar="ID", help="its number, as `list` shows it")
+    for action in (listed, shown, replayed, cleared):
+        nargs = None if action is replayed else "?"
+        action.add_argument("config", type=Path, nargs=nargs, metavar="CONFIG", help="the configuration of the run")
+        action.add_argument("--state", type=Path, metavar="DIR", help="the state folder, if the run was given one")
+    for action in (listed, replayed, cleared):
+        action.add_argument("--component", metavar="NAME", help="only those that this component rejected")
+        action.add_argument("--limit", type=int, metavar="N", help="at most this number")
+    for action in (listed, shown, replayed):
+        action.add_argument("--json", action="store_true", help="print JSON")
+    shown.add_argument("--payload", action="store_true", help="print the payload alone, byte for byte")
+    cleared.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
 #: The commands: what each does, its options, and its function.
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]] = {
     "run": ("run a configuration until its sources end", _add_run, _run),
     "check": ("print everything that is wrong with a configuration", _add_check, _check),
     "convert": ("print a configuration of another program in thalweg's own form", _add_convert, _convert),
     "copy": ("copy objects between stores, web servers and folders", _add_copy, _copy),
+    "errors": ("show what could not be processed and why, and process it again", _add_errors, _errors),
 }
 
 

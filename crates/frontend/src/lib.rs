@@ -1,5 +1,5 @@
-//! The commands that run, check, convert and copy, without a command line: what the program `thalweg` and
-//! `python -m thalweg` share.
+//! The commands that run, check, convert and copy, and show errors, without a command line: what the program
+//! `thalweg` and `python -m thalweg` share.
 //!
 //! Each command takes plain options, prints for people or, as JSON, for programs, and returns an exit code or
 //! a [`CommandError`]. The parser of a command line calls it: clap in the program, argparse in Python.
@@ -14,6 +14,7 @@
 mod check;
 mod convert;
 mod copy;
+pub mod errors;
 mod exit;
 pub mod format;
 pub mod log;

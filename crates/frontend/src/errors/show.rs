@@ -1,50 +1,53 @@
 //! `thalweg errors show`.
 
-use clap::Args;
+use crate::exit::{CommandError, Exit};
+use crate::format::{count, counted, moment};
+use crate::paint::Paint;
+use crate::print;
 use thalweg_engine::{DeadLetterId, KeptField};
-use thalweg_frontend::format::{count, counted, moment};
-use thalweg_frontend::{CommandError, Exit, Paint, print};
 
 use super::{StateLocation, json_of, open};
 
-#[derive(Debug, Args)]
-pub(super) struct Arguments {
-    /// Its number, as `list` shows it.
-    #[arg(value_name = "ID")]
-    id: DeadLetterId,
-    #[command(flatten)]
-    place: StateLocation,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-    /// Print the payload alone, byte for byte.
-    #[arg(long, conflicts_with = "json")]
-    payload: bool,
+/// The dead letter to show.
+#[derive(Debug, Clone, Default)]
+pub struct ShowOptions {
+    /// Where it is.
+    pub place: StateLocation,
+    /// Its number.
+    pub id: DeadLetterId,
+    /// True if it is printed as JSON.
+    pub json: bool,
+    /// True if only the payload is printed, byte for byte.
+    pub payload: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
-    let folder = arguments.place.folder()?;
+/// Shows one dead letter as a whole.
+///
+/// # Errors
+/// If the state directory or the configuration cannot be read, or the output cannot be written.
+pub fn show(options: &ShowOptions) -> Result<Exit, CommandError> {
+    let folder = options.place.folder()?;
     let store = open(&folder)?;
     let letter = match &store {
-        Some(store) => store.letter(arguments.id)?,
+        Some(store) => store.letter(options.id)?,
         None => None,
     };
     let Some(letter) = letter else {
         return Err(CommandError::Usage(format!(
             "there is no dead letter {} in `{}`; `thalweg errors list` shows those that there are",
-            arguments.id,
+            options.id,
             folder.display()
         )));
     };
-    if arguments.payload {
+    if options.payload {
         use std::io::Write;
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(&letter.payload_bytes())?;
         stdout.flush()?;
         return Ok(Exit::Done);
     }
-    if arguments.json {
-        print::out(&json_of(arguments.id, &letter)?)?;
+    if options.json {
+        print::out(&json_of(options.id, &letter)?)?;
         return Ok(Exit::Done);
     }
     let paint = Paint::stdout();
@@ -54,7 +57,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
         let name = if name.is_empty() { String::new() } else { format!("{name}:") };
         text += &format!("{} {value}\n", paint.cyan(&format!("{name:10}")));
     };
-    line("id", &arguments.id.to_string());
+    line("id", &options.id.to_string());
     line("time", &moment(letter.time_us));
     line("component", &letter.component);
     if !letter.passed.is_empty() {

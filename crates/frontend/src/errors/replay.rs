@@ -3,32 +3,31 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use crate::exit::{CommandError, Exit};
+use crate::format::{count, counted};
+use crate::paint::Paint;
+use crate::print;
+use crate::screen::{Screen, Show};
 use serde_json::json;
-use thalweg_engine::replay::{ReplayRun, replay};
+use thalweg_engine::replay::{ReplayRun, replay as plan_of};
 use thalweg_engine::{DeadLetter, DeadLetterId, StateDir};
-use thalweg_frontend::format::{count, counted};
-use thalweg_frontend::{CommandError, Exit, Paint, Screen, Show, print};
 use thalweg_job::{Configuration, Outcome, Overrides, Phase, RunOptions, run_graph};
 
 use super::{Filter, nothing_in, open};
 
-#[derive(Debug, Args)]
-pub(super) struct Arguments {
-    /// The configuration to process them with.
-    #[arg(value_name = "CONFIG")]
-    config: PathBuf,
+/// The dead letters to replay.
+#[derive(Debug, Clone, Default)]
+pub struct ReplayOptions {
+    /// The configuration to replay them with.
+    pub config: PathBuf,
     /// The state folder, if the run was given one.
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
-    #[command(flatten)]
-    filter: Filter,
-    /// At most so many, the oldest first.
-    #[arg(long, value_name = "N")]
-    limit: Option<u64>,
-    /// Print what became of them as JSON.
-    #[arg(long)]
-    json: bool,
+    pub state: Option<PathBuf>,
+    /// Which of them.
+    pub filter: Filter,
+    /// The most that are replayed, the oldest first; all if `None`.
+    pub limit: Option<u64>,
+    /// True if the outcome is printed as JSON.
+    pub json: bool,
 }
 
 /// The outcomes of letters that were replayed.
@@ -41,17 +40,21 @@ struct ReplayOutcome {
     failure: Option<String>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
-    let overrides = Overrides { state: arguments.state.clone(), ..Overrides::default() };
-    let job = Configuration::open(&arguments.config)?.job(&thalweg_job::registry(), &overrides)?;
+/// Replays dead letters in the pipelines that rejected them.
+///
+/// # Errors
+/// If the state directory or the configuration cannot be read, or the output cannot be written.
+pub fn replay(options: &ReplayOptions) -> Result<Exit, CommandError> {
+    let overrides = Overrides { state: options.state.clone(), ..Overrides::default() };
+    let job = Configuration::open(&options.config)?.job(&thalweg_job::registry(), &overrides)?;
     let mut outcome = ReplayOutcome::default();
     for phase in &job.phases {
         let Some(last) = last_letter(&phase.state_dir.folder)? else {
-            print::err(&nothing_in(&phase.state_dir.folder, &arguments.filter));
+            print::err(&nothing_in(&phase.state_dir.folder, &options.filter));
             continue;
         };
-        replay_all(arguments, phase, last, &mut outcome)?;
-        tell(&outcome, &phase.state_dir.folder, arguments);
+        replay_all(options, phase, last, &mut outcome)?;
+        tell(&outcome, &phase.state_dir.folder, options);
     }
     match outcome.failure {
         Some(failure) => Err(CommandError::Failed(failure)),
@@ -61,25 +64,25 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
 
 /// Replays the letters up to `last`. Those that are rejected again get higher numbers, and stay.
 fn replay_all(
-    arguments: &Arguments,
+    options: &ReplayOptions,
     phase: &Phase,
     last: DeadLetterId,
     outcome: &mut ReplayOutcome,
 ) -> Result<(), CommandError> {
     let folder = &phase.state_dir.folder;
     let mut after = 0;
-    let mut left_over = arguments.limit.unwrap_or(u64::MAX);
+    let mut left_over = options.limit.unwrap_or(u64::MAX);
     while outcome.failure.is_none() && left_over > 0 {
         // A portion is in memory twice: here, and in the run.
         let bytes = phase.graph.memory.bytes() / 4;
-        let portion = portion(folder, (after, last), &arguments.filter, left_over, bytes)?;
+        let portion = portion(folder, (after, last), &options.filter, left_over, bytes)?;
         let Some((id, _)) = portion.last() else { break };
         after = *id;
         left_over -= portion.len() as u64;
-        let plan = replay(&phase.graph, portion);
+        let plan = plan_of(&phase.graph, portion);
         outcome.left.extend(plan.left);
         for run in plan.runs {
-            replay_one(arguments, &phase.state_dir, &run, outcome)?;
+            replay_one(options, &phase.state_dir, &run, outcome)?;
         }
     }
     Ok(())
@@ -87,7 +90,7 @@ fn replay_all(
 
 /// Runs the letters of one pipeline, unless a run before has failed.
 fn replay_one(
-    arguments: &Arguments,
+    options: &ReplayOptions,
     state_dir: &StateDir,
     replayed: &ReplayRun,
     outcome: &mut ReplayOutcome,
@@ -99,9 +102,10 @@ fn replay_one(
     if let Some(store) = open(&state_dir.folder)? {
         replayed.forget(&store)?;
     }
-    let options = RunOptions { appends: true, heeds_signals: true, ..RunOptions::default() };
-    let mut screen = Screen::new(Show { quiet: arguments.json, ..Show::default() });
-    let Outcome { summary, .. } = run_graph(replayed.graph.clone(), state_dir.clone(), options, &mut screen)?;
+    let run_options = RunOptions { appends: true, heeds_signals: true, ..RunOptions::default() };
+    let mut screen = Screen::new(Show { quiet: options.json, ..Show::default() });
+    let Outcome { summary, .. } =
+        run_graph(replayed.graph.clone(), state_dir.clone(), run_options, &mut screen)?;
     let safe = replayed.safe(&summary);
     if let Some(store) = open(&state_dir.folder)? {
         store.remove_letters(&safe)?;
@@ -149,12 +153,12 @@ fn portion(
     Ok(letters)
 }
 
-fn tell(outcome: &ReplayOutcome, folder: &Path, arguments: &Arguments) {
+fn tell(outcome: &ReplayOutcome, folder: &Path, options: &ReplayOptions) {
     let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
     for (_, reason) in &outcome.left {
         *reasons.entry(reason).or_default() += 1;
     }
-    if arguments.json {
+    if options.json {
         let left: Vec<_> =
             outcome.left.iter().map(|(id, reason)| json!({ "id": id, "reason": reason })).collect();
         let line = json!({
@@ -170,7 +174,7 @@ fn tell(outcome: &ReplayOutcome, folder: &Path, arguments: &Arguments) {
     let paint = Paint::stderr();
     let all = outcome.delivered + outcome.rejected + outcome.unsettled + outcome.left.len() as u64;
     if all == 0 {
-        print::err(&nothing_in(folder, &arguments.filter));
+        print::err(&nothing_in(folder, &options.filter));
         return;
     }
     print::err(&format!("{}: {} processed\n", counted(all, "dead letter"), count(outcome.delivered)));

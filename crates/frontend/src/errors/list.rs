@@ -2,29 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use clap::Args;
+use crate::exit::{CommandError, Exit};
+use crate::format::{bytes, count, counted, excerpt, moment, paragraphs};
+use crate::paint::Paint;
+use crate::print;
 use thalweg_engine::{DeadLetter, DeadLetterId, Store};
-use thalweg_frontend::format::{bytes, count, counted, excerpt, moment, paragraphs};
-use thalweg_frontend::{CommandError, Exit, Paint, print};
 
 use super::{Filter, StateLocation, json_of, nothing_in, open};
 
-#[derive(Debug, Args)]
-pub(super) struct Arguments {
-    #[command(flatten)]
-    place: StateLocation,
-    #[command(flatten)]
-    filter: Filter,
-    /// At most so many.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: u64,
-    /// Print JSON, a letter a line.
-    #[arg(long)]
-    json: bool,
+/// The dead letters to list.
+#[derive(Debug, Clone, Default)]
+pub struct ListOptions {
+    /// Where they are.
+    pub place: StateLocation,
+    /// Which of them.
+    pub filter: Filter,
+    /// The most that are listed.
+    pub limit: u64,
+    /// True if each is printed as JSON.
+    pub json: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
-    let folder = arguments.place.folder()?;
+/// Lists dead letters, oldest first.
+///
+/// # Errors
+/// If the state directory or the configuration cannot be read, or the output cannot be written.
+pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
+    let folder = options.place.folder()?;
     let store = open(&folder)?;
     let paint = Paint::stdout();
     let width = print::width().clamp(40, 160);
@@ -32,20 +36,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let mut all = 0;
     for found in store.iter().flat_map(Store::letters) {
         let (id, letter) = found?;
-        if !arguments.filter.takes(&letter) {
+        if !options.filter.takes(&letter) {
             continue;
         }
         *by_component.entry(letter.component.clone()).or_default() += 1;
         all += 1;
-        if all <= arguments.limit {
-            print::out(&if arguments.json {
-                json_of(id, &letter)?
-            } else {
-                brief(id, &letter, width, paint)
-            })?;
+        if all <= options.limit {
+            print::out(&if options.json { json_of(id, &letter)? } else { brief(id, &letter, width, paint) })?;
         }
     }
-    if arguments.json {
+    if options.json {
         return Ok(Exit::Done);
     }
     let dropped = match &store {
@@ -54,15 +54,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     };
     let dropped = dropped_of(dropped);
     if all == 0 {
-        print::out(&format!("{}{dropped}", nothing_in(&folder, &arguments.filter)))?;
+        print::out(&format!("{}{dropped}", nothing_in(&folder, &options.filter)))?;
         return Ok(Exit::Done);
     }
     let parts = by_component.iter().map(|(component, number)| format!("{} of `{component}`", count(*number)));
     let parts: Vec<String> = parts.collect();
     let of_what = if parts.len() > 1 { format!(": {}", parts.join(", ")) } else { String::new() };
     print::out(&format!("{}{of_what}\n", counted(all, "dead letter")))?;
-    if all > arguments.limit {
-        print::out(&format!("the first {} are shown; `--limit` shows more\n", count(arguments.limit)))?;
+    if all > options.limit {
+        print::out(&format!("the first {} are shown; `--limit` shows more\n", count(options.limit)))?;
     }
     print::out(&dropped)?;
     Ok(Exit::Done)
