@@ -1,4 +1,4 @@
-"""The program `thalweg` of the wheel: run, check, convert, copy and errors, by the same code as the binary of that name.
+"""The program `thalweg` of the wheel: commands by the same code as those of the binary of that name.
 
 The command line is parsed here, so that the wheel carries no second parser.
 """
