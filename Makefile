@@ -12,7 +12,7 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build tools test wheel python miri lint fmt bench clean
+.PHONY: help demo build tools check generate generated test wheel python miri lint fmt bench clean
 
 help:
 	@echo "make demo    run the examples on real input, and show what came out"
@@ -27,7 +27,10 @@ help:
 	@echo "             With BENCH=transfer only the copies, with BENCH=python only what is of Python, or another name of a"
 	@echo "             table; with BENCH='transfer --quick' a small one, to see that it works. With TMPDIR=/dev/shm the"
 	@echo "             disk has no part in it"
-	@echo "make fmt     format the code"
+	@echo "make check   format, lint and unit-test the crates that changed; with CRATE=thalweg-transforms TEST=upper"
+	@echo "             only that crate, and only the tests whose names contain 'upper'"
+	@echo "make generate  write the reference pages, the schema and the Python functions from the code"
+	@echo "make fmt     format the code, and wrap comments and Markdown"
 	@echo "make lint    what 'make test' checks before it tests"
 
 build:
@@ -41,7 +44,7 @@ tools:
 
 # The tools are installed beside the lints and the build, since they wait for the network or leave a core free. What the
 # installation said comes after what the compiler said, and a failure of either fails the test.
-test:
+test: generated
 	@mkdir -p "$$THALWEG_TOOLS"; \
 	$(install) versitygw azurite wsgidav >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
 	$(MAKE) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
@@ -51,6 +54,16 @@ test:
 	@$(MAKE) --no-print-directory python
 	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
 	$(CARGO) test --release --locked -p thalweg-runtime --features loom --lib loom
+
+check:
+	@CRATE="$(CRATE)" TEST="$(TEST)" tools/check.sh
+
+generate: $(python)/installed
+	PYTHON=$(python)/bin/python $(python)/bin/python tools/generate.py
+
+# Fails within seconds if a generated file is stale: nothing is compiled for it.
+generated:
+	@python3 tools/generate.py --check
 
 # What the Python package is built and tested with, installed anew when the list changes.
 $(python)/installed: python/requirements.txt
@@ -67,6 +80,8 @@ wheel: $(python)/installed
 python: wheel
 	$(python)/bin/ruff format --check python
 	$(python)/bin/ruff check python
+	$(CARGO) run --release --locked --quiet -p thalweg-components --example generate -- --json >$(target)/components.json
+	$(python)/bin/python python/generate.py --check $(target)/components.json
 	cd python && $(python)/bin/mypy thalweg tests
 	cd python/tests && $(python)/bin/python -m mypy.stubtest --mypy-config-file ../pyproject.toml --allowlist stubtest.allowlist thalweg
 	cd python/tests && $(python)/bin/python -m pytest -c ../pyproject.toml --rootdir .. .
@@ -78,9 +93,11 @@ miri:
 
 lint: $(python)/installed
 	$(CARGO) fmt --all --check
+	@python3 tools/prose.py lint .
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
 
 fmt:
+	@python3 tools/prose.py wrap .
 	$(CARGO) fmt --all
 
 bench: build tools wheel

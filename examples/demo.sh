@@ -1,6 +1,6 @@
 #!/bin/sh
-# The main job on real input: a CSV file, the system's package log and a large JSON array, through the example
-# pipelines, and then a look at what came out. `make demo` runs this.
+# Runs the example pipelines on real input (a CSV file, the system's package log and a large JSON array) and shows the
+# results. `make demo` runs this.
 set -eu
 cd "$(dirname "$0")"
 thalweg=${1:?usage: demo.sh PATH_OF_THALWEG}
@@ -14,14 +14,14 @@ show() {
 }
 
 rm -rf out
-# The large set of flights comes from the npm registry where there is npm; the small one is in examples/data.
+# The large set of flights comes from the npm registry if npm is installed; the small one is in examples/data.
 if [ ! -s data/.cache/flights-20k.json ] && command -v npm >/dev/null 2>&1; then
     mkdir -p data/.cache
     if package=$(cd data/.cache && npm pack --silent vega-datasets@3.2.1 2>/dev/null); then
         tar -xzf "data/.cache/$package" -C data/.cache --strip-components=2 package/data/flights-20k.json
         rm -f "data/.cache/$package"
     else
-        echo "vega-datasets could not be fetched; going on with the flights in examples/data" >&2
+        echo "vega-datasets could not be fetched; using the flights in examples/data instead" >&2
     fi
 fi
 [ -s data/.cache/flights-20k.json ] && export FLIGHTS=data/.cache/flights-20k.json
@@ -40,7 +40,7 @@ say "3. Flights: one JSON array, split, parsed, routed, compressed (flights.yaml
 show out/flights/late.csv
 ls -l out/flights | awk 'NR > 1 { printf "    %s  %s bytes\n", $9, $5 }'
 
-say "4. What could not be processed leaves with its reason (errors.yaml)"
+say "4. Records that cannot be processed leave with a reason (errors.yaml)"
 "$thalweg" run --quiet errors.yaml
 show out/errors/*
 
@@ -48,12 +48,12 @@ say "5. A configuration of gollum, unchanged (gollum.conf)"
 "$thalweg" run gollum.conf <data/dpkg.log
 show out/gollum/*
 
-say "6. Whole files: pictures checked, converted, and what is none put aside (photos.yaml)"
+say "6. Whole files: pictures checked and converted, other files put aside (photos.yaml)"
 "$thalweg" run photos.yaml
 ls -lR out/photos | awk '/^-/ { printf "    %s  %s bytes\n", $9, $5 }'
 
-say "7. A service definition of capyfile, unchanged (photos-service.yml); the text file in it fails, as it should"
+say "7. A service definition of capyfile, unchanged (photos-service.yml); its text file is rejected, as intended"
 "$thalweg" run photos-service.yml photos:archive --compat-exit-code
 
-say "How it runs: the plan of flights.yaml"
+say "The plan of flights.yaml"
 "$thalweg" check --plan flights.yaml

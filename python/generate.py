@@ -1,7 +1,9 @@
-"""Writes `thalweg/sources.py`, `transforms.py` and `sinks.py`: a function for each component, as the program tells it.
+"""Writes `thalweg/sources.py`, `transforms.py` and `sinks.py`: a function for each component of the program.
 
-python generate.py            # writes them
-python generate.py --check    # says whether they are up to date
+python generate.py FILE            # writes them
+python generate.py --check FILE    # fails if they are out of date
+
+FILE is the JSON that `thalweg components --json` prints; `make generate` passes it.
 """
 
 from __future__ import annotations
@@ -16,67 +18,66 @@ from typing import Any
 
 PACKAGE = Path(__file__).parent / "thalweg"
 WIDTH = 110
-#: How deep unions and lists are spelled out in types.
+#: The maximum depth of unions and lists in types.
 DEEPEST = 3
-#: Options whose names have such a word name files, so that a path may stand there as well as text.
+#: Words in the names of options that contain paths. Such options accept paths as well as text.
 PATHS = ("path", "folder", "directory", "file", "exclude", "temporary")
 
 HEADS = {
-    "source": ("sources", "Where messages and files come from"),
-    "transform": ("transforms", "What is done with messages and files"),
-    "sink": ("sinks", "Where messages and files go"),
+    "source": ("sources", "Sources of messages and files"),
+    "transform": ("transforms", "Transforms of messages and files"),
+    "sink": ("sinks", "Sinks for messages and files"),
 }
 
-#: What is not of the program but of this package, by module.
+#: Functions of this package itself, by module.
 OWN = {
     "sources": '''
 def from_iterable(items: Iterable[Any]) -> Component:
-    """Reads any iterable: text and bytes are messages as they are, dicts are messages with fields, lists stand for what
-    is in them. An iterator is used up by one run; a list, or what else can be iterated again, serves many.
+    """Reads any iterable. Text and bytes are messages, dicts are messages with fields, and lists are flattened.
+
+    An iterator can be used for one run only. A list, or another object that can be iterated again, serves several runs.
     """
     return _objects.iterable(items)
 
 
 def from_arrow(data: Any) -> Component:
-    """Reads anything that speaks Arrow's C stream interface, without a copy: a `pyarrow.Table` or `RecordBatchReader`,
-    frames of polars, pandas (from 2.2 on) and duckdb. Rows are messages and columns their fields; a column `payload`
-    of text or bytes is their payload.
+    """Reads any object with Arrow's C stream interface, without a copy: a `pyarrow.Table` or `RecordBatchReader`,
+    frames of polars, pandas (from 2.2 on) and duckdb. Rows become messages and columns their fields. A column
+    `payload` of text or bytes becomes their payload.
     """
     return _objects.arrow(data)
 ''',
     "transforms": '''
 def reader(reader: Callable[..., Any], /, **options: Any) -> Component:
-    """Reads messages out of files by a `thalweg.Reader`: an instance for each worker, made with these options."""
+    """Reads messages out of files with a `thalweg.Reader`. Each worker makes its own instance, with these options."""
     return _objects.reading(reader, options)
 ''',
     "sinks": '''
 def to_callable(function: Callable[[Any], object], *, views: bool = False, payload: bool = False) -> Component:
-    """Calls a function with each batch, a `pyarrow.RecordBatch`; when it returns the messages are acknowledged.
+    """Calls a function with each batch, a `pyarrow.RecordBatch`. When it returns, the messages are acknowledged.
 
     Messages without fields have one column, `payload`; with `payload`, the others have it as well. With `views`, text
-    and bytes are columns of views as the engine has them, without a copy; `pyarrow` has few functions that take these.
-    After a `thalweg.TemporaryError` the same batch is given again, after a pause; any other exception ends the run.
+    and bytes are columns of views as in the engine, without a copy; few functions of `pyarrow` accept these. After a
+    `thalweg.TemporaryError` the engine passes the same batch again, after a pause; any other exception ends the run.
     """
     return _objects.calling(function, views, payload)
 
 
 def writer(writer: Callable[..., Any], /, **options: Any) -> Component:
-    """Writes by a `thalweg.Writer`, which is made with these options."""
+    """Writes with a `thalweg.Writer`, which is created with these options."""
     return _objects.writing(writer, options)
 ''',
 }
 
 
 def components() -> list[dict[str, Any]]:
-    """The descriptions of all components, of the package that is installed."""
-    line = [sys.executable, "-c", "from thalweg import _thalweg; print(_thalweg.components())"]
-    told = subprocess.run(line, capture_output=True, text=True, check=True, cwd=PACKAGE.parent / "tests")
-    known: list[dict[str, Any]] = json.loads(told.stdout)
+    """Returns the program's description of all components."""
+    known: list[dict[str, Any]] = json.loads(Path(sys.argv[-1]).read_text())
     return known
 
 
 def ways(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """The ways to give something."""
+    """Returns the alternatives of a schema."""
     for key in ("anyOf", "oneOf"):
         if key in schema:
             return [way for inner in schema[key] for way in ways(inner)]
@@ -84,7 +85,7 @@ def ways(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def type_of(schema: Any, depth: int = 0) -> str:
-    """The type of what a schema says, without None."""
+    """Returns the Python type for a schema, without None."""
     if not isinstance(schema, dict) or depth > DEEPEST:
         return "Any"
     found: list[str] = []
@@ -96,7 +97,7 @@ def type_of(schema: Any, depth: int = 0) -> str:
         return "Any"
     literals = [one.removeprefix("Literal[").removesuffix("]") for one in found if one.startswith("Literal[")]
     others = [one for one in found if not one.startswith("Literal[")]
-    # A choice among words beside any text is any text.
+    # A choice of words together with any text is any text.
     if literals and "str" not in others:
         others.insert(0, f"Literal[{', '.join(literals)}]")
     return " | ".join(others)
@@ -133,7 +134,7 @@ def identifier(name: str) -> str:
 
 
 def documented(known: dict[str, Any], options: dict[str, Any]) -> str:
-    """The docstring."""
+    """Returns the docstring of a function."""
     lines = known["description"].strip().replace('"""', "'''").splitlines()
     text = "\n".join(wrapped(lines, ""))
     if options:
@@ -153,7 +154,7 @@ def documented(known: dict[str, Any], options: dict[str, Any]) -> str:
 
 
 def wrapped(lines: list[str], indent: str, first: str | None = None) -> list[str]:
-    """Paragraphs and lists, wrapped."""
+    """Wraps paragraphs and lists."""
     made: list[str] = []
     block: list[str] = []
     begin = indent if first is None else first
@@ -183,7 +184,7 @@ def wrapped(lines: list[str], indent: str, first: str | None = None) -> list[str
 
 
 def function(known: dict[str, Any]) -> str:
-    """The function of a component."""
+    """Returns the function of a component."""
     schema = known["schema"]
     options: dict[str, Any] = {}
     required: set[str] = set()
@@ -234,7 +235,7 @@ def function(known: dict[str, Any]) -> str:
 
 
 def module(role: str, known: list[dict[str, Any]]) -> tuple[Path, str]:
-    """The module of a role."""
+    """Returns the path and text of a role's module."""
     name, about = HEADS[role]
     found = sorted((one for one in known if one["role"] == role), key=lambda one: str(one["name"]))
     body = OWN[name] + "".join(function(one) for one in found)
@@ -250,7 +251,7 @@ def module(role: str, known: list[dict[str, Any]]) -> tuple[Path, str]:
     imports += "\nfrom thalweg import _objects\nfrom thalweg._objects import Component\n"
     text = (
         f'"""{about}: a function for each component, with its options.\n\n'
-        "Generated by `generate.py` from what the program says of its components. What is left out has its default.\n"
+        "Generated by `generate.py` from the program's description of its components. Omitted options have defaults.\n"
         '"""\n\n'
         f"{imports}\n__all__ = {json.dumps(names)}\n\n{body}"
     )
@@ -269,7 +270,7 @@ def module(role: str, known: list[dict[str, Any]]) -> tuple[Path, str]:
 
 
 def main() -> None:
-    """Writes the modules, or says which are not up to date."""
+    """Writes the modules, or reports those that are out of date."""
     known = components()
     old = []
     for role in HEADS:
@@ -280,7 +281,7 @@ def main() -> None:
         else:
             path.write_text(text)
     if old:
-        sys.exit(f"{', '.join(old)}: not up to date; `python generate.py` writes them anew")
+        sys.exit(f"{', '.join(old)}: not up to date; run `make generate`")
 
 
 if __name__ == "__main__":

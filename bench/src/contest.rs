@@ -1,4 +1,4 @@
-//! Programs that do the same work, run in turn.
+//! Runs programs that do the same work, in turn.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,49 +7,49 @@ use crate::measure::{Run, median, run};
 
 const GIB: u64 = 1 << 30;
 
-/// Where everything is, and how much of it there shall be.
+/// The paths of all programs and files, the number of rounds and the size of an input.
 pub struct Contest {
     thalweg: PathBuf,
     benthos: Option<PathBuf>,
     cases: PathBuf,
     scratch: PathBuf,
-    /// How often each contender runs, after a round to warm up if there is to be one.
+    /// The number of runs per contender, without a warm-up round.
     pub rounds: usize,
     /// The bytes of an input.
     pub size: u64,
 }
 
-/// Something to measure: how it is started.
+/// A program to measure, and how to start it.
 pub struct Contender<'a> {
-    /// What it is called in the report.
+    /// The name in the report.
     pub name: &'a str,
     command: Box<dyn Fn() -> Command + 'a>,
     output: Option<PathBuf>,
     check: Option<Check<'a>>,
 }
 
-/// Says what is wrong with what a run has written.
+/// Returns an error if the output of a run is wrong.
 type Check<'a> = Box<dyn Fn(&Path) -> Result<(), String> + 'a>;
 
 impl<'a> Contender<'a> {
-    /// A program that this starts anew for each round.
+    /// Creates a contender that starts `command` again for each round.
     pub fn new(name: &'a str, command: impl Fn() -> Command + 'a) -> Self {
         Self { name, command: Box::new(command), output: None, check: None }
     }
 
-    /// Names the file or folder that it writes. Before each start it is removed: one contender truncates what it finds and gets
-    /// its warm pages, another keeps the old file until the new one is complete, a third appends; what would be
-    /// compared is how the system finds fresh memory.
+    /// Names the file or folder that the contender writes. It is removed before each start. Otherwise the
+    /// result would depend on how each contender treats old files. One truncates the file and gets its warm
+    /// pages, another keeps the old file until the new one is complete, a third appends.
     pub fn writing(self, output: &Path) -> Self {
         Self { output: Some(output.to_owned()), ..self }
     }
 
-    /// Looks at what it has written after each of its runs, outside of the time that is taken.
+    /// Checks the output after each run, outside of the measured time.
     pub fn checked(self, check: impl Fn(&Path) -> Result<(), String> + 'a) -> Self {
         Self { check: Some(Box::new(check)), ..self }
     }
 
-    /// A line for the shell.
+    /// Creates a contender that runs a shell script.
     pub fn shell(name: &'a str, script: String) -> Self {
         Self::new(name, move || {
             let mut command = Command::new("sh");
@@ -60,16 +60,16 @@ impl<'a> Contender<'a> {
 }
 
 impl Contest {
-    /// Finds the programs, and makes a folder for what they read and write.
+    /// Finds the programs and creates a folder for their inputs and outputs.
     ///
     /// # Errors
-    /// If thalweg was not built, or the folder cannot be made.
+    /// Returns an error if thalweg was not built or the folder cannot be created.
     pub fn new(quick: bool) -> Result<Self, String> {
         let cases = Path::new(env!("CARGO_MANIFEST_DIR")).to_owned();
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let thalweg = program.with_file_name("thalweg");
         if !thalweg.exists() {
-            return Err(format!("{} is not there: `make bench` builds it", thalweg.display()));
+            return Err(format!("`{}` does not exist: `make bench` builds it", thalweg.display()));
         }
         let benthos = std::env::var_os("BENTHOS").map(PathBuf::from).filter(|path| path.exists());
         let scratch = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
@@ -78,23 +78,24 @@ impl Contest {
         Ok(Self { thalweg, benthos, cases, scratch, rounds, size })
     }
 
-    /// Removes what the runs have left.
+    /// Removes the folder of this contest.
     ///
     /// # Errors
-    /// If the folder cannot be removed.
+    /// Returns an error if the folder cannot be removed.
     pub fn clean(&self) -> Result<(), String> {
         std::fs::remove_dir_all(&self.scratch).map_err(|error| error.to_string())
     }
 
-    /// A file in the folder of this run.
+    /// Returns the path of a file in the folder of this contest.
     pub fn path(&self, name: &str) -> PathBuf {
         self.scratch.join(name)
     }
 
-    /// One of gollum's configurations, copied to the folder of this run: what could not be processed is kept beside it.
+    /// Copies one of gollum's configurations to the folder of this contest: thalweg keeps dead letters beside
+    /// its configuration.
     ///
     /// # Errors
-    /// If it cannot be copied.
+    /// Returns an error if the file cannot be copied.
     pub fn gollum(&self, file: &str) -> Result<PathBuf, String> {
         let copy = self.path(file);
         std::fs::copy(self.cases.join("gollum").join(file), &copy)
@@ -102,21 +103,21 @@ impl Contest {
         Ok(copy)
     }
 
-    /// thalweg with a configuration.
+    /// Returns the command that runs thalweg with a configuration.
     pub fn thalweg_with(&self, configuration: &Path) -> Command {
         let mut command = Command::new(&self.thalweg);
         command.arg("run").arg(configuration).arg("--quiet");
         command
     }
 
-    /// thalweg with one of the configurations in `cases`.
+    /// Returns the command that runs thalweg with one of the configurations in `cases`.
     pub fn thalweg(&self, case: &str, variables: &[(&str, String)]) -> Command {
         let mut command = self.thalweg_with(&self.cases.join("cases").join(case));
         command.envs(variables.iter().map(|(name, value)| (*name, value)));
         command
     }
 
-    /// Benthos with one of the configurations in `benthos`, if it was built.
+    /// Returns Benthos with one of the configurations in `benthos`, if it was built.
     pub fn benthos<'a>(&self, case: &str, variables: Vec<(&'a str, String)>) -> Option<Contender<'a>> {
         let (program, case) = (self.benthos.clone()?, self.cases.join("benthos").join(case));
         Some(Contender::new("benthos", move || {
@@ -127,28 +128,29 @@ impl Contest {
         }))
     }
 
-    /// Runs the contenders in turn, so that all see the machine in the same moods, after a round to warm up.
+    /// Runs the contenders in turn, after a warm-up round. Running in turn exposes all of them to the same
+    /// changes of the machine's speed.
     ///
     /// # Errors
-    /// If one of them fails, or what it wrote is wrong.
+    /// Returns an error if a contender fails or its output is wrong.
     pub fn compare(&self, contenders: &[Contender]) -> Result<Vec<Run>, String> {
         self.run(contenders, 0)
     }
 
-    /// The same without the round to warm up: for what takes long.
+    /// Does the same without a warm-up round, for long runs.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`compare`](Self::compare).
     pub fn compare_cold(&self, contenders: &[Contender]) -> Result<Vec<Run>, String> {
         self.run(contenders, 1)
     }
 
-    /// Runs the contenders in the rounds from one on, of which the one of the number 0 does not count.
+    /// Runs the contenders in the rounds from `first` on. Round 0 is the warm-up and does not count.
     fn run(&self, contenders: &[Contender], first: usize) -> Result<Vec<Run>, String> {
         let mut runs: Vec<Vec<Run>> = contenders.iter().map(|_| Vec::new()).collect();
         for round in first..=self.rounds {
-            // Another one begins each time: who is the first to fill memory that the machine has not had for long pays
-            // for that.
+            // Each round starts with a different contender: the first one to fill memory that was unused for
+            // long pays for it.
             let (before, from) = runs.split_at_mut(round % contenders.len().max(1));
             let (others, those) = contenders.split_at(before.len());
             for (contender, runs) in those.iter().zip(from).chain(others.iter().zip(before)) {

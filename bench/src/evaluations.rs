@@ -1,8 +1,9 @@
-//! What evaluations cost: a call that does not wait beside a plain one, one that waits beside tokio's tasks, both
-//! beside Ruby's Concurrently, where the idea is from; and the memory of a million that wait.
+//! Measures the cost of evaluations. A call that does not wait is compared with a plain call. A call that
+//! waits is compared with tokio's tasks. Both are compared with Ruby's Concurrently, the origin of the idea.
+//! The memory of a million waiting evaluations is measured too.
 //!
-//! Times are of CPU, on one thread, so that what else the machine does matters less. Each figure is the median of
-//! rounds in which all contenders had their turn.
+//! Times are CPU time on one thread, so other load on the machine matters less. Each figure is the median of
+//! rounds in which all contenders ran in turn.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -22,14 +23,14 @@ use crate::heap;
 use crate::measure::{self, thread_time};
 use crate::report::grouped;
 
-/// Calls that are made before any of them is awaited, where calls come in batches.
+/// The calls that are started before the first one is awaited, in the contenders that work in batches.
 const BATCH: usize = 100;
 const NEXT_TURN: Duration = Duration::ZERO;
-/// A wait that takes a timer and is over by the time it is looked at.
+/// A wait that needs a timer, but is over when it is checked.
 const TIMER: Duration = Duration::from_nanos(1);
 const HELD: usize = 1_000_000;
 
-/// What Concurrently took on Ruby 3.1.2 on a machine of two cores (Xeon, 3 GHz), in nanoseconds of CPU.
+/// The CPU time of Concurrently in nanoseconds, on Ruby 3.1.2 on a two-core machine (Xeon, 3 GHz).
 const RUBY_ELSEWHERE: [(&str, f64); 10] = [
     ("plain", 72.5),
     ("call", 1134.6),
@@ -43,14 +44,14 @@ const RUBY_ELSEWHERE: [(&str, f64); 10] = [
     ("wait", 2752.1),
 ];
 
-/// The first argument of a process that only holds evaluations, for its memory to be looked at from outside.
+/// The first argument of a process that only holds evaluations; its memory is measured from outside.
 pub const HOLD: &str = "hold-evaluations";
 
 struct Contender<'a> {
     name: &'static str,
-    /// Ruby's counterpart.
+    /// The name of Ruby's counterpart.
     ruby: Option<&'static str>,
-    /// Executes so many times.
+    /// Executes the work the given number of times.
     run: Box<dyn FnMut(usize) + 'a>,
 }
 
@@ -59,7 +60,7 @@ fn plain(number: u64) -> u64 {
     black_box(number) + 1
 }
 
-/// Measures and prints.
+/// Measures and prints the tables.
 pub fn run(quick: bool) -> Result<(), String> {
     let describe = |error: std::io::Error| error.to_string();
     let rounds = if quick { 3 } else { 11 };
@@ -119,7 +120,7 @@ fn measure_in_turn(contenders: &mut [Contender], rounds: usize, round: Duration)
     figures.into_iter().map(median).collect()
 }
 
-/// How often a contender runs in a round: as often as takes about the round's time.
+/// Returns the number of executions that take about one round's time.
 fn calibrate(contender: &mut Contender, round: Duration) -> usize {
     let mut count = BATCH;
     loop {
@@ -150,7 +151,7 @@ fn each(count: usize, mut work: impl FnMut(u64)) {
     }
 }
 
-/// Calls in batches: all of a batch are started, then all are finished.
+/// Calls in batches: starts all calls of a batch, then finishes all of them.
 fn in_batches<T>(count: usize, start: impl Fn(u64) -> T, mut finish: impl FnMut(&mut Vec<T>)) {
     let mut started = Vec::with_capacity(BATCH);
     for _ in 0..count / BATCH {
@@ -175,7 +176,7 @@ fn evaluation<T>(called: Called<T>) -> Evaluation<T> {
     }
 }
 
-/// Lets the event loop take so many turns.
+/// Runs the given number of turns of the event loop.
 fn turns(count: u32) {
     block_on(async {
         for _ in 0..count {
@@ -285,7 +286,7 @@ fn waiting<'a>(reader: &'static std::io::PipeReader) -> Vec<Contender<'a>> {
         }),
         contender("a pipe: call_and_forget, run", move |count| {
             in_batches(count, |number| forgotten_pipe.call_and_forget(number), |_| turns(3));
-            // The last of them may still wait for a look at the descriptor.
+            // The last evaluations may still wait for a check of the descriptor.
             block_on(async { _ = black_box(await_readable(reader).await) });
         }),
     ]
@@ -342,7 +343,8 @@ fn tokios<'a>(
     ]
 }
 
-/// Spawns tasks on tokio in batches, and lets each batch run to its end: yielding alone lets only some of it run.
+/// Spawns tasks on tokio in batches and runs each batch to its end. One yield would run only some of its
+/// tasks.
 async fn forgotten<Fut: Future<Output = ()> + Send + 'static>(count: usize, code: impl Fn(u64) -> Fut) {
     static DONE: AtomicUsize = AtomicUsize::new(0);
     for _ in 0..count / BATCH {
@@ -351,7 +353,7 @@ async fn forgotten<Fut: Future<Output = ()> + Send + 'static>(count: usize, code
             let code = code(number);
             tokio::spawn(async move {
                 code.await;
-                // There is one thread, so that an atomic addition, which takes longer, is not needed.
+                // The runtime has one thread, so a load and a store suffice; an atomic addition takes longer.
                 DONE.store(DONE.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             });
         }
@@ -361,7 +363,7 @@ async fn forgotten<Fut: Future<Output = ()> + Send + 'static>(count: usize, code
     }
 }
 
-/// What Concurrently takes here.
+/// Runs Concurrently on this machine and returns its figures.
 fn ruby(seconds_a_round: f64) -> Result<Vec<(String, f64)>, String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/concurrently/calls.rb");
     let output = Command::new("ruby").arg(script).arg(format!("{seconds_a_round}")).output();
@@ -378,8 +380,9 @@ fn ruby(seconds_a_round: f64) -> Result<Vec<(String, f64)>, String> {
     Ok(text.lines().filter_map(figure).collect())
 }
 
-/// The memory of evaluations that wait: what processes that hold them have asked of the heap and have resident,
-/// less that of one that holds none. The difference between the two is the allocator's, which is that of `thalweg`.
+/// Prints the memory of waiting evaluations: the heap bytes and resident bytes of processes that hold them,
+/// minus those of a process that holds none. The difference between the two figures is the allocator's
+/// overhead; `thalweg` has the same allocator.
 fn memory() -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let bytes = |what: &str| {
@@ -405,7 +408,7 @@ fn memory() -> Result<(), String> {
     Ok(())
 }
 
-/// What is held, and the bytes of its handle and of the state of its code.
+/// The kinds of evaluations to hold, and for each the bytes of its handle and of its code's state.
 const HOLDINGS: [(&str, &str, usize); 4] = [
     ("called", "call_nonblock, for ever", size_of::<Evaluation<()>>()),
     ("timed", "call_nonblock, for a timer", size_of::<Evaluation<()>>() + size_of::<Wait>()),
@@ -413,7 +416,7 @@ const HOLDINGS: [(&str, &str, usize); 4] = [
     ("tokio-timed", "tokio: spawn, for a timer", size_of::<JoinHandle<()>>() + size_of::<Sleep>()),
 ];
 
-/// Holds evaluations of this kind, prints the bytes that the process has resident and on the heap, and ends.
+/// Holds evaluations of one kind, prints the resident bytes and heap bytes of the process, and returns.
 pub fn hold(what: &str) -> Result<(), String> {
     let hour = Duration::from_secs(3600);
     match what {
@@ -439,7 +442,7 @@ pub fn hold(what: &str) -> Result<(), String> {
                     _ => tokio::spawn(tokio::time::sleep(hour)),
                 };
                 let held: Vec<_> = (0..HELD).map(task).collect();
-                // Enough for tokio to poll each of them once.
+                // Enough yields for tokio to poll each task once.
                 for _ in 0..HELD {
                     tokio::task::yield_now().await;
                 }

@@ -1,5 +1,5 @@
-//! gollum's own performance table: its configurations as they were published, run by thalweg, by gollum itself where its
-//! program is at hand, and by Benthos where it has a configuration for the same work.
+//! gollum's own performance table, with its configurations as published. They are run by thalweg, by gollum
+//! itself if its program is available, and by Benthos if it has a configuration for the same work.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,13 +11,14 @@ use crate::report::{finding, grouped, per_second};
 /// A configuration of the table.
 struct Row {
     title: &'static str,
-    /// Its file in `gollum`.
+    /// The file in `gollum`.
     file: &'static str,
-    /// How many messages it makes.
+    /// The number of messages that it creates.
     messages: u64,
-    /// Whether the gollum of today reads it.
+    /// True if the current gollum reads it.
     is_current: bool,
-    /// Benthos at the same work, and of how many messages it gets one, so that it takes about as long.
+    /// The configuration of Benthos for the same work, and the divisor for its number of messages. With fewer
+    /// messages Benthos takes about as long.
     benthos: Option<(&'static str, u64)>,
 }
 
@@ -34,18 +35,18 @@ const ROWS: [Row; 9] = [
     row("8 consumers with formatting", "v050-multi.conf", 8 * PLAIN),
     Row { benthos: Some(("gollum-json.yaml", 10)), ..row("JSON pipeline", "v060-json.conf", JSON) },
     Row { is_current: false, ..row("JSON pipeline, as of v0.5.0", "v050-json.conf", JSON) },
-    // The document gives v0.4.6 the messages of the one for the other, so here JSON goes unparsed,
+    // gollum's document swaps the message contents of two rows for v0.4.6: here JSON is not parsed,
     Row { is_current: false, ..row("raw pipeline, as of v0.4.6", "v046-raw.conf", PLAIN) },
     Row { is_current: false, ..row("basic formatting, as of v0.4.6", "v046-format.conf", PLAIN) },
     Row { is_current: false, ..row("8 consumers, as of v0.4.6", "v046-multi.conf", 8 * PLAIN) },
-    // and here a million messages that are no JSON are refused and kept as errors.
+    // and here a million messages that are not JSON are rejected and kept as errors.
     Row { is_current: false, ..row("JSON pipeline, as of v0.4.6", "v046-json.conf", JSON) },
 ];
 
 /// Prints all rows.
 ///
 /// # Errors
-/// If a program fails.
+/// Returns an error if a program fails.
 pub fn run(contest: &Contest) -> Result<(), String> {
     println!(
         "gollum's table: its configurations unchanged, medians of {} runs in turn, start and stop included\n",
@@ -98,7 +99,8 @@ fn compare(contest: &Contest, row: &Row, gollum: Option<&PathBuf>) -> Result<(),
     Ok(())
 }
 
-/// A line of figures: a second's messages, those of a second of CPU, and those of a second for each KiB resident.
+/// Prints a line of figures: messages per second, per second of CPU, and per second and KiB of resident
+/// memory.
 fn print(name: &str, messages: u64, run: &Run) {
     let rate = per_second(messages, run);
     let work = messages as f64 / run.cpu.as_secs_f64();

@@ -1,5 +1,5 @@
-//! Counts the heap of each thread, so that a table can say what something takes. The memory is that of the allocator
-//! that `thalweg` has.
+//! Counts the heap of each thread, so a table can show the memory of one thing. The memory comes from the
+//! same allocator as in `thalweg`.
 
 use mimalloc::MiMalloc;
 use std::alloc::{GlobalAlloc, Layout};
@@ -9,7 +9,7 @@ struct Counting;
 
 thread_local!(static HELD: Cell<usize> = const { Cell::new(0) });
 
-/// The bytes that this thread has asked for and not given back.
+/// Returns the bytes that this thread has allocated and not freed.
 pub fn held() -> usize {
     HELD.get()
 }
@@ -17,7 +17,7 @@ pub fn held() -> usize {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: everything is passed on as it came; the cell that counts has no destructor and allocates nothing.
+// SAFETY: all calls are forwarded unchanged; the counting cell has no destructor and does not allocate.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -1,13 +1,14 @@
-//! The inputs: made once, the same each time.
+//! Creates the inputs: written once, identical in every run.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Lines of about 100 bytes such as a service writes; about one in a hundred has the word `error`.
+/// Writes lines of about 100 bytes, similar to a service's log; about one in a hundred contains the word
+/// `error`. Returns the number of lines.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn lines(path: &Path, bytes: u64) -> std::io::Result<u64> {
     let mut random = fastrand::Rng::with_seed(1);
     write(path, bytes, |line, number| {
@@ -24,10 +25,11 @@ pub fn lines(path: &Path, bytes: u64) -> std::io::Result<u64> {
     })
 }
 
-/// JSON lines of about 200 bytes and eight fields; about half have a status of 300 or more.
+/// Writes JSON lines of about 200 bytes and eight fields; about half have a status of 300 or more. Returns
+/// the number of lines.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn json(path: &Path, bytes: u64) -> std::io::Result<u64> {
     const STATUS: [u16; 8] = [200, 200, 201, 204, 301, 304, 404, 500];
     const METHOD: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];

@@ -1,13 +1,13 @@
-//! The limits for making messages and handing them on: arenas of copies, used again and again.
+//! The limits for creating messages and passing them on: arenas of copied messages, used repeatedly.
 
 use std::sync::mpsc::sync_channel;
 
-/// The argument with which this program does just this: as a process of its own it can run in turn with the others.
+/// The argument that makes this program run only this limit, so it can run in turn with other contenders.
 pub const COMMAND: &str = "limit";
 
 const ARENA: usize = 256 << 10;
 
-/// Makes `count` messages of 256 bytes by `threads` threads, one or two.
+/// Creates `count` messages of 256 bytes on `threads` threads, `one` or two.
 pub fn run(threads: &str, count: usize) {
     match threads {
         "one" => one_thread(count),
@@ -15,8 +15,8 @@ pub fn run(threads: &str, count: usize) {
     }
 }
 
-/// Copies messages into an arena, which is then begun anew: no engine that copies each message once, and looks
-/// at none, can be faster on one core.
+/// Copies messages into an arena and reuses it when it is full. No engine that copies each message once and
+/// reads none can be faster on one core.
 fn one_thread(count: usize) {
     let mut copies = Copies::new();
     let mut arena = vec![0; ARENA];
@@ -26,7 +26,7 @@ fn one_thread(count: usize) {
     }
 }
 
-/// The same, but each arena is passed to another thread, which passes it back.
+/// Does the same, but passes each arena to another thread, which passes it back.
 fn two_threads(count: usize) {
     let mut copies = Copies::new();
     let (full_in, full) = sync_channel::<Vec<u8>>(2);
@@ -63,7 +63,7 @@ impl Copies {
         Self { templates, random: fastrand::Rng::with_seed(7) }
     }
 
-    /// Fills an arena with copies of templates chosen at random; says how many.
+    /// Fills an arena with copies of templates chosen at random, and returns their number.
     fn fill(&mut self, arena: &mut [u8]) -> usize {
         for slot in arena.chunks_exact_mut(256) {
             slot.copy_from_slice(&self.templates[self.random.usize(..self.templates.len())]);

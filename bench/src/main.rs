@@ -1,9 +1,10 @@
 //! Runs thalweg beside its peers and beside the limit of the machine, on the same input in the same run, and
-//! prints the ratios. Figures of one machine at one time say little; ratios say more, and medians of runs in turn
-//! say most.
+//! prints the ratios. Absolute figures depend on the machine and the moment. Ratios depend less on them, and
+//! medians of alternating runs least.
 //!
-//! `thalweg-bench [speed|gollum|files|memory|evaluations|transfer [TABLE...]|sparse [TABLE...]] [--quick] [--mib N] [--rounds N]`;
-//! `make bench` builds what it needs. `--mib` is the size of an input, `--rounds` how often each contender runs.
+//! `thalweg-bench [speed|gollum|files|memory|evaluations|transfer [TABLE...]|sparse [TABLE...]] [--quick]
+//! [--mib N] [--rounds N]`; `make bench` builds the programs it needs. `--mib` is the size of an input in
+//! MiB, `--rounds` the number of runs per contender.
 
 mod contest;
 mod evaluations;
@@ -21,7 +22,7 @@ mod transfer;
 
 use contest::Contest;
 
-/// How often a large object is copied by each contender: that takes long.
+/// The most runs per contender that copy a large object: each takes long.
 const TRANSFERS: usize = 3;
 
 fn main() -> std::process::ExitCode {
@@ -36,7 +37,8 @@ fn main() -> std::process::ExitCode {
 }
 
 fn print_tables(arguments: &[String]) -> Result<(), String> {
-    // What runs as a process of its own, in turn with the others or to be looked at from outside.
+    // These commands run as separate processes, either in turn with other contenders or to be measured from
+    // outside.
     match arguments {
         [command, threads, count] if command == limit::COMMAND => {
             limit::run(threads, count.parse().unwrap_or(0));
@@ -48,14 +50,14 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
         _ => {}
     }
     let Arguments { quick, mib, rounds, named } = Arguments::parse(arguments)?;
-    // So many rounds at most, where nothing is said.
+    // `most` limits the rounds unless `--rounds` is given.
     let contest = |most: usize| {
         let mut contest = Contest::new(quick)?;
         contest.rounds = rounds.unwrap_or(contest.rounds.min(most));
         contest.size = mib.map_or(contest.size, |mib| (mib as u64) << 20);
         Ok::<_, String>(contest)
     };
-    // These have tables of their own to choose from.
+    // These have their own tables to choose from.
     match named.as_slice() {
         ["sparse", tables @ ..] if !tables.is_empty() => {
             sparse::run(quick, tables);
@@ -99,7 +101,7 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// What was asked for.
+/// The parsed command line.
 #[derive(Default)]
 struct Arguments<'a> {
     quick: bool,
@@ -115,13 +117,15 @@ impl<'a> Arguments<'a> {
         while let Some(argument) = arguments.next() {
             let mut number = || {
                 let number = arguments.next().and_then(|number| number.parse().ok());
-                number.filter(|&number| number > 0).ok_or_else(|| format!("`{argument}` wants a number"))
+                number
+                    .filter(|&number| number > 0)
+                    .ok_or_else(|| format!("`{argument}` needs a number above 0"))
             };
             match argument {
                 "--quick" => parsed.quick = true,
                 "--mib" => parsed.mib = Some(number()?),
                 "--rounds" => parsed.rounds = Some(number()?),
-                _ if argument.starts_with('-') => return Err(format!("there is no `{argument}`")),
+                _ if argument.starts_with('-') => return Err(format!("`{argument}` is not an option")),
                 _ => parsed.named.push(argument),
             }
         }

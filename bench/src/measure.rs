@@ -1,23 +1,23 @@
-//! Runs a program and measures it from outside: time, and what the system says it used.
+//! Runs a program and measures its time and resources from outside, as the system reports them.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What one run of a program took.
+/// The resources of one run of a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// From start to end.
+    /// The time from start to end.
     pub wall: Duration,
-    /// On all cores, in the program and in the kernel for it.
+    /// The CPU time on all cores, in user and kernel mode.
     pub cpu: Duration,
-    /// The most memory that it had resident, in bytes.
+    /// The peak resident memory, in bytes.
     pub peak_rss: u64,
 }
 
-/// Runs a command to its end, its output thrown away.
+/// Runs a command to its end and discards its output.
 ///
 /// # Errors
-/// If it cannot be started or does not end well; the text says which.
+/// Returns an error if the command cannot be started or fails.
 #[allow(unsafe_code)]
 pub fn run(command: &mut Command) -> Result<Run, String> {
     let start = Instant::now();
@@ -28,7 +28,7 @@ pub fn run(command: &mut Command) -> Result<Run, String> {
         let _ = std::io::Read::read_to_string(&mut pipe, &mut stderr);
     }
     let mut status = 0;
-    // SAFETY: all zeroes is a value of this plain C struct.
+    // SAFETY: all zero bytes are a valid value of this plain C struct.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live values of the right types; the child is ours and was not waited for.
     let waited = unsafe { libc::wait4(child.id() as libc::pid_t, &mut status, 0, &mut usage) };
@@ -46,13 +46,13 @@ pub fn run(command: &mut Command) -> Result<Run, String> {
     })
 }
 
-/// The run in the middle by time.
+/// Returns the run with the median time.
 pub fn median(mut runs: Vec<Run>) -> Option<Run> {
     runs.sort_by_key(|run| run.wall);
     runs.get(runs.len() / 2).copied()
 }
 
-/// The CPU time that this thread has taken, in the program and in the kernel for it.
+/// Returns the CPU time of this thread, in user and kernel mode.
 #[allow(unsafe_code)]
 pub fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -61,10 +61,10 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The bytes that this process has resident now.
+/// Returns the resident bytes of this process.
 ///
 /// # Errors
-/// If the system has no `/proc`, or writes it otherwise.
+/// Returns an error if the system has no `/proc`, or its format differs.
 pub fn resident() -> std::io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

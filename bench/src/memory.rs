@@ -1,13 +1,13 @@
-//! How little memory it takes.
+//! Measures how little memory thalweg needs.
 
 use crate::contest::Contest;
 use crate::inputs;
 use crate::measure::run as measure;
 
-/// Prints the peak resident size while four times the size of the other inputs passes through.
+/// Prints the peak resident size while four times the usual input passes through.
 ///
 /// # Errors
-/// If a program fails.
+/// Returns an error if a program fails.
 pub fn run(contest: &Contest) -> Result<(), String> {
     let size = contest.size * 4;
     println!("Memory: peak resident size while {} MiB pass through\n", size >> 20);

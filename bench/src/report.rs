@@ -1,21 +1,21 @@
-//! How figures are printed.
+//! Prints figures.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::measure::Run;
 
-/// How many times the time of `theirs` it took.
+/// Returns the time of `ours` as a multiple of the time of `theirs`.
 pub fn ratio(ours: &Run, theirs: &Run) -> f64 {
     ours.wall.as_secs_f64() / theirs.wall.as_secs_f64()
 }
 
-/// Messages in a second, of the whole process.
+/// Returns the messages per second of the whole process.
 pub fn per_second(messages: u64, run: &Run) -> f64 {
     messages as f64 / run.wall.as_secs_f64()
 }
 
-/// Prints a run by its messages.
+/// Prints a run as messages per second.
 pub fn rate(name: &str, messages: u64, run: &Run) {
     let (wall, cpu) = (run.wall.as_secs_f64(), run.cpu.as_secs_f64());
     println!(
@@ -25,7 +25,7 @@ pub fn rate(name: &str, messages: u64, run: &Run) {
     );
 }
 
-/// Prints a run by its bytes.
+/// Prints a run as bytes per second.
 pub fn throughput(name: &str, bytes: u64, run: &Run) {
     let (wall, cpu) = (run.wall.as_secs_f64(), run.cpu.as_secs_f64());
     let rate = bytes as f64 / wall / 1e9;
@@ -35,15 +35,15 @@ pub fn throughput(name: &str, bytes: u64, run: &Run) {
     );
 }
 
-/// Prints what was found of the lines above, under their figures.
+/// Prints a conclusion under the figures above it.
 pub fn finding(text: String) {
     println!("  {:<30}{text}", "");
 }
 
-/// What was compared must have done the same work.
+/// Checks that both programs did the same work: their outputs must be equal.
 ///
 /// # Errors
-/// If the files differ.
+/// Returns an error if the files differ.
 pub fn same(ours: &Path, theirs: &Path) -> Result<(), String> {
     let result = Command::new("cmp").arg(ours).arg(theirs).status().map_err(|error| error.to_string())?;
     if result.success() {
@@ -52,7 +52,7 @@ pub fn same(ours: &Path, theirs: &Path) -> Result<(), String> {
     Err(format!("{} and {} differ", ours.display(), theirs.display()))
 }
 
-/// A number with commas between its thousands.
+/// Formats a number with commas between its thousands.
 pub fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();

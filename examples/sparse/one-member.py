@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""One member of a large zip over HTTP, of which only that is fetched, and its directory.
+"""Reads one member of a large zip over HTTP, and fetches only that member and the zip's directory.
 
     python3 one-member.py [PATH_OF_THALWEG]
 
-It writes a zip of 60 MB, serves it on this machine by a server that gives ranges (Python's own does not), and reads it by
-`thalweg sparse read`: the end, the directory, the member; then once more, from the cache.
+The script writes a zip of 60 MB and serves it locally with a server that supports ranges (Python's own does not). It
+reads the end, the directory and the member with `thalweg sparse read`, and then everything again from the cache.
 """
 
 import http.server, os, pathlib, random, re, shutil, struct, subprocess, sys, tempfile, threading, zipfile
@@ -41,7 +41,7 @@ class Ranges(http.server.BaseHTTPRequestHandler):
 
 
 def read(position, length):
-    """That much of the file, by thalweg, which tells its requests."""
+    """Returns a range of the file, read by thalweg, which logs its requests."""
     given = f"{position}:{position + length}" if position >= 0 else f"{position}:"
     line = [thalweg, "sparse", "read", url, "--range", given, "--cache", str(folder / "cache"), "--log"]
     print("\n$ thalweg", *line[1:4], "--range", given, "--cache … --log", flush=True)
@@ -77,7 +77,7 @@ try:
 
     right = random.Random(222).randbytes(200_000)
     assert member("part-222.bin") == right
-    print("\nOnce more: all of it comes from the cache.")
+    print("\nAgain, this time from the cache.")
     assert member("part-222.bin") == right
     print("\n$ thalweg sparse stat …/cache", flush=True)
     subprocess.run([thalweg, "sparse", "stat", str(folder / "cache")], check=True)

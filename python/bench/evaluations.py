@@ -1,8 +1,8 @@
-"""What evaluations cost beside a plain `await`, a coroutine that is sent into by hand, and asyncio's tasks.
+"""Measures evaluations against a plain `await`, a coroutine driven by hand with `send`, and asyncio's tasks.
 
-Times are of CPU, on one thread, so that what else the machine does matters less. Each figure is the median of rounds
-in which all contenders had their turn. The limit of each table is what Python takes for the same code with nothing
-around it.
+Times are CPU times of one thread, so that other load on the machine matters less. Each figure is the median of
+rounds in which all contenders take turns. The limit of each table is the time of the same code in Python with
+nothing around it.
 
 Usage: evaluations.py [--quick]
 """
@@ -100,7 +100,7 @@ async def forgotten_tasks(calls: int) -> None:
     kept = set()
     for _ in range(calls // BATCH):
         for number in range(BATCH):
-            # asyncio's guide says so, since a task that nobody refers to may vanish.
+            # As asyncio's documentation recommends: a task without references may be garbage-collected.
             task = asyncio.create_task(plain(number))
             kept.add(task)
             task.add_done_callback(kept.discard)
@@ -128,7 +128,7 @@ async def call_soon(calls: int) -> None:
 class Row:
     name: str
     run: Callable[[int], Awaitable[None]]
-    # The row that it is not to be slower than.
+    # The row that this one must not be slower than.
     peer: str | None = None
     is_goal: bool = True
     times: list[float] = field(default_factory=list)

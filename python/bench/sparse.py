@@ -1,13 +1,13 @@
 """
-What reads and writes of sparse files cost beside svfsc 0.4.1, and small reads of what is cached beside fsspec's caches.
+Measures reads and writes of sparse files against svfsc 0.4.1, and small reads of cached data against fsspec's caches.
 
-Times are of CPU, on one thread, so that what else the machine does matters less; those of threads are by the clock.
-Each figure is the median of rounds in which all contenders had their turn, in nanoseconds a call, the loop included.
-The limit is what the same loop takes over slices of a bytes object.
+Times are CPU times of one thread, so that other load on the machine matters less; benchmarks with threads use wall
+time. Each figure is the median of rounds in which all contenders take turns, in nanoseconds per call, including the
+loop. The limit is the time of the same loop over slices of a bytes object.
 
 Usage: sparse.py [--quick]
 
-svfsc is looked for where Python looks for modules; without it, its rows are left out. Where it is not installed:
+Without an importable svfsc, its rows are left out. To install it:
 
     pip install --target DIR svfsc==0.4.1
     PYTHONPATH=DIR python sparse.py
@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 try:
-    # Before ours, which takes its name where it is not there.
+    # Imported before ours, which registers the same name if svfsc is not installed.
     import svfsc as theirs
 except ImportError:
     theirs = None
@@ -49,7 +49,7 @@ missed = 0
 def compare(
     contenders: dict[str, tuple[Work, int]], clock: Callable[[], int] = time.thread_time_ns
 ) -> dict[str, float]:
-    """The median time of a call of each, of so many that its work makes."""
+    """Returns the median time per call of each contender. Its work makes the given number of calls."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(ROUNDS):
         for name, (work, calls) in contenders.items():
@@ -70,7 +70,7 @@ def head(title: str, names: list[str]) -> None:
 
 
 def row(label: object, times: dict[str, float], beside: str) -> None:
-    """Prints times, with how many times as long the one that is compared with took."""
+    """Prints times, each with the ratio of the peer's time to it."""
     cells = []
     for name, taken in times.items():
         ratio = f" ({times[beside] / taken:.1f}x)" if beside in times and name not in (beside, "limit") else ""
@@ -179,7 +179,7 @@ def writes(apart: bool) -> None:
 
 
 def index(file: Any) -> Any:
-    """Like the index of a well log: eleven pieces of four bytes in each record of 8004."""
+    """Simulates the index of a well log: eleven reads of four bytes in each record of 8004."""
     for record in range(RECORDS):
         position = 80 + record * 8004
         file.write(position, b"abcd")
@@ -253,7 +253,7 @@ def read_at(file: thalweg.RemoteFile, positions: range, length: int) -> None:
 
 
 def cached() -> None:
-    """Reads of bytes that are there already, through what users would otherwise take."""
+    """Reads bytes that are already held, also through the interfaces that users would otherwise choose."""
     size = MEBIBYTE
     data = os.urandom(size)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""What a transform in Python costs: over batches, over single messages, and beside `pyarrow` with nothing around it.
+"""Measures a transform in Python: over batches, over single messages, and against `pyarrow` with nothing around it.
 
-All do the same: of lines of a log, those with an error go on, in capitals. Times are of the clock, since a run has
-several threads; each figure is the median of rounds in which all contenders had their turn. The limit is `pyarrow` over
-the same batches in a loop.
+All contenders do the same: they keep the lines of a log that contain an error, in capitals. Times are wall times,
+because a run has several threads. Each figure is the median of rounds in which all contenders take turns. The
+limit is `pyarrow` over the same batches in a loop.
 
 Usage: transforms.py [--quick]
 """
@@ -22,14 +22,14 @@ import thalweg
 from thalweg import Pipeline, sinks, sources
 
 ROUNDS, MESSAGES = (3, 200_000) if "--quick" in sys.argv else (7, 2_000_000)
-#: The messages of a second that a batch transform is to reach.
+#: The messages per second that a batch transform must reach.
 GOAL = 1_000_000
-#: About as many as thalweg puts into a batch of itself.
+#: About the number of messages that thalweg itself puts into a batch.
 ROWS = 10_000
 
 
 def log() -> pa.Table:
-    """Lines of about 100 bytes, one in ten with an error."""
+    """Returns lines of about 100 bytes, one in ten with an error."""
     kinds = [
         f"2026-11-22T12:00:0{number}Z host-{number} service[{number}]: {'error' if number == 0 else 'info'}: "
         f"request /path/{number * 12345} took {number * 17} ms, bytes {number * 991}"
@@ -55,7 +55,7 @@ def capital(message: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def each(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Calls a function a message, as programs do whose transforms see one at a time."""
+    """Calls a function for each message, as in programs whose transforms see one message at a time."""
     made = [capital(message) for message in batch.to_pylist()]
     return pa.RecordBatch.from_pylist([one for one in made if one is not None], schema=batch.schema)
 
@@ -68,7 +68,7 @@ single_worked = thalweg.transform(workers=2)(each)
 
 
 def by(transform: Any) -> int:
-    """Runs a transform over all lines; gives how many went on."""
+    """Runs a transform over all lines. Returns the number of lines kept."""
     summary = Pipeline(sources.from_arrow(TABLE), [transform], sinks.discard()).run(progress=False, strict=True)
     return summary.component("discard").rows_in
 

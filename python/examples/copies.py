@@ -1,4 +1,4 @@
-"""Copies of files and of rows. The same works with s3://, gs://, az:// and https://."""
+"""Copies files and rows. The same works with s3://, gs://, az:// and https://."""
 
 import os
 import tempfile
@@ -13,17 +13,17 @@ def show(progress: thalweg.CopyProgress) -> None:
 
 with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
-    # Where a copy that is cut off leaves what the next one goes on from.
+    # The place of the state from which an interrupted copy resumes.
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
     (folder / "boats").mkdir()
     (folder / "boats/north.csv").write_text("boat,length\nbarge,38\ncanoe,5\n")
     (folder / "boats/south.csv").write_text("boat,length\nferry,60\npunt,7\n")
 
-    # All below a folder, as it is.
+    # All files below a directory, unchanged.
     summary = thalweg.copy(f"{folder}/boats/", f"{folder}/backup/", progress=show)
     print(f"{summary.files} files, {summary.written_bytes} bytes")
 
-    # The rows of all of them, in one object of another form.
+    # The rows of all files, as one object in another format.
     summary = thalweg.copy(
         f"{folder}/boats/*.csv",
         folder / "long.jsonl",
@@ -35,7 +35,7 @@ with tempfile.TemporaryDirectory() as name:
     print(f"{summary.rows} rows of {summary.objects} objects:")
     print((folder / "long.jsonl").read_text(), end="")
 
-    # What is wrong is said as by the command.
+    # Errors have the same text as those of the command.
     try:
         thalweg.copy(f"{folder}/boats/", f"{folder}/other/", where="length > 30")
     except thalweg.ConfigurationError as wrong:

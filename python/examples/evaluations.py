@@ -1,4 +1,4 @@
-"""Levels of a river from gauges: those that are known are there at once, the others are waited for together."""
+"""Levels of a river from gauges: known levels are returned immediately, the others are awaited together."""
 
 import asyncio
 
@@ -18,18 +18,18 @@ async def level(gauge: str) -> float:
 
 
 async def main() -> None:
-    # What is known costs a function call, and no event loop has to run for it.
+    # A known level costs a function call, and needs no running event loop.
     at_source = level.call_nonblock("source")
     assert not isinstance(at_source, Evaluation)
     print(f"the source is at {at_source} m")
 
-    # What is not known comes later. All three are asked at once.
+    # Unknown levels come later. All three gauges are asked at once.
     asked = [level.call_detached(gauge) for gauge in GAUGES]
     first = await await_fastest(*asked)
     print(f"the first answer is {await first} m")
     print(f"all answers are {[await evaluation for evaluation in asked]}")
 
-    # Waiting can be bounded. The evaluation goes on, until somebody concludes it.
+    # A wait can have a limit. The evaluation continues until it is concluded.
     known.clear()
     slow = level.call_detached("mouth")
     try:
@@ -39,7 +39,7 @@ async def main() -> None:
     slow.conclude_to(3.1)
     print(f"the mouth is at {await slow} m, it was decided")
 
-    # Nobody awaits this, so its failure is told to a hook.
+    # No code awaits this evaluation, so its failure goes to a hook.
     on_forgotten(lambda failure: print(f"forgotten: {failure!r}"))
     level.call_and_forget("harbour")
     await wait(0)

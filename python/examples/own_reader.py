@@ -1,4 +1,4 @@
-"""A reader of one's own: measurements of eight bytes each are read out of files, slice by slice, into a table."""
+"""A custom reader: reads measurements of eight bytes each from files, slice by slice, into a table."""
 
 import struct
 import tempfile
@@ -11,7 +11,7 @@ from thalweg import Pipeline, sources, transforms
 
 
 class Measurements(thalweg.Reader):
-    """Numbers of 64 bits; what is left over, a part of a number, is given again with the bytes behind it."""
+    """Numbers of 64 bits. The leftover part of a number is passed again, followed by more bytes."""
 
     unpacks = True
 

@@ -1,7 +1,8 @@
 """
 Reads one member of a large zip on a web server, and fetches little more than that member.
 
-It starts the server itself, so that it needs no network. With a URL as its argument it reads the first member of that.
+The script starts the server itself, so it needs no network. With a URL as its argument, it reads the first member of
+the zip there.
 """
 
 import io
@@ -15,7 +16,7 @@ import thalweg
 
 
 def made() -> bytes:
-    """A zip of 200 members of 50 kB."""
+    """Returns a zip of 200 members of 50 kB."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as written:
         for number in range(200):
@@ -24,7 +25,7 @@ def made() -> bytes:
 
 
 class Ranges(BaseHTTPRequestHandler):
-    """Gives parts of one file, as web servers do."""
+    """Serves ranges of one file, as web servers do."""
 
     protocol_version = "HTTP/1.1"
     data = made()

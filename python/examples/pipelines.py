@@ -1,4 +1,4 @@
-"""A pipeline in code: lines of a log are parsed, a function in Python adds a column, and the result is a table."""
+"""A pipeline in code: parses lines of a log, adds a column in a Python function, and returns a table."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from thalweg import Pipeline, sinks, sources, transforms
 
 
 def log() -> Iterator[str]:
-    """What comes from somewhere: any iterable will do."""
+    """Yields lines. Any iterable can be a source."""
     for number in range(1000):
         yield f'{{"path": "/item/{number % 7}", "status": {500 if number % 10 == 0 else 200}, "ms": {number % 90}}}'
     yield "this is no JSON"
@@ -18,12 +18,12 @@ def log() -> Iterator[str]:
 
 @thalweg.transform
 def rated(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Is given many messages at once, each a row."""
+    """Receives many messages at once, each as a row."""
     return batch.append_column("slow", pc.greater(batch["ms"], 80))
 
 
 pipeline = Pipeline(sources.from_iterable(log()), [transforms.parse_json(), rated, transforms.filter("status < 500")])
-# What could not be processed goes there.
+# Messages that could not be processed go here.
 pipeline.add(
     "failed", "main.errors", to=sinks.to_callable(lambda batch: print("failed:", batch.to_pylist()), payload=True)
 )

@@ -1,4 +1,4 @@
-"""A transform that holds the interpreter lock, in processes of its own; and a writer."""
+"""A transform that holds the interpreter lock, in worker processes; and a writer."""
 
 import hashlib
 
@@ -10,7 +10,7 @@ from thalweg import Pipeline, sources
 
 @thalweg.transform(workers=2)
 def hardened(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Takes long in Python: two processes do it, and the order of the messages stays."""
+    """Takes long in Python: two processes run it, and the order of the messages is kept."""
     words = batch["payload"].to_pylist()
     return pa.record_batch(
         {"word": words, "key": [hashlib.pbkdf2_hmac("sha256", word, b"salt", 100) for word in words]}
@@ -18,7 +18,7 @@ def hardened(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Longest(thalweg.Writer):
-    """Looks for the longest word."""
+    """Finds the longest word."""
 
     def __init__(self) -> None:
         self.longest = b""
@@ -30,7 +30,7 @@ class Longest(thalweg.Writer):
         print("the longest word:", self.longest.decode())
 
 
-# The processes run this script again to find the function, but not what stands here.
+# The processes run this script again to find the function, but not the code below this line.
 if __name__ == "__main__":
     words = [f"word{'x' * (number % 17)}" for number in range(2000)]
     summary = Pipeline(sources.from_iterable(words), [hardened], Longest).run()

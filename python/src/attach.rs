@@ -1,7 +1,10 @@
-//! The interpreter for threads that are not its own, such as the runtime's, until it ends.
+//! Access to the interpreter for threads that it does not own, such as the runtime's, until it ends.
 //!
-//! A thread that asks for the interpreter while that is ending is ended by it, in the middle of what it does, and Rust does
-//! not survive that. So from the moment that the interpreter begins to end, nobody gets it here any more.
+//! CPython terminates a foreign thread that asks for the interpreter during finalization, wherever the thread
+//! is. Rust does not survive that. Therefore [`attach`] refuses access as soon as the interpreter begins to
+//! end.
+//!
+//! See docs/decisions/046-python-runs-on-threads-that-may-block.md.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,16 +14,17 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyCFunction;
 
-/// Whether the interpreter is ending.
+/// True once the interpreter is ending.
 static ENDING: AtomicBool = AtomicBool::new(false);
-/// Who has the interpreter from here holds this lock.
+/// Read-locked by each thread that has the interpreter through [`attach`].
 static HELD: RwLock<()> = RwLock::new(());
 
-/// How long the end waits for those who have the interpreter. Who still has it then waits in Python for something that may never
-/// come, such as a callback that a run was aborted in.
+/// How long the end of the interpreter waits for threads in [`attach`]. A thread that is still there
+/// afterwards waits in Python for something that may never come, such as a callback of an aborted run.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sees to it that [`attach`] knows when the interpreter ends. To be called before a thread is made that calls that.
+/// Registers an exit handler that makes [`attach`] refuse access. Call this before creating a thread that
+/// calls [`attach`].
 ///
 /// # Errors
 /// `MemoryError`.
@@ -29,7 +33,7 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
     let prepare = || {
         let end = PyCFunction::new_closure(py, None, None, |arguments, _| {
             ENDING.store(true, Ordering::SeqCst);
-            // They need the interpreter to come to their end.
+            // These threads need the interpreter to finish.
             arguments.py().detach(|| drop(HELD.try_write_for(PATIENCE)));
         })?;
         py.import("atexit")?.call_method1("register", (end,)).map(drop)
@@ -37,9 +41,10 @@ pub fn prepare(py: Python<'_>) -> PyResult<()> {
     PREPARED.get_or_try_init(py, prepare).map(drop)
 }
 
-/// Does something with the interpreter, unless that is ending.
+/// Calls `work` with the interpreter. Returns `None` without calling it if the interpreter is ending.
 pub fn attach<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
-    // Recursively: a thread that has it may ask again while the end waits for it.
+    // Recursive, because a thread that holds the lock may ask again while the exit handler waits for the
+    // write lock.
     let _held = HELD.read_recursive();
     if ENDING.load(Ordering::SeqCst) { None } else { Python::try_attach(work) }
 }

@@ -1,8 +1,10 @@
 //! The bytes of Python objects: `bytes`, `bytearray`, `memoryview`, arrays.
 //!
-//! The buffer protocol is in the stable ABI from Python 3.11 on only. In 3.10 the same functions and the same structure are there, without
-//! the promise; so they are declared here, where one build shall serve both. Copying through `bytes` was rejected: who reads
-//! into an array does so in order not to copy.
+//! The buffer protocol is part of the stable ABI only since Python 3.11. Python 3.10 has the same functions
+//! and the same structure, without the promise. They are declared here, so that one build serves both.
+//! Copying through `bytes` was rejected: callers read into an array to avoid a copy.
+//!
+//! See docs/decisions/045-the-python-package-is-part-of-the-product.md.
 
 #![allow(unsafe_code, reason = "functions of the interpreter that its bindings leave out")]
 
@@ -13,7 +15,7 @@ use std::{ptr, slice};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// `Py_buffer`, as `Include/pybuffer.h` has it since Python 3.11 and `Include/object.h` before.
+/// `Py_buffer`, as declared in `Include/pybuffer.h` since Python 3.11 and in `Include/object.h` before.
 #[repr(C)]
 struct View {
     bytes: *mut c_void,
@@ -39,26 +41,27 @@ const READABLE: c_int = 0;
 /// `PyBUF_WRITABLE`.
 const WRITABLE: c_int = 1;
 
-/// The bytes of an object, which stays as it is while they are held.
+/// The bytes of an object. The object cannot resize or free them while this view exists.
 pub struct Buffer<'py> {
-    // The interpreter may note the place of the structure, so it must not move.
+    // The interpreter may keep the address of the structure, so it must not move.
     view: Box<View>,
     attached: PhantomData<Python<'py>>,
 }
 
 impl<'py> Buffer<'py> {
-    /// The bytes of an object, to be read.
+    /// Returns the bytes of an object, for reading.
     ///
     /// # Errors
-    /// `TypeError` if it has none, `BufferError` if they are not in one piece.
+    /// `TypeError` if the object has no buffer, `BufferError` if the buffer is not contiguous.
     pub fn readable(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         Self::of(object, READABLE)
     }
 
-    /// The bytes of an object, to be written.
+    /// Returns the bytes of an object, for writing.
     ///
     /// # Errors
-    /// `TypeError` if it has none, `BufferError` if they are not in one piece, or are not to be written.
+    /// `TypeError` if the object has no buffer, `BufferError` if the buffer is not contiguous or is
+    /// read-only.
     pub fn writable(object: &Bound<'py, PyAny>) -> PyResult<Self> {
         Self::of(object, WRITABLE)
     }
@@ -77,41 +80,43 @@ impl<'py> Buffer<'py> {
             suboffsets: ptr::null_mut(),
             internal: ptr::null_mut(),
         });
-        // SAFETY: the object is alive, the interpreter is attached, and the structure is as it expects.
+        // SAFETY: the object is alive, the interpreter is attached, and the structure has the expected
+        // layout.
         match unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } {
             0 => Ok(Self { view, attached: PhantomData }),
             _ => Err(PyErr::fetch(object.py())),
         }
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         usize::try_from(self.view.length).unwrap_or_default()
     }
 
-    /// The bytes. Nobody may write them meanwhile: as with all of Python's own functions that let go of the interpreter
-    /// lock while they read a buffer, that is up to the caller.
+    /// Returns the bytes. The caller must make sure that no other thread writes them meanwhile. The same
+    /// holds for Python's own functions that release the interpreter lock while they read a buffer.
     pub fn bytes(&self) -> &[u8] {
         if self.len() == 0 {
             return &[];
         }
-        // SAFETY: while the view is held, so many bytes are there.
+        // SAFETY: while the view is held, this number of bytes is readable.
         unsafe { slice::from_raw_parts(self.view.bytes.cast(), self.len()) }
     }
 
-    /// The bytes, to be written; of a buffer that is [`writable`](Self::writable).
+    /// Returns the bytes for writing. Empty unless the buffer is [`writable`](Self::writable).
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if self.len() == 0 || self.view.readonly != 0 {
             return &mut [];
         }
-        // SAFETY: while the view is held, so many bytes are there, and they may be written.
+        // SAFETY: while the view is held, this number of bytes is readable and writable.
         unsafe { slice::from_raw_parts_mut(self.view.bytes.cast(), self.len()) }
     }
 }
 
 impl Drop for Buffer<'_> {
     fn drop(&mut self) {
-        // SAFETY: it was got and not given back; the lifetime says that the interpreter is attached.
+        // SAFETY: the view was acquired and not yet released; the lifetime proves that the interpreter is
+        // attached.
         unsafe { PyBuffer_Release(&raw mut *self.view) };
     }
 }

@@ -8,17 +8,18 @@ create_exception!(
     thalweg,
     Error,
     PyException,
-    "What was asked for was tried and failed; the text says what, and what may help."
+    "An operation failed; the text says which, and what may help."
 );
 
-/// The exception for what is wrong in a configuration or in options.
+/// Returns the exception for an error in a configuration or in options.
 ///
-/// It is made in Python, since it has two bases: [`Error`], and `ValueError`, which is what callers of functions expect.
+/// The class is defined in Python because it has two bases: [`Error`], and `ValueError`, which callers of
+/// functions expect.
 pub fn configuration_error(py: Python<'_>, text: &str) -> PyErr {
     mistaken(py, text, "[]")
 }
 
-/// The same with the list of the mistakes, in JSON.
+/// Returns the same exception with the list of mistakes, in JSON.
 pub fn mistaken(py: Python<'_>, text: &str, mistakes: &str) -> PyErr {
     let made = || {
         let class = py.import("thalweg._errors")?.getattr("ConfigurationError")?;

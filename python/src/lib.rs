@@ -1,7 +1,9 @@
-//! thalweg as a Python module, `thalweg._thalweg`. What a user imports is the package `thalweg` around it.
+//! thalweg as a Python module, `thalweg._thalweg`. Users import the package `thalweg` around it.
 //!
-//! A part of the package is one module here, which adds its classes and functions to the one module of Python. What waits or computes lets
-//! go of the interpreter lock meanwhile ([`Python::detach`]).
+//! Each part of the package is one Rust module here, which adds its classes and functions to the single
+//! Python module. Code that waits or computes releases the interpreter lock meanwhile ([`Python::detach`]).
+//!
+//! See docs/decisions/045-the-python-package-is-part-of-the-product.md.
 
 mod attach;
 mod buffer;
@@ -30,9 +32,7 @@ mod _thalweg {
     #[pymodule_export]
     use crate::pipe::{Batch, Run, Stream, as_yaml, check, kinds, start};
     #[pymodule_export]
-    use crate::program::{
-        check_command, components, convert_command, copy_command, errors_command, run_command,
-    };
+    use crate::program::{check_command, convert_command, copy_command, errors_command, run_command};
     #[pymodule_export]
     use crate::remote::RemoteFile;
     #[pymodule_export]

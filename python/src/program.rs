@@ -13,7 +13,7 @@ use thalweg_frontend::errors::{
 };
 use thalweg_frontend::{CheckOptions, CommandError, Exit, Repeat, RunRequest, Show, report};
 use thalweg_job::copy::CopyOptions;
-use thalweg_job::{Configuration, Overrides, RunOptions, cores, description, registry};
+use thalweg_job::{Configuration, Overrides, RunOptions, cores};
 
 /// The arguments of `run`, by their names in Python.
 #[derive(FromPyObject)]
@@ -169,10 +169,4 @@ impl ErrorsArguments {
 #[pyfunction]
 pub fn errors_command(py: Python<'_>, arguments: ErrorsArguments) -> u8 {
     py.detach(|| report(arguments.run(), false))
-}
-
-/// All components with their documentation and schemas, in JSON.
-#[pyfunction]
-pub fn components() -> String {
-    serde_json::Value::from_iter(registry().iter().map(description)).to_string()
 }

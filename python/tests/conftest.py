@@ -1,4 +1,4 @@
-"""What tests of several parts stand on."""
+"""The fixtures of several test modules."""
 
 import signal
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from web import Web, serving
 
 from thalweg.evaluations import on_forgotten
 
-# Who starts the tests in the background has told them to ignore Ctrl-C, and with them all programs that they start.
+# A shell that starts the tests in the background makes them ignore Ctrl-C, and all programs that they start as well.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

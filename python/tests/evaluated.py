@@ -1,4 +1,4 @@
-"""Code that the tests of evaluations call."""
+"""Functions that the tests of evaluations call."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""Copies, as `thalweg copy` makes them."""
+"""Copies, as with `thalweg copy`."""
 
 import contextlib
 import inspect
@@ -19,7 +19,7 @@ PEOPLE = "name,age\nAda,36\nBen,7\nCleo,41\n"
 
 @pytest.fixture(autouse=True)
 def kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What copies keep, they keep neither in the user's folder nor in this one."""
+    """Keeps the state of copies out of the user's state directory and the current directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "kept"))
 
@@ -32,7 +32,7 @@ def people(tmp_path: Path) -> Path:
 
 
 class Slow(BaseHTTPRequestHandler):
-    """Gives ranges of 16 MiB, when it may."""
+    """Serves ranges of 16 MiB once the test allows it."""
 
     protocol_version = "HTTP/1.1"
     begun: threading.Event
@@ -190,7 +190,7 @@ def test_ctrl_c_ends_a_copy(slow: tuple[str, type[Slow]], tmp_path: Path) -> Non
     def interrupt() -> None:
         server.begun.wait(30)
         os.kill(os.getpid(), signal.SIGINT)
-        # What is on its way arrives first, if it does.
+        # Transfers in flight finish first, if they can.
         interrupted.wait(0.5)
         server.may_go_on.set()
 

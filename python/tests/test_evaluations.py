@@ -398,7 +398,7 @@ def test_what_can_be_awaited_can_be_called_and_what_cannot_is_refused() -> None:
 
         assert await concurrently(future) == "future"
         assert concurrent_proc(future).call_nonblock() == "future"
-        with pytest.raises(TypeError, match="`async def` function is meant"):
+        with pytest.raises(TypeError, match="`async def` function is expected"):
             concurrent_proc(lambda: 7).call_nonblock()  # type: ignore[arg-type, return-value]
         with pytest.raises(TypeError, match="`async def` function"):
             ConcurrentProc(7)  # type: ignore[arg-type]

@@ -67,7 +67,7 @@ def test_the_current_task_in_an_evaluation_is_the_evaluation() -> None:
         await evaluation
         assert seen == [evaluation, evaluation]
         assert evaluation not in set[Any](asyncio.all_tasks())
-        # Who keeps it has one of its own.
+        # A reference was kept to each, so none is reused.
         for _ in range(2):
             proc.call_nonblock(False)
         assert len(set(map(id, seen))) == 3
@@ -365,7 +365,7 @@ def test_wrong_waiting_is_raised_where_it_is_done() -> None:
         proc = concurrent_proc(code)
         assert "asyncio can wait for" in await waiting(proc.call_nonblock(7))
         future = asyncio.get_running_loop().create_future()
-        assert "`yield from` or `await` is meant" in await waiting(proc.call_nonblock(future))
+        assert "use `await` or `yield from`" in await waiting(proc.call_nonblock(future))
         own: list[Evaluation[Any]] = []
 
         async def awaits_itself() -> None:

@@ -1,4 +1,4 @@
-"""Libraries that read files read remote ones as well, each only what it needs."""
+"""Libraries that read files can read remote ones as well, and fetch only what they need."""
 
 import io
 import zipfile
@@ -70,7 +70,7 @@ def test_pillow_reads_the_head_of_a_picture(web: Web) -> None:
 
 
 def chained(url: str) -> str:
-    # What pip has installed is known by its entry point; without that, it is made known here.
+    # An installed package is registered by its entry point. Without one, register it here.
     if "thalweg" not in fsspec.available_protocols():
         fsspec.register_implementation("thalweg", "thalweg.fsspec.ThalwegFileSystem")
     return f"thalweg::{url}"

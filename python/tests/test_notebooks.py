@@ -1,4 +1,6 @@
-"""The notebooks of the examples, run without a kernel, whose libraries take more than all the rest together."""
+"""Runs the notebooks of the examples without a kernel, whose packages are larger than all other test packages
+together.
+"""
 
 import ast
 import asyncio
@@ -16,7 +18,7 @@ NOTEBOOKS = sorted(file.name for file in EXAMPLES.glob("*.ipynb"))
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its cells run in their order in one namespace and on one event loop, which is what a kernel does with them."""
+    """Runs the cells in order, in one namespace and on one event loop, as a kernel does."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))

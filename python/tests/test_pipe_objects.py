@@ -1,4 +1,4 @@
-"""Python's own in pipelines: sources, transforms, readers, writers and streams."""
+"""Python objects in pipelines: sources, transforms, readers, writers and streams."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ def passed(transform: Any, data: Any = None, **options: Any) -> list[dict[str, A
 
 
 def letters(state: Path) -> list[dict[str, Any]]:
-    """What became a dead letter, as the program shows it."""
+    """Returns the dead letters, as the program shows them."""
     line = [sys.executable, "-m", "thalweg", "errors", "list", "--state", str(state), "--json"]
     told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     found: list[dict[str, Any]] = [json.loads(one) for one in told.splitlines()]
@@ -218,9 +218,9 @@ def test_views_come_as_they_are_where_that_is_asked_for() -> None:
     ("made", "reason"),
     [
         (ValueError("no number"), "ValueError: no number"),
-        ("text", "a transform gives a pyarrow.RecordBatch, None, or several of them, not str"),
+        ("text", "a transform returns a pyarrow.RecordBatch, several, or None, not str"),
         (pa.record_batch([[1], [2]], names=["a", "a"]), "two columns are called `a`"),
-        (pa.record_batch({"payload": [1]}), "what is in it must be bytes or text"),
+        (pa.record_batch({"payload": [1]}), "it must be bytes or text"),
     ],
 )
 def test_what_a_transform_cannot_do_leaves_by_errors_and_nothing_else(made: Any, reason: str, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_functions_of_the_same_name_are_told_apart() -> None:
 
 
 class Measured(thalweg.Reader):
-    """Numbers of eight bytes."""
+    """Reads numbers of eight bytes."""
 
     unpacks = True
 
@@ -307,7 +307,7 @@ def test_what_a_reader_raises_is_why_a_file_cannot_be_read(tmp_path: Path) -> No
     assert (summary.dead_letters, summary.component("discard").rows_in) == (2, 1)
     told = json.dumps(letters(tmp_path / "state"))
     assert "these are no numbers" in told
-    assert "the last 3 bytes of the file are no row" in told
+    assert "the last 3 bytes of the file are not a complete row" in told
     with pytest.raises(thalweg.Error, match="unexpected keyword"):
         Pipeline(sources.files(path=tmp_path / "*"), [transforms.reader(Measured, wrong=1)], sinks.discard()).run()
 

@@ -1,4 +1,4 @@
-"""Running configurations: from files, dicts and code; handles, summaries, mistakes, the end by Ctrl-C."""
+"""Running configurations: from files, dicts and code; handles, summaries, errors, Ctrl-C."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ def copying(folder: Path, count: int = 3) -> dict[str, Any]:
 
 
 def waiting() -> Pipeline:
-    """One that goes on until it is told to stop."""
+    """Returns a pipeline that runs until it is stopped."""
     return Pipeline(sources.generate(rate=100), [], sinks.discard())
 
 
@@ -126,7 +126,7 @@ def test_a_block_that_is_left_by_an_exception_ends_its_run() -> None:
     with pytest.raises(RuntimeError, match="enough"), waiting().start() as run:
         raise RuntimeError("enough")
     assert not run.is_running
-    # Where nothing was on its way, there is nothing to be told but that it was stopped.
+    # Without data in flight, the only thing to report is that the run was stopped.
     with contextlib.suppress(thalweg.Error):
         assert run.wait().stopped
 
@@ -250,12 +250,6 @@ def test_a_service_is_checked_and_wants_a_processor_that_it_has(service: Path) -
         thalweg.run(service)
     with pytest.raises(thalweg.ConfigurationError, match="did you mean `letters:archive`"):
         thalweg.run(service, pipelines=["letters:archiv"])
-
-
-def test_the_functions_of_components_are_up_to_date() -> None:
-    generator = Path(__file__).parent.parent / "generate.py"
-    made = subprocess.run([sys.executable, str(generator), "--check"], capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stderr
 
 
 def test_a_notebook_has_a_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Transforms in processes of their own."""
+"""Transforms in worker processes."""
 
 import os
 import subprocess
@@ -14,12 +14,12 @@ import thalweg
 from thalweg import Pipeline, sinks, sources, transforms
 
 PROGRAMS = Path(__file__).parent / "programs"
-#: Where the functions below, which run in other processes, find what they are to do.
+#: The file that tells the functions below, which run in other processes, what to do.
 FOLDER = "THALWEG_TEST_FOLDER"
 
 
 def numbers(count: int) -> pa.Table:
-    """A batch for each."""
+    """Returns a table with one batch for each number."""
     batches = [pa.record_batch({"number": [number]}) for number in range(count)]
     return pa.Table.from_batches(batches)
 
@@ -69,7 +69,7 @@ def test_a_process_that_dies_takes_neither_the_run_nor_others_with_it(
     assert seen == [0, 1, 2, 3, 4, 6, 8, 9]
     assert (tmp_path / "died").exists()
     assert [(row["number"], row["error_reason"], row["error_component"]) for row in failed] == [
-        (5, "the worker process died of this batch 2 times: exit status: 7", "main.dying"),
+        (5, "the worker process died 2 times on this batch: exit status: 7", "main.dying"),
         (7, "ValueError: seven", "main.dying"),
     ]
     assert summary.errors == 2

@@ -1,4 +1,4 @@
-"""The program, run as a user does."""
+"""The program, run as a user runs it."""
 
 import subprocess
 import sys

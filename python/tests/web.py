@@ -1,4 +1,4 @@
-"""A web server on this machine that gives parts of files, and counts what it gives."""
+"""A local web server that serves ranges of files, and counts what it serves."""
 
 import re
 import threading
@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Web:
-    """The files of a server by their names, and what was asked of it."""
+    """The files of a server by name, and the requests it received."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -17,11 +17,11 @@ class Web:
         self.tags: dict[str, str] = {}
         self.given = 0
         self.requests: list[str] = []
-        # While it is set, replies wait.
+        # Replies wait while this is set.
         self.stalls = threading.Event()
 
     def put(self, name: str, data: bytes, tag: str = "1") -> str:
-        """Makes it a file of the server's, and gives its URL."""
+        """Adds a file to the server, and returns its URL."""
         self.files[name] = data
         self.tags[name] = tag
         return f"http://127.0.0.1:{self.port}/{name}"
@@ -70,7 +70,7 @@ def handler(web: Web) -> type[BaseHTTPRequestHandler]:
             pass
 
         def handle(self) -> None:
-            # Who asked may have gone, which is up to them.
+            # The client may have disconnected, which is allowed.
             with suppress(ConnectionError):
                 super().handle()
 
@@ -79,7 +79,7 @@ def handler(web: Web) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def serving() -> Iterator[Web]:
-    """A server in a thread of its own, until it is left."""
+    """Serves in a thread until the `with` block ends."""
     web = Web(0)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler(web))
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""What the engine calls: it stands between batches as the engine gives them and functions of users."""
+"""The functions that the engine calls: the layer between its batches and the functions of users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ try:
 except ModuleNotFoundError:
 
     class _Missing:
-        """What is not installed: messages that are only text or bytes can do without it."""
+        """Stands in for pyarrow if it is not installed. Messages of only text or bytes work without it."""
 
         def __getattr__(self, name: str) -> Any:
             raise ModuleNotFoundError("transforms and batches in Python need pyarrow: `pip install pyarrow`")
@@ -22,12 +22,12 @@ except ModuleNotFoundError:
 
 
 def apply(function: Callable[[pa.RecordBatch], object], batch: Batch) -> list[pa.RecordBatch]:
-    """Calls a transform, and gives the batches that it made."""
+    """Calls a transform, and returns the batches that it made."""
     return list(batches(function(pa.record_batch(batch))))
 
 
 def batches(made: object) -> Iterator[pa.RecordBatch]:
-    """The batches that a transform made, in whatever form it gave them."""
+    """Yields the batches of a transform's result, whatever its form."""
     if made is None:
         return
     if isinstance(made, pa.RecordBatch):
@@ -38,19 +38,19 @@ def batches(made: object) -> Iterator[pa.RecordBatch]:
         for one in made:
             yield from batches(one)
     else:
-        raise TypeError(f"a transform gives a pyarrow.RecordBatch, None, or several of them, not {type(made).__name__}")
+        raise TypeError(f"a transform returns a pyarrow.RecordBatch, several, or None, not {type(made).__name__}")
 
 
 def rows(messages: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Messages as rows. They may have different fields: those that one has not are NULL."""
-    # A dict, and no set, since it keeps the order.
+    """Converts messages to rows. Messages may have different fields; missing ones are NULL."""
+    # A dict instead of a set, because it keeps the order.
     names = list({str(name): None for message in messages for name in message})
     columns = [pa.array([message.get(name) for message in messages]) for name in names]
     return pa.record_batch(columns, names=names)
 
 
 def stream(object_: Any) -> Any:
-    """What speaks Arrow's C stream interface, for anything that speaks one of its interfaces."""
+    """Returns an object with Arrow's C stream interface, for an object with any of Arrow's C interfaces."""
     if hasattr(object_, "__arrow_c_stream__"):
         return object_
     if hasattr(object_, "__arrow_c_array__"):
@@ -59,14 +59,14 @@ def stream(object_: Any) -> Any:
 
 
 def reader(made: Any) -> bool:
-    """Whether a reader wants its files unpacked."""
+    """True if a reader wants its files decompressed."""
     if not callable(getattr(made, "read", None)):
         raise TypeError(f"{type(made).__name__} is no reader: it has no method `read`")
     return bool(getattr(made, "unpacks", False))
 
 
 def read(made: Any, batch: Batch, at_end: bool, begins: bool) -> tuple[pa.RecordBatch | None, int]:
-    """Has a reader read; its bytes are those of the engine, not copied."""
+    """Calls a reader. It sees the engine's own memory, without a copy."""
     if begins and hasattr(made, "begin"):
         made.begin()
     column = pa.record_batch(batch).column(0)
@@ -79,7 +79,7 @@ def read(made: Any, batch: Batch, at_end: bool, begins: bool) -> tuple[pa.Record
 
 
 def write(made: Any, batch: Batch | None) -> str | None:
-    """Has a writer write a batch, or finish; what it gives is why the same is to be tried again."""
+    """Calls a writer with a batch, or to finish. Returns why the call must be retried, or None."""
     try:
         if batch is not None:
             made.write(pa.record_batch(batch))

@@ -1,4 +1,4 @@
-"""Copies of objects between stores, web servers and folders."""
+"""Copies of objects between object stores, web servers and directories."""
 
 import json
 import os
@@ -25,58 +25,58 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True)
 class CopyProgress:
-    """How far a copy is."""
+    """The progress of a copy."""
 
     read_bytes: int
-    """Bytes that were read."""
+    """Bytes read."""
     expected_bytes: int | None
-    """How many there are to read, if that is known already."""
+    """Bytes to read in all, once known."""
     copied: int
-    """Files, or rows, that were written."""
+    """Files or rows written."""
     errors: int
-    """Files, or rows, that could not be copied."""
+    """Files or rows that could not be copied."""
     seconds: float
-    """The time since it began."""
+    """The time since the start, in seconds."""
 
 
 @dataclass(frozen=True)
 class CopySummary:
-    """What a copy came to."""
+    """The result of a copy."""
 
     objects: int
-    """Objects that were read."""
+    """Objects read."""
     files: int | None
-    """Files that were written, where bytes were copied."""
+    """Files written, if bytes were copied."""
     rows: int | None
-    """Rows that were written, where rows were read out of the objects."""
+    """Rows written, if rows were read from the objects."""
     skipped: int
-    """Files that were left alone, being there already."""
+    """Files skipped because they already exist."""
     errors: int
-    """Files, or rows, that could not be copied."""
+    """Files or rows that could not be copied."""
     read_bytes: int
-    """Bytes that were read, also those that had to be read again."""
+    """Bytes read, including those read again."""
     written_bytes: int
-    """Bytes that were written."""
+    """Bytes written."""
     verified_bytes: int
     """Bytes whose checksum the store confirmed."""
     kept_bytes: int
-    """Bytes that were there from a former copy that was cut off."""
+    """Bytes kept from an earlier, interrupted copy."""
     requests: int
     """Requests to stores."""
     retries: int
-    """Requests that were tried again."""
+    """Requests that were retried."""
     crc32c: int | None
-    """The CRC-32C of what was written, if that is one object."""
+    """The CRC-32C of the written object, if it is a single one."""
     seconds: float
-    """How long it took."""
+    """The duration, in seconds."""
     went_on: bool
-    """Whether it went on with a copy that was cut off."""
+    """True if it resumed an interrupted copy."""
     planned: tuple[Planned, ...] = ()
-    """What would be copied, of a dry run."""
+    """The objects that a dry run would copy."""
 
 
 class NotCopied(Error):
-    """Something could not be copied, or the copy failed on its way; `summary` says how far it came."""
+    """Some files or rows were not copied, or the copy failed midway. `summary` says how far it came."""
 
     def __init__(self, text: str, summary: CopySummary) -> None:
         super().__init__(text)
@@ -116,56 +116,59 @@ def copy(
     part_size: Size | None = None,
     progress: Callable[[CopyProgress], object] | None = None,
 ) -> CopySummary:
-    """Copies objects: one or all below a prefix, between S3, GCS, Azure, web servers (only read) and folders.
+    """Copies objects: one or all below a prefix, between S3, GCS, Azure, web servers (only as the origin) and
+    directories.
 
-    Bytes are copied as they are, in parts, many at the same time, and compared by checksums where the store knows
-    them. Nobody sees an object before it is complete. With `parse`, rows are read out of the objects, changed on the
-    way and written as one object. A copy that was cut off goes on where it was when it is begun again: see `restart`.
+    Bytes are copied unchanged, in parts and in parallel. Checksums are compared if the store supports them. An
+    object becomes visible only when it is complete. With `parse`, rows are read from the objects, transformed, and
+    written as one object. An interrupted copy resumes when the same call is made again: see `restart`.
 
-    Nothing is printed. Ctrl-C stops the copy when what is on its way has arrived, and raises `KeyboardInterrupt`; a
-    second one stops it at once. The interpreter lock is released meanwhile.
+    Nothing is printed. Ctrl-C stops the copy after the transfers in flight have finished, and raises
+    `KeyboardInterrupt`; a second Ctrl-C stops it immediately. The interpreter lock is released meanwhile.
 
     Args:
-        from_: What to copy: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, or a path. With
-            a slash at its end, all that is below it; with `*` or `**`, what matches.
-        to: Where to: the name of the object, or, with a slash at its end, what names go below.
-        include: Copy only objects that match one of these patterns: of the last part of the name, or, with a `/` in
-            it, of all that is below `from_`.
-        exclude: Do not copy objects that match one of these.
-        existing: What to do where there is such an object already: `replace` it (the default), `update` one that has
-            another size or is older, `skip` it, or count it as an `error`.
-        content_type: The content type of what is written.
-        dry_run: Only say what would be copied, in `planned` of what is returned.
-        memory: The memory for data in flight, in bytes or for example `"1GiB"`. Without it, `256MiB`.
-        threads: How many cores to use. Without it, all.
-        strict: Raise `NotCopied` also if there were rows that could not be read or written.
-        parse: Read rows in this form out of the objects, which may be compressed.
-        encode: Write rows in this form. Without it, CSV stays CSV, JSON stays JSON, and lines are written as they are.
+        from_: The origin: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`, or a path. A
+            trailing slash means all objects below it; `*` or `**` makes it a pattern.
+        to: The target: the name of the object or, with a trailing slash, the prefix for the names.
+        include: Copy only objects that match one of these patterns. A pattern applies to the last part of the name
+            or, if it contains a `/`, to everything below `from_`.
+        exclude: Do not copy objects that match one of these patterns.
+        existing: What to do if the target object exists: `replace` it (the default), `update` it if its size
+            differs or it is older, `skip` it, or count it as an `error`.
+        content_type: The content type of the written objects.
+        dry_run: Copy nothing; list the objects to copy in `planned` of the result.
+        memory: The memory for data in flight, in bytes or for example `"1GiB"`. By default `256MiB`.
+        threads: The number of cores to use. By default all.
+        strict: Raise `NotCopied` also if rows could not be read or written.
+        parse: Read rows in this form from the objects, which may be compressed.
+        encode: Write rows in this form. By default CSV stays CSV, JSON stays JSON, and lines are written
+            unchanged.
         where: Copy only rows for which this SQL condition is true, for example `"age >= 18"`.
-        set: Fields and the SQL expressions whose values they are set to, in their order, after `where`.
-        keep: Keep only these fields, in this order; `*` stands for any characters. After `set`.
-        type: The types of columns: `int`, `float`, `bool`, `timestamp`, `json` or `text`. Without it, columns of CSV
-            are text.
-        delimiter: What stands between the values of CSV. Without it, a comma.
-        columns: The names of the columns of CSV that has no header.
-        template: What a row looks like with `encode="text"`, for example `"{name}: {age}"`.
-        unordered: Rows need not come in the order in which they were.
-        state: Keep what a later copy goes on from in this folder, also when this one has ended.
-        restart: Begin anew, whatever a former copy left.
-        no_resume: Keep nothing: a copy that is cut off begins anew.
-        mode: How much is done at once: `auto`, `sequential`, `parallel=N` or `channel`.
-        readers: How many ranges to read at the same time.
-        writers: How many parts to write at the same time.
-        queue: How many slices may be read and not yet worked on.
-        slice: How many bytes to ask for at once where rows are read.
-        part_size: How many bytes a part that is written has.
-        progress: Called some times a second, and at the end, with a `CopyProgress`. What it raises stops the copy as
-            Ctrl-C does.
+        set: Fields to set, each to the value of an SQL expression, in this order, after `where`.
+        keep: Keep only these fields, in this order, after `set`; `*` matches any characters.
+        type: The types of columns: `int`, `float`, `bool`, `timestamp`, `json` or `text`. By default columns of
+            CSV are text.
+        delimiter: The character between the values of CSV. By default a comma.
+        columns: The names of the columns, for CSV without a header.
+        template: The text of a row with `encode="text"`, for example `"{name}: {age}"`.
+        unordered: Allow rows to be written in any order.
+        state: Keep the state from which a later copy resumes in this directory, also after this copy has
+            completed.
+        restart: Start from the beginning and ignore the state of an earlier copy.
+        no_resume: Keep no state: an interrupted copy cannot resume.
+        mode: How much to do in parallel: `auto`, `sequential`, `parallel=N` or `channel`.
+        readers: The number of ranges to read at the same time.
+        writers: The number of parts to write at the same time.
+        queue: The number of slices that may be read but not yet processed.
+        slice: The size of a read request, in bytes, when rows are read.
+        part_size: The size of a written part, in bytes.
+        progress: Called with a `CopyProgress` a few times a second and at the end. An exception from it stops the
+            copy like Ctrl-C.
 
     Raises:
-        ConfigurationError: What was asked for makes no sense.
-        NotCopied: The copy failed on its way; or files, or with `strict` rows, could not be copied.
-        Error: It could not begin, for example since there is nothing to copy.
+        ConfigurationError: The arguments are invalid.
+        NotCopied: The copy failed midway; or files, or with `strict` rows, could not be copied.
+        Error: The copy could not start, for example because there is nothing to copy.
     """
     options = written(
         {

@@ -8,23 +8,23 @@ from thalweg._thalweg import DiffersError, Error, MissingError
 
 @dataclass(frozen=True)
 class Mistake:
-    """Something that is wrong in a configuration, and where."""
+    """An error in a configuration, and its place."""
 
-    #: The file, or `configuration` for one that was made in Python.
+    #: The file, or `configuration` if it was built in Python.
     file: str
-    #: Counted from 1.
+    #: The line, from 1.
     line: int
-    #: Counted from 1, in characters.
+    #: The column, from 1, in characters.
     column: int
     message: str
-    #: What would be right, where that is known.
+    #: How to correct it, if known.
     help: str | None
 
 
 class ConfigurationError(Error, ValueError):
-    """Something is wrong in a configuration or in options; the text says where, and what would be right.
+    """A configuration or an option is invalid; the text says where, and how to correct it.
 
-    `mistakes` has them one by one, with their places, where they have one.
+    `mistakes` lists the errors one by one, each with its place, if they have one.
     """
 
     mistakes: list[Mistake]
@@ -35,7 +35,7 @@ class ConfigurationError(Error, ValueError):
 
 
 class TemporaryError(Error):
-    """What a writer raises where it may go better later: the same batch is given again, after a pause."""
+    """Raised by a writer if a later attempt may succeed: the engine retries the same batch after a pause."""
 
 
 __all__ = ["ConfigurationError", "DiffersError", "Error", "MissingError", "Mistake", "TemporaryError"]

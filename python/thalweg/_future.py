@@ -1,11 +1,11 @@
-"""What the compiled part tells an event loop."""
+"""The function by which the compiled part concludes futures of an event loop."""
 
 import asyncio
 from typing import Any
 
 
 def conclude(future: "asyncio.Future[Any]", result: object, error: BaseException | None) -> None:
-    """Gives a future its result or its error, unless who waited for it has given up."""
+    """Sets the result or the exception of a future, unless the waiting code has cancelled it."""
     if future.done():
         return
     if error is None:

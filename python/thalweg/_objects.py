@@ -1,4 +1,4 @@
-"""Components: those that come with thalweg, by their names and options, and those that are objects of Python."""
+"""Components: those that come with thalweg, by name and options, and those that are Python objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from thalweg._thalweg import kinds
 
 
 class Given(TypedDict):
-    """A component that is an object, as the engine gets it."""
+    """A component that is an object, as the engine receives it."""
 
     role: str
     name: str
@@ -28,29 +28,31 @@ class Given(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """A source, transform or sink with its options: what the functions of `thalweg.sources` and its like give."""
+    """A source, transform or sink with its options, as the functions of `thalweg.sources` and its sibling modules
+    return it.
+    """
 
     #: Its key in configurations.
     kind: str
-    #: Its options as they stand in a configuration.
+    #: Its options, as written in a configuration.
     options: Any = None
-    #: Its name in the run; without one it is called by its kind.
+    #: Its name in the run; by default its kind.
     name: str | None = None
-    #: Which files a transform of files is for: see `on_error` of a pipeline.
+    #: The files that a file transform applies to: see `on_error` of a pipeline.
     targets: str | None = None
     own: Own | None = field(default=None, repr=False)
 
     def named(self, name: str) -> Component:
-        """The same by a name of its own, by which statistics and the `from_` of other pipelines speak of it."""
+        """Returns the same component with a name of its own, for statistics and for the `from_` of other pipelines."""
         return Component(self.kind, self.options, name, self.targets, self.own)
 
     def meant_for(self, targets: Literal["without_errors", "with_errors", "all"]) -> Component:
-        """The same transform for other files: of a pipeline with `on_error="carry"`."""
+        """Returns the same transform, applied to other files. For a pipeline with `on_error="carry"`."""
         return Component(self.kind, self.options, self.name, targets, self.own)
 
 
 def options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options without those that were left out."""
+    """Returns the options without those that were left out."""
     return {name.rstrip("_"): value for name, value in given.items() if value is not None}
 
 
@@ -76,7 +78,7 @@ def reading(reader: Callable[..., Any], given: dict[str, Any]) -> Component:
 
 
 def component(role: str, given: Any) -> Any:
-    """What stands in the place of a component, as one if it is an object; else as it is."""
+    """Converts a Python object into a component. Returns any other value as it is."""
     if isinstance(given, Component):
         return given
     if isinstance(given, Transform):
@@ -93,17 +95,17 @@ def component(role: str, given: Any) -> Any:
 
 
 class Objects:
-    """The objects of a configuration, each by a name that no other component of its role has."""
+    """The objects of a configuration, each with a name that is unique in its role."""
 
     def __init__(self) -> None:
         self.given: list[Given] = []
         self._taken: set[tuple[str, str]] = set(kinds())
         self._names: dict[tuple[str, int], str] = {}
-        # Names are by identity: what has one must not go meanwhile.
+        # Objects are identified by `id`, so they must stay alive.
         self._kept: list[object] = []
 
     def written(self, role: str, given: Any) -> Any:
-        """A component as it stands in a configuration."""
+        """Returns a component in the form of a configuration."""
         made = component(role, given)
         if not isinstance(made, Component):
             return plain(made)
@@ -142,7 +144,7 @@ class Objects:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: paths and bytes as text, time spans with their unit."""
+    """Converts a value to JSON types: paths and bytes become text, time spans text with a unit."""
     if isinstance(value, Mapping):
         return {str(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -159,7 +161,7 @@ def plain(value: Any) -> Any:
 
 
 def written(config: Mapping[str, Any]) -> tuple[dict[str, Any], list[Given]]:
-    """A configuration as JSON has it, and the objects in it."""
+    """Returns a configuration in JSON types, and the objects in it."""
     objects = Objects()
     text: dict[str, Any] = {}
     for section, content in config.items():

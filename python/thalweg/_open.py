@@ -1,4 +1,4 @@
-"""Files elsewhere as file objects."""
+"""Remote files as file objects."""
 
 import io
 import os
@@ -9,12 +9,12 @@ from thalweg._thalweg import Pool, RemoteFile
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# What asks whether it is given a file object, as many libraries do, is to be told so.
+# Libraries that check for a file object with `isinstance` accept it.
 io.BufferedIOBase.register(RemoteFile)
 
 
 class RemoteOptions(TypedDict, total=False):
-    """The options of a remote file; what each is for is said at ``RemoteFile``."""
+    """The options of a remote file, documented at ``RemoteFile``."""
 
     cache: str | os.PathLike[str] | None
     cache_limit: int | None
@@ -35,12 +35,12 @@ def open(  # noqa: A001 (as the function of Python that it stands in for)
     url: str | os.PathLike[str], mode: str = "rb", **options: "Unpack[RemoteOptions]"
 ) -> RemoteFile:
     """
-    Opens a file elsewhere for reading, and gives a file object of which that is fetched what is read.
+    Opens a remote file for reading, and returns a file object that fetches only the parts that are read.
 
     ``url`` is ``https://…``, ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY``, ``az://CONTAINER/KEY``, ``file:///PATH`` or a
-    path. The options are those of ``RemoteFile``. ``mode`` is there since libraries give one; a remote file is only
-    read, as bytes.
+    path. The options are those of ``RemoteFile``. ``mode`` exists because libraries pass one; a remote file is
+    read-only, as bytes.
     """
     if mode not in ("r", "rb"):
-        raise ValueError(f"mode is {mode!r}: a remote file is only read, as bytes: 'rb'")
+        raise ValueError(f"mode is {mode!r}: a remote file is read-only, as bytes: 'rb'")
     return RemoteFile(url, **options)

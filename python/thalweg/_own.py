@@ -1,4 +1,4 @@
-"""What users write themselves to be components: transforms, readers and writers."""
+"""Components that users write themselves: transforms, readers and writers."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from thalweg._errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Own:
-    """An object of Python that is a component."""
+    """A Python object that is a component."""
 
     sort: str
     object: object
     views: bool = False
     payload: bool = False
     workers: int = 0
-    #: Makes the command line of a worker process.
+    #: Builds the command line of a worker process.
     command: Callable[[], list[str]] | None = None
 
 
 class Transform:
-    """A function that is a transform: see `thalweg.transform`. It can be called as before."""
+    """A function that is a transform: see `thalweg.transform`. It can still be called as a function."""
 
     def __init__(
         self, function: Callable[..., Any], workers: int | None, name: str | None, views: bool, payload: bool
@@ -76,51 +76,52 @@ from thalweg._worker import main; main(given)"
 
 
 class Reader(ABC):
-    """Makes rows of the bytes of files: the base of one's own. There is an instance for each worker.
+    """The base class of readers, which make rows out of the bytes of files. Each worker has its own instance.
 
-    A pipeline that is fed by files (`sources.files`, `sources.objects`) has it among its transforms, as the class or,
-    with options, as `transforms.reader(MyReader, option=…)`: they are the arguments that instances are made with.
+    A pipeline that receives files (`sources.files`, `sources.objects`) lists a reader among its transforms. It is
+    given as the class or, with options, as `transforms.reader(MyReader, option=…)`. The options are the arguments
+    for each new instance.
     """
 
-    #: Whether files that are compressed (gzip, zstd) are recognised by their first bytes, and unpacked before.
+    #: True if compressed files (gzip, zstd) are recognised by their first bytes and decompressed.
     unpacks: bool = False
 
     def begin(self) -> None:  # noqa: B027 (who needs it defines it)
-        """A file begins."""
+        """Called at the start of each file."""
 
     @abstractmethod
     def read(self, data: memoryview, at_end: bool) -> tuple[Any, int]:
-        """Makes rows of some bytes: gives them, and how many bytes were used.
+        """Makes rows out of some bytes. Returns the rows and the number of bytes used.
 
-        The rows are a `pyarrow.RecordBatch`, a list of dicts, or None. What was not used is given again, with more
-        behind it; at the end of the file all must be used. What this raises is why the rest of the file cannot be
-        read: it goes to the dead letters with that reason, and what was read before goes on. `data` is only there
+        The rows are a `pyarrow.RecordBatch`, a list of dicts, or None. Unused bytes are passed again, followed by
+        more; at the end of the file all must be used. An exception says why the rest of the file cannot be read:
+        the file becomes a dead letter with that reason, and the rows read before it continue. `data` is valid only
         during the call.
         """
 
 
 class Writer(ABC):
-    """Puts rows somewhere: the base of one's own.
+    """The base class of writers, which are sinks.
 
-    It is a sink, as the class or, with options, as `sinks.writer(MyWriter, option=…)`: they are the arguments that
-    the instance is made with.
+    A writer is given as the class or, with options, as `sinks.writer(MyWriter, option=…)`. The options are the
+    arguments for the instance.
     """
 
-    #: Text and bytes come as columns of views, without a copy; `pyarrow` has few functions that take these.
+    #: True to receive text and bytes as columns of views, without a copy. Few functions of `pyarrow` accept these.
     views: bool = False
-    #: Messages that have fields come with their payload as well, as the column `payload`.
+    #: True to receive the column `payload` also for messages that have fields.
     payload: bool = False
 
     @abstractmethod
     def write(self, batch: Any) -> None:
-        """Writes a `pyarrow.RecordBatch`; when it returns the rows are in safety.
+        """Writes a `pyarrow.RecordBatch`. When it returns, the rows count as durable.
 
-        Messages without fields have one column, `payload`. After a `TemporaryError` the same batch is given again,
-        after a pause; any other exception ends the run.
+        Messages without fields have one column, `payload`. After a `TemporaryError` the engine passes the same
+        batch again, after a pause; any other exception ends the run.
         """
 
     def finish(self) -> None:  # noqa: B027 (who needs it defines it)
-        """All has come."""
+        """Called after the last batch."""
 
 
 class Calling(Writer):

@@ -18,13 +18,13 @@ from thalweg._statistics import Statistics, Summary
 class Pipeline:
     """Sources, transforms and sinks, put together in code.
 
-    The single line is `Pipeline(from_, [transforms], to)`. Further lines are added by `add`; each has a name, by which
-    others are fed by it (`from_="main"`, by its errors `"main.errors"`, by an output of `route` `"main.label"`) or
-    lead to it.
+    `from_`, `transforms` and `to` form the first line. `add` adds further lines, each with a name. By these names,
+    lines feed others (`from_="main"`, from its errors `"main.errors"`, from an output of `route` `"main.label"`)
+    or lead to them.
 
-    Sources and sinks are components (`sources.file(path="a.log")`), objects of Python's, or names. `to` may be a list,
-    each of which gets a copy, or a way to choose, `{"failover": [sinks.http(…), sinks.file(…)]}`, as in a
-    configuration. The same component in two places is one.
+    Sources and sinks are components (`sources.file(path="a.log")`), Python objects, or names. `to` may be a list,
+    where each entry gets a copy. It may also be a strategy such as `{"failover": [sinks.http(…), sinks.file(…)]}`,
+    as in a configuration. A component that is used in two places is a single component.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Pipeline:
         self._sources: dict[str, Any] = {}
         self._sinks: dict[str, Any] = {}
         self._names: dict[int, str] = {}
-        # What is known by its identity must stay.
+        # Components are identified by `id`, so they must stay alive.
         self._kept: list[object] = []
         if from_ is not None:
             self.add(name, from_, transforms, to, ordered=ordered, on_error=on_error, concurrency=concurrency)
@@ -65,7 +65,7 @@ class Pipeline:
         on_error: Literal["divert", "carry"] | None = None,
         concurrency: int | None = None,
     ) -> Pipeline:
-        """Adds a line, and gives this pipeline back."""
+        """Adds a line, and returns this pipeline."""
         line: dict[str, Any] = {}
         if from_ is not None:
             line["from"] = self._placed("source", from_)
@@ -78,7 +78,7 @@ class Pipeline:
         return self
 
     def _placed(self, role: Literal["source", "sink"], given: Any) -> Any:
-        """Names in the place of components, which go where components are."""
+        """Replaces components by names, and adds the components to the configuration."""
         if isinstance(given, str):
             return given
         if isinstance(given, list | tuple):
@@ -104,14 +104,16 @@ class Pipeline:
         return name
 
     def _way(self, role: Literal["source", "sink"], content: Any) -> Any:
-        """What a way to choose has: a list, or options with one."""
+        """Replaces the components of a strategy: a list, or options with one."""
         if isinstance(content, Mapping):
             lists = {"to", "sinks"}
             return {key: self._placed(role, value) if key in lists else value for key, value in content.items()}
         return self._placed(role, content)
 
     def to_dict(self) -> dict[str, Any]:
-        """It as a configuration. What is Python's own stands in it as an object; `thalweg.run` takes that."""
+        """Returns the pipeline as a configuration. It contains Python components as objects, which `thalweg.run`
+        accepts.
+        """
         return {
             **self._settings,
             "sources": dict(self._sources),
@@ -120,12 +122,12 @@ class Pipeline:
         }
 
     def to_yaml(self) -> str:
-        """It as a configuration that `thalweg run` reads; what is Python's own stands in it by name only."""
+        """Returns the pipeline as a configuration for `thalweg run`. It contains Python components by name only."""
         text, _ = _objects.written(self.to_dict())
         return _thalweg.as_yaml(json.dumps(text))
 
     def check(self, *, plan: bool = False, threads: int | None = None) -> str:
-        """Checks it: see `thalweg.check`."""
+        """Checks the pipeline: see `thalweg.check`."""
         return _run.check(self, plan=plan, threads=threads)
 
     def run(
@@ -138,7 +140,7 @@ class Pipeline:
         strict: bool = False,
         progress: bool | Callable[[Statistics], object] | None = None,
     ) -> Summary:
-        """Runs it: see `thalweg.run`."""
+        """Runs the pipeline: see `thalweg.run`."""
         return _run.run(
             self, pipelines=pipelines, state=state, memory=memory, threads=threads, strict=strict, progress=progress
         )
@@ -153,7 +155,7 @@ class Pipeline:
         strict: bool = False,
         progress: bool | Callable[[Statistics], object] | None = None,
     ) -> Run:
-        """Begins a run of it: see `thalweg.start`."""
+        """Starts a run of the pipeline: see `thalweg.start`."""
         return _run.start(
             self, pipelines=pipelines, state=state, memory=memory, threads=threads, strict=strict, progress=progress
         )
@@ -167,13 +169,14 @@ class Pipeline:
         threads: int | None = None,
         strict: bool = False,
     ) -> Stream:
-        """Runs it, and gives what comes out at its end, batch by batch, as it is asked for.
+        """Runs the pipeline, and returns its output batch by batch, on demand.
 
-        The one line that leads nowhere is the one that is read. A batch is acknowledged when the next one is asked for.
+        The output is that of the only line without a target. A batch is acknowledged when the next one is
+        requested.
         """
         open_ = [name for name, line in self._lines.items() if "to" not in line and not self._feeds(name)]
         if len(open_) != 1:
-            raise ValueError(f"one line of the pipeline is to lead nowhere, so that it can be read; {len(open_)} do")
+            raise ValueError(f"exactly one line of a pipeline must lead nowhere, to be read; {len(open_)} do")
         queue = _thalweg.Stream(views=views, payload=payload)
         sink = Component("to_arrow", {}, own=Own("stream", queue))
         config = self.to_dict()
@@ -189,21 +192,22 @@ class Pipeline:
         return any(name == feed or (isinstance(feed, list) and name in feed) for feed in fed)
 
     def table(self, *, memory: int | str | None = None, threads: int | None = None, strict: bool = False) -> Any:
-        """Runs it, and gives all that comes out at its end as a `pyarrow.Table`."""
+        """Runs the pipeline, and returns its whole output as a `pyarrow.Table`."""
         with self.stream(memory=memory, threads=threads, strict=strict) as stream:
             return stream.table()
 
 
 class Stream:
-    """What comes out of a pipeline, as it is asked for: an iterator of `pyarrow.RecordBatch`, and anything that takes
-    Arrow's C stream interface (`pyarrow.table`, `polars.DataFrame`, …) takes it as it is.
+    """The output of a pipeline, on demand.
 
-    Who ends early closes it, or uses it as a context manager: the run is then ended.
+    It is an iterator of `pyarrow.RecordBatch`. Libraries that accept Arrow's C stream interface (`pyarrow.table`,
+    `polars.DataFrame`, …) accept it directly. To stop early, close it or use it as a context manager: that ends
+    the run.
     """
 
     def __init__(self, queue: _thalweg.Stream, run: Run) -> None:
         self._queue = queue
-        #: The run behind it.
+        #: The run that produces the output.
         self.run = run
 
     def __iter__(self) -> Iterator[Any]:
@@ -219,11 +223,13 @@ class Stream:
         return pa.record_batch(batch)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """All batches as an Arrow C stream of the schema of the first one. It ends with an error if the run failed."""
+        """Returns all batches as an Arrow C stream with the schema of the first one. It ends with an error if the run
+        failed.
+        """
         return self._queue.all(self.run._inner)
 
     def table(self) -> Any:
-        """All that is left, as a `pyarrow.Table`. Raises `thalweg.Error` if the run failed."""
+        """Returns the remaining output as a `pyarrow.Table`. Raises `thalweg.Error` if the run failed."""
         import pyarrow as pa
 
         table = pa.table(self)
@@ -245,6 +251,6 @@ class Stream:
         self.close()
 
     def __del__(self) -> None:
-        # Nobody will ask for more.
+        # No code can request more batches.
         if hasattr(self, "run") and self.run.is_running:
             self.run.abort()

@@ -1,4 +1,4 @@
-"""Waiting for descriptors, of which an event loop has one reader and one writer each."""
+"""Waits for descriptors. An event loop allows one reader and one writer for each; this module shares them."""
 
 import asyncio
 from typing import IO, Any
@@ -6,12 +6,12 @@ from weakref import WeakKeyDictionary
 
 Waiting = dict[tuple[int, bool], list["asyncio.Future[bool]"]]
 
-# Who waits, for which descriptor, and whether to write.
+# The waiting futures by descriptor and direction (true for writing).
 _waiting: "WeakKeyDictionary[asyncio.AbstractEventLoop, Waiting]" = WeakKeyDictionary()
 
 
 async def await_descriptor(file: int | IO[Any], to_write: bool, within: float | None) -> bool:
-    """Waits until something can be read from or written to, and says whether that came in time."""
+    """Waits until a descriptor can be read from or written to. Returns whether that happened in time."""
     descriptor = file if isinstance(file, int) else file.fileno()
     loop = asyncio.get_running_loop()
     waiting = _waiting.setdefault(loop, {})
@@ -25,7 +25,7 @@ async def await_descriptor(file: int | IO[Any], to_write: bool, within: float | 
             try:
                 add(descriptor, _tell, others)
             except PermissionError:
-                # A regular file, for which the system waits by itself.
+                # A regular file is always ready: the system blocks in the read or write itself.
                 return True
         await asyncio.wait((ready,), timeout=None if within is None else max(within, 0))
         return ready.done()

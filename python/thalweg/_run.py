@@ -25,17 +25,17 @@ _SHOW_EVERY = 0.2
 
 
 class Run:
-    """A run that goes on, or has ended. It is made by `thalweg.start`.
+    """A run in progress or ended, as returned by `thalweg.start`.
 
-    It is a context manager, which ends the run at once if it is left by an exception and waits for its end otherwise;
-    and it can be awaited.
+    It can be awaited. As a context manager, it aborts the run if the `with` block raises an exception, and
+    otherwise waits for the run's end.
     """
 
     def __init__(self, inner: _thalweg.Run, strict: bool) -> None:
         self._inner = inner
         self._strict = strict
         self._watcher: threading.Thread | None = None
-        # Also one that nobody holds any more goes on.
+        # A run continues even without any other reference to it.
         _running.add(self)
         inner.at_end(lambda: _running.discard(self))
 
@@ -44,11 +44,11 @@ class Run:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended yet."""
+        """True until the run has ended."""
         return self._inner.is_running
 
     def statistics(self) -> Statistics:
-        """How it goes now."""
+        """Returns the current statistics."""
         told = json.loads(self._inner.statistics())
         components = _statistics.counts(told)
         messages, size = _statistics.read(components)
@@ -64,18 +64,18 @@ class Run:
         )
 
     def stop(self) -> None:
-        """Asks the sources to stop; what is on its way is delivered, then the run ends."""
+        """Asks the sources to stop. Data in flight is delivered, then the run ends."""
         self._inner.stop()
 
     def abort(self) -> None:
-        """Ends it at once. What is on its way is not acknowledged."""
+        """Ends the run immediately. Data in flight is not acknowledged."""
         self._inner.abort()
 
     def wait(self, timeout: float | None = None) -> Summary:
-        """Waits for its end.
+        """Waits for the end of the run.
 
-        Raises `thalweg.Error` if it failed, with the exception of Python's that made it fail as its cause, if one did;
-        TimeoutError if it has not ended after so many seconds.
+        Raises `thalweg.Error` if the run failed. Its cause is the Python exception that made the run fail, if
+        there is one. Raises TimeoutError if the run has not ended after `timeout` seconds.
         """
         told = self._inner.wait(timeout)
         if told is None:
@@ -125,7 +125,7 @@ class Run:
                 ended.set_result(None)
 
         def tell_loop() -> None:
-            # The loop may have been closed meanwhile, when nobody waits any more.
+            # The loop may have been closed meanwhile; then no task waits.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(tell)
 
@@ -134,7 +134,7 @@ class Run:
         return self.wait()
 
     def _show(self, show: Callable[[Statistics], object]) -> None:
-        """Shows it until it ends, on this thread."""
+        """Shows the statistics on this thread until the run ends."""
         while self._inner.wait(_SHOW_EVERY) is None:
             show(self.statistics())
         show(self.statistics())
@@ -153,7 +153,7 @@ def _end_all() -> None:
 
 
 def prepared(config: Any) -> tuple[str | Path, list[_objects.Given]]:
-    """A configuration as the engine gets it, and the objects in it."""
+    """Returns a configuration in the form for the engine, and the objects in it."""
     if hasattr(config, "to_dict"):
         config = config.to_dict()
     if isinstance(config, Mapping):
@@ -172,7 +172,7 @@ def start(
     strict: bool = False,
     progress: bool | Callable[[Statistics], object] | None = None,
 ) -> Run:
-    """Begins a run, and gives a handle of it at once. See `thalweg.run` for the arguments."""
+    """Starts a run, and returns its handle immediately. See `thalweg.run` for the arguments."""
     show = _how(progress)
     started = _start(config, pipelines, state, memory, threads, strict, show is True)
     if callable(show):
@@ -193,23 +193,23 @@ def run(
 ) -> Summary:
     """Runs a configuration until its sources end.
 
-    `config` is the path of a configuration of any dialect, a dict as it would stand in one, or a `Pipeline`. In a dict,
-    Python's own objects may stand in the place of sources, transforms and sinks.
+    `config` is the path of a configuration of any dialect, a dict of the same structure, or a `Pipeline`. In a dict, Python
+    objects may take the place of sources, transforms and sinks.
 
-    `pipelines` has only these run, with what feeds them. Of a service definition of capyfile's, it names the one
-    processor, as `service:processor`; its phases run one after the other. `state` is a folder in which positions and
-    dead letters are kept, so that the next run continues where this one ends. `memory` is that for data in flight, in
-    bytes or as `"1GiB"`; `threads` is how many cores to use. With `strict`, messages that could not be processed are
-    a failure.
+    `pipelines` selects the pipelines to run; the pipelines that feed them run as well. Of a service definition of
+    capyfile, it selects the one processor, as `service:processor`; its phases run one after the other. `state` is a directory for
+    checkpoints and dead letters, so that the next run resumes where this one ends. `memory` limits the data in
+    flight, in bytes or as `"1GiB"`. `threads` is the number of cores to use. With `strict`, the run fails if
+    messages could not be processed.
 
-    `progress` says whether it is shown how the run goes: on a terminal as `thalweg run` does it, in a notebook by a
-    line that changes. By default it is where there is one of the two. A function is called with `Statistics` several
-    times a second.
+    `progress` enables the display of progress: on a terminal as with `thalweg run`, in a notebook as a line that
+    updates. By default progress is shown in these two places. A function is called with `Statistics` several times
+    a second.
 
-    Ctrl-C stops the sources, delivers what is on its way, and raises KeyboardInterrupt then; a second one ends the run
-    at once.
+    Ctrl-C stops the sources, delivers the data in flight, and then raises KeyboardInterrupt. A second Ctrl-C
+    aborts the run.
 
-    Raises `ConfigurationError` if something is wrong in the configuration, and `thalweg.Error` if the run failed.
+    Raises `ConfigurationError` if the configuration is invalid, and `thalweg.Error` if the run failed.
     """
     show = _how(progress)
     started = _start(config, pipelines, state, memory, threads, strict, show is True)
@@ -226,7 +226,7 @@ def run(
             started._inner.wait()
         raise
     except BaseException:
-        # What shows it raised.
+        # The progress function raised an exception.
         if started.is_running:
             started.abort()
             started._inner.wait()
@@ -236,9 +236,9 @@ def run(
 def check(
     config: str | PathLike[str] | Mapping[str, Any] | Pipeline, *, plan: bool = False, threads: int | None = None
 ) -> str:
-    """Checks a configuration, and says what is in it; with `plan`, also what leads where and how it will run.
+    """Checks a configuration, and describes it; with `plan`, also its edges and how it will run.
 
-    Raises `ConfigurationError` with all that is wrong in it.
+    Raises `ConfigurationError` with all errors in it.
     """
     text, given = prepared(config)
     return _thalweg.check(text, given, plan=plan, threads=threads)
@@ -272,7 +272,7 @@ def _start(
 
 
 def _how(progress: bool | Callable[[Statistics], object] | None) -> bool | Callable[[Statistics], object]:
-    """How to show a run: by the compiled part (True), by a function, or not at all."""
+    """Decides how to show a run: by the compiled part (True), by a function, or not at all (False)."""
     if callable(progress):
         return progress
     if progress is False:
@@ -284,7 +284,7 @@ def _how(progress: bool | Callable[[Statistics], object] | None) -> bool | Calla
 
 
 def _in_notebook() -> Callable[[Statistics], object] | None:
-    """What shows statistics in a notebook, if this is one."""
+    """Returns a function that shows statistics in a notebook, or None outside a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or type(shell).__name__ != "ZMQInteractiveShell":

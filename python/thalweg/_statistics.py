@@ -1,4 +1,4 @@
-"""How a run goes, and how it went."""
+"""The statistics of a run, during it and at its end."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Counts:
     role: str
     #: Its key in configurations.
     kind: str
-    #: Messages (or files) given to it; of a source: read.
+    #: Messages (or files) that it received; for a source: read.
     rows_in: int
-    #: Messages that it gave on; of a sink: written.
+    #: Messages that it sent on; for a sink: written.
     rows_out: int
-    #: Bytes of payload given to it.
+    #: Bytes of payload that it received.
     bytes_in: int
-    #: Bytes of payload that it gave on.
+    #: Bytes of payload that it sent on.
     bytes_out: int
     #: Messages that left by `errors`.
     errors: int
-    #: Time spent in it, over all its copies, in seconds.
+    #: Time spent in it by all its workers together, in seconds.
     busy_seconds: float
 
 
@@ -42,7 +42,7 @@ def counts(told: Mapping[str, Any]) -> list[Counts]:
 
 @dataclass(frozen=True)
 class Statistics:
-    """How a run goes at one moment."""
+    """The statistics of a run at one moment."""
 
     #: Sources, transforms, sinks.
     components: list[Counts]
@@ -53,14 +53,14 @@ class Statistics:
     errors: int
     #: Messages kept as dead letters.
     dead_letters: int
-    #: The memory in use and the most that there is for data in flight, in bytes.
+    #: The memory in use for data in flight, and its limit, in bytes.
     budget_used: int
     budget_limit: int
-    #: Whether it was told to stop.
+    #: True if the run was asked to stop.
     stopping: bool
 
     def component(self, name: str) -> Counts:
-        """The counters of a component.
+        """Returns the counters of a component.
 
         Raises KeyError if there is none of that name.
         """
@@ -69,7 +69,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run went."""
+    """The result of a run."""
 
     #: Sources, transforms, sinks.
     components: list[Counts]
@@ -80,20 +80,20 @@ class Summary:
     errors: int
     #: Messages kept as dead letters; `thalweg errors` on the command line shows them.
     dead_letters: int
-    #: How long it took.
+    #: The duration of the run, in seconds.
     seconds: float
-    #: The most memory that was in use, and the most that there is, for data in flight, in bytes.
+    #: The peak of the memory for data in flight, and its limit, in bytes.
     budget_peak: int
     budget_limit: int
-    #: Whether it was told to stop before its sources ended.
+    #: True if the run was asked to stop before its sources ended.
     stopped: bool
-    #: How often something was tried again.
+    #: The number of retries.
     retries: int
-    #: Where dead letters and, if they are kept, positions are.
+    #: The directory of the dead letters and, if they are kept, the checkpoints.
     state_folder: Path
 
     def component(self, name: str) -> Counts:
-        """The counters of a component.
+        """Returns the counters of a component.
 
         Raises KeyError if there is none of that name.
         """
@@ -113,7 +113,7 @@ def read(components: Sequence[Counts]) -> tuple[int, int]:
 
 
 def line(now: Statistics) -> str:
-    """Statistics as one line."""
+    """Returns statistics as one line of text."""
     parts = [f"{now.messages:,} messages", f"{now.bytes / 2**20:,.1f} MiB"]
     if now.errors:
         parts.append(f"{now.errors:,} errors")

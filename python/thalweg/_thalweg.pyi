@@ -34,7 +34,6 @@ __all__ = [
     "cSVFS",
     "check",
     "check_command",
-    "components",
     "convert_command",
     "copy",
     "copy_command",
@@ -53,11 +52,9 @@ def check_command(config: Path, plan: bool, json: bool, threads: int | None) -> 
 def convert_command(config: Path, processor: str | None, output: Path | None) -> int: ...
 def copy_command(options: str, state: Path | None, print_config: bool, json: bool, quiet: bool) -> int: ...
 def errors_command(arguments: Mapping[str, object]) -> int: ...
-def components() -> str:
-    """All components with their documentation and schemas, in JSON."""
 
 class Error(Exception):
-    """What was asked for was tried and failed; the text says what, and what may help."""
+    """An operation failed; the text says which, and what may help."""
 
 # Sparse files
 
@@ -66,10 +63,10 @@ _Overlap = Literal["agree", "replace", "keep", "keep_first"]
 _Clock = Literal["off", "coarse", "exact"]
 
 class MissingError(Error):
-    """Bytes were to be read that are not all held."""
+    """Not all bytes of a read are held."""
 
 class DiffersError(Error):
-    """Bytes were to be written that are not those that are held, where they had to be."""
+    """A write disagrees with bytes that are held, with ``overlap="agree"``."""
 
 class _PoolStatistics(TypedDict):
     limit: int
@@ -95,25 +92,27 @@ class _Counters(TypedDict):
 @final
 class Pool:
     """
-    A limit, in bytes, on the memory that files take together: ranges that were not used for long make room for new
-    ones.
+    A limit, in bytes, on the memory of several files together. At the limit, the least recently used ranges are
+    evicted.
 
-    A write needs some room to work in: with much less than 256 KiB the limit is exceeded at times.
+    A write needs some working memory: with a limit far below 256 KiB, the limit is exceeded at times.
     """
 
     def __new__(cls, limit: int) -> Self: ...
     def statistics(self) -> _PoolStatistics:
         """
-        The limit, the bytes in use and the most that ever were, the ranges that are held, what was let go to make room,
-        and how often the limit was exceeded.
+        Returns the statistics: the limit, the bytes in use and their peak, the number of held ranges, evictions, and
+        how often the limit was exceeded.
         """
 
 @final
 class Pin:
-    """Keeps a range of a file from being evicted, until it is released, left as a context, or gone."""
+    """Protects a range of a file from eviction until it is released, its ``with`` block ends, or it is
+    garbage-collected.
+    """
 
     def release(self) -> None:
-        """From now on it may be evicted again."""
+        """Allows eviction again."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -123,16 +122,17 @@ class Pin:
 @final
 class SparseFile:
     """
-    Those bytes of a file that were written to it, in memory.
+    The parts of a file that were written to it, in memory.
 
-    Bytes that touch form one *block*, however many writes they came by. Threads may share it. A write is seen whole or
-    not at all; one that fails has changed nothing. Positions and lengths are in bytes, and not negative.
+    Adjacent bytes form one *block*, no matter how many writes they came from. Threads may share the file. A write is
+    visible completely or not at all; a failed write changes nothing. Positions and lengths are in bytes and must not
+    be negative.
 
-    ``id`` names the origin, and ``modified`` says when that was last changed. ``overlap`` says what a write does where
-    bytes are held already: they must be the same (``agree``), the new ones ``replace`` them, or they stay (``keep``).
-    With ``wipe`` memory is made zero before it is given back. ``clock`` says how exactly the times of the last read
-    and write are noted. ``pool`` is a limit on memory that files share. ``touches`` notes the order in which blocks
-    are used.
+    ``id`` names the origin, and ``modified`` is the time of its last change. ``overlap`` says what a write does where
+    bytes are already held: ``agree`` requires the same bytes, ``replace`` overwrites the held ones, and ``keep``
+    keeps them. With ``wipe``, memory is zeroed before it is freed. ``clock`` sets the precision of the recorded times
+    of the last read and write. ``pool`` is a memory limit that several files share. ``touches`` records the order in
+    which blocks are used.
     """
 
     def __new__(
@@ -152,109 +152,106 @@ class SparseFile:
 
     @property
     def modified(self) -> float:
-        """When the origin was last changed, as a number that means something to the caller."""
+        """When the origin was last changed, as a number that only the caller interprets."""
 
     def write(self, position: int, data: Buffer, overlap: _Overlap | None = None) -> None:
         """
-        Writes bytes at a position; ``overlap`` says what happens where bytes are held already. ``DiffersError`` if they
-        must be the same and are not.
+        Writes bytes at a position. ``overlap`` says what happens where bytes are already held. ``DiffersError`` if
+        they must be the same and are not.
         """
 
     def write_many(self, writes: Iterable[tuple[int, Buffer]], overlap: _Overlap | None = None) -> None:
         """
-        Many writes in one call, each a position and data, one after the other. Those before one that fails are
-        done.
+        Does many writes in one call, one after the other. Each is a position and data. If one fails, the writes
+        before it are done.
         """
 
     def read(self, position: int, length: int) -> bytes:
-        """The ``length`` bytes from ``position`` on. ``MissingError`` if not all of them are held."""
+        """Returns ``length`` bytes from ``position`` on. ``MissingError`` if not all of them are held."""
 
     def readinto(self, position: int, buffer: Buffer) -> int:
         """
-        Fills a buffer with the bytes from ``position`` on, and says how many that were: all. ``MissingError`` if not
-        all of them are held; what is in the buffer then is not defined.
+        Fills a buffer with the bytes from ``position`` on, and returns their number, which is the length of the
+        buffer. ``MissingError`` if not all of them are held; the content of the buffer is undefined then.
         """
 
     def read_many(self, spans: Iterable[_Span]) -> list[bytes]:
-        """Many reads in one call: the bytes of each position and length."""
+        """Returns the bytes of each position and length: many reads in one call."""
 
     def has(self, position: int, length: int) -> bool:
         """
-        Whether all the ``length`` bytes from ``position`` on are held. No bytes are held where they would touch a
-        block.
+        True if all ``length`` bytes from ``position`` on are held. With ``length`` 0, true if the position is in or
+        next to a block.
         """
 
     def need(self, position: int, length: int, greedy: int = 0) -> list[_Span]:
         """
-        What is to be fetched so that the ``length`` bytes from ``position`` on are held: the parts that are missing,
-        in order. If ``greedy`` is more than ``length``, each is made at least so long; what touches or overlaps then
-        is one.
+        Returns the ranges to fetch so that ``length`` bytes from ``position`` on are held: the missing parts, in
+        order. If ``greedy`` is more than ``length``, each part is extended to at least ``greedy`` bytes. Parts that
+        then touch or overlap are merged.
         """
 
     def need_many(self, spans: Iterable[_Span], greedy: int = 0) -> list[_Span]:
-        """What is to be fetched so that all of the ranges are held, each part at least ``greedy`` long."""
+        """Returns the ranges to fetch so that all of these ranges are held, each at least ``greedy`` bytes long."""
 
     def plan(self, spans: Iterable[_Span], *, gap: int = 0, longest: int = ...) -> list[_Span]:
         """
-        The requests to make so that all of the ranges are held: what is missing, merged over gaps of at most ``gap``
-        bytes, none longer than ``longest``.
+        Returns the requests to make so that all of these ranges are held: the missing parts, merged over gaps of at
+        most ``gap`` bytes, each at most ``longest`` bytes long.
         """
 
     def blocks(self) -> list[_Span]:
-        """The position and length of each block that is held, in order."""
+        """Returns the position and length of each held block, in order."""
 
     def count_blocks(self) -> int:
-        """How many blocks are held."""
+        """Returns the number of held blocks."""
 
     def block_at(self, position: int) -> _Span | None:
-        """The block that the byte at ``position`` is in, if it is held."""
+        """Returns the block that contains the byte at ``position``, if it is held."""
 
     def bytes(self) -> int:
-        """How many bytes are held."""
+        """Returns the number of held bytes."""
 
     def end(self) -> int:
-        """The position after the last byte that is held; 0 if none is."""
+        """Returns the position after the last held byte; 0 if the file is empty."""
 
     def heap_bytes(self) -> int:
-        """The memory that it takes, in bytes."""
+        """Returns the memory that the file uses, in bytes."""
 
     def erase(self, position: int, length: int) -> int:
-        """Lets go of what is held of a range, and says how many bytes that was."""
+        """Drops the held bytes of a range, and returns their number."""
 
     def erase_block(self, position: int) -> int:
         """
-        Lets go of the block that starts at ``position``, and says how long it was. ``ValueError`` if none starts
+        Drops the block that starts at ``position``, and returns its length in bytes. ``ValueError`` if none starts
         there.
         """
 
     def clear(self) -> None:
-        """Lets go of everything, and counts from zero."""
+        """Drops everything and resets the counters."""
 
     def compact(self) -> None:
-        """Gives back the memory that is kept for blocks to grow."""
+        """Releases the memory that is reserved for blocks to grow."""
 
     def pin(self, position: int, length: int) -> Pin:
         """
-        Keeps what is held of a range, and what comes to be held there, from being evicted by a pool, as long as the
-        pin is there. (So are the other bytes of the 64 KiB that they are in.)
+        Protects a range from eviction by a pool while the pin exists. This includes bytes that are written there
+        later. (The other bytes of the same units of 64 KiB are protected as well.)
         """
 
     def counters(self) -> _Counters:
-        """What was done so far; times in seconds since 1970."""
+        """Returns the counters; times in seconds since 1970."""
 
     def next_touch(self) -> int:
-        """The number that the next use of a block will have, with ``touches=True``."""
+        """Returns the number that the next use of a block gets. Needs ``touches=True``."""
 
     def touches(self) -> list[tuple[int, int]]:
-        """
-        For each block the number of its last use and where it starts, the least recent first, with
-        ``touches=True``.
-        """
+        """Returns the last use's number and the start of each block, least recent first. Needs ``touches=True``."""
 
     def evict_blocks(self, bound: int) -> int:
         """
-        While ``bound`` bytes or more are held, lets go of the block that was used least recently, but never of the
-        last one; says how many bytes went. Only with ``touches=True``.
+        Drops the least recently used block while ``bound`` bytes or more are held. The last block always stays.
+        Returns the number of bytes dropped. Needs ``touches=True``.
         """
 
     def __getnewargs_ex__(self) -> tuple[tuple[str, float], dict[str, Any]]: ...
@@ -264,8 +261,8 @@ class SparseFile:
 @final
 class SparseFileSystem:
     """
-    Many sparse files, by their ids, all kept as the options say: see ``SparseFile``. With a pool, all of them are
-    under its limit together.
+    Sparse files by id, all with the same options: see ``SparseFile``. With a pool, one memory limit covers all of
+    them.
     """
 
     def __new__(
@@ -278,31 +275,31 @@ class SparseFileSystem:
         touches: bool = False,
     ) -> Self: ...
     def insert(self, id: str, modified: float = 0.0) -> SparseFile:
-        """Adds an empty file. ``ValueError`` if there is one of this id."""
+        """Adds an empty file. ``ValueError`` if the id already exists."""
 
     def get(self, id: str) -> SparseFile:
-        """The file of this id. ``KeyError`` if there is none."""
+        """Returns the file with this id. ``KeyError`` if there is none."""
 
     def remove(self, id: str) -> SparseFile:
-        """Takes a file out, which lives on while others hold it. ``KeyError`` if there is none."""
+        """Removes a file and returns it; it stays valid while referenced. ``KeyError`` if there is none."""
 
     def has(self, id: str) -> bool:
-        """Whether there is a file of this id."""
+        """True if a file with this id exists."""
 
     def ids(self) -> list[str]:
-        """The ids of all files, in no order."""
+        """Returns the ids of all files, in no particular order."""
 
     def bytes(self) -> int:
-        """How many bytes all files hold."""
+        """Returns the number of bytes that all files hold."""
 
     def count_blocks(self) -> int:
-        """How many blocks all files hold."""
+        """Returns the number of blocks that all files hold."""
 
     def heap_bytes(self) -> int:
-        """The memory that all files take, in bytes."""
+        """Returns the memory that all files use, in bytes."""
 
     def evict_blocks(self, bound: int) -> int:
-        """``SparseFile.evict_blocks`` for each file by itself; says how many bytes went."""
+        """Calls ``SparseFile.evict_blocks`` on each file. Returns the number of bytes dropped."""
 
     def __getitem__(self, key: str, /) -> SparseFile: ...
     def __contains__(self, key: str, /) -> bool: ...
@@ -312,7 +309,7 @@ class SparseFileSystem:
     def __getstate__(self) -> dict[str, SparseFile]: ...
     def __setstate__(self, state: dict[str, SparseFile]) -> None: ...
 
-# Files elsewhere
+# Remote files
 
 class _RemoteStatistics(TypedDict):
     requests: int
@@ -326,27 +323,27 @@ class _RemoteStatistics(TypedDict):
     bandwidth: float | None
     cache_trouble: str | None
 
-# In truth it has no base: typed libraries ask for this one.
+# At run time it has no base class; typed libraries require this one.
 @disjoint_base
 class RemoteFile(BinaryIO):
     """
-    A file elsewhere, of which that is fetched what is read: a file object for binary reading.
+    A remote file, as a file object for binary reading. Only the parts that are read are fetched.
 
     ``url`` is ``https://…``, ``s3://BUCKET/KEY``, ``gs://BUCKET/KEY``, ``az://CONTAINER/KEY``, ``file:///PATH`` or a
-    path. It is asked for its length and state at once: ``FileNotFoundError``, ``PermissionError`` or another
-    ``OSError`` if that fails, as for all that is fetched. What is held is read at once; what is not is waited for
-    without the interpreter lock, and Ctrl-C ends the wait. Threads may share it, but not where it is read next: for
-    them there is ``read_at``.
+    path. Opening the file requests its length and state. If that or a later fetch fails, ``FileNotFoundError``,
+    ``PermissionError`` or another ``OSError`` is raised. Held bytes are returned immediately. A read that has to
+    fetch releases the interpreter lock, and Ctrl-C ends its wait. Threads may share the file but not its position:
+    they use ``read_at``.
 
-    ``cache`` is a folder in which ranges are kept for the next time, of at most ``cache_limit`` bytes. ``memory``
-    limits, in bytes, what is held in memory; a ``pool`` does so for several files together. What is temporary is tried
-    again until ``attempts`` attempts brought nothing; ``silence`` is how many seconds without a byte make an attempt
-    fail. ``concurrency`` is how many requests may be under way at once, which is otherwise found out. ``on_change``
-    says what a file that changes while it is read is: an error (``fail``), or a reason to begin anew (``restart``). No
-    more than ``widest_gap`` bytes that nobody asked for are fetched to make one request out of two; none is longer
-    than ``longest`` or, unless the file ends, shorter than ``shortest`` bytes. ``read_ahead`` is how far is read ahead
-    for those who read in order. A file of at most ``whole`` bytes is fetched as a whole where its server does not give
-    parts.
+    ``cache`` is a directory that keeps fetched ranges for the next time, up to ``cache_limit`` bytes. ``memory``
+    limits the bytes held in memory; a ``pool`` does so for several files together. Temporary errors are retried until
+    ``attempts`` attempts in a row have returned no data. An attempt fails after ``silence`` seconds without a byte.
+    ``concurrency`` is the number of requests in flight at once; by default it adapts. ``on_change`` says what happens
+    if the file changes while it is read: an error (``fail``), or a restart from the new state (``restart``). Two
+    requests are merged into one if that fetches at most ``widest_gap`` unneeded bytes. A request is at most
+    ``longest`` bytes long, and at least ``shortest`` unless the file ends. ``read_ahead`` is the number of bytes to
+    read ahead for sequential reads. A file of at most ``whole`` bytes is fetched as a whole if its server does not
+    support ranges.
     """
 
     def __new__(
@@ -369,56 +366,56 @@ class RemoteFile(BinaryIO):
     ) -> Self: ...
     @property
     def name(self) -> str:
-        """What messages call it: the URL without what may be secret in it."""
+        """The name in messages: the URL without possible secrets."""
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The length of the file, in bytes."""
 
     @property
     def etag(self) -> str | None:
-        """The entity tag, if the server gives one."""
+        """The entity tag, if the server sends one."""
 
     @property
     def modified(self) -> float | None:
-        """When it was last changed, in seconds since 1970, if that is known."""
+        """When the file was last changed, in seconds since 1970, if known."""
 
     @property
     def mode(self) -> str: ...
     @property
     def closed(self) -> bool:
-        """Whether it is closed."""
+        """True once the file is closed."""
 
     def held(self) -> list[_Span]:
-        """The ranges that are held in memory."""
+        """Returns the ranges that are held in memory."""
 
     def statistics(self) -> _RemoteStatistics:
         """
-        What was done so far: requests, those of them that were made again, bytes that were fetched, those of them that
-        were fetched in advance, bytes that the cache had, how often the file began anew, the bytes that are held; and,
-        as they were lately, the seconds to the first byte of a reply and the bytes a second of one request.
+        Returns the statistics: requests, retried requests, fetched bytes, bytes fetched ahead, bytes from the cache,
+        restarts, and held bytes; also recent values of the seconds to the first byte of a reply (``latency``) and of
+        the bytes per second of one request (``bandwidth``).
         """
 
     def read_at(self, position: int, length: int) -> bytes:
-        """The bytes of a range, as far as the file goes. Where the file is read next stays as it is."""
+        """Returns the bytes of a range, cut off at the end of the file. Does not move the file's position."""
 
     def readinto_at(self, position: int, buffer: Buffer) -> int:
-        """Fills a buffer with the bytes from ``position`` on, as far as the file goes, and says how far."""
+        """Fills a buffer with the bytes from ``position`` on, up to the file's end. Returns the number of bytes."""
 
     def read_ranges(self, spans: Iterable[_Span]) -> list[bytes]:
         """
-        The bytes of each position and length, as far as the file goes. They are planned together, and fetched in
-        parallel.
+        Returns the bytes of each position and length, cut off at the end of the file. The ranges are planned together
+        and fetched in parallel.
         """
 
     def prefetch(self, spans: Iterable[_Span]) -> None:
-        """Begins to fetch ranges, and does not wait for them."""
+        """Starts to fetch ranges, without waiting for them."""
 
     def aread(self, position: int, length: int) -> asyncio.Future[bytes]:
-        """The same as ``read_at``, to be awaited in an event loop of asyncio. What is held is there at once."""
+        """``read_at`` for ``await`` in an event loop of asyncio. Held bytes are available immediately."""
 
     def aread_ranges(self, spans: Iterable[_Span]) -> asyncio.Future[list[bytes]]:
-        """The same as ``read_ranges``, to be awaited in an event loop of asyncio."""
+        """``read_ranges`` for ``await`` in an event loop of asyncio."""
 
     def read(self, size: int | None = None, /) -> bytes: ...
     def read1(self, size: int | None = None, /) -> bytes: ...
@@ -439,7 +436,7 @@ class RemoteFile(BinaryIO):
     def writelines(self, lines: Iterable[Buffer], /) -> None: ...
     def truncate(self, size: int | None = None, /) -> int: ...
     def close(self) -> None:
-        """Gives up what is still being fetched, and the memory."""
+        """Cancels fetches in flight, and releases the memory."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> bytes: ...
@@ -462,100 +459,99 @@ class cSVF:
         self, id: str, mod_time: float = 0.0, overwrite_on_exit: bool = False, compare_for_diff: bool = True
     ) -> None: ...
     def id(self) -> str:
-        """The name of the file."""
+        """Returns the name of the file."""
 
     def file_mod_time(self) -> float:
-        """When the file was last changed, as it was said."""
+        """Returns the modification time that the caller passed."""
 
     def file_mod_time_matches(self, file_mod_time: float) -> bool:
-        """Whether that is exactly the time given."""
+        """True if the modification time equals this one exactly."""
 
     def config(self) -> dict[str, bool]:
-        """How it is kept: ``compare_for_diff`` and ``overwrite_on_exit``."""
+        """Returns the options ``compare_for_diff`` and ``overwrite_on_exit``."""
 
     def has_data(self, file_position: int, length: int) -> bool:
-        """Whether all bytes of a range are held."""
+        """True if all bytes of a range are held."""
 
     def write(self, file_position: int, data: bytes) -> None:
-        """Writes bytes at a position. ``OSError`` if others are held there."""
+        """Writes bytes at a position. ``OSError`` if different bytes are held there."""
 
     def read(self, file_position: int, length: int) -> bytes:
-        """The bytes of a range. ``OSError`` if not all of them are held."""
+        """Returns the bytes of a range. ``OSError`` if not all of them are held."""
 
     def write_many(self, writes: list[tuple[int, bytes]]) -> None:
-        """Many writes in one call, each a tuple of position and data. (``svfsc`` has none such.)"""
+        """Does many writes in one call, each a tuple of position and data. (``svfsc`` has no such method.)"""
 
     def read_many(self, seek_reads: list[_Span]) -> list[bytes]:
-        """Many reads in one call: the bytes of each tuple of position and length. (``svfsc`` has none such.)"""
+        """Returns the bytes of each tuple of position and length: many reads in one call. (``svfsc`` has no such
+        method.)
+        """
 
     def need(self, file_position: int, length: int, greedy_length: int = 0) -> list[_Span]:
-        """What is to be fetched so that a range is held: a list of positions and lengths."""
+        """Returns the ranges to fetch so that a range is held: a list of positions and lengths."""
 
     def need_many(self, seek_reads: list[_Span], greedy_length: int = 0) -> list[_Span]:
-        """What is to be fetched so that all of the ranges are held."""
+        """Returns the ranges to fetch so that all of these ranges are held."""
 
     def blocks(self) -> tuple[_Span, ...]:
-        """The blocks, as a tuple of positions and lengths."""
+        """Returns the blocks, as a tuple of positions and lengths."""
 
     def erase(self, file_position: int) -> None:
-        """Lets go of the block that starts at a position. ``OSError`` if none does."""
+        """Drops the block that starts at a position. ``OSError`` if none starts there."""
 
     def clear(self) -> None:
-        """Lets go of everything, and counts from zero."""
+        """Drops everything and resets the counters."""
 
     def block_touch(self) -> int:
-        """The number that the next use of a block will have."""
+        """Returns the number that the next use of a block gets."""
 
     def block_touches(self) -> dict[int, int]:
-        """The number of the last use of each block, with the position of the block."""
+        """Returns a dictionary from the number of the last use of each block to the position of the block."""
 
     def lru_punt(self, cache_size_upper_bound: int) -> int:
-        """
-        While so many bytes or more are held, lets go of the block that was used least recently, but never of the
-        last.
-        """
+        """Drops the least recently used block while this many bytes or more are held. The last block always stays."""
 
     def size_of(self) -> int:
-        """The memory that it takes, in bytes."""
+        """Returns the memory that the file uses, in bytes."""
 
     def num_bytes(self) -> int:
-        """How many bytes are held."""
+        """Returns the number of held bytes."""
 
     def num_blocks(self) -> int:
-        """How many blocks are held."""
+        """Returns the number of held blocks."""
 
     def last_file_position(self) -> int:
-        """The position after the last byte."""
+        """Returns the position after the last byte."""
 
     def count_read(self) -> int:
-        """How many reads there were."""
+        """Returns the number of reads."""
 
     def count_write(self) -> int:
-        """How many writes there were."""
+        """Returns the number of writes."""
 
     def bytes_read(self) -> int:
-        """How many bytes were read."""
+        """Returns the number of bytes read."""
 
     def bytes_write(self) -> int:
-        """How many bytes were given to writes."""
+        """Returns the number of bytes passed to writes."""
 
     def blocks_erased(self) -> int:
-        """How many blocks were let go, by whatever way."""
+        """Returns the number of blocks dropped in any way."""
 
     def bytes_erased(self) -> int:
-        """How many bytes were let go, by whatever way."""
+        """Returns the number of bytes dropped in any way."""
 
     def blocks_punted(self) -> int:
-        """How many blocks were let go by ``lru_punt``."""
+        """Returns the number of blocks dropped by ``lru_punt``."""
 
     def bytes_punted(self) -> int:
-        """How many bytes were let go by ``lru_punt``."""
+        """Returns the number of bytes dropped by ``lru_punt``."""
 
     def time_read(self) -> datetime.datetime | None:
-        """When it was last read, in UTC; None if it was not."""
+        """Returns the time of the last read, in UTC; None if there was none."""
 
     def time_write(self) -> datetime.datetime | None:
-        """When it was last written, in UTC; None if it was not."""
+        """Returns the time of the last write, in UTC; None if there was none."""
 
     def __getstate__(self) -> dict[str, Any]: ...
     def __setstate__(self, state: object) -> None: ...
@@ -563,103 +559,103 @@ class cSVF:
 
 @disjoint_base
 class cSVFS:
-    """A system of sparse virtual files, by their ids."""
+    """A system of sparse virtual files, by id."""
 
     def __new__(cls, overwrite_on_exit: bool = False, compare_for_diff: bool = True) -> Self: ...
     def __len__(self) -> int: ...
     def insert(self, id: str, mod_time: float) -> None:
-        """Adds an empty file. ``RuntimeError`` if there is one of this id."""
+        """Adds an empty file. ``RuntimeError`` if the id already exists."""
 
     def remove(self, id: str) -> None:
-        """Removes a file. ``IndexError`` if there is none of this id."""
+        """Removes a file. ``IndexError`` if there is none with this id."""
 
     def has(self, id: str) -> bool:
-        """Whether there is a file of this id."""
+        """True if a file with this id exists."""
 
     def keys(self) -> list[str]:
-        """All ids, in no order."""
+        """Returns all ids, in no particular order."""
 
     def config(self) -> dict[str, bool]:
-        """How its files are kept: ``compare_for_diff`` and ``overwrite_on_exit``."""
+        """Returns the options of its files: ``compare_for_diff`` and ``overwrite_on_exit``."""
 
     def total_size_of(self) -> int:
-        """The memory that all files take, in bytes."""
+        """Returns the memory that all files use, in bytes."""
 
     def total_bytes(self) -> int:
-        """How many bytes all files hold."""
+        """Returns the number of bytes that all files hold."""
 
     def total_blocks(self) -> int:
-        """How many blocks all files hold."""
+        """Returns the number of blocks that all files hold."""
 
     def lru_punt_all(self, cache_size_upper_bound: int) -> int:
-        """``lru_punt`` for each file by itself; says how many bytes went."""
+        """Calls ``lru_punt`` on each file. Returns the number of bytes dropped."""
 
     def has_data(self, id: str, file_position: int, length: int) -> bool:
-        """Whether all bytes of a range are held."""
+        """True if all bytes of a range are held."""
 
     def write(self, id: str, file_position: int, data: bytes) -> None:
-        """Writes bytes at a position. ``OSError`` if others are held there."""
+        """Writes bytes at a position. ``OSError`` if different bytes are held there."""
 
     def read(self, id: str, file_position: int, length: int) -> bytes:
-        """The bytes of a range. ``OSError`` if not all of them are held."""
+        """Returns the bytes of a range. ``OSError`` if not all of them are held."""
 
     def erase(self, id: str, file_position: int) -> None:
-        """Lets go of the block that starts at a position. ``OSError`` if none does."""
+        """Drops the block that starts at a position. ``OSError`` if none starts there."""
 
     def need(self, id: str, file_position: int, length: int, greedy_length: int = 0) -> list[_Span]:
-        """What is to be fetched so that a range is held."""
+        """Returns the ranges to fetch so that a range is held."""
 
     def need_many(self, id: str, seek_reads: list[_Span], greedy_length: int = 0) -> list[_Span]:
-        """What is to be fetched so that all of the ranges are held."""
+        """Returns the ranges to fetch so that all of these ranges are held."""
 
     def blocks(self, id: str) -> tuple[_Span, ...]:
-        """The blocks of a file, as a tuple of positions and lengths."""
+        """Returns the blocks of a file, as a tuple of positions and lengths."""
 
     def size_of(self, id: str) -> int:
-        """The memory that a file takes, in bytes."""
+        """Returns the memory that a file uses, in bytes."""
 
     def num_bytes(self, id: str) -> int:
-        """How many bytes of a file are held."""
+        """Returns the number of held bytes of a file."""
 
     def num_blocks(self, id: str) -> int:
-        """How many blocks of a file are held."""
+        """Returns the number of held blocks of a file."""
 
     def count_read(self, id: str) -> int:
-        """How many reads of a file there were."""
+        """Returns the number of reads of a file."""
 
     def count_write(self, id: str) -> int:
-        """How many writes to a file there were."""
+        """Returns the number of writes to a file."""
 
     def bytes_read(self, id: str) -> int:
-        """How many bytes of a file were read."""
+        """Returns the number of bytes read from a file."""
 
     def bytes_write(self, id: str) -> int:
-        """How many bytes were given to writes to a file."""
+        """Returns the number of bytes passed to writes to a file."""
 
     def file_mod_time(self, id: str) -> float:
-        """When a file was last changed, as it was said."""
+        """Returns the modification time that the caller passed for a file."""
 
     def file_mod_time_matches(self, id: str, file_mod_time: float) -> bool:
-        """Whether that is exactly the time given."""
+        """True if the modification time equals this one exactly."""
 
     def time_read(self, id: str) -> datetime.datetime | None:
-        """When a file was last read, in UTC; None if it was not."""
+        """Returns the time of the last read of a file, in UTC; None if there was none."""
 
     def time_write(self, id: str) -> datetime.datetime | None:
-        """When a file was last written, in UTC; None if it was not."""
+        """Returns the time of the last write to a file, in UTC; None if there was none."""
 
     def block_touches(self, id: str) -> dict[int, int]:
-        """The number of the last use of each block of a file, with the position of the block."""
+        """Returns a dictionary from the number of the last use of each block of a file to the position of the block."""
 
     def lru_punt(self, id: str, cache_size_upper_bound: int) -> int:
-        """While so many bytes or more of a file are held, lets go of the block that was used least recently."""
+        """Drops the least recently used block while this many bytes or more of a file are held."""
 
-# Copies.
+# Copies
 
 def copy(options: str, state: Path | None, progress: Callable[..., object] | None, /) -> dict[str, Any]: ...
 def copy_options() -> list[str]: ...
 
-# Evaluations.
+# Evaluations
 
 _P = ParamSpec("_P")
 _Q = ParamSpec("_Q")
@@ -670,7 +666,7 @@ def evaluate(code: Awaitable[_T], /) -> Evaluation[_T]: ...
 
 @final
 class ConcurrentProc(Generic[_P, _T]):
-    """An `async def` function that can be called in four ways, of which one makes the caller wait."""
+    """An `async def` function that can be called in four ways; only one of them makes the caller wait."""
 
     def __new__(cls, function: Callable[_P, Awaitable[_T]], /) -> Self: ...
     def call(self, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]: ...
@@ -691,7 +687,7 @@ class ConcurrentProc(Generic[_P, _T]):
 
 @final
 class Waiter:
-    """What awaits an evaluation; no part of the interface."""
+    """A single await of an evaluation. Not a part of the public interface."""
 
     _asyncio_future_blocking: bool
     def __new__(cls, evaluation: Any) -> Self: ...
@@ -699,7 +695,7 @@ class Waiter:
     def add_done_callback(self, callback: Any, *, context: Any = None) -> None: ...
     def cancel(self, msg: Any = None) -> bool: ...
 
-# Pipelines.
+# Pipelines
 
 def as_yaml(json: str) -> str: ...
 def check(

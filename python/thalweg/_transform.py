@@ -29,21 +29,23 @@ def transform(
     views: bool = False,
     payload: bool = False,
 ) -> Transform | Callable[[Callable[..., Any]], Transform]:
-    """Makes a function a transform: it is given a `pyarrow.RecordBatch`, and gives one, several (a list, a generator)
-    or None.
+    """Makes a function a transform. It receives a `pyarrow.RecordBatch`, and returns one, several (a list, a
+    generator) or None.
 
-    Messages that have no fields have one column, `payload`; what stands in that column of a result are the payloads
-    from then on. Where a result has as many rows and no such column, the payloads stay. What the function raises is
-    why the messages of that batch leave by `errors`. The order of messages is kept.
+    Messages without fields have one column, `payload`. A column `payload` in the result becomes the new payloads.
+    Without this column, the payloads stay if the result has as many rows as the batch; otherwise they are empty.
+    If the function raises an exception, the messages of that batch leave by `errors`, with the exception as the
+    reason. The order of messages is kept.
 
-    `workers` is for functions that hold the interpreter lock: so many processes call it, each a batch at a time. The
-    function must then be found by its name in a module, as with `multiprocessing`. A process that dies is begun again;
-    if it dies of the same batch once more, the messages of that leave by `errors`, and the run goes on.
+    `workers` is for functions that hold the interpreter lock: the function runs in this number of processes, one
+    batch at a time in each. It must then be importable by its name in a module, as with `multiprocessing`. A
+    process that dies is restarted and gets its batch again. If it dies again, the messages of that batch leave by
+    `errors`, and the run continues.
 
-    `name` is what it is called in statistics; by default as the function. With `payload`, messages that have fields
-    have the column `payload` as well. With `views`, text and bytes are columns of views as the engine has them,
-    without a copy; `pyarrow` has few functions that take these, so by default they are copied into columns of plain
-    text and bytes.
+    `name` is the name in statistics; by default that of the function. With `payload`, messages that have fields
+    have the column `payload` as well. With `views`, text and bytes are columns of views as in the engine, without
+    a copy. Few functions of `pyarrow` accept these, so by default they are copied into columns of plain text and
+    bytes.
     """
     if workers is not None and workers < 1:
         raise ValueError(f"a transform has one worker or more, not {workers}")

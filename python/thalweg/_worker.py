@@ -1,7 +1,7 @@
-"""A process that calls a transform: it reads batches on its standard input and answers on its standard output.
+"""A process that calls a transform: it reads batches from its standard input and replies on its standard output.
 
-Before each batch stands its length. An answer is any number of results and an end, or a reason; each has a head of two
-numbers, what it is and how long.
+Each batch is preceded by its length in bytes. A reply is any number of results followed by an end, or a reason for
+failure. Each part of a reply has a header of two numbers: its kind and its length in bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-#: Whether a script is being run again to find a function in it: it must not begin what it begins as a program.
+#: True while a script is run again to find a function in it. The script must not start a run then.
 begins = False
 
 _READY, _RESULT, _DONE, _FAILED = range(4)
@@ -24,7 +24,7 @@ def main(given: dict[str, Any]) -> None:
     """Serves until the input ends."""
     asked = os.fdopen(os.dup(0), "rb")
     told = os.fdopen(os.dup(1), "wb")
-    # What the function prints is not for the engine.
+    # Output that the function prints must not reach the engine.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
@@ -70,7 +70,7 @@ def _find(given: dict[str, Any]) -> Callable[[Any], object]:
     begins = True
     if given["main"] is not None:
         module = types.ModuleType("__mp_main__")
-        # What is found there by its module's name, by pickle for example, is found in either.
+        # Code that looks up objects by module name, such as pickle, finds them under either name.
         sys.modules["__main__"] = sys.modules["__mp_main__"] = module
         module.__dict__.update(runpy.run_path(given["main"], run_name="__mp_main__"))
     else:

@@ -1,8 +1,9 @@
 """Evaluations: `async def` code that may have to wait, and costs little where it does not.
 
-Code that is called runs in its caller's stack until it first has to wait. Only then is there something to schedule
-and to await, an `Evaluation`; code that never waits does not touch the event loop. Evaluations are futures of
-asyncio: they can be awaited, several times and by several, and given to `asyncio.gather`, `asyncio.wait` and the like.
+A call runs on its caller's stack until it first has to wait. Only then is there something to schedule and to
+await, an `Evaluation`; code that never waits does not touch the event loop. Evaluations are futures of asyncio:
+they can be awaited several times and by several tasks, and passed to `asyncio.gather`, `asyncio.wait` and the
+like.
 
     @concurrent_proc
     async def fetch(key: str) -> bytes:
@@ -12,7 +13,7 @@ asyncio: they can be awaited, several times and by several, and given to `asynci
 
     found = fetch.call_nonblock("a")       # the bytes, or an Evaluation if they have to be downloaded
     later = fetch.call_detached("b")       # an Evaluation, which starts at the next turn of the event loop
-    fetch.call_and_forget("c")             # nothing; its failure is told to the hook of `on_forgotten`
+    fetch.call_and_forget("c")             # nothing; its failure goes to the hook of `on_forgotten`
     print(await fetch.call("d"))           # the bytes, as `await fetch("d")`
 
 An evaluation belongs to the event loop that it was called on. Only `conclude_to` may be called from other threads.
@@ -41,16 +42,16 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-# What is not given.
+# Marks an argument that was not passed.
 _RAISE: Any = object()
 
 
 class TimedOut(Error, TimeoutError):
-    """Something did not come in the time that was given to it. What was waited for goes on."""
+    """A wait reached its time limit. The awaited evaluation continues."""
 
 
 class _Driver(Protocol):
-    """What is used here of the compiled part's object that takes the code from wait to wait."""
+    """The interface of the compiled driver, which steps the code from wait to wait."""
 
     coroutine: Coroutine[Any, Any, Any]
     context: contextvars.Context
@@ -65,28 +66,29 @@ class _Driver(Protocol):
 
 
 class Evaluation(asyncio.Future[T], Generic[T]):
-    """Code that goes on concurrently: await its result, ask about it, or end it.
+    """Code that runs concurrently: await its result, query it, or end it.
 
-    Who awaits it, by `await` or by `await_result`, may be cancelled without it. It ends early by `conclude_to`, by
-    `cancel`, and when `asyncio.run` ends. It is made by the calls of a `ConcurrentProc` and by `concurrently`.
-    Within its code it is the current task of asyncio, and can do what tasks can.
+    A task that awaits it, by `await` or by `await_result`, may be cancelled without affecting it. It ends early by
+    `conclude_to`, by `cancel`, and when `asyncio.run` ends. It is created by the calls of a `ConcurrentProc` and
+    by `concurrently`. Within its code it is the current task of asyncio, and supports what tasks support.
     """
 
-    # It is there when the first step is over, and until the end.
+    # Set from the end of the first step until the end of the code.
     __slots__ = ("_driver",)
     _driver: _Driver | None
-    # The rest is for the first step, in which it is the current task and not yet a future. Nearly no code looks at
-    # it then, so it is made one when somebody does. What refers to itself is not used for another call.
+    # The other attributes are for the first step, in which the evaluation is the current task but not yet a future.
+    # Code rarely looks at it then, so it becomes a future only when some code does. An evaluation that refers to
+    # itself is not reused for another call.
     _itself: Any = None
     _is_future: bool = False
     _cancels: int = 0
     _name: str = ""
 
     async def await_result(self, within: float | None = None, timeout_result: Any = _RAISE) -> T:
-        """Waits for the result, for not longer than `within` seconds.
+        """Waits for the result, at most `within` seconds.
 
-        If it did not come by then, gives `timeout_result`, or raises `TimedOut` where there is none. The evaluation
-        goes on in both cases. What the code raises is raised here.
+        After that time, returns `timeout_result`, or raises `TimedOut` if none is given. The evaluation continues
+        in both cases. An exception of the code is raised here.
         """
         if within is not None and not self.done():
             await asyncio.wait((self,), timeout=max(within, 0))
@@ -95,11 +97,12 @@ class Evaluation(asyncio.Future[T], Generic[T]):
         return await self
 
     def conclude_to(self, value: T) -> bool:
-        """Ends the evaluation with this value, which all who await it get.
+        """Ends the evaluation with this value, which all awaiting code receives.
 
-        Its code is told to end by `asyncio.CancelledError` where it waits, at the next turn of the event loop, or
-        does not start. Says whether it was not concluded before. May be called from any thread; from others it takes
-        place at the next turn of the loop, where the first who concludes it wins.
+        If the code waits, `asyncio.CancelledError` is raised in it at the next turn of the event loop. If it has
+        not started, it never starts. Returns True if the evaluation was not concluded before. May be called from
+        any thread. From another thread it takes effect at the next turn of the loop, and the first conclusion
+        wins.
         """
         if self.done():
             return False
@@ -110,15 +113,17 @@ class Evaluation(asyncio.Future[T], Generic[T]):
         return True
 
     def is_concluded(self) -> bool:
-        """Whether there is a result, or a failure."""
+        """True if there is a result or a failure."""
         return self.done()
 
     def is_waiting(self) -> bool:
-        """Whether the code has begun, and waits for something."""
+        """True if the code has started and waits for something."""
         return not self.done() and (driver := _driver_of(self)) is not None and driver.is_started()
 
     def cancel(self, msg: Any = None) -> bool:
-        """Asks the code to end, as `asyncio.Task.cancel` does. Says whether it was not concluded before."""
+        """Asks the code to end, as `asyncio.Task.cancel` does. Returns True if the evaluation was not concluded
+        before.
+        """
         if self.done():
             return False
         if (driver := _driver_of(self)) is not None:
@@ -129,36 +134,36 @@ class Evaluation(asyncio.Future[T], Generic[T]):
         return True
 
     def cancelling(self) -> int:
-        """How often `cancel` was called, less how often `uncancel` was."""
+        """Returns the number of calls of `cancel` minus those of `uncancel`."""
         return self._cancels if (driver := _driver_of(self)) is None else driver.cancelling()
 
     def uncancel(self) -> int:
-        """Takes one call of `cancel` back, as who has dealt with it does. Gives how many are left."""
+        """Withdraws one call of `cancel`, after its cancellation has been handled. Returns how many are left."""
         if (driver := _driver_of(self)) is not None:
             return driver.uncancel()
         self._cancels = max(self._cancels - 1, 0)
         return self._cancels
 
     def get_coro(self) -> Coroutine[Any, Any, T] | None:
-        """The coroutine of the code, while it waits."""
+        """Returns the coroutine of the code while it waits."""
         return None if (driver := _driver_of(self)) is None else driver.coroutine
 
     def get_context(self) -> contextvars.Context | None:
-        """The variables that the code sees, while it waits."""
+        """Returns the context of the code while it waits."""
         return None if (driver := _driver_of(self)) is None else driver.context
 
     def get_name(self) -> str:
-        """The name that `set_name` gave it, or one that only it has."""
+        """Returns the name set by `set_name`, or a unique default."""
         return self._name or f"Evaluation-{id(self):x}"
 
     def set_name(self, value: object) -> None:
-        """Gives it a name, which helps to find it in logs."""
+        """Sets a name, which helps to find the evaluation in logs."""
         self._name = str(value)
         if not hasattr(self, "_driver"):
             self._itself = self
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Waits for the result. Who awaits may be cancelled without the evaluation."""
+        """Waits for the result. The awaiting task may be cancelled without affecting the evaluation."""
         if not self.done():
             yield Waiter(self)
         return self.result()
@@ -166,22 +171,22 @@ class Evaluation(asyncio.Future[T], Generic[T]):
     __iter__ = __await__
 
     def add_done_callback(self, fn: Callable[[Any], object], /, *, context: contextvars.Context | None = None) -> None:
-        """Has a function called with it when it is concluded."""
+        """Registers a function to call with the evaluation once it is concluded."""
         if not hasattr(self, "_driver"):
             self._become_future(asyncio.get_running_loop())
         super().add_done_callback(fn, context=context)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that it belongs to."""
+        """Returns the event loop that the evaluation belongs to."""
         if not hasattr(self, "_driver"):
             self._become_future(asyncio.get_running_loop())
         return super().get_loop()
 
-    # For the compiled part, which knows when it is a future.
+    # For the compiled part, which itself makes sure that this is a future.
     _add_done_callback = asyncio.Future.add_done_callback
     _get_loop = asyncio.Future.get_loop
 
-    # Some libraries look at these of a task.
+    # Some libraries read these attributes of tasks.
     @property
     def _fut_waiter(self) -> asyncio.Future[Any] | None:
         return None if (driver := _driver_of(self)) is None else driver.waits_for
@@ -197,11 +202,11 @@ class Evaluation(asyncio.Future[T], Generic[T]):
             super().__init__(loop=loop)
 
     def _settle(self, loop: asyncio.AbstractEventLoop, result: T, failure: BaseException | None) -> None:
-        """The code did not wait, but somebody kept its evaluation."""
+        """Concludes the evaluation of code that did not wait, to which a reference was kept."""
         self._become_future(loop)
         self._itself = self._driver = None
         if self.done():
-            # Its code concluded it.
+            # The code itself concluded it.
             return
         if failure is None:
             self.set_result(result)
@@ -209,7 +214,7 @@ class Evaluation(asyncio.Future[T], Generic[T]):
             super().cancel()
         else:
             self.set_exception(failure)
-            # The caller has it.
+            # The caller receives the exception; mark it as retrieved.
             self.exception()
 
     def _conclude(self, value: T) -> None:
@@ -225,7 +230,7 @@ class Evaluation(asyncio.Future[T], Generic[T]):
 
     @classmethod
     def _concluded(cls, result: "Evaluation[Any]") -> "Evaluation[Evaluation[Any]]":
-        """One whose result is an evaluation."""
+        """Returns an evaluation whose result is an evaluation."""
         around: Evaluation[Evaluation[Any]] = Evaluation(loop=result.get_loop())
         around._driver = None
         around._is_future = True
@@ -247,23 +252,24 @@ def concurrently(code: Awaitable[T] | Callable[..., Awaitable[T]], /, *args: Any
     """
     if isinstance(code, Awaitable):
         if args or kwargs:
-            raise TypeError("arguments are for functions, and this is called already")
+            raise TypeError("arguments are for functions, but this is already called")
         return evaluate(code)
     return evaluate(code(*args, **kwargs))
 
 
 async def wait(seconds: float) -> None:
-    """Waits for so many seconds; for 0 or less until the next turn of the event loop, so that others have theirs."""
+    """Waits for `seconds`. With 0 or less, waits until the next turn of the event loop, so that other tasks can run."""
     await asyncio.sleep(max(seconds, 0))
 
 
 async def await_fastest(
     *evaluations: Evaluation[T], within: float | None = None, timeout_result: Any = _RAISE
 ) -> Evaluation[T]:
-    """Waits until one of these evaluations is concluded, and gives it; of several that are, the first that was named.
+    """Waits until one of these evaluations is concluded, and returns it. If several are, returns the first in
+    argument order.
 
-    The others go on: `conclude_to` ends them. If none is after `within` seconds, gives `timeout_result`, or raises
-    `TimedOut` where there is none.
+    The others continue: `conclude_to` ends them. If none is concluded after `within` seconds, returns
+    `timeout_result`, or raises `TimedOut` if none is given.
     """
     if not evaluations:
         raise ValueError("there is nothing to wait for: give at least one evaluation")
@@ -277,25 +283,27 @@ async def await_fastest(
 
 
 async def await_readable(file: int | IO[Any], within: float | None = None, timeout_result: Any = _RAISE) -> Any:
-    """Waits until a descriptor, or a file that has one, can be read from or is at its end, and gives `True`.
+    """Waits until a descriptor, or a file that has one, can be read from or is at its end. Returns `True`.
 
-    Several may wait for the same. After `within` seconds gives `timeout_result`, or raises `TimedOut` where there is
-    none.
+    Several tasks may wait for the same descriptor. After `within` seconds returns `timeout_result`, or raises
+    `TimedOut` if none is given.
     """
     return await await_descriptor(file, False, within) or _in_place(timeout_result, within)
 
 
 async def await_writable(file: int | IO[Any], within: float | None = None, timeout_result: Any = _RAISE) -> Any:
-    """Waits until a descriptor, or a file that has one, can be written to, and gives `True`.
+    """Waits until a descriptor, or a file that has one, can be written to. Returns `True`.
 
-    Several may wait for the same. After `within` seconds gives `timeout_result`, or raises `TimedOut` where there is
-    none.
+    Several tasks may wait for the same descriptor. After `within` seconds returns `timeout_result`, or raises
+    `TimedOut` if none is given.
     """
     return await await_descriptor(file, True, within) or _in_place(timeout_result, within)
 
 
 def on_forgotten(hook: Callable[[BaseException], None] | None) -> None:
-    """Sets what is told of failures that nobody awaits; `None`: the exception handler of the event loop, as before."""
+    """Sets the hook for failures that no code awaits. `None`, the default, uses the exception handler of the event
+    loop.
+    """
     global _hook
     _hook = hook
 
@@ -311,19 +319,19 @@ def _tell_of_forgotten(failure: BaseException, loop: asyncio.AbstractEventLoop) 
 
 
 def _in_place(timeout_result: Any, within: float | None) -> Any:
-    """What is given where nothing came."""
+    """Returns the result of a wait that timed out, or raises `TimedOut`."""
     if timeout_result is _RAISE:
         raise TimedOut(f"nothing came within {within:g} s")
     return timeout_result
 
 
 def _as_coroutine(made: Any) -> Coroutine[Any, Any, Any]:
-    """A coroutine of what is none, but can be awaited."""
+    """Returns a coroutine for any awaitable."""
     if isinstance(made, Coroutine):
         return made
     if not isinstance(made, Awaitable):
         raise TypeError(
-            f"an `async def` function is meant, whose result can be awaited, and not one that gives {made!r}"
+            f"an `async def` function is expected, whose result can be awaited, not one that returns {made!r}"
         )
     return _awaited(made)
 

@@ -1,11 +1,10 @@
 """
 A file system for fsspec that reads through thalweg.
 
-``fsspec.open("thalweg::https://example.org/large.tif")`` opens what stands behind the ``::`` with the file system that
-fsspec has for it, but reads by ``thalweg.RemoteFile``: no more than what is wanted, in as few requests as are worth
-it, and with a cache on disk if one is given. Options of this file system are given as ``thalweg={"cache":
-"/var/cache/parts"}``, those of the one behind it under its own name (``s3={"endpoint_url": …}``), as always with
-fsspec.
+``fsspec.open("thalweg::https://example.org/large.tif")`` opens the URL after the ``::`` through fsspec's file system
+for it, but reads with ``thalweg.RemoteFile``. That fetches only the wanted parts, in few requests, and can cache them
+on disk. Options of this file system are passed as ``thalweg={"cache": "/var/cache/parts"}``. Options of the file
+system behind it are passed under its own name (``s3={"endpoint_url": …}``), as always with fsspec.
 """
 
 import io
@@ -21,11 +20,11 @@ from fsspec.implementations.chained import ChainedFileSystem  # type: ignore[imp
 from thalweg._open import RemoteOptions
 from thalweg._thalweg import Pool, RemoteFile
 
-# So many files are kept open for reads by name.
+# The number of files that are kept open for reads by name.
 _KEPT = 16
-# What fsspec's file systems call a service, where that is not what thalweg calls it.
+# The names of services in fsspec's file systems, where thalweg uses another name.
 _SCHEMES = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az", "adl": "az", "local": "file"}
-# The options of fsspec's file systems that thalweg knows under another name, by service.
+# The options of fsspec's file systems that have another name in thalweg, by service.
 _OPTIONS = {
     "s3": {
         "key": "access_key_id",
@@ -40,9 +39,9 @@ _OPTIONS = {
 
 class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
     """
-    Reads what another file system of fsspec has, or what a URL says.
+    Reads files of another file system of fsspec, or of a URL.
 
-    It takes the options of ``RemoteFile``. All its files share one limit on memory, ``memory`` bytes.
+    It accepts the options of ``RemoteFile``. All its files share one memory limit of ``memory`` bytes.
     """
 
     protocol = "thalweg"
@@ -60,7 +59,7 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         remote: RemoteOptions | None = None,
         **storage_options: Any,
     ) -> None:
-        """``remote`` are further options of ``RemoteFile``. The rest is given by fsspec."""
+        """``remote`` contains further options of ``RemoteFile``. The rest is passed by fsspec."""
         super().__init__(**storage_options)
         self.target_protocol = target_protocol
         self.target_options = target_options or {}
@@ -72,19 +71,19 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
 
     @property
     def target(self) -> Any:
-        """The file system that lists and says what there is, if there is one."""
+        """The file system behind this one, which lists files and answers questions about them. None without one."""
         if self._target is None and self.target_protocol is not None:
             self._target = fsspec.filesystem(self.target_protocol, **self.target_options)
         return self._target
 
     def url(self, path: str) -> str:
-        """The URL that is read for a path."""
+        """Returns the URL to read for a path."""
         if self.target_protocol is None:
             return path
         scheme, _, rest = str(self.target.unstrip_protocol(path)).partition("://")
         scheme = _SCHEMES.get(scheme, scheme)
         if "headers" in self.target_options:
-            raise ValueError("thalweg sends no headers of one's own: give the credentials in the URL")
+            raise ValueError("thalweg does not send custom headers: put the credentials into the URL")
         given = {**self.target_options, **(self.target_options.get("client_kwargs") or {})}
         known = {theirs: name for theirs, name in _OPTIONS.get(scheme, {}).items() if given.get(theirs) is not None}
         query = {name: given[theirs] for theirs, name in known.items()}
@@ -108,19 +107,19 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return self.target.open(path, mode, autocommit=autocommit, **kwargs)
 
     def _file(self, path: str) -> RemoteFile:
-        """A file that is kept open for who reads it by name, again and again."""
+        """Returns a file that is kept open for repeated reads by name."""
         with self._lock:
             file = self._kept.pop(path, None)
         file = file or RemoteFile(self.url(path), **self.remote_options)
         with self._lock:
             self._kept[path] = file
             while len(self._kept) > _KEPT:
-                # Who reads it still has it: it is closed when nobody has it any more.
+                # A reader may still use it: the file closes when its last reference is gone.
                 self._kept.popitem(last=False)
         return file
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
-        """The bytes of a file from ``start`` to ``end``, which may be negative as in slices."""
+        """Returns the bytes of a file from ``start`` to ``end``. Both may be negative, as in slices."""
         file = self._file(self._strip_protocol(path))
         first, last, _ = slice(start, end).indices(file.size)
         return file.read_at(first, max(last - first, 0))
@@ -135,14 +134,14 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         **kwargs: Any,
     ) -> list[Any]:
         """
-        The bytes of ranges of files. Those of one file are fetched together; ``max_gap`` is found out by
-        measuring.
+        Returns the bytes of ranges of files. Ranges of one file are fetched together. ``max_gap`` is ignored: the gap
+        adapts to measurements.
         """
         count = len(paths)
         first = starts if isinstance(starts, Sequence) else [starts] * count
         last = ends if isinstance(ends, Sequence) else [ends] * count
         if not len(first) == len(last) == count:
-            raise ValueError("there must be as many starts and ends as paths")
+            raise ValueError("`starts`, `ends` and `paths` must have the same length")
         by_path: dict[str, list[int]] = {}
         for at, path in enumerate(paths):
             by_path.setdefault(self._strip_protocol(path), []).append(at)
@@ -161,7 +160,7 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return read
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
-        """What is known of a file, by the file system behind this one, or else by asking for it."""
+        """Returns the properties of a file, from the file system behind this one or from the server."""
         path = self._strip_protocol(path)
         if self.target is not None:
             return dict(self.target.info(path, **kwargs))
@@ -169,15 +168,13 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         return {"name": path, "size": file.size, "type": "file", "etag": file.etag, "modified": file.modified}
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        """What is in a folder, by the file system behind this one."""
+        """Lists a directory, through the file system behind this one."""
         if self.target is None:
-            raise NotImplementedError(
-                "thalweg lists nothing by itself: name a file system behind it, `thalweg::s3://…`"
-            )
+            raise NotImplementedError("thalweg cannot list by itself: name a file system behind it, `thalweg::s3://…`")
         return list(self.target.ls(path, detail=detail, **kwargs))
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Whether there is such a file."""
+        """True if the file exists."""
         if self.target is not None:
             return bool(self.target.exists(path, **kwargs))
         try:

@@ -1,10 +1,10 @@
 """
 The classes of the package ``svfsc``, with its names, arguments, results and exceptions, over sparse files.
 
-``import thalweg.svfsc as svfsc`` is all that a program changes. Pickles of either package can be read by the other,
-since both name their class ``svfsc.cSVF``. Where ``svfsc`` itself is not installed, importing this module makes
-``svfsc`` another name of it, so that pickles find it. Where it is installed, ``svfsc`` stays what it is, and what is
-pickled here names a function of this module: it needs thalweg to be read.
+A program only changes its import: ``import thalweg.svfsc as svfsc``. Either package can read the other's pickles,
+because both name their class ``svfsc.cSVF``. If ``svfsc`` itself is not installed, importing this module also
+registers it as ``svfsc``, so that pickles find it. If it is installed, ``svfsc`` stays unchanged, and pickles made
+here name a function of this module: reading them needs thalweg.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ __all__ = [
     "cSVFS",
 ]
 
-# The version whose contract this keeps.
+# The version of `svfsc` whose behaviour this module has.
 SVFS_CPP_VERSION = "0.4.1"
 SVFS_CPP_VERSION_MAJOR = 0
 SVFS_CPP_VERSION_MINOR = 4
@@ -37,7 +37,7 @@ PY_THREAD_SAFE = 1
 
 
 def _made() -> cSVF:
-    """An empty object, to which a pickle gives its state."""
+    """Returns an empty object, to which a pickle then sets its state."""
     return cSVF.__new__(cSVF)
 
 

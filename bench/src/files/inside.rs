@@ -1,5 +1,5 @@
-//! capyfile's benchmark inside the process: files in memory through its two checks, of a pipeline that runs. They are those of
-//! its own fixture: random bytes, and bounds that some or all of them break.
+//! capyfile's benchmark inside the process: files in memory pass its two checks in a running pipeline. Files
+//! and limits are those of capyfile's own fixture: random bytes, and limits that some or all files violate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,13 +27,13 @@ sinks:
   rejected: discard
 ";
 
-/// How often each fixture goes through.
+/// The number of times that each fixture passes through.
 const ROUNDS: usize = 200;
 
 /// Prints the table.
 ///
 /// # Errors
-/// If a run fails.
+/// Returns an error if a run fails.
 pub fn run() -> Result<(), String> {
     println!("Files in memory, checked inside the process (a pipeline that runs; median of {ROUNDS})\n");
     let rows = [
@@ -55,7 +55,8 @@ pub fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// As many files of each of five sizes, sent again and again. Gives the median time until all of them are settled.
+/// Sends `each` files of each of five sizes, repeatedly. Returns the median time until all of them are
+/// settled.
 fn through(each: usize, unit: usize) -> Result<Duration, String> {
     let mut random = fastrand::Rng::with_seed(7);
     let contents = [1, 3, 5, 7, 10].into_iter().flat_map(|factor| {
@@ -77,7 +78,7 @@ fn through(each: usize, unit: usize) -> Result<Duration, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let summary = runtime.map_err(|error| error.to_string())?.block_on(run.wait());
     if let Some(failure) = summary.failure {
-        return Err(failure);
+        return Err(failure.to_string());
     }
     let mut took = fixture.took.lock();
     took.sort();

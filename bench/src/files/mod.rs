@@ -1,5 +1,6 @@
-//! capyfile's table: files read, checked and written, by its own definition, beside `cp -r` and beside capyfile itself where
-//! its program is at hand; the same checks inside the process; pictures; and a million files.
+//! capyfile's table: files are read, checked and written by its own definition. thalweg runs beside `cp -r`,
+//! and beside capyfile itself if its program is available. Further tables are the same checks inside the
+//! process, pictures, and a million files.
 
 mod inside;
 mod pictures;
@@ -12,7 +13,7 @@ use crate::contest::{Contender, Contest};
 use crate::measure::{Run, run as measure};
 use crate::report::finding;
 
-/// Files of one of the seed's four sizes.
+/// A row of the table: files of one of four size classes.
 struct Row {
     title: &'static str,
     seed: u64,
@@ -27,13 +28,13 @@ const ROWS: [Row; 4] = [
     Row { title: "50 files of 0.1 to 1 MB", seed: 5, count: 50, sizes: 102_400..=1_048_576 },
 ];
 
-/// A folder in memory, where the system has one.
+/// A folder in memory, if the system has one.
 const TMPFS: &str = "/dev/shm";
 
 /// Prints all tables.
 ///
 /// # Errors
-/// If a program fails.
+/// Returns an error if a program fails.
 pub fn run(contest: &Contest) -> Result<(), String> {
     println!(
         "Files: read, check size, check type, write; medians of {} runs in turn, start and stop included\n",
@@ -92,7 +93,7 @@ fn copy(contest: &Contest, row: &Row, folder: &Path, capyfile: Option<&Path>) ->
     fs::remove_dir_all(folder).map_err(|error| error.to_string())
 }
 
-/// thalweg, and capyfile in each of its modes, with one of its definitions.
+/// Returns thalweg, and capyfile in each of its modes, with one of its definitions.
 fn contenders<'a>(
     contest: &'a Contest,
     processor: &'static str,
@@ -149,7 +150,7 @@ fn print(name: &str, run: &Run) {
     );
 }
 
-/// Random bytes, as files of random sizes.
+/// Creates files of random bytes and random sizes.
 fn make(folder: &Path, row: &Row) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
     let mut random = fastrand::Rng::with_seed(row.seed);
@@ -161,7 +162,7 @@ fn make(folder: &Path, row: &Row) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A million empty files.
+/// Measures a million empty files.
 fn million(contest: &Contest, folder: &Path) -> Result<(), String> {
     let (folders, each) = if contest.rounds == 1 { (10, 1000) } else { (100, 10_000) };
     println!("Files without content, listed and checked: what a million takes of memory\n");

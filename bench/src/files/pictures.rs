@@ -1,4 +1,4 @@
-//! Pictures converted: a hundred of 1000 by 800 pixels, beside `vips` on both cores, and beside capyfile.
+//! Converts a hundred pictures of 1000 by 800 pixels, beside `vips` on both cores and beside capyfile.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ const HEIGHT: u32 = 800;
 /// Prints the table.
 ///
 /// # Errors
-/// If a program fails.
+/// Returns an error if a program fails.
 pub fn run(contest: &Contest, capyfile: Option<&Path>) -> Result<(), String> {
     let count = if contest.rounds == 1 { 10 } else { 100 };
     println!("Pictures: {count} of {WIDTH} by {HEIGHT} converted, quality 75\n");
@@ -59,7 +59,7 @@ pub fn run(contest: &Contest, capyfile: Option<&Path>) -> Result<(), String> {
     Ok(())
 }
 
-/// Gradients, shapes and noise, which cameras make as well.
+/// Creates pictures with gradients, shapes and noise, as in camera images.
 fn make(folder: &Path, format: Format, count: u64) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| error.to_string())?;
     let extension = if format == Format::Png { "png" } else { "jpg" };
@@ -90,7 +90,7 @@ fn make(folder: &Path, format: Format, count: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A TIFF of one strip that is not compressed: the least that a decoder takes.
+/// Returns an uncompressed TIFF of one strip, the simplest format that a decoder accepts.
 fn bitmap(pixels: &[u8]) -> Vec<u8> {
     let bits = 8 + pixels.len() as u32;
     let entries: [(u16, u16, u32, u32); 9] = [

@@ -1,4 +1,5 @@
-//! What svfsc's C++ takes, in nanoseconds a call, in the order of the rows: measured once, as `sparse` says.
+//! The times of svfsc's C++ in nanoseconds per call, in the order of the rows. They were measured once; see
+//! `sparse`.
 
 pub const READ: [f64; 10] = [168., 176., 153., 158., 129., 156., 212., 136., 96., 110.];
 pub const READ_ONE: [f64; 10] = [40., 41., 40., 41., 40., 41., 44., 46., 44., 52.];
@@ -9,10 +10,11 @@ pub const NEED: [f64; 10] = [107., 113., 126., 150., 179., 225., 316., 455., 705
 pub const NEED_WHOLE: f64 = 15.4e6;
 pub const NEED_MANY: f64 = 50.6e6;
 pub const HAS: f64 = 141.;
-/// Milliseconds for all threads, each writing or reading everything: joined, apart, reads.
+/// The wall time in milliseconds until all threads have written or read everything: joined writes, apart
+/// writes, reads.
 pub const THREADS: [[f64; 3]; 5] =
     [[7.6, 30.1, 19.1], [36.1, 89.2, 79.0], [37.8, 124., 117.], [94.5, 175., 207.], [325., 507., 651.]];
-/// Block size; what its `size_of` says; what its heap really takes.
+/// The block size, the bytes that its `size_of` reports, and the bytes that its heap really takes.
 pub const MEMORY: [(usize, f64, f64); 5] = [
     (1, 42_991_848., 117_440_752.),
     (8, 6_291_688., 14_679_280.),

@@ -1,9 +1,9 @@
-//! Sparse files beside svfsc: its own tables, and the weak spots that were found in it.
+//! Compares sparse files with svfsc: its own tables, and the weaknesses found in it.
 //!
-//! Its Python package is measured in the same run, where there is one (`SVFSC_PYTHON`). The C++ figures are those
-//! that were measured once on a machine like this one (a 3 GHz Xeon, medians of CPU time, its locks compiled
-//! in); they are printed in brackets, since another machine differs. Times are CPU time of the thread, but for
-//! several threads, which are measured by the wall clock.
+//! svfsc's Python package is measured in the same run if it is installed (`SVFSC_PYTHON`). The C++ figures
+//! were measured once on a similar machine (a 3 GHz Xeon, medians of CPU time, its locks compiled in). They
+//! are printed in brackets, since other machines differ. Times are CPU time of the thread, except for several
+//! threads, which are measured by the wall clock.
 
 use crate::heap;
 use serde_json::Value;
@@ -18,7 +18,7 @@ const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
 mod cpp;
 
-/// Prints the tables that are named, or all.
+/// Prints the named tables, or all tables.
 pub fn run(quick: bool, named: &[&str]) {
     let wanted = |name: &str| named.is_empty() || named.contains(&name);
     let bench = Sparse { rounds: if quick { 1 } else { 5 } };
@@ -27,7 +27,9 @@ pub fn run(quick: bool, named: &[&str]) {
         Some(peer) => {
             println!("svfsc {} in Python, in this run; its C++ measured once, in brackets.", peer["version"])
         }
-        None => println!("svfsc is not here: `make bench` installs it. Its C++ measured once, in brackets."),
+        None => {
+            println!("svfsc is not installed: `make bench` installs it. Its C++ measured once, in brackets.")
+        }
     }
     println!("Nanoseconds of CPU a call, medians of {}; `times` is svfsc's time over ours.\n", bench.rounds);
     let peer = peer.unwrap_or_default();
@@ -38,7 +40,7 @@ pub fn run(quick: bool, named: &[&str]) {
     }
 }
 
-/// Prints a table, beside what the peer said.
+/// Prints a table, beside the figures of the peer.
 type Table = fn(&Sparse, &Value);
 
 struct Sparse {
@@ -53,7 +55,7 @@ fn timed() -> SparseFile {
     SparseFile::with_options("file", 0.0, Options { clock: Clock::Coarse, ..Options::default() })
 }
 
-/// `size` bytes at each of `positions`.
+/// Writes `bytes` at each of `positions`.
 fn write(file: &SparseFile, positions: impl Iterator<Item = usize>, bytes: &[u8]) {
     for position in positions {
         check(file.write(position as u64, bytes));
@@ -73,12 +75,12 @@ fn check(result: Result<(), thalweg_sparse::Error>) {
     }
 }
 
-/// The positions of `count` blocks, `apart` bytes from start to start.
+/// Returns the positions of `count` blocks whose starts are `apart` bytes from each other.
 fn positions(count: usize, apart: usize) -> impl DoubleEndedIterator<Item = usize> + Clone {
     (0..count).map(move |at| at * apart)
 }
 
-/// CPU time of this thread, in nanoseconds.
+/// Returns the CPU time of this thread, in nanoseconds.
 #[allow(unsafe_code)]
 fn cpu() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -97,7 +99,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// What the peer said for a row, if it was measured.
+/// Returns the peer's figure for a row, if it was measured.
 fn said(peer: &Value, name: &str, at: usize) -> Option<f64> {
     peer.get(name)?.get(at)?.as_f64()
 }
@@ -138,7 +140,8 @@ impl Sparse {
         serde_json::from_slice(&output.stdout).ok()
     }
 
-    /// The median time of a call, by `clock`; `work` makes `calls` of them with what `prepare` makes.
+    /// Returns the median time of a call in nanoseconds, by `clock`. `work` makes `calls` calls with the
+    /// value that `prepare` returns.
     fn measure_by<T>(
         &self,
         clock: fn() -> f64,
@@ -163,7 +166,7 @@ impl Sparse {
         let plain = vec![1u8; MEBIBYTE];
         let mut into = vec![0u8; MEBIBYTE];
         let mut copies = [0.0; SIZES.len()];
-        head("Read 1 MiB held as blocks of so many bytes (1024 apart; Python: one apart)", "bytes");
+        head("Read 1 MiB held as blocks of n bytes (1024 apart; Python: one apart)", "bytes");
         for (at, size) in SIZES.into_iter().enumerate() {
             let count = MEBIBYTE / size;
             copies[at] = self.measure(
@@ -205,7 +208,7 @@ impl Sparse {
                 copies[at]
             );
         }
-        // In turn, and often, as the cache is shared with whoever else is there.
+        // In turn and often, since other programs share the cache.
         let (mut whole, mut copy) = (Vec::new(), Vec::new());
         for _ in 0..self.rounds * 40 {
             whole.push(self.once(|| read(&made, 0..1, &mut into)));
@@ -235,10 +238,7 @@ impl Sparse {
             write(&made, positions(10, 800).map(|at| start + 4 + at), b"abcd");
         }
         let span = made.end() as usize;
-        head(
-            &format!("Need, over {} blocks in {span} bytes, so many bytes a call", made.count_blocks()),
-            "bytes",
-        );
+        head(&format!("Need, over {} blocks in {span} bytes, n bytes a call", made.count_blocks()), "bytes");
         for (at, cpp) in cpp::NEED.into_iter().enumerate() {
             let length = 32 << at;
             let mut ranges = 0;
@@ -402,7 +402,7 @@ impl Sparse {
         self.scaling();
     }
 
-    /// One thread and two in turn, so that both see the machine in the same moods.
+    /// Runs one thread and two threads in turn, so both see the same changes of the machine's speed.
     fn scaling(&self) {
         println!("Two threads that work apart, each on a half: work done in a time, over that of one thread");
         let row = |what: &str, work: &dyn Fn(usize)| {
@@ -427,7 +427,7 @@ impl Sparse {
                     (0..10).for_each(|_| write(&made, half(threads, thread), &[1; 8]))
                 });
             });
-            row(&format!("write anew, blocks {name}"), &|threads| {
+            row(&format!("write a new file, blocks {name}"), &|threads| {
                 for _ in 0..10 {
                     let made = file();
                     in_threads(threads, |thread| write(&made, half(threads, thread), &[1; 8]));
@@ -456,7 +456,7 @@ impl Sparse {
             let before = heap::held();
             let file = file();
             write(&file, positions(MEBIBYTE / size, apart), &vec![1; size]);
-            // Pages do not come from the allocator; they are in what the file says.
+            // Pages do not come from the allocator; `heap_bytes` includes them.
             (heap::held() - before).max(file.heap_bytes()) as f64
         };
         let over = |bytes: f64| format!("x{:.2}", bytes / MEBIBYTE as f64);
@@ -478,7 +478,7 @@ impl Sparse {
         self.given_back();
     }
 
-    /// Many times more than the limit is written, with all kinds of blocks, then the limit is lowered.
+    /// Writes many times more than the limit, with all kinds of blocks, then lowers the limit.
     fn given_back(&self) {
         println!("Memory given back, in MiB resident: a pool of 256 MiB filled, then shrunk to 16 MiB");
         for (what, size, apart) in [
@@ -500,7 +500,7 @@ impl Sparse {
             let full = resident() - before;
             pool.shrink_to(16 << 20);
             let at_once = resident() - before;
-            // An allocator may give back what was free for a while, when it is asked for something.
+            // An allocator may return memory that was free for a while on its next request.
             for _ in 0..20 {
                 std::thread::sleep(std::time::Duration::from_millis(5));
                 black_box((0..100).map(|size| vec![0u8; size * 700]).collect::<Vec<_>>());
@@ -523,7 +523,7 @@ fn in_threads(threads: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
-/// The memory of this process that is resident, in MiB.
+/// Returns the resident memory of this process, in MiB.
 fn resident() -> f64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok());

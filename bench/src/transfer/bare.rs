@@ -1,7 +1,7 @@
-//! A client that does nothing but move bytes, by one connection or several: the server's own rate.
+//! A client that only moves bytes, over one or several connections: it shows the server's own rate.
 //!
-//! It uploads in parts of the size that thalweg's have, since putting parts together is work of the server. A file is synced
-//! at the end, as thalweg does.
+//! Its upload parts have the same size as thalweg's, since assembling parts is work for the server. It syncs
+//! a file at the end, as thalweg does.
 
 use std::fs::File;
 use std::io;
@@ -11,31 +11,30 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::connection::Connection;
 
-/// The argument with which this program does just this.
+/// The argument that makes this program run only the bare client.
 pub const COMMAND: &str = "bare";
 
-/// The size of a part: the least that S3 takes, and what thalweg makes with the budget that it has here.
+/// The size of a part in bytes: S3's minimum, and the size that thalweg chooses with the budget it has here.
 const PART: u64 = 5 << 20;
 
-/// What is written to a file at a time.
+/// The size in bytes of one write to a file.
 const BLOCK: usize = 256 << 10;
 
-/// Copies as the arguments say: `get|put|copy ADDRESS FROM TO CONNECTIONS`, where what is on the server is `/BUCKET/KEY`.
+/// Copies as the arguments say: `get|put|copy ADDRESS FROM TO CONNECTIONS`. A name on the server is
+/// `/BUCKET/KEY`.
 ///
 /// # Errors
-/// If they say something else, or something fails.
+/// Returns an error if the arguments are wrong or the copy fails.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let [what, address, from, to, connections] = arguments else {
-        return Err(
-            "`bare` is told what to do, the address, from where, to where, and by how many".to_owned()
-        );
+        return Err("`bare` needs `get|put|copy ADDRESS FROM TO CONNECTIONS`".to_owned());
     };
-    let connections = connections.parse().map_err(|_| format!("`{connections}` is no number"))?;
+    let connections = connections.parse().map_err(|_| format!("`{connections}` is not a number"))?;
     let result = match what.as_str() {
         "get" => get(address, from, to, connections),
         "put" => put(address, from, to, connections),
         "copy" => copy(address, from, to, connections),
-        _ => Err(io::Error::other("there is no such way")),
+        _ => Err(io::Error::other("the operation is not `get`, `put` or `copy`")),
     };
     result.map_err(|error| format!("{what} {from} {to}: {error}"))
 }
@@ -87,7 +86,7 @@ fn text(range: &Range) -> String {
     format!("{}-{}", range.start, range.end - 1)
 }
 
-/// Uploads in parts, each of which `fill` reads.
+/// Uploads in parts. `fill` reads each part.
 fn upload(
     address: &str,
     to: &str,
@@ -99,7 +98,7 @@ fn upload(
     let begun = connection.ask("POST", &format!("{to}?uploads="), None, &[])?;
     let begun = String::from_utf8_lossy(&connection.body(&begun)?).into_owned();
     let id = begun.split_once("<UploadId>").and_then(|(_, rest)| Some(rest.split_once("</UploadId>")?.0));
-    let id = id.ok_or_else(|| io::Error::other(format!("the server gave no id: {begun}")))?;
+    let id = id.ok_or_else(|| io::Error::other(format!("the server returned no upload id: {begun}")))?;
     let etags = Mutex::new(vec![String::new(); size.div_ceil(PART) as usize]);
     in_parts(address, size, connections, |connection, index, range| {
         let mut part = vec![0; (range.end - range.start) as usize];
@@ -123,7 +122,7 @@ fn upload(
     connection.body(&answer).map(drop)
 }
 
-/// Does each part on one of so many connections.
+/// Does `work` for each part, on one of `connections` connections.
 fn in_parts(
     address: &str,
     size: u64,
@@ -149,7 +148,7 @@ fn in_parts(
     })
 }
 
-/// How long an object is: the answer to a request for its first byte says it at its end.
+/// Returns the length of an object in bytes, from a `HEAD` request.
 fn size_of(address: &str, target: &str) -> io::Result<u64> {
     let mut connection = Connection::open(address)?;
     Ok(connection.ask("HEAD", target, None, &[])?.length)

@@ -1,6 +1,6 @@
-//! HTTP to an S3 server with as little between the socket and the bytes as there can be.
+//! HTTP to an S3 server, with as little code as possible between the socket and the bytes.
 //!
-//! A client's library was rejected: what is to be known is the rate of the server, and a library has a rate of its own.
+//! A client library was rejected: it would limit the rate, and the server's rate is the figure of interest.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,24 +9,24 @@ use http::request::Parts;
 use reqsign_aws_v4::{Credential, RequestSigner, StaticCredentialProvider};
 use reqsign_core::{Context, Signer};
 
-/// What is read at a time.
+/// The size of the read buffer in bytes.
 const BLOCK: usize = 256 << 10;
 
-/// What signs requests.
+/// Returns a signer of requests.
 pub fn signer(key: &str, secret: &str, region: &str) -> Signer<Credential> {
     let keys = StaticCredentialProvider::new(key, secret);
     Signer::new(Context::new(), keys, RequestSigner::new("s3", region))
 }
 
-/// What runs what signs: it never waits.
+/// Returns the runtime for the signer, which never waits.
 ///
 /// # Errors
-/// If the system has no means for one.
+/// Returns an error if the system cannot create a runtime.
 pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().build()
 }
 
-/// A connection that is used again and again.
+/// A connection that is used for many requests.
 pub struct Connection {
     address: String,
     signer: Signer<Credential>,
@@ -34,19 +34,19 @@ pub struct Connection {
     stream: BufReader<TcpStream>,
 }
 
-/// The head of an answer.
+/// The head of a response.
 pub struct Answer {
-    /// How many bytes follow.
+    /// The number of bytes that follow.
     pub length: u64,
-    /// The tag of the object.
+    /// The ETag of the object.
     pub etag: String,
 }
 
 impl Connection {
-    /// Connects to a server, for whom the environment names.
+    /// Connects to a server. The keys and the region come from the environment.
     ///
     /// # Errors
-    /// If nobody listens, or the environment has no keys.
+    /// Returns an error if no server listens, or the environment lacks a variable.
     pub fn open(address: &str) -> io::Result<Self> {
         let variable =
             |name: &str| std::env::var(name).map_err(|error| io::Error::other(format!("{name}: {error}")));
@@ -62,10 +62,10 @@ impl Connection {
         })
     }
 
-    /// Sends a request, and reads the head of its answer.
+    /// Sends a request and reads the head of the response.
     ///
     /// # Errors
-    /// If the connection breaks, or the answer is a refusal.
+    /// Returns an error if the connection breaks, or the status is not a success.
     pub fn ask(
         &mut self,
         method: &str,
@@ -91,7 +91,7 @@ impl Connection {
         if (200..300).contains(&status) {
             return Ok(answer);
         }
-        // What would be the body of the answer to a `HEAD` does not come.
+        // A response to `HEAD` has no body.
         let answer = Answer { length: if method == "HEAD" { 0 } else { answer.length }, ..answer };
         let why = String::from_utf8_lossy(&self.body(&answer)?).into_owned();
         Err(io::Error::other(format!("{method} {target}: {status}: {why}")))
@@ -131,20 +131,20 @@ impl Connection {
         Ok((status, Answer { length, etag: find("etag") }))
     }
 
-    /// The body that follows an answer's head.
+    /// Reads the body after a response's head.
     ///
     /// # Errors
-    /// If it breaks off.
+    /// Returns an error if the connection breaks.
     pub fn body(&mut self, answer: &Answer) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         self.stream.by_ref().take(answer.length).read_to_end(&mut body)?;
         Ok(body)
     }
 
-    /// Reads some of the body; as much as is given room for.
+    /// Reads the next bytes of the body until `into` is full.
     ///
     /// # Errors
-    /// If it breaks off.
+    /// Returns an error if the connection breaks.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<()> {
         self.stream.read_exact(into)
     }

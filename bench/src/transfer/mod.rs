@@ -1,8 +1,10 @@
-//! The copying of one large object: the seed's job in each of the seed's modes, the transformation alone, and plain copies
-//! beside a client that does nothing else.
+//! Measures the copying of one large object: the seed's job in each of the seed's modes, the transformation
+//! alone, and plain copies beside a bare client. The *seed* is the program whose modes and times the tables
+//! quote.
 //!
-//! The server, the proxy that delays and whoever copies share the cores of this machine. So a table of its own says what
-//! the transformation costs without a server, and a client that only moves bytes says what the server can do.
+//! The server, the delaying proxy and the copying program share the cores of this machine. A separate table
+//! therefore shows the cost of the transformation without a server, and the bare client shows the rate of the
+//! server.
 
 mod bare;
 mod connection;
@@ -21,13 +23,13 @@ use rows::Rows;
 pub use bare::{COMMAND as BARE, run as bare};
 pub use pure::{COMMAND as COUNT, count};
 
-/// The memory of whoever finds out by itself what is best.
+/// The memory budget of the runs that choose their own settings.
 const MEMORY: &str = "64MiB";
 
-/// Prints the tables that are named (`pure`, `modes`, `latency`, `plain`), or all.
+/// Prints the named tables (`pure`, `modes`, `latency`, `plain`), or all tables.
 ///
 /// # Errors
-/// If the server or a program fails, or what one wrote is wrong.
+/// Returns an error if the server or a program fails, or if an output is wrong.
 pub fn run(contest: &Contest, named: &[&str]) -> Result<(), String> {
     let wanted = |name: &str| named.is_empty() || named.contains(&name);
     let rows = Rows::make(&contest.path("rows.csv"), contest.size).map_err(|error| error.to_string())?;
@@ -40,7 +42,7 @@ pub fn run(contest: &Contest, named: &[&str]) -> Result<(), String> {
     );
     println!("On this machine: {}; {}.", machine(), place.version());
     println!(
-        "What the server stores is in {}; what each run wrote is compared with what is right.\n",
+        "The server stores objects in {}; the output of each run is compared with the expected output.\n",
         place.folder()
     );
     let modes: Vec<bool> = [("modes", false), ("latency", true)]
@@ -67,12 +69,12 @@ fn machine() -> String {
     format!("{cores} cores, {}", model.unwrap_or("of an unknown model"))
 }
 
-/// Millions of bytes in a second.
+/// Returns the rate in millions of bytes per second.
 fn megabytes(bytes: u64, run: &Run) -> f64 {
     bytes as f64 / run.wall.as_secs_f64() / 1e6
 }
 
-/// Prints a run beside others that move as many bytes.
+/// Prints a run beside other runs that move the same number of bytes.
 fn print(name: &str, bytes: u64, run: &Run) {
     println!(
         "    {name:<26}{:>8.2} s{:>8.2} s of CPU   peak {:>5} MiB{:>8.0} MB/s",
@@ -83,7 +85,7 @@ fn print(name: &str, bytes: u64, run: &Run) {
     );
 }
 
-/// Prints whether what is to be reached is.
+/// Prints whether a target is reached.
 fn target(is_reached: bool, text: String) {
     finding(format!("{} {text}", if is_reached { '✓' } else { '✗' }));
 }

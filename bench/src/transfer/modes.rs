@@ -1,7 +1,7 @@
-//! The seed's job in the seed's modes: a table read in slices, its rows written as JSON, uploaded.
+//! The seed's job in the seed's modes: a table is read in slices, its rows are written as JSON and uploaded.
 //!
-//! The modes of the seed are settings here. Those are given as much memory as they want, as the seed's programs were;
-//! `auto` sets nothing and has a small budget.
+//! The seed's modes are settings here. They get as much memory as they want, as the seed's programs did.
+//! `auto` has no settings and a small budget.
 
 use std::cell::Cell;
 use std::fs;
@@ -14,16 +14,16 @@ use super::{MEMORY, megabytes, pure, target};
 use crate::contest::{Contender, Contest};
 use crate::measure::Run;
 
-/// The key of what is written; a local file of that name has the same.
+/// The key of the output; a local file of that name has the same content.
 const TARGET: &str = "rows.jsonl";
 
-/// How many connections the bare client uploads by: as many as the seed's parallel modes had.
+/// The upload connections of the bare client, as many as in the seed's parallel modes.
 const UPLOADING: usize = 10;
 
-/// `auto` may take so many times the time of the fastest other mode.
+/// The most time of `auto`, as a multiple of the fastest other mode's time.
 const MOST_TIMES: f64 = 1.1;
 
-/// `auto` may have so many bytes resident.
+/// The most resident bytes of `auto`.
 const MOST_RESIDENT: u64 = 128 << 20;
 
 /// One of the seed's modes.
@@ -32,9 +32,9 @@ struct Mode {
     readers: usize,
     writers: usize,
     queue: usize,
-    /// How many batches are worked on at the same time, if that is not left open.
+    /// The number of batches processed at the same time; `None` leaves it open.
     concurrency: Option<usize>,
-    /// What the seed took, in seconds: an object of unknown size, on a machine of its author's.
+    /// The time of the seed in seconds, for an object of unknown size on its author's machine.
     seed: u32,
 }
 
@@ -44,7 +44,7 @@ const fn mode(name: &'static str, readers: usize, writers: usize, queue: usize, 
 
 const MODES: [Mode; 7] = [
     Mode { concurrency: Some(1), ..mode("sequential", 1, 1, 0, 73) },
-    // Of its two ways without a channel, the faster: 29 s asynchronous, 32 s with threads that block.
+    // The faster of the seed's two versions without a channel: 29 s asynchronous, 32 s with blocking threads.
     mode("parallel 10, no channel", 10, 10, 0, 29),
     mode("channel of 100, 8 + 10", 8, 10, 100, 146),
     mode("channel of 100, 5 + 10", 5, 10, 100, 60),
@@ -61,24 +61,24 @@ struct Row {
     slice: &'static str,
     seed: Option<u32>,
     work: Work,
-    /// What the server took of the cores, in the last round.
+    /// The CPU time of the server in the last round.
     server: Cell<Duration>,
 }
 
-/// What is run for a line.
+/// The work of a line.
 enum Work {
-    /// thalweg with a configuration.
+    /// Runs thalweg with a configuration.
     Job(PathBuf),
-    /// The bare client, which uploads what is to come of the job.
+    /// Uploads the expected output of the job with the bare client.
     Upload,
 }
 
-/// Prints the tables: on the slow way, or not.
+/// Prints one table for each of `ways`: true for the slow connection, false for the fast one.
 ///
 /// # Errors
-/// If a program fails, or what one wrote is wrong.
+/// Returns an error if a program fails or an output is wrong.
 pub fn run(contest: &Contest, rows: &Rows, place: &Testbed, ways: &[bool]) -> Result<(), String> {
-    // What the bare client uploads.
+    // The file that the bare client uploads.
     pure::write(contest, rows, &contest.path(TARGET))?;
     for &is_slow in ways {
         let way = match is_slow {
@@ -160,7 +160,7 @@ fn print(line: &Row, bytes: u64, run: &Run) {
     );
 }
 
-/// Says how `auto`, which comes after the other modes, did beside the best of them.
+/// Reports how `auto`, which follows the other modes, compares with the fastest of them.
 fn judge(lines: &[Row], runs: &[Run]) {
     let Some((others, [auto, ..])) = runs.split_at_checked(MODES.len() * SLICES.len()) else { return };
     let Some((best, run)) = lines.iter().zip(others).min_by_key(|(_, run)| run.wall) else { return };

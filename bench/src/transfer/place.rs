@@ -1,4 +1,4 @@
-//! The server, with the object in it, and a slow way there.
+//! The server with the object, and a slow connection to it.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use thalweg_testbed::{Fault, Proxy, Rule, S3, Tools};
 use super::rows::Rows;
 use super::{bare, connection};
 
-/// How much later each request comes to the server on the slow way.
+/// The delay of each request on the slow connection.
 pub const LATENCY: Duration = Duration::from_millis(30);
 
-/// The bucket of everything.
+/// The bucket of all objects.
 pub const BUCKET: &str = "bench";
 
 /// The key of the object that is read.
@@ -25,15 +25,15 @@ pub struct Testbed {
     pub server: S3,
     slow: Proxy,
     program: PathBuf,
-    /// What the server had taken of the cores when it was last asked.
+    /// The CPU time of the server at the last call of [`spent`](Self::spent).
     taken: Cell<Duration>,
 }
 
 impl Testbed {
-    /// Starts a server, and uploads the rows.
+    /// Starts a server and uploads the rows.
     ///
     /// # Errors
-    /// If it does not start, or does not take them.
+    /// Returns an error if the server does not start, or rejects the rows.
     pub fn start(rows: &Rows) -> Result<Self, String> {
         let server = S3::start().map_err(|error| error.to_string())?;
         server.create_bucket(BUCKET).map_err(|error| error.to_string())?;
@@ -47,17 +47,17 @@ impl Testbed {
         Ok(place)
     }
 
-    /// The file in which the server keeps an object.
+    /// Returns the file in which the server stores an object.
     pub fn path(&self, key: &str) -> PathBuf {
         self.server.folder().join(BUCKET).join(key)
     }
 
-    /// Where all of them are.
+    /// Returns the folder that contains the server's folder.
     pub fn folder(&self) -> String {
         self.server.folder().parent().unwrap_or(Path::new("/")).display().to_string()
     }
 
-    /// What thalweg calls an object, by the short way or by the slow one.
+    /// Returns thalweg's URL of an object, over the fast or the slow connection.
     pub fn url(&self, key: &str, is_slow: bool) -> String {
         if is_slow {
             self.slow.clear();
@@ -66,7 +66,7 @@ impl Testbed {
         self.server.url(BUCKET, key)
     }
 
-    /// The bare client, which copies from one place to the other by so many connections.
+    /// Returns the command of the bare client, which copies over the given number of connections.
     pub fn bare(&self, is_slow: bool, what: &str, from: &str, to: &str, connections: usize) -> Command {
         let address = if is_slow { self.slow.address() } else { self.server.address() };
         let mut command = Command::new(&self.program);
@@ -75,9 +75,9 @@ impl Testbed {
         command
     }
 
-    /// What the server took of the cores since this was last asked; nothing where the system does not say it.
+    /// Returns the CPU time of the server since the last call; zero if the system does not report it.
     pub fn spent(&self) -> Duration {
-        // In hundredths of a second, after the name of the program, which may have spaces.
+        // The times are in hundredths of a second, after the program name, which may contain spaces.
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.server.process_id()));
         let stat = stat.unwrap_or_default();
         let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
@@ -86,10 +86,10 @@ impl Testbed {
         now.saturating_sub(self.taken.replace(now))
     }
 
-    /// The URL of an object for somebody without keys, for an hour.
+    /// Returns the URL of an object for a client without keys, valid for an hour.
     ///
     /// # Errors
-    /// If it cannot be signed.
+    /// Returns an error if the URL cannot be signed.
     pub fn signed(&self, key: &str) -> std::io::Result<String> {
         let url = format!("{}{}", self.server.endpoint(), target(key));
         let request = http::Request::get(url).body(()).map_err(std::io::Error::other)?;
@@ -101,7 +101,7 @@ impl Testbed {
         Ok(head.uri.to_string())
     }
 
-    /// Which version the server has: it does not say so itself, but who installed it has noted it.
+    /// Returns the version of the server. The server does not report it; the installer wrote it to a file.
     pub fn version(&self) -> String {
         let program = Tools::find().versitygw().unwrap_or_default();
         let noted = program.ancestors().nth(2).map(|folder| folder.join("versitygw.version"));
@@ -110,7 +110,7 @@ impl Testbed {
     }
 }
 
-/// The path of an object as requests have it.
+/// Returns the path of an object, as in requests.
 pub fn target(key: &str) -> String {
     format!("/{BUCKET}/{key}")
 }

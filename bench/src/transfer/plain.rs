@@ -1,4 +1,4 @@
-//! Plain copies: from the server, to it, and from it to itself by way of whoever copies.
+//! Plain copies: from the server, to the server, and from the server to itself through the client.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,21 +11,21 @@ use super::rows::Rows;
 use super::{MEMORY, print, target};
 use crate::contest::{Contender, Contest};
 
-/// Of the server's own rate.
+/// The least rate of thalweg, as a fraction of the bare client's rate.
 const LEAST: f64 = 0.8;
 
-/// The key of what is copied to the server.
+/// The key of the copy on the server.
 const COPY: &str = "copy.csv";
 
-/// How many connections the bare client has.
+/// The bare clients and their numbers of connections.
 const BARE: [(&str, usize); 2] = [("bare client, 1 connection", 1), ("bare client, 4", 4)];
 
 /// A copy of one kind.
 struct Kind {
     title: &'static str,
-    /// What the bare client calls it.
+    /// The bare client's name for it.
     bare: &'static str,
-    /// Whether the server has what is read, and what is written.
+    /// True if the server has the input, and true if it has the output.
     is_remote: (bool, bool),
 }
 
@@ -38,7 +38,7 @@ const KINDS: [Kind; 3] = [
 /// Prints the three tables.
 ///
 /// # Errors
-/// If a program fails, or what it wrote is wrong.
+/// Returns an error if a program fails or its output is wrong.
 pub fn run(contest: &Contest, rows: &Rows, place: &Testbed) -> Result<(), String> {
     let peers = Peer::find();
     for kind in &KINDS {
@@ -46,7 +46,7 @@ pub fn run(contest: &Contest, rows: &Rows, place: &Testbed) -> Result<(), String
     }
     for name in ["s5cmd", "rclone", "aws", "curl"] {
         if !peers.iter().any(|peer| peer.name == name) {
-            println!("  {name} was not measured: it is not here");
+            println!("  {name} was not measured: it is not installed");
         }
     }
     println!();
@@ -138,9 +138,10 @@ impl Peer {
         found.into_iter().filter_map(|(name, program)| Some(Self { name, program: program? })).collect()
     }
 
-    /// How it copies between objects (`Ok`) and files (`Err`), if it does that by way of itself.
+    /// Returns the command for a copy between objects (`Ok`) and files (`Err`), or `None` if the program does
+    /// not move the bytes itself.
     fn command(&self, place: &Testbed, from: Result<&str, &str>, to: Result<&str, &str>) -> Option<Command> {
-        // Asked to copy on one server, they let the server do it, which is other work.
+        // For a copy within one server, these programs let the server do it, which is different work.
         if from.is_ok() && to.is_ok() {
             return None;
         }
@@ -151,7 +152,7 @@ impl Peer {
         };
         let mut command = Command::new(&self.program);
         command.envs(place.server.env());
-        // What is set up on this machine is of no account.
+        // Ignores the configuration of this machine.
         let nothing = ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"];
         command.envs(nothing.map(|name| (name, "/dev/null"))).env("AWS_EC2_METADATA_DISABLED", "true");
         match self.name {
@@ -167,7 +168,7 @@ impl Peer {
                     ("ENV_AUTH", "true"),
                     ("ENDPOINT", &endpoint),
                     ("REGION", region),
-                    // It would make the bucket that is there.
+                    // rclone would create the bucket, which exists already.
                     ("NO_CHECK_BUCKET", "true"),
                 ];
                 command

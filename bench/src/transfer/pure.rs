@@ -1,4 +1,4 @@
-//! The transformation without a server: from a file, to nowhere and to a file.
+//! The transformation without a server: from a file, with the output discarded or written to a file.
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -9,16 +9,16 @@ use super::rows::{Rows, TYPES};
 use super::{MEMORY, megabytes, print, target};
 use crate::contest::{Contender, Contest};
 
-/// The argument with which this program counts line feeds.
+/// The argument that makes this program only count line feeds.
 pub const COMMAND: &str = "count";
 
-/// Of the table, in millions of bytes in a second, on two cores or more.
+/// The least rate in millions of input bytes per second, on two cores or more.
 const LEAST: f64 = 300.0;
 
 /// Prints the table.
 ///
 /// # Errors
-/// If a program fails, or what it wrote is wrong.
+/// Returns an error if a program fails or its output is wrong.
 pub fn run(contest: &Contest, rows: &Rows) -> Result<(), String> {
     let (to_nowhere, to_file) = (contest.path("nowhere.yaml"), contest.path("file.yaml"));
     let (output, copy) = (contest.path("rows.jsonl"), contest.path("copy.csv"));
@@ -43,9 +43,7 @@ pub fn run(contest: &Contest, rows: &Rows) -> Result<(), String> {
         .writing(&copy),
     ];
     let runs = contest.compare(&contenders)?;
-    println!(
-        "  A file of CSV to JSON with a budget of {MEMORY}, beside what only reads it and what copies it"
-    );
+    println!("  A file of CSV to JSON with a budget of {MEMORY}, beside a reader and a copier of the file");
     for (contender, run) in contenders.iter().zip(&runs) {
         print(contender.name, rows.input.bytes, run);
     }
@@ -57,10 +55,10 @@ pub fn run(contest: &Contest, rows: &Rows) -> Result<(), String> {
     fs::remove_file(&copy).and_then(|()| fs::remove_file(&output)).map_err(|error| error.to_string())
 }
 
-/// Writes what is to come of the job, if nobody asks how long that takes.
+/// Writes the expected output of the job, without measuring.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub fn write(contest: &Contest, rows: &Rows, output: &Path) -> Result<(), String> {
     let to_file = contest.path("file.yaml");
     fs::write(&to_file, configuration(rows, "", &file(output))).map_err(|error| error.to_string())?;
@@ -86,10 +84,10 @@ sinks:
     )
 }
 
-/// Reads a file and counts its line feeds, and does nothing else: no reader of lines can be faster on one core.
+/// Reads a file and counts its line feeds, nothing else. No reader of lines can be faster on one core.
 ///
 /// # Errors
-/// If the file cannot be read.
+/// Returns an error if the file cannot be read.
 pub fn count(path: &str) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{path}: {error}");
     let mut file = File::open(path).map_err(failed)?;

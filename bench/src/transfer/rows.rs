@@ -1,4 +1,4 @@
-//! The object that is copied, and what is to come of it.
+//! The object that is copied, and its expected output.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -6,39 +6,39 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// The columns that are numbers, for the transform that reads them.
+/// The numeric columns, for the transform that reads them.
 pub const TYPES: &str = "{ as_number: int, requests: int, request_bytes: int, response_bytes: int }";
 
 const HEADER: &[u8] = b"tenant_id,as_number,requests,request_bytes,response_bytes\n";
 
-/// So many customers come again and again.
+/// The number of customers, each of which occurs repeatedly.
 const TENANTS: usize = 10_000;
 
-/// What a file has to be.
+/// The expected size, line count and checksum of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Print {
-    /// How long it is.
+    /// The number of bytes.
     pub bytes: u64,
-    /// How many lines it has.
+    /// The number of lines.
     pub lines: u64,
     checksum: u64,
 }
 
-/// The table, as the seed had it: the requests of each customer from each network.
+/// The table of the seed: the requests of each customer from each network.
 pub struct Rows {
-    /// Where it is.
+    /// The path of the table.
     pub path: PathBuf,
-    /// The table itself.
+    /// The fingerprint of the table.
     pub input: Print,
-    /// The same rows as lines of JSON.
+    /// The fingerprint of the same rows as lines of JSON.
     pub json: Print,
 }
 
 impl Rows {
-    /// Writes the table, the same each time, until it has so many bytes.
+    /// Writes the table, identical in every run, until it has `bytes` bytes.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn make(path: &Path, bytes: u64) -> std::io::Result<Self> {
         let mut random = fastrand::Rng::with_seed(7);
         let tenants: Vec<String> = (0..TENANTS).map(|_| identifier(random.u128(..))).collect();
@@ -69,10 +69,10 @@ impl Rows {
 }
 
 impl Print {
-    /// Compares a file with this.
+    /// Compares a file with this fingerprint.
     ///
     /// # Errors
-    /// If it differs, with in what; or if it cannot be read.
+    /// Returns the difference as an error, or the reason why the file cannot be read.
     pub fn compare(&self, path: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut file = File::open(path).map_err(failed)?;
@@ -88,7 +88,7 @@ impl Print {
             return Ok(());
         }
         let is_other = if (found.bytes, found.lines) == (self.bytes, self.lines) {
-            "; as many, but others or in another order"
+            "; as many, but different or in another order"
         } else {
             ""
         };
@@ -118,7 +118,7 @@ impl Counting {
     }
 }
 
-/// The text of a UUID of version 4.
+/// Returns the text of a UUID of version 4.
 fn identifier(random: u128) -> String {
     let bits = random & !(0xf << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62;
     let digits = format!("{bits:032x}");

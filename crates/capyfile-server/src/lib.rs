@@ -20,9 +20,9 @@ mod watch;
 
 use std::sync::Arc;
 
-use thalweg_components::shared::net::Announce;
 use thalweg_engine::Error;
 use thalweg_job::{Configuration, LoadError, Signal, Signals};
+use thalweg_net::net::Announce;
 use thalweg_runtime::Stop;
 
 use server::Server;

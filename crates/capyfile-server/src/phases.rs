@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use thalweg_components::shared::upload::Upload;
 use thalweg_dialects::capyfile::response::{self, Answer};
 use thalweg_dialects::capyfile::{Input, LoadError, Phase, Step, read};
 use thalweg_dialects::capyfile::{Operation, Request};
-use thalweg_engine::{Feed, Graph, Plan, Run, StateDir};
+use thalweg_engine::{Feed, Graph, Plan, Run, RunFailure, StateDir};
 use thalweg_job::steps;
+use thalweg_net::upload::Upload;
 
 use crate::server::Server;
 use crate::uploads::Uploaded;
@@ -124,13 +124,38 @@ fn lead_errors_on(graph: &mut Graph, phase: &Phase) {
 }
 
 /// The answer to a failed run. An operation that cannot work as configured has a code of its own.
-fn of_failure(failure: &str, steps: &[(Arc<str>, Step)]) -> Answer {
-    let named = steps.iter().find(|(name, _)| failure.contains(&format!("`{name}`")));
+fn of_failure(failure: &RunFailure, steps: &[(Arc<str>, Step)]) -> Answer {
+    let named = steps.iter().find(|(name, _)| Some(name) == failure.component.as_ref());
     match named {
         Some((_, Step { operation, .. })) => response::configuration(
             &format!("{}_OPERATION_CONFIGURATION", Operation::name(*operation).to_uppercase()),
             "the operation can not work as it is configured",
         ),
         None => response::internal(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_engine::{Error, Role};
+
+    use super::*;
+
+    fn answered(failure: &RunFailure) -> String {
+        let step = |operation| Step { component: "", operation, index: 0, sizes: [None, None] };
+        let steps = [
+            ("main.size".into(), step(Operation::FileSizeValidate)),
+            ("main.time".into(), step(Operation::FileTimeValidate)),
+        ];
+        of_failure(failure, &steps).body
+    }
+
+    #[test]
+    fn a_failure_is_that_of_its_component_although_its_text_quotes_another() {
+        let error = Error::permanent("`main.time` failed: `main.size` is a folder");
+        let failure = RunFailure { component: Some("main.time".into()), role: Some(Role::Transform), error };
+        assert!(answered(&failure).contains("FILE_TIME_VALIDATE_OPERATION_CONFIGURATION"));
+        let of_engine = RunFailure::from(Error::permanent("cannot save what `main.size` did"));
+        assert!(answered(&of_engine).contains("INTERNAL"));
     }
 }

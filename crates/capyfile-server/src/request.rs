@@ -8,11 +8,11 @@ use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
-use thalweg_components::shared::upload::{self, Accept, Refusal, Room, Uploads, pairs, percent_decoded};
-use thalweg_components::shared::web;
 use thalweg_dialects::capyfile;
 use thalweg_dialects::capyfile::Operation;
 use thalweg_dialects::capyfile::response::{self, Answer};
+use thalweg_net::upload::{self, Accept, Refusal, Room, Uploads, pairs, percent_decoded};
+use thalweg_net::web;
 
 use crate::health;
 use crate::server::Server;

@@ -9,16 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use thalweg_components::shared::net::{
-    Address, Announce, Client, Limits, Listener, Owner, UnixSocket, serve,
-};
-use thalweg_components::shared::tls::TlsServer;
-use thalweg_components::shared::upload::{self, Room};
-use thalweg_components::shared::web::{ConnectionOptions, converse};
 use thalweg_config::Document;
 use thalweg_dialects::capyfile::{self, Operation};
 use thalweg_engine::{Error, Registry, Temporaries};
 use thalweg_job::{Configuration, EtcdLookup, LoadError};
+use thalweg_net::net::{Address, Announce, Client, Limits, Listener, Owner, UnixSocket, serve};
+use thalweg_net::tls::TlsServer;
+use thalweg_net::upload::{self, Room};
+use thalweg_net::web::{ConnectionOptions, converse};
 use thalweg_record::Budget;
 use thalweg_runtime::Stop;
 use tokio::sync::Semaphore;

@@ -3,10 +3,10 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use thalweg_components::shared::tls::TlsServer;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::DEFAULT_MEMORY;
 use thalweg_job::{LoadError, cores};
+use thalweg_net::tls::TlsServer;
 
 use crate::health::Check;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use thalweg_components::shared::upload::Upload;
 use thalweg_engine::component::BuildSource;
 use thalweg_engine::{Context, Error, Flow, Mistake, Source, SourceOutput};
+use thalweg_net::upload::Upload;
 use thalweg_record::File;
 
 use crate::watch::Watch;

@@ -1,7 +1,9 @@
-//! From a node to a value of the program, by `serde`, after the check found nothing wrong.
+//! Decodes a node into a Rust value with `serde`, after the check found no mistakes.
 //!
-//! The deserializer is as lenient as the check: a number may be read as text, as it was written, and a text
-//! that is a number as a number, since a variable between quotes can be nothing but text.
+//! The deserializer is as lenient as the check. A number can be read as text, as it was written. A text that
+//! spells a number can be read as a number, since a variable in quotes is always text.
+//!
+//! See docs/decisions/025-the-document-is-walked-its-options-are-decoded.md.
 
 use std::fmt;
 
@@ -34,7 +36,7 @@ pub fn decode<T: DeserializeOwned + JsonSchema>(node: &Node, diagnostics: &mut D
     }
 }
 
-/// `serde` and `FromStr` write phrases.
+/// Turns a phrase into a sentence: `serde` and `FromStr` return phrases.
 fn sentence(message: &str) -> String {
     let mut sentence: String = message.trim().to_owned();
     if let Some(first) = sentence.get(..1) {
@@ -47,9 +49,7 @@ fn sentence(message: &str) -> String {
     sentence
 }
 
-/// What `serde` found wrong with a node, and the place of the innermost node it happened at.
-///
-/// It is the error of `T::deserialize(node)`, which does no check before; [`decode`] does, and is what you want.
+/// An error of `serde`, with the position of the innermost node where it occurred.
 #[derive(Debug)]
 pub struct DecodeError {
     span: Option<Span>,
@@ -57,7 +57,7 @@ pub struct DecodeError {
 }
 
 impl DecodeError {
-    /// Where it happened, if that is known.
+    /// Returns the position of the error, if it is known.
     pub fn span(&self) -> Option<Span> {
         self.span
     }
@@ -85,7 +85,7 @@ impl de::Error for DecodeError {
 type Result<T> = std::result::Result<T, DecodeError>;
 
 impl Node {
-    /// Lets the visitor have whatever this is.
+    /// Passes the value to the visitor as the type it has.
     fn visit<'de, V: Visitor<'de>>(&'de self, visitor: V) -> Result<V::Value> {
         match &self.value {
             Value::Null => visitor.visit_unit(),
@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    /// The number or boolean that a text is, if that is what is wanted.
+    /// Passes a text as the number or boolean it spells. Called when the visitor wants such a type.
     fn visit_retyped<'de, V: Visitor<'de>>(&'de self, visitor: V) -> Result<V::Value> {
         let Value::String(text) = &self.value else { return self.visit(visitor) };
         match scalar::typed(text.trim()) {
@@ -115,7 +115,7 @@ impl Node {
         }
     }
 
-    /// A whole number, also when it was written `1e6`.
+    /// Passes a whole number, even one written as `1e6`.
     fn visit_whole<'de, V: Visitor<'de>>(&'de self, visitor: V) -> Result<V::Value> {
         if let Value::Float(value) = self.value
             && self.as_u64().is_none()
@@ -196,7 +196,7 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         let value = match self.value {
-            // `stdout:` with nothing after it has no options, which is a mapping without entries.
+            // `stdout:` with nothing after it has no options: it is an empty mapping.
             Value::Null => visitor.visit_map(Entries { entries: [].iter(), value: None }),
             _ => self.visit(visitor),
         };
@@ -276,7 +276,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value> {
         match self.value.take() {
             Some(value) => seed.deserialize(value).map_err(|error| error.at(value.span)),
-            None => Err(de::Error::custom("a value was asked for before its key")),
+            None => Err(de::Error::custom("a value was requested before its key")),
         }
     }
 
@@ -285,7 +285,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     }
 }
 
-/// A key: text, unless something else is asked for, as in a map from numbers.
+/// A key. It is text unless the visitor wants another type, as in a map with numeric keys.
 struct Name<'de>(&'de str);
 
 macro_rules! deserialize_key {

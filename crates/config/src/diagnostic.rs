@@ -1,4 +1,4 @@
-//! What is wrong with a document, all of it.
+//! The mistakes in a document, all collected.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,50 +7,50 @@ use serde::ser::{Serialize, SerializeSeq, SerializeStruct, Serializer};
 
 use crate::{Span, render};
 
-/// One mistake and its place.
+/// A mistake and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where it is.
+    /// The position of the mistake.
     pub span: Span,
-    /// What is wrong: a sentence, with the names of things in backticks.
+    /// The mistake: a sentence, with the names of things in backticks.
     pub message: String,
-    /// A few words to stand right at the place, under its underline.
+    /// A few words for the position itself, shown under its underline.
     pub label: Option<String>,
-    /// What to do about it: a sentence.
+    /// The way to fix it: a sentence.
     pub help: Option<String>,
 }
 
 impl Diagnostic {
-    /// A mistake at a place. The message is a sentence.
+    /// Creates a mistake at a position. The message is a sentence.
     pub fn new(span: Span, message: impl Into<String>) -> Self {
         Self { span, message: message.into(), label: None, help: None }
     }
 
-    /// Adds a few words to stand right at the place.
+    /// Adds a few words that are shown at the position itself.
     pub fn label(&mut self, label: impl Into<String>) -> &mut Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Adds what to do about it.
+    /// Adds a sentence on how to fix the mistake.
     pub fn help(&mut self, help: impl Into<String>) -> &mut Self {
         self.help = Some(help.into());
         self
     }
 }
 
-/// A mistake, and other places that have to do with it.
+/// A mistake and other positions related to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) diagnostic: Diagnostic,
     pub(crate) also: Vec<(Span, String)>,
 }
 
-/// All mistakes found so far in one document, in the order of their places.
+/// All mistakes found so far in one document, ordered by position.
 ///
-/// It knows the document's name and text, so that it can show them: [`render`](Self::render) is for a
-/// person, `Display` gives one plain line a mistake, and `Serialize` a list of objects with `file`,
-/// `line`, `column`, `message` and `help`. The same mistake at the same place is kept once.
+/// It holds the document's name and text in order to show the mistakes. [`render`](Self::render) is for a
+/// person. `Display` writes one plain line per mistake. `Serialize` writes a list of objects with `file`,
+/// `line`, `column`, `message` and `help`. The same mistake at the same position is kept once.
 #[derive(Debug, Clone)]
 pub struct Diagnostics {
     name: String,
@@ -59,7 +59,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// No mistakes yet.
+    /// Creates an empty collection.
     pub fn new(document_name: &str, text: &str) -> Self {
         Self::shared(document_name, text.into())
     }
@@ -73,18 +73,18 @@ impl Diagnostics {
         self.insert(diagnostic);
     }
 
-    /// Adds a mistake, to which [`Diagnostic::label`] and [`Diagnostic::help`] can add.
+    /// Adds a mistake and returns it, for [`Diagnostic::label`] and [`Diagnostic::help`].
     pub fn error(&mut self, span: Span, message: impl Into<String>) -> &mut Diagnostic {
         &mut self.insert(Diagnostic::new(span, message)).diagnostic
     }
 
-    /// Adds a mistake that has to do with other places too, each with a few words to stand there.
+    /// Adds a mistake with related positions, each with a few words to show there.
     pub fn push_with(&mut self, diagnostic: Diagnostic, also: impl IntoIterator<Item = (Span, String)>) {
         self.insert(diagnostic).also.extend(also);
     }
 
     fn insert(&mut self, diagnostic: Diagnostic) -> &mut Entry {
-        // A node that aliases repeat is wrong once.
+        // A mistake in a node that aliases repeat is reported once.
         let same = |entry: &Entry| {
             entry.diagnostic.span == diagnostic.span && entry.diagnostic.message == diagnostic.message
         };
@@ -100,53 +100,50 @@ impl Diagnostics {
         &mut self.entries[index]
     }
 
-    /// Whether nothing is wrong.
+    /// True if there are no mistakes.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many mistakes there are.
+    /// Returns the number of mistakes.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The mistakes, in the order of their places.
+    /// Returns the mistakes, ordered by position.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.entries.iter().map(|entry| &entry.diagnostic)
     }
 
-    /// The name of the document.
+    /// Returns the name of the document.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text of the document.
+    /// Returns the text of the document.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The line and the column of a byte of the text, both counted from 1, the column in characters.
+    /// Returns the line and column of a byte of the text. Both count from 1; the column counts characters.
     pub fn position(&self, byte: usize) -> (usize, usize) {
         render::position(&self.text, byte)
     }
 
-    /// Adds the mistakes of `other`, which is about the same document.
+    /// Adds the mistakes of `other`, which must be about the same document.
     pub fn extend(&mut self, other: Diagnostics) {
         for entry in other.entries {
             self.insert(entry.diagnostic).also.extend(entry.also);
         }
     }
 
-    /// `Ok` if nothing is wrong, otherwise itself as the error.
-    ///
-    /// # Errors
-    /// When there is at least one mistake.
+    /// Returns `Ok(value)` if there are no mistakes, otherwise `self` as the error.
     pub fn into_result<T>(self, value: T) -> Result<T, Diagnostics> {
         if self.is_empty() { Ok(value) } else { Err(self) }
     }
 
-    /// What a person reads: each mistake with its file, line and column, the line itself, an underline, what is
-    /// wrong and what to do; at last their number.
+    /// Returns the text for a person: each mistake with its file, line, column, source line, underline,
+    /// message and help. The last line is the number of mistakes.
     pub fn render(&self, colour: bool) -> String {
         render::render(&self.name, &self.text, &self.entries, colour)
     }
@@ -180,7 +177,7 @@ impl Serialize for Diagnostics {
     }
 }
 
-/// A mistake with what is needed to tell its line.
+/// A mistake with the document that its line number requires.
 struct Placed<'a> {
     diagnostics: &'a Diagnostics,
     diagnostic: &'a Diagnostic,

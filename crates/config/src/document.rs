@@ -1,8 +1,8 @@
-//! Reading a document: from the parser's events to a tree of nodes.
+//! Reads a document: turns the parser's events into a tree of nodes.
 //!
-//! The parser is an event parser, which is what makes the places exact and a bound on depth and on the
-//! expansion of aliases possible: both are counted here, while the tree grows, and a document that goes beyond
-//! is refused at the place where it does.
+//! An event parser provides exact positions and allows limits on depth and on the expansion of aliases. Both
+//! are counted here while the tree grows. A document beyond a limit is rejected at the position where it
+//! exceeds it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -14,10 +14,12 @@ use granit_parser::{Event, Parser, ScalarStyle, Tag};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::{Key, Node, Span, Value, nearest, substitute, syntax};
 
-/// How deep mappings and lists may be nested. People write ten; the tree is walked recursively.
+/// The deepest nesting of mappings and lists. Real configurations need about ten levels; functions walk the
+/// tree recursively.
 const DEEPEST: usize = 64;
 
-/// How much aliases may add, in bytes of text with 64 for each node: a few lines could say terabytes.
+/// The most that aliases may add, in bytes of text plus 64 per node. Without a limit, a few lines could
+/// expand to terabytes.
 const LARGEST_EXPANSION: usize = 16 << 20;
 
 /// A parsed file.
@@ -30,10 +32,11 @@ pub struct Document {
 }
 
 impl Document {
-    /// Parses YAML or JSON. The name is the one to show in messages, usually the path.
+    /// Parses YAML or JSON. Messages show `name`, usually the path.
     ///
     /// # Errors
-    /// Mistakes of syntax, keys given twice, unknown anchors, a file that is empty or holds several documents.
+    /// Returns mistakes of syntax, duplicate keys and unknown anchors. An empty file, or a file with several
+    /// documents, is also a mistake.
     pub fn parse(name: &str, text: &str) -> Result<Document, Diagnostics> {
         let text: Arc<str> = text.into();
         let mut builder = Builder::new(Diagnostics::shared(name, text.clone()));
@@ -55,11 +58,11 @@ impl Document {
         }
     }
 
-    /// Reads the file and substitutes variables, as [`open`](Self::open) and
-    /// [`substitute`](Self::substitute) do.
+    /// Reads the file and substitutes variables, as [`open`](Self::open) and [`substitute`](Self::substitute)
+    /// do.
     ///
     /// # Errors
-    /// Those of both.
+    /// Returns the errors of both.
     pub fn load(path: &Path, variables: &dyn Fn(&str) -> Option<String>) -> Result<Document, Diagnostics> {
         let mut document = Self::open(path)?;
         let mut diagnostics = document.diagnostics();
@@ -67,11 +70,11 @@ impl Document {
         diagnostics.into_result(document)
     }
 
-    /// Reads and parses the file, and leaves variables as they stand: other programs' files may mean something else
-    /// by a `${`.
+    /// Reads and parses the file without substituting variables: in files of other programs, `${` may mean
+    /// something else.
     ///
     /// # Errors
-    /// Those of [`parse`](Self::parse), and a file that cannot be read or is not UTF-8.
+    /// Returns the errors of [`parse`](Self::parse), or an error if the file cannot be read or is not UTF-8.
     pub fn open(path: &Path) -> Result<Document, Diagnostics> {
         let name = path.display().to_string();
         let bytes = fs::read(path).map_err(|error| {
@@ -95,56 +98,59 @@ impl Document {
         Ok(document)
     }
 
-    /// The same document with another tree, for example what it means in another dialect: the places of the new nodes
-    /// are in the text of this one.
+    /// Returns the same document with another tree, for example its translation from another dialect. The
+    /// positions of the new nodes refer to the text of this document.
     pub fn with_root(&self, root: Node) -> Document {
         Document { name: self.name.clone(), text: self.text.clone(), directory: self.directory.clone(), root }
     }
 
-    /// A document that nobody wrote as YAML, for example one that a command line asks for: the places of its nodes are in
-    /// the text.
+    /// Creates a document without YAML, for example from a command line. The positions of its nodes refer to
+    /// `text`.
     pub fn made(name: &str, text: &str, root: Node) -> Document {
         Document { name: name.to_owned(), text: text.into(), directory: PathBuf::new(), root }
     }
 
-    /// The uppermost node: of a configuration, a mapping.
+    /// Returns the root node. In a configuration it is a mapping.
     pub fn root(&self) -> &Node {
         &self.root
     }
 
-    /// The name to show in messages.
+    /// Returns the name to show in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text as it was written, before any substitution.
+    /// Returns the text as it was written, before any substitution.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where mistakes in this document are to be collected: none yet.
+    /// Returns an empty collection for mistakes in this document.
     pub fn diagnostics(&self) -> Diagnostics {
         Diagnostics::shared(&self.name, self.text.clone())
     }
 
-    /// Puts variables and the content of files into the scalars.
+    /// Substitutes variables and the content of files in the scalars.
     ///
-    /// `${NAME}` is the variable, `${NAME:-default}` has a default for when it is missing or empty,
-    /// `${file:path}` is the content of a file without its last newline, its path relative to the document;
-    /// `$$` is a `$`. A `$` that no `{` follows stays as it is. Keys are left alone. An unquoted scalar is
-    /// typed after the substitution, so `${PORT}` can be a number; the structure cannot change.
+    /// - `${NAME}` is the variable; `${NAME:-default}` has a default for a missing or empty variable.
+    /// - `${file:path}` is the content of a file without its last newline. The path is relative to the
+    ///   document.
+    /// - `$$` is a `$`. A `$` without a following `{` stays as it is.
+    ///
+    /// Keys are not substituted. An unquoted scalar is typed after the substitution, so `${PORT}` can be a
+    /// number; the structure cannot change.
     pub fn substitute(&mut self, variables: &dyn Fn(&str) -> Option<String>, diagnostics: &mut Diagnostics) {
         substitute::substitute(&mut self.root, &self.text, &self.directory, variables, diagnostics);
     }
 }
 
-/// A node with what has to be known about it when an alias repeats it.
+/// A node with the sizes that the limits need when an alias repeats it.
 #[derive(Clone)]
 struct Built {
     node: Node,
-    /// How many levels of mappings and lists it has.
+    /// The number of nested levels of mappings and lists.
     height: usize,
-    /// About how many bytes it takes.
+    /// The approximate size in bytes.
     weight: usize,
 }
 
@@ -156,7 +162,7 @@ impl Built {
 
 const NODE_WEIGHT: usize = 64;
 
-/// A mapping or a list whose end has not been read.
+/// A mapping or list whose end has not been read yet.
 struct Open {
     start: usize,
     end: usize,
@@ -185,7 +191,7 @@ struct Builder {
     root: Option<Node>,
 }
 
-/// The document is beyond what will be read, and has been told so.
+/// The document exceeds a limit, and the mistake has been reported.
 struct Stop;
 
 impl Builder {
@@ -325,8 +331,8 @@ impl Builder {
 
     fn end(&mut self, span: Span) -> Result<(), Stop> {
         let Some(open) = self.open.pop() else { return Ok(()) };
-        // The end of a flow collection is its bracket; that of a block collection is what follows it, so its last
-        // entry tells where it ends.
+        // The end event of a flow collection is at its bracket. That of a block collection is at the token
+        // after it, so the last entry determines the end.
         let end = if span.end > span.start { span.end } else { open.end };
         let value = match open.content {
             Content::Sequence(items) => Value::Sequence(items),
@@ -336,8 +342,8 @@ impl Builder {
         self.add(Built { node, height: open.height, weight: open.weight }, open.anchor)
     }
 
-    /// The entries of a mapping and those that `<<` brings in, of which its own take precedence, then the
-    /// first.
+    /// Returns the entries of a mapping and those that `<<` adds. Its own entries take precedence, then
+    /// earlier merges.
     fn merge(&mut self, mut entries: Vec<(Key, Node)>, merges: Vec<(Key, Node)>) -> Vec<(Key, Node)> {
         if merges.is_empty() {
             return entries;
@@ -354,7 +360,7 @@ impl Builder {
                     self.diagnostics
                         .error(
                             key.span,
-                            format!("`<<` takes a mapping or a list of mappings, but this is {kind}."),
+                            format!("`<<` needs a mapping or a list of mappings, but this is {kind}."),
                         )
                         .help("Write `<<: *name`, where `&name` stands before a mapping.");
                     continue;
@@ -372,7 +378,7 @@ impl Builder {
     fn alias(&mut self, anchor: usize, span: Span) -> Result<(), Stop> {
         let Some(built) = self.anchored.get(&anchor) else {
             self.diagnostics
-                .error(span, "This stands for something that it is itself a part of.")
+                .error(span, "This alias repeats a value that contains it.")
                 .help("An alias can only repeat what was written before it.");
             return self.add(Built::scalar(Node::new(span, Value::Null), 0), 0);
         };
@@ -388,12 +394,12 @@ impl Builder {
         }
         let mut built = built.clone();
         if let Some(Open { content: Content::Mapping { key: None, .. }, .. }) = self.open.last() {
-            built.node.span = span; // As a key, it is wrong here and not there.
+            built.node.span = span; // As a key, it is wrong here, not at its definition.
         }
         self.add_ending(built, 0, span.end)
     }
 
-    /// Puts a finished node where it belongs: into the innermost open collection.
+    /// Adds a finished node to the innermost open collection.
     fn add(&mut self, built: Built, anchor: usize) -> Result<(), Stop> {
         let end = built.node.span.end;
         self.add_ending(built, anchor, end)

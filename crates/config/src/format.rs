@@ -1,7 +1,7 @@
-//! Formats: checks of a text that a schema names and cannot express.
+//! Formats: checks of a text that a schema names but cannot express.
 //!
-//! Decoding by `serde` stops at the first error and does not know its place. A format is checked before
-//! decoding, together with everything else, and points into the text.
+//! Decoding by `serde` stops at the first error and does not know its position. A format is checked before
+//! decoding, together with everything else, and its mistakes have a position inside the text.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,31 +9,31 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 
 use crate::types::{byte_range, byte_size, pattern, time_span};
 
-/// What is wrong with a text.
+/// A mistake in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatError {
-    /// Which of its bytes are wrong; all, if none are named.
+    /// The wrong bytes of the text; `None` means all of it.
     pub range: Option<Range<usize>>,
-    /// What is wrong: a sentence.
+    /// The mistake: a sentence.
     pub message: String,
-    /// What to do about it: a sentence.
+    /// The way to fix it: a sentence.
     pub help: Option<String>,
 }
 
 impl FormatError {
-    /// A mistake in the whole of a text.
+    /// Creates a mistake about the whole text.
     pub fn new(message: impl Into<String>) -> Self {
         Self { range: None, message: message.into(), help: None }
     }
 
-    /// Says which bytes are wrong.
+    /// Sets the range of wrong bytes.
     #[must_use]
     pub fn at(mut self, range: Range<usize>) -> Self {
         self.range = Some(range);
         self
     }
 
-    /// Says what to do.
+    /// Sets a sentence on how to fix the mistake.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -65,9 +65,9 @@ static FORMATS: LazyLock<RwLock<HashMap<&'static str, Check>>> = LazyLock::new(|
     RwLock::new(HashMap::from(own))
 });
 
-/// Makes `check` the meaning of `"format": name` in schemas, in this process.
+/// Registers `check` as the meaning of `"format": name` in schemas, for this process.
 ///
-/// Doing it again changes nothing, so every user of a format can register it first.
+/// Registering the same check again changes nothing, so every user of a format can register it first.
 ///
 /// ```
 /// use thalweg_config::{FormatError, register_format};
@@ -81,7 +81,7 @@ pub fn register_format(name: &'static str, check: fn(&str) -> Result<(), FormatE
     FORMATS.write().unwrap_or_else(PoisonError::into_inner).insert(name, check);
 }
 
-/// The check of the format `name`, if there is one.
+/// Returns the check of the format `name`, if it is registered.
 pub(crate) fn registered(name: &str) -> Option<Check> {
     FORMATS.read().unwrap_or_else(PoisonError::into_inner).get(name).copied()
 }

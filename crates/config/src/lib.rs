@@ -1,30 +1,31 @@
-//! Configuration documents with places: what a user wrote, where they wrote it, and what was wrong
-//! with it, all of it at once.
+//! Configuration documents with positions: what the user wrote, where, and every mistake in it at once.
 //!
-//! Most readers of configuration go straight from text to a struct, and stop at the first thing
-//! that does not fit, often without being able to say where it stands. A person who has made three
-//! mistakes then learns of them in three runs. Here it goes in steps, and each keeps the places:
+//! Most configuration readers parse text directly into a struct. They stop at the first value that does not
+//! fit, often without a position. A user with three mistakes then needs three runs to find them. This crate
+//! works in four steps, and each keeps the positions:
 //!
 //! 1. [`Document::parse`] turns YAML (or JSON, which is YAML) into a tree of [`Node`]s, each with the
-//!    [`Span`] of bytes it was read from. Anchors, aliases and merge keys are resolved, within bounds.
-//! 2. [`Document::substitute`] puts variables and secrets into the scalars. It happens after parsing,
-//!    so that a secret with a colon in it cannot become a mapping.
-//! 3. [`check`] holds a node against a JSON schema, the one `schemars` derives from the very struct
-//!    that will be filled, and collects every mistake as a [`Diagnostic`].
-//! 4. [`decode`] checks, and if nothing was wrong lets `serde` fill the struct. What a schema cannot
-//!    say (a cross-field rule in a `TryFrom`) is still reported, at the innermost node that was being read.
+//!    [`Span`] of bytes it was read from. Anchors, aliases and merge keys are resolved, within limits.
+//! 2. [`Document::substitute`] replaces variables and secrets in the scalars. Substitution follows parsing,
+//!    so a secret that contains a colon cannot become a mapping.
+//! 3. [`check`] compares a node with a JSON schema and collects every mistake as a [`Diagnostic`]. The schema
+//!    is the one that `schemars` derives from the struct to be filled.
+//! 4. [`decode`] checks, then lets `serde` fill the struct if there are no mistakes. A rule that a schema
+//!    cannot express, such as a cross-field rule in a `TryFrom`, is reported at the innermost node being
+//!    read.
 //!
-//! A check of a text that a schema cannot express, such as "this is a regular expression", is a *format*:
-//! the schema names it, [`register_format`] tells what it means, and its mistakes are shown inside the
-//! text where they are. [`ByteSize`], [`TimeSpan`] and [`Pattern`] are values with such formats.
+//! A check of a text that a schema cannot express, such as "this is a regular expression", is a *format*. The
+//! schema names the format, and [`register_format`] defines it. Its mistakes are shown at their position
+//! inside the text. [`ByteSize`], [`TimeSpan`] and [`Pattern`] are types with such formats.
 //!
-//! [`write()`] goes the other way, from nodes to YAML with comments: what another dialect was read into can be shown.
+//! [`write()`] works in the other direction: it writes nodes as YAML with comments. It shows the result of
+//! converting another dialect.
 //!
-//! [`Diagnostics`] shows it all: to a person ([`Diagnostics::render`]), in a log (its `Display`), to a
-//! program (its `Serialize`).
+//! [`Diagnostics`] presents the mistakes to a person ([`Diagnostics::render`]), in a log (its `Display`) and
+//! to a program (its `Serialize`).
 //!
-//! This crate knows nothing of sources, sinks or engines, and must not. It never panics on what it reads:
-//! depth is bounded, aliases are bounded, and its tests feed it rubbish.
+//! This crate must not know sources, sinks or engines. It never panics on its input: depth and aliases are
+//! bounded, and its tests feed it garbage.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ mod decode;
 mod diagnostic;
 mod document;
 mod format;
+mod mistake;
 mod nearest;
 mod node;
 mod place;
@@ -41,6 +43,7 @@ mod render;
 mod scalar;
 mod substitute;
 mod syntax;
+pub mod testing;
 pub mod types;
 mod write;
 
@@ -49,7 +52,8 @@ pub use decode::{DecodeError, decode};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use document::Document;
 pub use format::{FormatError, register_format};
+pub use mistake::Mistake;
 pub use nearest::nearest;
 pub use node::{Key, Node, Span, Value};
-pub use types::{ByteRange, ByteSize, Pattern, TimeSpan};
+pub use types::{ByteRange, ByteSize, FileMode, Pattern, TimeSpan};
 pub use write::{Comments, write};

@@ -1,6 +1,6 @@
-//! "Did you mean": the name that was probably meant.
+//! "Did you mean": finds the name that a user probably meant.
 
-/// The one of `candidates` that `name` was probably meant to be, if one is near enough.
+/// Returns the candidate that `name` probably meant, if one is similar enough.
 ///
 /// ```
 /// use thalweg_config::nearest;
@@ -8,7 +8,7 @@
 /// assert_eq!(nearest("colour", ["format", "path"]), None);
 /// ```
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    /// So that nobody waits for an edit distance of two megabytes.
+    /// The longest name that is compared, in bytes: the edit distance takes quadratic time.
     const LONGEST: usize = 200;
     if name.len() > LONGEST {
         return None;
@@ -20,9 +20,9 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         let offered = plain(candidate);
         let length = wanted.chars().count().max(offered.chars().count());
         let distance = strsim::osa_distance(&wanted, &offered);
-        // One slip in three letters: `pth` is `path`, but `file` is not `pipe`.
+        // One typo per three letters: `pth` matches `path`, but `file` does not match `pipe`.
         if distance > 0 && distance > length.div_ceil(3).min(4) || distance >= length {
-            // A name cut short or drawn out is near as well: `compress` for `compression`.
+            // A truncated or extended name is also similar: `compress` for `compression`.
             let prefix = wanted.len().min(offered.len()) >= 4
                 && (wanted.starts_with(&offered) || offered.starts_with(&wanted));
             if !prefix {

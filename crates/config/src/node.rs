@@ -1,10 +1,10 @@
-//! The tree a document is read into: values, each with the place it was written at.
+//! The tree of a document: values, each with the position where it was written.
 
 use std::ops::Range;
 
 use crate::scalar;
 
-/// A place in a document: a range of bytes of its text.
+/// A position in a document: a range of bytes of its text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// The first byte.
@@ -14,7 +14,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The place from byte `start` up to, not including, byte `end`.
+    /// Creates the range from byte `start` up to, but not including, byte `end`.
     pub fn new(start: usize, end: usize) -> Self {
         Self { start, end: end.max(start) }
     }
@@ -26,32 +26,33 @@ impl From<Range<usize>> for Span {
     }
 }
 
-/// A value and its place.
+/// A value and its position.
 ///
-/// A value that an alias (`*name`) stands for has the place of its definition, since that is where a
-/// mistake in it is put right.
+/// A value inserted by an alias (`*name`) has the position of its definition, because a mistake in the value
+/// is fixed there.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where it was written. A block mapping or list reaches to the end of its last entry.
+    /// The position where the value was written. A block mapping or list extends to the end of its last
+    /// entry.
     pub span: Span,
-    /// What was written.
+    /// The value.
     pub value: Value,
     /// The text of a plain (unquoted) scalar as it was written, after substitution.
     pub(crate) raw: Option<Box<str>>,
-    /// Whether a variable was put in, so that the value may be a secret and is not to be shown.
+    /// True if a variable was substituted. The value may then be a secret and must not be shown.
     pub(crate) substituted: bool,
 }
 
-/// What a node holds.
+/// The value of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing: `null`, `~`, or no value at all after a key.
+    /// No value: `null`, `~`, or nothing after a key.
     Null,
     /// `true` or `false`.
     Bool(bool),
     /// A whole number.
     Integer(i64),
-    /// A number with a fraction or an exponent, or a whole number that needs more than 64 bits.
+    /// A number with a fraction or an exponent, or a whole number that does not fit into `i64`.
     Float(f64),
     /// Text.
     String(String),
@@ -66,11 +67,11 @@ pub enum Value {
 pub struct Key {
     /// Its text.
     pub name: String,
-    /// Where it was written.
+    /// The position where it was written.
     pub span: Span,
 }
 
-/// Keys are equal if their texts are, wherever they were written.
+/// Keys are equal if their texts are equal; positions do not matter.
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -79,7 +80,7 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
-/// Nodes are equal if their values are, wherever they were written.
+/// Nodes are equal if their values are equal; positions do not matter.
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
@@ -87,27 +88,27 @@ impl PartialEq for Node {
 }
 
 impl Node {
-    /// A node with a value that was made rather than read, at the place to show if it is wrong.
+    /// Creates a node from a computed value. Mistakes in it are shown at `span`.
     pub fn new(span: Span, value: Value) -> Self {
         Self { span, value, raw: None, substituted: false }
     }
 
-    /// A plain (unquoted) scalar, typed by the rules of the YAML 1.2 core schema.
+    /// Creates a plain (unquoted) scalar, typed by the YAML 1.2 core schema.
     pub fn plain(span: Span, text: &str) -> Self {
         Self { span, value: scalar::typed(text), raw: Some(text.into()), substituted: false }
     }
 
-    /// The value under the key `name`, if this is a mapping that has it.
+    /// Returns the value of the key `name`, if this is a mapping with that key.
     pub fn get(&self, name: &str) -> Option<&Node> {
         self.entries().iter().find(|(key, _)| key.name == name).map(|(_, value)| value)
     }
 
-    /// The key `name` itself, which has a place of its own, if this is a mapping that has it.
+    /// Returns the key `name` itself, which has its own position, if this is a mapping with that key.
     pub fn key(&self, name: &str) -> Option<&Key> {
         self.entries().iter().find(|(key, _)| key.name == name).map(|(key, _)| key)
     }
 
-    /// The keys and values of a mapping; none for anything else.
+    /// Returns the keys and values of a mapping; an empty slice for any other value.
     pub fn entries(&self) -> &[(Key, Node)] {
         match &self.value {
             Value::Mapping(entries) => entries,
@@ -115,7 +116,7 @@ impl Node {
         }
     }
 
-    /// The elements of a list; none for anything else.
+    /// Returns the elements of a list; an empty slice for any other value.
     pub fn items(&self) -> &[Node] {
         match &self.value {
             Value::Sequence(items) => items,
@@ -123,7 +124,7 @@ impl Node {
         }
     }
 
-    /// What this is, in words that fit "expected a number, found ...".
+    /// Returns the kind of value, in words that fit "expected a number, found ...".
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null => "nothing",
@@ -135,12 +136,12 @@ impl Node {
         }
     }
 
-    /// Whether nothing was written.
+    /// True if there is no value.
     pub fn is_null(&self) -> bool {
         matches!(self.value, Value::Null)
     }
 
-    /// The text of a text. For a scalar of any type as it was written, see [`Node::text`].
+    /// Returns a string value. [`Node::text`] also returns numbers and booleans as they were written.
     pub fn as_str(&self) -> Option<&str> {
         match &self.value {
             Value::String(text) => Some(text),
@@ -148,7 +149,7 @@ impl Node {
         }
     }
 
-    /// The text of a text, or of a plain number or boolean as it was written: `007` is `007`.
+    /// Returns a string, or a plain number or boolean as it was written: `007` is `007`.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::String(text) => Some(text),
@@ -157,7 +158,7 @@ impl Node {
         }
     }
 
-    /// `true` or `false`.
+    /// Returns the value of a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self.value {
             Value::Bool(value) => Some(value),
@@ -165,7 +166,7 @@ impl Node {
         }
     }
 
-    /// A whole number.
+    /// Returns a whole number that fits into `i64`.
     pub fn as_i64(&self) -> Option<i64> {
         match self.value {
             Value::Integer(value) => Some(value),
@@ -173,7 +174,7 @@ impl Node {
         }
     }
 
-    /// A whole number that is not negative, up to the last `u64`.
+    /// Returns a whole number from 0 to `u64::MAX`.
     pub fn as_u64(&self) -> Option<u64> {
         match self.value {
             Value::Integer(value) => u64::try_from(value).ok(),
@@ -182,7 +183,7 @@ impl Node {
         }
     }
 
-    /// A number.
+    /// Returns a number, whole or not.
     pub fn as_f64(&self) -> Option<f64> {
         match self.value {
             Value::Integer(value) => Some(value as f64),
@@ -191,7 +192,7 @@ impl Node {
         }
     }
 
-    /// The elements, if this is a list.
+    /// Returns the elements, if this is a list.
     pub fn as_sequence(&self) -> Option<&[Node]> {
         match &self.value {
             Value::Sequence(items) => Some(items),
@@ -199,7 +200,7 @@ impl Node {
         }
     }
 
-    /// The keys and values, if this is a mapping.
+    /// Returns the keys and values, if this is a mapping.
     pub fn as_mapping(&self) -> Option<&[(Key, Node)]> {
         match &self.value {
             Value::Mapping(entries) => Some(entries),

@@ -1,15 +1,15 @@
-//! Where in the document a part of a scalar's text stands.
+//! Finds a part of a scalar's text in the document.
 //!
-//! The text of a scalar is not always what stands between its quotes: escapes are resolved, lines are
-//! folded, indentation is dropped. A format that finds a mistake at byte 7 of the text needs the byte of
-//! the document it came from. The two are walked side by side. Where they differ by more than what
-//! quoting and folding explain (a variable was put in), the whole scalar is the answer.
+//! The text of a scalar can differ from its source: escapes are resolved, lines are folded, indentation is
+//! dropped. A format that finds a mistake at byte 7 of the text needs the corresponding byte of the document.
+//! Both are walked side by side. If they differ by more than quoting and folding explain (a variable was
+//! substituted), the whole scalar is returned.
 
 use std::ops::Range;
 
 use crate::Span;
 
-/// The place in `source` of the bytes `part` of a scalar's `text` that was read from `whole`.
+/// Returns the position in `source` of the bytes `part` of a scalar's `text`, which was read from `whole`.
 pub(crate) fn within(source: &str, whole: Span, text: &str, part: Range<usize>) -> Span {
     locate(source, whole, text, part).unwrap_or(whole)
 }
@@ -19,7 +19,7 @@ fn locate(source: &str, whole: Span, text: &str, part: Range<usize>) -> Option<S
     let (quote, mut at) = match written.chars().next() {
         _ if written == text => (None, 0),
         Some(quote @ ('"' | '\'')) => (Some(quote), 1),
-        // The header of a block scalar ends with its line.
+        // The header of a block scalar ends at the end of its line.
         Some('|' | '>') => (None, written.find('\n')? + 1),
         _ => (None, 0),
     };
@@ -37,9 +37,9 @@ fn locate(source: &str, whole: Span, text: &str, part: Range<usize>) -> Option<S
                 at += length;
                 break at - length;
             } else if next.is_whitespace() || meaning.is_none() {
-                at += length; // Folded away, or indentation.
+                at += length; // Removed by folding, or indentation.
             } else if character.is_whitespace() {
-                break at; // Made by folding.
+                break at; // Created by folding.
             } else {
                 return None;
             }
@@ -59,7 +59,8 @@ fn locate(source: &str, whole: Span, text: &str, part: Range<usize>) -> Option<S
     Some(Span::new(whole.start + start, whole.start + end))
 }
 
-/// The length of an escape sequence, and the character it means: none for an escaped line break.
+/// Returns the length of an escape sequence in bytes and the character it means; no character for an escaped
+/// line break.
 fn escape(rest: &str) -> Option<(usize, Option<char>)> {
     let kind = rest.chars().nth(1)?;
     let hexadecimal = |digits: usize| {
@@ -68,7 +69,7 @@ fn escape(rest: &str) -> Option<(usize, Option<char>)> {
     };
     match kind {
         'x' => return hexadecimal(2),
-        'u' => return hexadecimal(4), // Half of a surrogate pair is given up on.
+        'u' => return hexadecimal(4), // Half of a surrogate pair has no character: returns None.
         'U' => return hexadecimal(8),
         _ => {}
     }
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
     use crate::Document;
 
-    /// Parses `text: <written>` and gives what stands at the place of `part`.
+    /// Parses `text: <written>` and returns the source text at the position of `part`.
     fn found(written: &str, part: &str) -> String {
         let source = format!("text: {written}\n");
         let document = Document::parse("x", &source).unwrap();

@@ -1,4 +1,4 @@
-//! Showing mistakes to a person: `miette` draws each under the line it is in.
+//! Shows mistakes to a person: `miette` draws each under its source line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,13 +11,13 @@ use miette::{
 use crate::diagnostic::Entry;
 use crate::{Diagnostic, Span};
 
-/// How wide the text is set. Fixed, so that a log and a test show the same as a terminal.
+/// The width of the text in columns. It is fixed, so a log and a test show the same as a terminal.
 const WIDTH: usize = 110;
 
-/// A document with more mistakes than this is most likely not what was meant to be read.
+/// The most mistakes that are shown. A document with more is most likely not a configuration.
 const MOST: usize = 100;
 
-/// The line and the column of a byte, both counted from 1, the column in characters.
+/// Returns the line and column of a byte. Both count from 1; the column counts characters.
 pub(crate) fn position(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..floor(text, byte)).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |index| index + 1);
@@ -25,7 +25,7 @@ pub(crate) fn position(text: &str, byte: usize) -> (usize, usize) {
     (line, before.get(line_start..).unwrap_or("").chars().count() + 1)
 }
 
-/// The last boundary of a character at or before `byte`.
+/// Returns the last character boundary at or before `byte`.
 fn floor(text: &str, byte: usize) -> usize {
     let mut byte = byte.min(text.len());
     while !text.is_char_boundary(byte) {
@@ -34,7 +34,7 @@ fn floor(text: &str, byte: usize) -> usize {
     byte
 }
 
-/// Everything that is wrong with a document, and how much it is.
+/// Renders all mistakes of a document and their number.
 pub(crate) fn render(name: &str, text: &str, entries: &[Entry], colour: bool) -> String {
     let theme = if colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme)
@@ -62,8 +62,8 @@ pub(crate) fn render(name: &str, text: &str, entries: &[Entry], colour: bool) ->
     shown
 }
 
-/// A piece of a line that is too long to be shown, such as JSON without line ends, and the mistake as it is in
-/// there. None, if the lines around the mistake can be shown.
+/// Returns a piece of a line that is too long to show, such as JSON without line breaks, and the mistake
+/// relative to that piece. Returns `None` if the lines around the mistake are short enough.
 fn excerpt<'a>(name: &'a str, text: &'a str, entry: &Entry) -> Option<(Entry, Source<'a>)> {
     const LONGEST: usize = 400;
     const BEFORE: usize = 50;
@@ -103,7 +103,7 @@ fn excerpt<'a>(name: &'a str, text: &'a str, entry: &Entry) -> Option<(Entry, So
     Some((Entry { diagnostic, also: also.collect() }, source))
 }
 
-/// A mistake in the form `miette` draws.
+/// A mistake in the form that `miette` draws.
 struct Report<'a> {
     entry: Cow<'a, Entry>,
     source: Source<'a>,
@@ -114,7 +114,8 @@ impl Report<'_> {
         &self.entry.diagnostic
     }
 
-    /// The place cut down to what can be underlined: within the text, within one line.
+    /// Returns the start and length to underline: the part of the span within the text and within its first
+    /// line.
     fn underlined(&self, span: Span) -> (usize, usize) {
         let start = floor(&self.source.text, span.start);
         let rest = self.source.text.get(start..floor(&self.source.text, span.end.max(start))).unwrap_or("");
@@ -154,7 +155,7 @@ impl miette::Diagnostic for Report<'_> {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        // Of a file that is empty or could not be read there is nothing to show.
+        // A file that is empty or unreadable has no source to show.
         if self.source.text.is_empty() { None } else { Some(&self.source) }
     }
 
@@ -165,11 +166,11 @@ impl miette::Diagnostic for Report<'_> {
     }
 }
 
-/// The document, or a piece of it, as `miette` reads it, except that columns count characters, not bytes.
+/// The document, or a piece of it, in the form that `miette` reads. Columns count characters, not bytes.
 struct Source<'a> {
     name: &'a str,
     text: Cow<'a, str>,
-    /// Where in the document the text starts.
+    /// The position in the document where the text starts.
     line: usize,
     column: usize,
 }

@@ -1,8 +1,8 @@
-//! What an unquoted scalar means: the core schema of YAML 1.2, in which `yes` and `on` are text.
+//! Types an unquoted scalar by the core schema of YAML 1.2, in which `yes` and `on` are text.
 
 use crate::Value;
 
-/// Types the text of a plain scalar.
+/// Returns the typed value of a plain scalar.
 pub(crate) fn typed(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -13,7 +13,7 @@ pub(crate) fn typed(text: &str) -> Value {
     number(text).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// The number that `text` is, if it is one.
+/// Returns the number that `text` spells, if it spells one.
 pub(crate) fn number(text: &str) -> Option<Value> {
     if let Some(digits) = text.strip_prefix("0x") {
         return radix(digits, 16);
@@ -45,7 +45,7 @@ pub(crate) fn number(text: &str) -> Option<Value> {
 }
 
 fn radix(digits: &str, radix: u32) -> Option<Value> {
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
         return None;
     }

@@ -1,16 +1,16 @@
-//! Putting variables and secrets into scalars.
+//! Substitutes variables and secrets in scalars.
 //!
-//! This is done on the tree, not on the text: whatever a variable contains, it stays one scalar.
+//! The substitution works on the tree, not on the text, so the content of a variable always stays one scalar.
 
 use std::fs;
 use std::path::Path;
 
 use crate::{Diagnostics, FormatError, Node, Value, nearest, place, scalar};
 
-/// A secret or a certificate is small; something larger is another file than was meant.
+/// The largest file in bytes. Secrets and certificates are small; a larger file is probably a mistake.
 const LARGEST_FILE: u64 = 1 << 20;
 
-/// A function that gives the value of a variable.
+/// A function that returns the value of a variable.
 type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 pub(crate) fn substitute(
@@ -44,7 +44,7 @@ pub(crate) fn substitute(
             let Some(expanded) = replaced else { return };
             node.substituted = expanded.secret;
             if node.raw.is_some() {
-                // Not quoted, so it means what it would have meant had it been written out.
+                // An unquoted scalar has the type that its expanded text would have.
                 node.value = if expanded.secret {
                     scalar::typed(&expanded.text)
                 } else {
@@ -61,11 +61,11 @@ pub(crate) fn substitute(
 
 struct Expanded {
     text: String,
-    /// Whether anything but `$$` was replaced.
+    /// True if anything other than `$$` was replaced.
     secret: bool,
 }
 
-/// The text with everything put in; none, if there was nothing to put in or something was wrong.
+/// Returns the text with all substitutions; `None` if there were none or a mistake was found.
 fn expand(
     text: &str,
     directory: &Path,
@@ -88,7 +88,7 @@ fn expand(
         } else if let Some(inside) = from.strip_prefix("${") {
             let Some(length) = inside.find('}') else {
                 let error = FormatError::new("A `${` is never closed.").at(at..at + 2);
-                mistakes.push(error.help("Close it with `}`, or write `$${` if it is no variable."));
+                mistakes.push(error.help("Close it with `}`, or write `$${` if it is not a variable."));
                 break;
             };
             let (inside, _) = inside.split_at(length);
@@ -108,7 +108,7 @@ fn expand(
         .then_some(expanded)
 }
 
-/// What `${inside}` stands for.
+/// Returns the value of `${inside}`.
 fn value(inside: &str, directory: &Path, variables: Variables<'_>) -> Result<String, FormatError> {
     if let Some(path) = inside.strip_prefix("file:") {
         return file(path.trim(), directory);
@@ -140,13 +140,13 @@ fn value(inside: &str, directory: &Path, variables: Variables<'_>) -> Result<Str
     }
 }
 
-/// The content of a file, without its last newline.
+/// Returns the content of a file, without its last newline.
 fn file(path: &str, directory: &Path) -> Result<String, FormatError> {
     let full = directory.join(path);
     let shown = full.display();
     let failed = |error: std::io::Error| {
         FormatError::new(format!("The file `{path}` cannot be read: {error}."))
-            .help(format!("It was looked for at `{shown}`; paths are relative to this document."))
+            .help(format!("The full path is `{shown}`; paths are relative to this document."))
     };
     let metadata = fs::metadata(&full).map_err(failed)?;
     if !metadata.is_file() {
@@ -154,7 +154,7 @@ fn file(path: &str, directory: &Path) -> Result<String, FormatError> {
     }
     if metadata.len() > LARGEST_FILE {
         return Err(FormatError::new(format!(
-            "The file `{path}` is larger than 1 MiB, the most that is put in."
+            "The file `{path}` is larger than 1 MiB, the limit for substitution."
         )));
     }
     let mut content = fs::read_to_string(&full).map_err(failed)?;

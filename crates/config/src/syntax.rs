@@ -1,4 +1,4 @@
-//! What the YAML parser says, in words for a person.
+//! Rewords the YAML parser's errors for a person.
 
 use granit_parser::{ErrorKind, ScanError};
 
@@ -10,7 +10,8 @@ pub(crate) fn too_deep(span: Span) -> Diagnostic {
     diagnostic
 }
 
-/// A mistake of syntax, its place and, where the parser's words are those of a parser, what to do.
+/// Returns a syntax mistake with its position and help. The parser's own words are used only for errors
+/// without an entry here.
 pub(crate) fn explain(text: &str, error: &ScanError) -> Diagnostic {
     use ErrorKind as Kind;
     let at = error.marker().byte_offset().unwrap_or(0).min(text.len());
@@ -78,7 +79,7 @@ pub(crate) fn explain(text: &str, error: &ScanError) -> Diagnostic {
         ),
         Kind::InvalidIndentation | Kind::InvalidQuotedScalarIndent | Kind::InvalidFlowScalarIndent => (
             "The indentation does not fit what is around it.".into(),
-            "What belongs together starts in the same column; what belongs inside is indented further.",
+            "Entries of one level start in the same column; nested entries are indented further.",
         ),
         Kind::InvalidBlockScalarIndent => (
             "A line of this text is indented less than its first.".into(),
@@ -99,7 +100,7 @@ pub(crate) fn explain(text: &str, error: &ScanError) -> Diagnostic {
         }
         Kind::UnknownQuotedScalarEscape => (
             "This is not an escape sequence.".into(),
-            "Inside of `\"...\"`, a backslash is written `\\\\`. In `'...'` it stands for itself, which suits patterns.",
+            "Inside of `\"...\"`, a backslash is written `\\\\`. In `'...'` it needs no escape.",
         ),
         Kind::UnexpectedCharacter { character: '`' | '@' } => {
             ("A text cannot start with this character.".into(), "Put quotes around it.")
@@ -127,8 +128,8 @@ pub(crate) fn explain(text: &str, error: &ScanError) -> Diagnostic {
     diagnostic
 }
 
-/// A parser stops where it can go no further, which is often well after the mistake. What caused it is looked
-/// for here: a tab, a variable between braces, a bracket or a quote that is still open, a line without its colon.
+/// Looks for the cause before the position of the error: a parser often stops well after the mistake. Causes
+/// are a tab, a variable between braces, an unclosed bracket or quote, and a line without its colon.
 fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> Option<Diagnostic> {
     use ErrorKind as Kind;
     let line = text.get(line_start..)?.lines().next()?;
@@ -150,7 +151,7 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
             | Kind::TabInPlainScalar
     );
     if of_tabs || tab.is_some() && before.len() <= blank {
-        // A text that goes on in the next line is blamed at its start.
+        // The parser reports a multi-line text at its start, so the tab may be in the next line.
         let below = || {
             let next = text.get(at..)?.find('\n')? + at + 1;
             let line = text.get(next..)?;
@@ -158,7 +159,11 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
             Some(next + blank.find('\t')?)
         };
         let tab = tab.or_else(|| Some(line_start + before.rfind('\t')?)).or_else(below).unwrap_or(at);
-        return told(Span::new(tab, tab + 1), "A tab stands where only spaces may.", "Indent with spaces.");
+        return told(
+            Span::new(tab, tab + 1),
+            "A tab is used where only spaces are allowed.",
+            "Indent with spaces.",
+        );
     }
 
     let open = still_open(text.get(..at)?);
@@ -190,7 +195,7 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
         ) => told(
             Span::new(quote, quote + 1),
             "A quote is opened here and not closed.",
-            "Close it with the same quote. If the text is meant to go on, indent its other lines.",
+            "Close it with the same quote. If the text continues, indent its other lines.",
         ),
         (
             Kind::MappingValueNotAllowed
@@ -233,7 +238,7 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
                     return told(
                         Span::new(start, start + content.len()),
                         "This line is neither a `key: value` nor a part of one.",
-                        "Put a `:` and a space after the key. A text that goes on is indented further than its key.",
+                        "Put a `:` and a space after the key. Indent a continued text further than its key.",
                     );
                 }
             }
@@ -243,7 +248,7 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
     }
 }
 
-/// The innermost bracket or quote that is open at the end of `text`, about as YAML sees it.
+/// Returns the innermost bracket or quote that is open at the end of `text`, approximately as YAML sees it.
 fn still_open(text: &str) -> Option<(usize, char)> {
     let mut open: Vec<(usize, char)> = Vec::new();
     let mut previous = '\n';
@@ -279,7 +284,7 @@ fn still_open(text: &str) -> Option<(usize, char)> {
     open.pop()
 }
 
-/// The first escape sequence after the start of a quoted text that is none.
+/// Returns the first invalid escape sequence after the start of a quoted text.
 fn escape(text: &str, at: usize) -> Option<Span> {
     let mut characters = text.get(at..)?.char_indices();
     while let Some((index, character)) = characters.next() {
@@ -293,7 +298,8 @@ fn escape(text: &str, at: usize) -> Option<Span> {
     None
 }
 
-/// What to underline for a mistake at a byte: the word there. At the end of the file, the last of what there is.
+/// Returns the span to underline for a mistake at a byte: the word there. At the end of the file it is the
+/// last character.
 fn place(text: &str, at: usize) -> Span {
     let rest = text.get(at..).unwrap_or("");
     if rest.trim().is_empty() {

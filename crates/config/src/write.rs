@@ -1,29 +1,29 @@
-//! The way back: from nodes to YAML that people read.
+//! Writes nodes as YAML that people can read.
 //!
-//! What is written reads back as the same nodes, by [`Document::parse`](crate::Document::parse) and
-//! [`Document::substitute`](crate::Document::substitute): texts that look like numbers get quotes, and a `$` that would
-//! begin a variable is doubled. What is short stands on one line between braces; the rest is indented.
+//! [`Document::parse`](crate::Document::parse) and [`Document::substitute`](crate::Document::substitute) read
+//! the output back as the same nodes: texts that look like numbers are quoted, and a `$` that would start a
+//! variable is doubled. Short values are written on one line between braces; longer values are indented.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::{Node, Value, scalar};
 
-/// How long a line may get before what it holds is put on lines of its own.
+/// The longest line in characters. A longer value is split over several lines.
 const WIDTH: usize = 100;
 
-/// How many levels of a document are never put on one line: the sections, and the names in them.
+/// The number of outer levels that are never written on one line: the sections, and the names in them.
 const OPEN_LEVELS: usize = 2;
 
-/// Comments, each at the place in a tree before which it is written.
+/// Comments, each with the place in the tree before which it is written.
 ///
-/// A place is the keys and indexes that lead to it, joined by `/`: `pipelines/main/transforms/2`. The empty place is
-/// the head of the document.
+/// A place is the keys and indexes that lead to a node, joined by `/`: `pipelines/main/transforms/2`. The
+/// empty place is the head of the document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comments(BTreeMap<String, Vec<String>>);
 
 impl Comments {
-    /// Adds a comment at a place, after those that are there. A comment that is there already is not repeated.
+    /// Adds a comment at a place, after the comments already there. An identical comment is not repeated.
     pub fn add(&mut self, place: impl Into<String>, text: impl Into<String>) {
         let texts = self.0.entry(place.into()).or_default();
         let text = text.into();
@@ -32,7 +32,7 @@ impl Comments {
         }
     }
 
-    /// The comments at a place.
+    /// Returns the comments at a place.
     pub fn at(&self, place: &str) -> &[String] {
         self.0.get(place).map_or(&[], Vec::as_slice)
     }
@@ -107,7 +107,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The value after a key or a dash, with its line feed.
+    /// Writes the value after a key or a dash, with its line feed.
     fn value(&mut self, node: &Node, place: &str, indent: usize, level: usize, column: usize) {
         let empty = node.entries().is_empty() && node.items().is_empty();
         if !empty && (level < OPEN_LEVELS || self.comments.any_below(place)) {
@@ -135,7 +135,8 @@ impl Writer<'_> {
     }
 }
 
-/// Whether it can be read on one line: lists of mappings cannot, nor what is nested more than three deep.
+/// True if the node is readable on one line. Lists of mappings are not, nor nodes with more than four nested
+/// levels.
 fn is_plain_enough(node: &Node) -> bool {
     fn depth(node: &Node) -> usize {
         let below = node.items().iter().chain(node.entries().iter().map(|(_, value)| value));
@@ -172,7 +173,7 @@ fn wrapped(line: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A node on one line.
+/// Returns a node on one line.
 fn flow(node: &Node) -> String {
     match &node.value {
         Value::Null => "null".to_owned(),
@@ -204,8 +205,8 @@ fn float(value: f64, written: Option<&str>) -> String {
     }
 }
 
-/// A text, with quotes where it needs them. `$` is doubled in values where it would begin a variable; keys are not
-/// substituted.
+/// Returns a text, quoted if necessary. In values, each `$` is doubled if it would start a variable; keys are
+/// not substituted.
 fn scalar_text(text: &str, is_value: bool) -> String {
     let escaped;
     let text = if is_value && (text.contains("${") || text.contains("$$")) {
@@ -245,12 +246,13 @@ fn scalar_text(text: &str, is_value: bool) -> String {
     quoted
 }
 
-/// Whether a reader of YAML takes the character as it is, between quotes: no separators of lines, no marks of order.
+/// True if YAML readers accept the character unescaped between quotes. Line separators and byte order marks
+/// are not accepted.
 fn is_ordinary(character: char) -> bool {
     !matches!(character, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{FEFF}' | '\u{FFFE}' | '\u{FFFF}')
 }
 
-/// Whether a text needs no quotes, also between braces.
+/// True if a text needs no quotes, even between braces.
 fn is_plain(text: &str) -> bool {
     let safe = |character: char| {
         character.is_alphanumeric() && is_ordinary(character)

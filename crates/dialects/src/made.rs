@@ -1,8 +1,8 @@
-//! Nodes of our form, made in place of those that were read.
+//! Builds nodes of thalweg's form in place of the nodes that were read.
 
 use thalweg_config::{Key, Node, Span, Value};
 
-/// A mapping that is being made, all of it standing for one place of the file unless said otherwise.
+/// A mapping under construction. All its nodes have the position `span` unless the caller passes another.
 #[derive(Debug, Clone)]
 pub(crate) struct Made {
     span: Span,
@@ -19,7 +19,7 @@ impl Made {
         self
     }
 
-    /// Puts a node under a key that has a place of its own.
+    /// Adds a node under a key that has its own position.
     pub(crate) fn put_at(&mut self, name: &str, span: Span, node: Node) -> &mut Self {
         self.entries.push((Key { name: name.to_owned(), span }, node));
         self
@@ -54,13 +54,13 @@ pub(crate) fn list(items: Vec<Node>, span: Span) -> Node {
     Node::new(span, Value::Sequence(items))
 }
 
-/// A component: its kind with its options.
+/// A component: a mapping from its kind to its options.
 pub(crate) fn component(kind: &str, kind_span: Span, options: Node) -> Node {
     let key = Key { name: kind.to_owned(), span: kind_span };
     Node::new(options.span, Value::Mapping(vec![(key, options)]))
 }
 
-/// A time of so many milliseconds, as people write it.
+/// Formats milliseconds as a person would write them: `90000` becomes `90s`.
 pub(crate) fn time(milliseconds: i64) -> String {
     match milliseconds {
         0 => "0s".to_owned(),
@@ -71,7 +71,7 @@ pub(crate) fn time(milliseconds: i64) -> String {
     }
 }
 
-/// A size of so many MiB, as people write it.
+/// Formats a number of MiB as a person would write it: `2048` becomes `2GiB`.
 pub(crate) fn size_mib(mib: i64) -> String {
     if mib % 1024 == 0 { format!("{}GiB", mib / 1024) } else { format!("{mib}MiB") }
 }

@@ -1,8 +1,8 @@
-//! What there is to say of a file: mistakes, and remarks.
+//! Collects the mistakes and remarks about a file.
 
 use thalweg_config::{Diagnostic, Diagnostics, Document, Span, nearest};
 
-/// Mistakes and remarks, each with its place.
+/// Mistakes and remarks, each with its position.
 pub(crate) struct Report {
     pub(crate) mistakes: Diagnostics,
     pub(crate) remarks: Diagnostics,
@@ -21,7 +21,7 @@ impl Report {
         self.remarks.error(span, message);
     }
 
-    /// A name that is none of those there are.
+    /// Adds a mistake for an unknown name, with the nearest known name or else the text `otherwise` as help.
     pub(crate) fn unknown<'a>(
         &mut self,
         span: Span,

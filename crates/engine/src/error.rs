@@ -1,18 +1,30 @@
 //! What went wrong in a component, and what the engine can do about it.
 
-/// Whether trying again can help.
+/// What the engine can do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// It may pass by itself: the engine tries again, later and later.
+    /// A retry may succeed: the engine retries with growing pauses.
     Temporary,
-    /// As temporary, and it came of too much at once: fewer requests are sent to the other side from now on.
+    /// As temporary, and the other side has too much to do: from now on fewer requests are sent to it at once.
     Overloaded,
-    /// It will not pass: the run stops with this error.
+    /// No retry succeeds: the run fails with this error.
     Permanent,
+    /// As permanent, but nothing is wrong: the program that read the output has ended (`thalweg run … | head`).
+    ReaderGone,
 }
 
-/// An error of a component: it concerns the component as a whole. A message that cannot be processed is no
-/// error but leaves by the `errors` output.
+impl ErrorKind {
+    /// True if a retry may succeed.
+    pub fn is_temporary(self) -> bool {
+        match self {
+            ErrorKind::Temporary | ErrorKind::Overloaded => true,
+            ErrorKind::Permanent | ErrorKind::ReaderGone => false,
+        }
+    }
+}
+
+/// An error of a component as a whole. A message that cannot be processed is not an error: it leaves by the `errors`
+/// output.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -23,29 +35,39 @@ pub struct Error {
 }
 
 impl Error {
-    /// One that trying again can mend. The message is a sentence: what happened to what, and what to do.
+    /// An error after which a retry may succeed. The message is a sentence: what happened to what, and what to do.
     pub fn temporary(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Temporary, message: message.into(), source: None }
     }
 
-    /// One that trying again more gently can mend: the other side refused for want of room (HTTP's 429 and 503), or
+    /// An error after which a gentler retry may succeed: the other side refused because of its load (HTTP's 429 and 503), or
     /// did not answer in time. The message is a sentence: what happened to what, and what to do.
     pub fn overloaded(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Overloaded, message: message.into(), source: None }
     }
 
-    /// One that trying again cannot mend. The message is a sentence: what happened to what, and what to do.
+    /// An error after which no retry succeeds. The message is a sentence: what happened to what, and what to do.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Permanent, message: message.into(), source: None }
     }
 
-    /// Adds what caused it.
+    /// The program that read the output has ended: see [`ErrorKind::ReaderGone`].
+    pub fn reader_gone(message: impl Into<String>) -> Self {
+        Self { kind: ErrorKind::ReaderGone, message: message.into(), source: None }
+    }
+
+    /// Adds the cause.
     pub fn caused_by(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Whether trying again can help.
+    /// An error of the same kind that begins with `message` and has this one as its cause.
+    pub fn context(self, message: impl Into<String>) -> Self {
+        Self { kind: self.kind, message: message.into(), source: Some(self.into()) }
+    }
+
+    /// What the engine can do about the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -63,9 +85,22 @@ impl Error {
     }
 }
 
-/// Arrow refuses what does not fit together: a mistake of a component, which trying again repeats.
+/// Arrow refuses columns that do not fit together: a mistake of a component, which a retry would repeat.
 impl From<arrow_schema::ArrowError> for Error {
     fn from(error: arrow_schema::ArrowError) -> Self {
         Error::permanent("the columns of a batch do not fit together").caused_by(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn context_keeps_the_kind_and_puts_its_message_first() {
+        let error = Error::reader_gone("nobody reads").context("the sink `out` failed");
+        assert_eq!(error.kind(), ErrorKind::ReaderGone);
+        assert_eq!(error.full(), "the sink `out` failed: nobody reads");
+        assert!(!error.kind().is_temporary());
     }
 }

@@ -1,31 +1,33 @@
 //! How far a source has got, counted from what is safe.
 //!
-//! A source puts a mark on each batch that it sends: "once this and all before it in its lane are safe, begin
-//! here". A lane is a sequence that is read in order, such as one file. Batches are settled in any order; a
-//! lane's position moves only when all batches up to a mark are settled, and never past one that failed.
+//! A source puts a checkpoint on each batch that it sends: "once this batch and all before it in its partition are settled,
+//! resume here". A partition is read in order: one file, for example. Batches are settled in any order. A partition's
+//! position moves only when all batches up to a checkpoint are settled, and never past one that failed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{Ack, Outcome, Settlement};
 use tokio::sync::mpsc;
 
-/// A message of a source that must be answered: where it leaves off.
+use crate::{Error, Role, RunFailure};
+
+/// Where a source resumes once everything before it is settled.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
-    /// What is read in order: a file's identity, say.
+    /// The sequence that the source reads in order: a file's identity, for example.
     pub partition: Arc<str>,
-    /// What the source needs to know to go on after this batch.
+    /// What the source needs to resume after this batch.
     pub offset: Value,
 }
 
 impl Checkpoint {
-    /// A place in the file at hand, of what reads messages out of it: each file is a lane of its own.
-    pub fn in_file(position: Value) -> Self {
-        Self { partition: "".into(), offset: position }
+    /// A place in the file at hand, for file readers: each file is a partition of its own.
+    pub fn in_file(offset: Value) -> Self {
+        Self { partition: "".into(), offset }
     }
 }
 
@@ -33,15 +35,18 @@ impl Checkpoint {
 #[derive(Debug)]
 pub struct Positions {
     source: Arc<str>,
+    role: Role,
     partitions: Mutex<BTreeMap<Arc<str>, Partition>>,
-    failures: mpsc::UnboundedSender<String>,
-    /// Whether positions are saved, so that a later run goes on where the last save was.
+    failures: mpsc::UnboundedSender<RunFailure>,
+    /// True if positions are saved, so that a later run resumes at the last save.
     keeps: AtomicBool,
+    /// The messages or files in batches that are not settled.
+    unsettled: AtomicU64,
     /// Held by the source and by each of its batches that is not settled.
     guard: Mutex<Option<LiveGuard>>,
 }
 
-/// As long as there is one, something is still to come: its receiver ends with the last.
+/// While one exists, more is to come: its receiver ends with the last.
 pub(crate) type LiveGuard = mpsc::Sender<Never>;
 
 /// Nothing is ever sent.
@@ -52,56 +57,56 @@ pub(crate) enum Never {}
 struct Partition {
     /// The number of the first batch in `sent`.
     first: u64,
-    /// Batches sent whose turn has not come: their marks, and how they were settled.
-    sent: VecDeque<(Option<Value>, Option<Outcome>)>,
-    /// Where all before is safe.
+    /// The batches whose turn has not come: their offsets, and how they were settled.
+    sent: VecDeque<(Value, Option<Outcome>)>,
+    /// The offset before which all is settled.
     safe: Option<Value>,
-    /// Where a run that begins anew would go on: what was saved last.
+    /// The offset that was saved last: where a restarted run would resume.
     stored: Option<Value>,
-    /// A batch failed: the lane stays where it is.
+    /// True if a batch failed: the position moves no more.
     stuck: bool,
     changed: bool,
 }
 
 impl Positions {
-    /// For a source, beginning with what a former run saved. What fails is told to `failures`.
+    /// Of a component, beginning with what a former run saved. `failures` receives the failures of its batches.
     pub fn new(
         source: Arc<str>,
+        role: Role,
         saved: BTreeMap<String, Value>,
-        failures: mpsc::UnboundedSender<String>,
+        failures: mpsc::UnboundedSender<RunFailure>,
     ) -> Arc<Self> {
-        let partitions = saved
-            .into_iter()
-            .map(|(partition, value)| {
-                (
-                    partition.into(),
-                    Partition { safe: Some(value.clone()), stored: Some(value), ..Partition::default() },
-                )
-            })
-            .collect();
+        let known = |offset: Value| Partition {
+            safe: Some(offset.clone()),
+            stored: Some(offset),
+            ..Partition::default()
+        };
+        let partitions = saved.into_iter().map(|(partition, offset)| (partition.into(), known(offset)));
         Arc::new(Self {
             source,
-            partitions: Mutex::new(partitions),
+            role,
+            partitions: Mutex::new(partitions.collect()),
             failures,
             keeps: AtomicBool::new(false),
+            unsettled: AtomicU64::new(0),
             guard: Mutex::default(),
         })
     }
 
-    /// They are saved: see [`committed`](Self::committed).
+    /// Notes that positions are saved: see [`committed`](Self::committed).
     pub(crate) fn keep(&self) {
         self.keeps.store(true, Relaxed);
     }
 
     /// Notes what was saved.
-    pub(crate) fn note_stored(&self, partition: &str, position: Option<&Value>) {
+    pub(crate) fn note_stored(&self, partition: &str, offset: Option<&Value>) {
         if let Some(partition) = self.partitions.lock().get_mut(partition) {
-            partition.stored = position.cloned();
+            partition.stored = offset.cloned();
         }
     }
 
-    /// Up to where nothing will be asked for again in a lane, even if the process is killed now. Where positions are
-    /// saved that is what was saved last: a run that continues from there cuts back what its sinks wrote since.
+    /// The offset in a partition before which nothing is needed again, even if the process is killed now. If positions are
+    /// saved, that is what was saved last: a run that resumes there truncates what its sinks wrote since.
     pub fn committed(&self, partition: &str) -> Option<Value> {
         if !self.keeps.load(Relaxed) {
             return self.saved(partition);
@@ -109,54 +114,65 @@ impl Positions {
         self.partitions.lock().get(partition).and_then(|partition| partition.stored.clone())
     }
 
-    /// Lets `guard` know when the source has ended and all that it sent is settled; see [`leave`](Self::leave).
-    pub(crate) fn attend(&self, guard: LiveGuard) {
+    /// Holds `guard` until the source has ended and all that it sent is settled; see [`drop_guard`](Self::drop_guard).
+    pub(crate) fn set_guard(&self, guard: LiveGuard) {
         *self.guard.lock() = Some(guard);
     }
 
     /// The source has ended.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn drop_guard(&self) {
         *self.guard.lock() = None;
     }
 
-    /// Where to begin in a lane, if a former run was there.
+    /// Where to resume in a partition, if it is known.
     pub fn saved(&self, partition: &str) -> Option<Value> {
         self.partitions.lock().get(partition).and_then(|partition| partition.safe.clone())
     }
 
-    /// The lanes that are known.
+    /// The known partitions.
     pub fn partitions(&self) -> Vec<Arc<str>> {
         self.partitions.lock().keys().cloned().collect()
     }
 
-    /// The acknowledgement of the next batch of a lane; of a batch without a mark, just failure is noted.
-    pub fn expect(self: &Arc<Self>, checkpoint: Option<Checkpoint>) -> Ack {
+    /// How many messages or files are in batches that are not settled. A batch counts as a whole until its last message is
+    /// settled.
+    pub(crate) fn unsettled(&self) -> u64 {
+        self.unsettled.load(Relaxed)
+    }
+
+    /// Returns the ack of the next batch of a partition, which has `items` messages or files. Without a checkpoint, only
+    /// the batch's failure is noted.
+    pub fn expect(self: &Arc<Self>, checkpoint: Option<Checkpoint>, items: usize) -> Ack {
         let this = self.clone();
         let guard = self.guard.lock().clone();
-        let Some(Checkpoint { partition, offset: position }) = checkpoint else {
+        let items = items as u64;
+        self.unsettled.fetch_add(items, Relaxed);
+        let Some(Checkpoint { partition, offset }) = checkpoint else {
             return Ack::new(self.source.clone(), move |settlement| {
-                this.note_failure(&settlement);
+                this.note_settled(&settlement, items);
                 drop(guard);
             });
         };
         let number = {
             let mut partitions = self.partitions.lock();
             let partition = partitions.entry(partition.clone()).or_default();
-            partition.sent.push_back((Some(position), None));
+            partition.sent.push_back((offset, None));
             partition.first + partition.sent.len() as u64 - 1
         };
         Ack::new(self.source.clone(), move |settlement| {
             this.settle(&partition, number, settlement.outcome);
-            this.note_failure(&settlement);
+            this.note_settled(&settlement, items);
             drop(guard);
         })
     }
 
-    fn note_failure(&self, settlement: &Settlement) {
+    fn note_settled(&self, settlement: &Settlement, items: u64) {
+        self.unsettled.fetch_sub(items, Relaxed);
         if settlement.outcome == Outcome::Failed {
             let reason = settlement.reason.as_deref().unwrap_or("for a reason that was not given");
-            // Nobody listens any more when the run is over.
-            let _ = self.failures.send(format!("messages of `{}` failed: {reason}", self.source));
+            let error = Error::permanent(format!("messages of `{}` failed: {reason}", self.source));
+            // The receiver is gone when the run is over.
+            let _ = self.failures.send(RunFailure::new(self.source.clone(), self.role, error));
         }
     }
 
@@ -169,16 +185,16 @@ impl Positions {
         }
         while let Some((_, Some(outcome))) = partition.sent.front() {
             partition.stuck |= !outcome.is_safe();
-            let Some((position, _)) = partition.sent.pop_front() else { break };
+            let Some((offset, _)) = partition.sent.pop_front() else { break };
             partition.first += 1;
             if !partition.stuck {
-                partition.safe = position;
+                partition.safe = Some(offset);
                 partition.changed = true;
             }
         }
     }
 
-    /// Forgets a lane that will never be read again.
+    /// Forgets a partition that will never be read again.
     pub fn forget(&self, partition: &str) {
         let mut partitions = self.partitions.lock();
         if let Some(partition) = partitions.get_mut(partition) {
@@ -187,7 +203,7 @@ impl Positions {
         }
     }
 
-    /// The lanes whose position moved since the last call: where to begin there, or nothing if it was forgotten.
+    /// Takes the partitions whose position changed since the last call: where to resume there, or None if it was forgotten.
     pub fn take_changes(&self) -> Vec<(Arc<str>, Option<Value>)> {
         let mut partitions = self.partitions.lock();
         let mut changed = Vec::new();
@@ -199,6 +215,12 @@ impl Positions {
         partitions.retain(|_, partition| partition.safe.is_some() || !partition.sent.is_empty());
         changed
     }
+
+    /// Notes that a change that was taken could not be saved. The next call of [`take_changes`](Self::take_changes) returns
+    /// it again, or what came after it.
+    pub(crate) fn put_back(&self, partition: &Arc<str>) {
+        self.partitions.lock().entry(partition.clone()).or_default().changed = true;
+    }
 }
 
 #[cfg(test)]
@@ -207,11 +229,11 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_lasts_is_what_was_saved_where_positions_are_saved() {
+    fn committed_is_what_was_saved_where_positions_are_saved() {
         let (failures, _failed) = mpsc::unbounded_channel();
-        let positions = Positions::new("s".into(), BTreeMap::new(), failures);
+        let positions = Positions::new("s".into(), Role::Source, BTreeMap::new(), failures);
         let checkpoint = || Some(Checkpoint { partition: "l".into(), offset: 1.into() });
-        positions.expect(checkpoint()).settle(Outcome::Delivered);
+        positions.expect(checkpoint(), 1).settle(Outcome::Delivered);
         assert_eq!(positions.committed("l"), Some(1.into()));
         positions.keep();
         assert_eq!(positions.committed("l"), None);
@@ -221,16 +243,37 @@ mod tests {
         assert_eq!(positions.committed("l"), Some(1.into()));
     }
 
+    #[test]
+    fn a_change_that_was_put_back_is_taken_again_in_its_newest_form() {
+        let (failures, _failed) = mpsc::unbounded_channel();
+        let positions = Positions::new("s".into(), Role::Source, BTreeMap::new(), failures);
+        let settle = |offset: u64| {
+            let checkpoint = Checkpoint { partition: "l".into(), offset: offset.into() };
+            positions.expect(Some(checkpoint), 1).settle(Outcome::Delivered);
+        };
+        settle(1);
+        let [(partition, _)] = &positions.take_changes()[..] else { panic!() };
+        positions.put_back(partition);
+        assert_eq!(positions.take_changes(), [(partition.clone(), Some(1.into()))]);
+        positions.put_back(partition);
+        settle(2);
+        assert_eq!(positions.take_changes(), [(partition.clone(), Some(2.into()))]);
+        positions.forget("l");
+        let _ = positions.take_changes();
+        positions.put_back(partition);
+        assert_eq!(positions.take_changes(), [(partition.clone(), None)]);
+    }
+
     proptest! {
         #[test]
-        fn a_lane_moves_to_the_last_mark_before_which_all_is_safe(
+        fn a_partition_moves_to_the_last_checkpoint_before_which_all_is_settled(
             outcomes in prop::collection::vec(0..8u8, 1..40),
             order in any::<u64>(),
         ) {
             let (failures, mut failed) = mpsc::unbounded_channel();
-            let positions = Positions::new("s".into(), BTreeMap::new(), failures);
+            let positions = Positions::new("s".into(), Role::Source, BTreeMap::new(), failures);
             let mut acks: Vec<_> = (0..outcomes.len())
-                .map(|n| (n, positions.expect(Some(Checkpoint { partition: "l".into(), offset: n.into() }))))
+                .map(|n| (n, positions.expect(Some(Checkpoint { partition: "l".into(), offset: n.into() }), 1)))
                 .collect();
             let mut settled = vec![false; outcomes.len()];
             let mut seed = order;
@@ -249,6 +292,7 @@ mod tests {
                 prop_assert_eq!(positions.saved("l"), expected);
             }
             let failures = std::iter::from_fn(|| failed.try_recv().ok()).count();
+            prop_assert_eq!(positions.unsettled(), 0);
             prop_assert_eq!(failures, outcomes.iter().filter(|o| **o == 0).count());
         }
     }

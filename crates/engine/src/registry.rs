@@ -86,6 +86,30 @@ impl Definition {
     }
 }
 
+/// Declares the modules of a family of components, and a function `register` that adds them to a [`Registry`].
+///
+/// A component is one file and one line here: its roles (the names of the registry's methods), its module and the type of
+/// its configuration.
+///
+/// ```text
+/// thalweg_engine::components! {
+///     transform upper::Upper;
+///     file_transform, file_sink remove::Remove;
+/// }
+/// ```
+#[macro_export]
+macro_rules! components {
+    ($($(#[$meta:meta])* $($role:ident),+ $module:ident::$config:ident;)*) => {
+        $($(#[$meta])* pub mod $module;)*
+
+        /// Adds the components of this family to a registry.
+        pub fn register(registry: $crate::Registry) -> $crate::Registry {
+            $($(#[$meta])* let registry = registry$(.$role::<$module::$config>())+;)*
+            registry
+        }
+    };
+}
+
 /// The components that configurations may name. A name is unique within its role.
 #[derive(Default)]
 pub struct Registry {

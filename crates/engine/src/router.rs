@@ -10,7 +10,7 @@ use thalweg_record::Batch;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::component::{BuildTransform, Mistake, Transform};
-use crate::{Context, Error, Outlets};
+use crate::{Context, Error, Outputs};
 
 /// How to choose.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ struct Running {
 }
 
 impl Transform for Running {
-    fn apply(&mut self, mut batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+    fn apply(&mut self, mut batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let outputs = self.rows.len();
         let rows = batch.rows();
         self.rows.iter_mut().for_each(Vec::clear);
@@ -171,7 +171,7 @@ mod tests {
 
     fn route(way: Way, payloads: &[&str]) -> Vec<Vec<String>> {
         let mut router = Router::new(way, 2).build(&testing::context()).unwrap();
-        let mut out = Outlets::new("test".into());
+        let mut out = Outputs::new("test".into());
         router.apply(testing::batch(payloads), &mut out).unwrap();
         let mut parts = vec![Vec::new(), Vec::new()];
         for (output, batch) in out.take() {

@@ -7,42 +7,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch, cast::AsArray};
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{
-    Ack, Batch, Budget, Content, ERROR_REASON, File, Meta, Origin, Parcel, PayloadWriter, Problem,
-    Settlement, Times,
+    Ack, Batch, Budget, Content, ERROR_REASON, File, Origin, Parcel, Problem, Settlement, Share, Times,
 };
-use thalweg_runtime::{Receiver, Stop};
+use thalweg_runtime::{Receiver, Stop, Ticket, channel};
+
+pub use thalweg_config::testing::{options, try_options};
+pub use thalweg_record::testing::{batch, batch_with, payloads, rows};
 
 use crate::component::{SinkConfig, SourceConfig, TransformConfig};
+use crate::metrics::ComponentMetrics;
+use crate::parcel::Files;
+use crate::source_output::{OpenFile, Route, Upstream};
 use crate::{
-    Context, Details, Disposition, Error, FileError, FileOutput, FileReaderConfig, FileTransformConfig,
-    Outlets, Output, Rejects, Sink, Source, Temporaries, WriteOutcome, intake::loose_intake,
-    outlet::loose_outlet,
+    Context, Details, Disposition, Error, FileError, FileReaderConfig, FileTransformConfig, Output, Outputs,
+    Positions, Rejects, Role, Sink, Source, SourceOutput, Temporaries, WriteOutcome,
 };
-
-/// Reads a component's options as they stand in a configuration (the part after `name:`), in YAML.
-///
-/// # Panics
-/// With the rendered mistakes, if there are any.
-pub fn options<C: serde::de::DeserializeOwned + schemars::JsonSchema>(yaml: &str) -> C {
-    match try_options(yaml) {
-        Ok(config) => config,
-        Err(mistakes) => panic!("{mistakes}"),
-    }
-}
-
-/// As [`options`], for testing what is refused: gives the mistakes as a person would see them.
-///
-/// # Errors
-/// The mistakes.
-pub fn try_options<C: serde::de::DeserializeOwned + schemars::JsonSchema>(yaml: &str) -> Result<C, String> {
-    let document = thalweg_config::Document::parse("test.yaml", yaml).map_err(|d| d.render(false))?;
-    let mut diagnostics = thalweg_config::Diagnostics::new("test.yaml", yaml);
-    thalweg_config::decode(document.root(), &mut diagnostics).ok_or_else(|| diagnostics.render(false))
-}
 
 thread_local! {
     /// Of each test, which has a thread of its own: what a component makes is there after the component has gone, as in a run.
@@ -60,18 +42,6 @@ pub fn context() -> Context {
         details: Details::default(),
         journal: None,
     }
-}
-
-/// A batch of these payloads whose acknowledgement nobody waits for.
-pub fn batch<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>) -> Batch {
-    batch_with(payloads, Ack::noop())
-}
-
-fn batch_with<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>, ack: Ack) -> Batch {
-    let mut writer = PayloadWriter::default();
-    payloads.into_iter().for_each(|payload| writer.push(payload.as_ref()));
-    let meta = Meta { source: "test".into(), path: None, time_us: 1_700_000_000_000_000 };
-    Batch::new(writer.finish(), Arc::new(meta), ack)
 }
 
 /// What a transform gave.
@@ -111,36 +81,6 @@ impl Given {
     }
 }
 
-/// The payloads of a batch, as text.
-pub fn payloads(batch: &Batch) -> Vec<String> {
-    batch.payload().iter().map(|v| String::from_utf8_lossy(v.unwrap_or_default()).into_owned()).collect()
-}
-
-/// Columns as JSON objects, a message each; NULLs are left out. Times are microseconds since 1970.
-pub fn rows(fields: &RecordBatch) -> Vec<Value> {
-    use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
-    use arrow_schema::DataType;
-    let value = |column: &dyn Array, row: usize| match column.data_type() {
-        DataType::Utf8View => Value::from(column.as_string_view().value(row)),
-        DataType::Utf8 => Value::from(column.as_string::<i32>().value(row)),
-        DataType::Int64 => Value::from(column.as_primitive::<Int64Type>().value(row)),
-        DataType::Float64 => Value::from(column.as_primitive::<Float64Type>().value(row)),
-        DataType::Boolean => Value::from(column.as_boolean().value(row)),
-        DataType::Timestamp(arrow_schema::TimeUnit::Microsecond, _) => {
-            Value::from(column.as_primitive::<TimestampMicrosecondType>().value(row))
-        }
-        other => Value::from(format!("<{other}>")),
-    };
-    (0..fields.num_rows())
-        .map(|row| {
-            let schema = fields.schema();
-            let columns = schema.fields().iter().zip(fields.columns());
-            let present = columns.filter(|(_, column)| !column.is_null(row));
-            Value::Object(present.map(|(f, column)| (f.name().clone(), value(column, row))).collect())
-        })
-        .collect()
-}
-
 /// Builds one copy of a transform and gives it the batches one after the other, then finishes it.
 ///
 /// # Panics
@@ -148,9 +88,9 @@ pub fn rows(fields: &RecordBatch) -> Vec<Value> {
 pub fn apply<C: TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = Batch>) -> Given {
     let config = options::<C>(yaml);
     let mut transform = config.build(&context()).expect("it can be built");
-    let mut out = Outlets::new("test".into());
+    let mut out = Outputs::new("test".into());
     let mut given = Given::default();
-    let mut note = |out: &mut Outlets| {
+    let mut note = |out: &mut Outputs| {
         for (output, batch) in out.take() {
             given.outputs.entry(output).or_default().push(batch);
         }
@@ -238,13 +178,73 @@ impl Unpacked {
     }
 }
 
-/// Where what reads files puts their messages, and where they come out: the messages, and those rejected.
-pub fn intake(
+/// Where the messages, or files, of a source under test come out.
+pub struct OutputReceiver {
+    messages: Receiver<Batch>,
+    files: Receiver<Files>,
+}
+
+impl OutputReceiver {
+    fn new() -> (Route, Self) {
+        let (messages, messages_out) = channel(usize::MAX);
+        let (files, files_out) = channel(usize::MAX);
+        let route = Route { messages: Some(vec![messages]), files: Some(vec![files]) };
+        (route, Self { messages: messages_out, files: files_out })
+    }
+
+    /// Waits for the next batch or files. None when the source has ended and all were taken.
+    pub async fn take(&self) -> Option<(Ticket, Parcel)> {
+        tokio::select! {
+            Some((ticket, batch)) = self.messages.take() => Some((ticket, batch.into())),
+            Some((ticket, files)) = self.files.take() => Some((ticket, files.into())),
+            else => None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_messages(self) -> Receiver<Batch> {
+        self.messages
+    }
+}
+
+/// An output for testing a source. What it sends, and what it rejects, comes out of the two receivers.
+pub(crate) fn source_output(
+    stop: Stop,
+    budget: &Budget,
+    batch_bytes: usize,
+    saved: BTreeMap<String, Value>,
+) -> (SourceOutput, OutputReceiver, OutputReceiver) {
+    let (failures, _) = tokio::sync::mpsc::unbounded_channel();
+    let name: Arc<str> = "source".into();
+    let positions = Positions::new(name.clone(), Role::Source, saved, failures);
+    let upstream = Upstream::Source(positions, None);
+    output(name, Role::Source, stop, budget.share(), batch_bytes, upstream)
+}
+
+/// An output for testing a file reader. What it sends of `file`, and what it rejects, comes out of the two receivers.
+pub fn file_output(
     budget: &Budget,
     batch_bytes: usize,
     file: &File,
-) -> (FileOutput, Receiver<Parcel>, Receiver<Parcel>) {
-    loose_intake(budget, batch_bytes, file)
+) -> (SourceOutput, OutputReceiver, OutputReceiver) {
+    let name: Arc<str> = "test".into();
+    let open = Upstream::File(Arc::new(Mutex::new(OpenFile::of_test(&name, file))));
+    output(name, Role::Transform, Stop::default(), budget.share(), batch_bytes, open)
+}
+
+fn output(
+    name: Arc<str>,
+    role: Role,
+    stop: Stop,
+    share: Share,
+    batch_bytes: usize,
+    upstream: Upstream,
+) -> (SourceOutput, OutputReceiver, OutputReceiver) {
+    let (main, main_out) = OutputReceiver::new();
+    let (errors, errors_out) = OutputReceiver::new();
+    let metrics = ComponentMetrics::new(name, role, "test");
+    let output = SourceOutput { share, batch_bytes, stop, metrics, main, errors, singly: false, upstream };
+    (output, main_out, errors_out)
 }
 
 /// Reads the messages out of a file. They are all held, so it must not be a large one.
@@ -255,7 +255,7 @@ pub async fn unpack<C: FileReaderConfig>(yaml: &str, file: &mut File, batch_byte
     let mut context = context();
     context.batch_bytes = batch_bytes;
     let mut unpack = options::<C>(yaml).build(&context).expect("it can be built");
-    let (mut out, main, errors) = intake(&Budget::new(256 << 20), batch_bytes, file);
+    let (mut out, main, errors) = file_output(&Budget::new(256 << 20), batch_bytes, file);
     let problem = match unpack.unpack(file, &mut out).await {
         Ok(()) => None,
         Err(FileError::Rejected(problem)) => Some(problem),
@@ -293,9 +293,9 @@ impl Sent {
 /// A source that runs in the background of a test, with the budget and positions it would have.
 pub struct RunningSource {
     /// What it sends.
-    pub main: Receiver<Parcel>,
+    pub main: OutputReceiver,
     /// What it rejects.
-    pub errors: Receiver<Parcel>,
+    pub errors: OutputReceiver,
     /// Tells it to stop.
     pub stop: Stop,
     /// Its result.
@@ -321,6 +321,9 @@ pub fn start<C: SourceConfig>(
 }
 
 /// Starts a source that was built already: see [`start`].
+///
+/// # Panics
+/// Never.
 pub fn start_source(
     mut source: Box<dyn Source>,
     batch_bytes: usize,
@@ -328,9 +331,9 @@ pub fn start_source(
 ) -> RunningSource {
     let stop = Stop::default();
     let budget = Budget::new(64 << 20);
-    let (mut outlet, main, errors) = loose_outlet(stop.clone(), &budget, batch_bytes, saved);
-    let positions = outlet.positions.clone();
-    let task = tokio::spawn(async move { source.run(&mut outlet).await });
+    let (mut output, main, errors) = source_output(stop.clone(), &budget, batch_bytes, saved);
+    let positions = output.positions().cloned().expect("a source has positions");
+    let task = tokio::spawn(async move { source.run(&mut output).await });
     RunningSource { main, errors, stop, task, positions }
 }
 
@@ -383,7 +386,7 @@ pub async fn write_all<C: SinkConfig>(
     for (number, batch) in batches.into_iter().enumerate() {
         let batches = match &mut encoder {
             Some(encoder) => {
-                let mut out = Outlets::new("test".into());
+                let mut out = Outputs::new("test".into());
                 encoder.apply(batch, &mut out)?;
                 out.take().into_iter().filter(|(output, _)| *output == Output::Main).map(|(_, b)| b).collect()
             }

@@ -1,5 +1,5 @@
-//! What a condition costs: a search of the payload beside a plain `memmem` over the same bytes, which is the
-//! limit, and a comparison of numbers beside a plain loop.
+//! Measures the cost of a condition: a payload search beside a plain `memmem` over the same bytes, which is
+//! the limit, and a comparison of numbers beside a plain loop.
 //!
 //! ```sh
 //! cargo run --release -p thalweg-expression --example speed
@@ -13,11 +13,11 @@ use memchr::memmem;
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::{Ack, Batch, Meta, PayloadWriter};
 
-/// Rows of a batch, and bytes of a line.
+/// The rows of a batch, and the bytes of a line.
 const ROWS: usize = 8192;
 const LINE: usize = 100;
 
-/// The seconds that the fastest of many runs takes.
+/// Returns the seconds of the fastest of many runs.
 fn fastest(mut run: impl FnMut()) -> f64 {
     let measure = |_| {
         let start = Instant::now();
@@ -27,7 +27,7 @@ fn fastest(mut run: impl FnMut()) -> f64 {
     (0..2000).map(measure).fold(f64::INFINITY, f64::min)
 }
 
-/// A batch of lines; every `hits`th has the word that is searched for.
+/// Returns a batch of lines; every `hits`-th line contains the search term.
 fn batch(rows: usize, hits: usize) -> Result<Batch, Box<dyn Error>> {
     let mut writer = PayloadWriter::with_capacity(rows * LINE, rows);
     for row in 0..rows {
@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    // The worst case of the search for the messages that fail: all of them do.
+    // The worst case of the search for failing messages: all of them fail.
     let batch = batch(ROWS, 10)?;
     let mut evaluator = Evaluator::new(Expression::parse("1 / (status - status)")?);
     let start = Instant::now();

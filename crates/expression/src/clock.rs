@@ -1,14 +1,15 @@
-//! `now()` and its like.
+//! `now()` and similar functions.
 //!
-//! DataFusion replaces these by constants when a query is planned. An expression here is planned once and
-//! evaluated for days, so these take the time when a batch is evaluated: all its messages see the same.
+//! DataFusion replaces these functions by constants when it plans a query. Here an expression is planned once
+//! and evaluated for days. These functions therefore read the clock when a batch is evaluated, and all
+//! messages of the batch see the same time.
 
 use arrow_schema::{DataType, TimeUnit};
 use chrono::{DateTime, Utc};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-/// What of the present time a function gives.
+/// The part of the current time that a function returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ClockPart {
     Instant,
@@ -24,7 +25,7 @@ struct Present {
     signature: Signature,
 }
 
-/// The functions of this file.
+/// Returns the functions of this file.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     let make = |name, aliases: &[&str], part| {
         ScalarUDF::from(Present {

@@ -1,10 +1,10 @@
-//! What is meant where types differ.
+//! Decides how values of different types combine.
 //!
-//! DataFusion coerces as a database must: text beside a number is cast to it, and one value that is no
-//! number fails. In messages a column of text that mostly holds numbers is normal, and so is a column of
-//! JSON. These rewrites go over the planned expression from the leaves up, before DataFusion's own
-//! coercion, and decide the cases that it would refuse or that would surprise. The rules are told in the
-//! crate's documentation.
+//! DataFusion coerces as a database must: text beside a number is cast to a number, and one text that is not
+//! a number makes the query fail. In messages, text columns that mostly hold numbers are normal, and so are
+//! JSON columns. These rewrites walk the planned expression from the leaves up, before DataFusion's own
+//! coercion. They handle the cases that DataFusion would reject or treat surprisingly. The crate
+//! documentation lists the rules.
 
 use std::sync::Arc;
 
@@ -19,21 +19,21 @@ use datafusion_expr::{
 
 use crate::{functions, json, payload_search};
 
-/// The largest integer up to which all are exact as floats.
+/// Integers up to this value are exact as floats.
 const EXACT: u64 = 1 << 53;
 
-/// What the rewrites need to know.
+/// The input of the rewrites.
 pub(crate) struct Rules<'a> {
     pub(crate) schema: &'a DFSchema,
-    /// The columns that hold JSON text.
+    /// Returns true for a column that holds JSON text.
     pub(crate) json: &'a dyn Fn(&str) -> bool,
-    /// Whether `payload` means the payload, and no field.
+    /// True if `payload` means the payload, not a field of that name.
     pub(crate) payload: bool,
-    /// Whether the value is a condition.
+    /// True if the value is a condition.
     pub(crate) condition: bool,
 }
 
-/// The kinds of types that are told apart.
+/// The kinds of types that the rules distinguish.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -44,7 +44,7 @@ enum Kind {
 }
 
 impl Rules<'_> {
-    /// Rewrites a planned expression; also says whether its value is JSON text.
+    /// Rewrites a planned expression. Also returns true if its value is JSON text.
     pub(crate) fn apply(&self, expr: Expr) -> Result<(Expr, bool)> {
         if let Expr::Column(column) = &expr
             && (self.json)(&column.name)
@@ -69,7 +69,7 @@ impl Rules<'_> {
             Expr::Column(column) if (self.json)(&column.name) => {
                 look_up(json::GET, vec![Expr::Column(column)])
             }
-            // A lookup wants the JSON itself, not its text.
+            // A lookup needs the JSON itself, not its text.
             Expr::ScalarFunction(mut call) if json::is_lookup(call.name()) => {
                 if let Some(column) = call.args.first().and_then(whole_json) {
                     call.args[0] = Expr::Column(column);
@@ -148,7 +148,7 @@ impl Rules<'_> {
         operands.map(|operand| alike.next().unwrap_or(operand))
     }
 
-    /// Makes comparable what is compared with each other.
+    /// Converts operands of one comparison so that they can be compared.
     fn alike_all(&self, operands: Vec<Expr>, equality: bool) -> Vec<Expr> {
         let kinds: Vec<Kind> = operands.iter().map(|operand| self.kind(operand)).collect();
         if !kinds.contains(&Kind::Text) {
@@ -178,7 +178,7 @@ impl Rules<'_> {
             operands.iter().zip(&kinds).find(|(_, kind)| **kind == Kind::Time).map(|(operand, _)| operand)
             && let Ok(data_type) = time.get_type(self.schema)
         {
-            // A literal that is no time is a mistake; a message that holds none is not.
+            // A literal that is not a time is an error; a text in a message that is not a time is NULL.
             convert(&|operand| match literal_text(&operand) {
                 Some(_) => operand,
                 None => Expr::TryCast(TryCast::new(Box::new(operand), data_type.clone())),
@@ -199,7 +199,7 @@ impl Rules<'_> {
     }
 }
 
-/// Adds, subtracts or multiplies constants. DataFusion would do so too, and wrap around.
+/// Adds, subtracts or multiplies constants. DataFusion would do the same, but wrap around on overflow.
 fn fold(a: i64, op: Operator, b: i64) -> Result<Option<i64>> {
     let folded = match op {
         Operator::Plus => a.checked_add(b),
@@ -237,7 +237,7 @@ fn beyond_floats(expr: &Expr) -> bool {
     }
 }
 
-/// Text as a number; NULL where it is none.
+/// Converts text to a number; NULL if it is not a number.
 fn number(text: Expr, exact: bool) -> Expr {
     if let Some(literal) = literal_text(&text) {
         return Expr::Literal(parse(literal).unwrap_or(ScalarValue::Float64(None)), None);
@@ -247,12 +247,12 @@ fn number(text: Expr, exact: bool) -> Expr {
     typed(text, function, data_type)
 }
 
-/// A text as a truth value; NULL where it is none.
+/// Converts text to a boolean; NULL if it is neither true nor false.
 fn truth_of_text(text: Expr) -> Expr {
     typed(text, json::GET_BOOL, DataType::Boolean)
 }
 
-/// An operand of a condition: what was looked up in JSON is taken as a truth value.
+/// Converts an operand of a condition: a JSON lookup becomes a lookup of a boolean.
 fn truth(expr: Expr) -> Expr {
     match expr {
         Expr::ScalarFunction(call) if is_text_lookup(&call) => look_up(json::GET_BOOL, call.args),
@@ -260,7 +260,7 @@ fn truth(expr: Expr) -> Expr {
     }
 }
 
-/// The typed form of a lookup in JSON, or a cast of any other text.
+/// Returns the typed form of a JSON lookup, or a cast of any other text.
 fn typed(text: Expr, function: &str, data_type: DataType) -> Expr {
     match text {
         Expr::ScalarFunction(call) if is_text_lookup(&call) => look_up(function, call.args),
@@ -275,12 +275,12 @@ fn is_text_lookup(call: &ScalarFunction) -> bool {
 fn look_up(function: &str, arguments: Vec<Expr>) -> Expr {
     match functions::find(function) {
         Some(function) => Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), arguments)),
-        // They are all in the table; the argument itself is the nearest thing.
+        // The table contains all lookups, so this case cannot occur; the argument is the closest value.
         None => arguments.into_iter().next().unwrap_or_else(|| lit(ScalarValue::Null)),
     }
 }
 
-/// The column of which an expression is the whole text.
+/// Returns the column whose whole text the expression is.
 fn whole_json(expr: &Expr) -> Option<Column> {
     match expr {
         Expr::ScalarFunction(call) if call.name() == json::GET && call.args.len() == 1 => match &call.args[0]

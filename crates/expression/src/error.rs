@@ -1,4 +1,4 @@
-//! What is wrong with an expression, and where.
+//! A mistake in an expression and its position.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use datafusion_sql::sqlparser::tokenizer::{Location, Span};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}{}", help.as_ref().map(|help| format!(" {help}")).unwrap_or_default())]
 pub struct ExpressionError {
-    /// Which bytes of the text are wrong; all, if none are named.
+    /// The wrong bytes of the text; `None` means all of it.
     pub range: Option<Range<usize>>,
-    /// What is wrong: a sentence.
+    /// The mistake: a sentence.
     pub message: String,
-    /// What to do about it: a sentence.
+    /// The way to fix it: a sentence.
     pub help: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl ExpressionError {
     }
 }
 
-/// The byte offset of a place that is given as line and column (in characters, both from one).
+/// Returns the byte offset of a line and column. The column counts characters; both start at 1.
 pub(crate) fn offset(sql: &str, place: Location) -> Option<usize> {
     let (line, column) = (usize::try_from(place.line).ok()?, usize::try_from(place.column).ok()?);
     let (mut start, mut rest) = (0, sql);
@@ -46,13 +46,14 @@ pub(crate) fn offset(sql: &str, place: Location) -> Option<usize> {
     Some(start + within)
 }
 
-/// The bytes that a span of the parser covers; `None` for the empty span that it gives where it kept none.
+/// Returns the bytes that a span of the parser covers; `None` for the empty span of a node without a
+/// position.
 pub(crate) fn range(sql: &str, span: Span) -> Option<Range<usize>> {
     let (start, end) = (offset(sql, span.start)?, offset(sql, span.end)?);
     (start < end && end <= sql.len()).then_some(start..end)
 }
 
-/// An error of DataFusion in a few words, without its prefixes.
+/// Returns a DataFusion error in a few words, without its prefixes.
 pub(crate) fn words(error: &DataFusionError) -> String {
     let root = error.find_root();
     if let DataFusionError::ArrowError(inner, _) = root {
@@ -69,7 +70,8 @@ pub(crate) fn words(error: &DataFusionError) -> String {
     lowered(root.message().lines().next().unwrap_or_default())
 }
 
-/// The text as it continues a sentence: without a capital that only begins one.
+/// Returns the text in a form that continues a sentence: an initial capital becomes lowercase, acronyms
+/// excepted.
 fn lowered(text: &str) -> String {
     let text = text.trim().trim_end_matches('.');
     let mut characters = text.chars();

@@ -1,4 +1,4 @@
-//! The text of an expression, known to be sound.
+//! The text of an expression, parsed and validated.
 
 use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     syntax,
 };
 
-/// A SQL expression over the columns of a batch. A clone is as cheap as a pointer.
+/// A SQL expression over the columns of a batch. A clone costs as much as cloning an `Arc`.
 ///
 /// ```
 /// use thalweg_expression::Expression;
@@ -36,11 +36,12 @@ struct Parsed {
 }
 
 impl Expression {
-    /// Reads an expression. That its functions exist and have their arguments is known here; whether types
-    /// fit is seen in [`check`], or with the first batch.
+    /// Parses an expression. This checks that its functions exist and have the right number of arguments.
+    /// Types are checked by [`check`], or with the first batch.
     ///
     /// # Errors
-    /// If it is no SQL expression, or has parts that an expression over one message cannot have.
+    /// Returns an error if the text is not a SQL expression, or if it has parts that cannot apply to a single
+    /// message.
     pub fn parse(sql: &str) -> Result<Expression, ExpressionError> {
         let names = isolated(|| syntax::parse(sql).map(|mut tree| names::collect(&mut tree)))?;
         Ok(Expression(Arc::new(Parsed {
@@ -50,28 +51,28 @@ impl Expression {
         })))
     }
 
-    /// The text as it was written.
+    /// Returns the text as it was written.
     pub fn sql(&self) -> &str {
         &self.0.sql
     }
 
-    /// The names that it refers to, each once: for `request.items[0].id` that is `request.items`. Such a name
-    /// may turn out to be a column, or a part of the JSON in a column `request`.
+    /// Returns the names in the expression, each once: `request.items` for `request.items[0].id`. Such a name
+    /// can be a column, or a part of the JSON in a column `request`.
     pub fn columns(&self) -> &[String] {
         &self.0.written
     }
 
-    /// The names of all columns that could matter to it.
+    /// Returns the names of all columns that the expression may read.
     pub(crate) fn possible_columns(&self) -> &[String] {
         &self.0.possible
     }
 }
 
-/// Checks an expression before there is any data: that it can be read, and that its operators and functions
-/// have a meaning for some types of columns.
+/// Checks an expression before there is any data. The expression must parse, and its operators and functions
+/// must be valid for some column types.
 ///
 /// # Errors
-/// What is wrong, with its place.
+/// Returns the mistake with its position.
 pub fn check(sql: &str) -> Result<(), ExpressionError> {
     Expression::parse(sql)?;
     plan::plan(sql, &HashMap::new(), Purpose::Value).map(drop)

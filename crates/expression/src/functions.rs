@@ -1,4 +1,4 @@
-//! Which functions there are.
+//! The functions that expressions can call.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use datafusion_expr_common::signature::Arity;
 
 use crate::{ExpressionError, clock, json};
 
-/// Functions of DataFusion that speak of its own tables, files and type system, and would mean nothing here.
+/// DataFusion functions about its own tables, files and type system, which have no use here.
 const NOT_HERE: [&str; 15] = [
     "arrow_cast",
     "arrow_field",
@@ -29,7 +29,7 @@ const NOT_HERE: [&str; 15] = [
     "struct",
 ];
 
-/// What people try, coming from databases.
+/// Aggregates that users of databases may try.
 const AGGREGATES: [&str; 24] = [
     "approx_distinct",
     "array_agg",
@@ -57,7 +57,7 @@ const AGGREGATES: [&str; 24] = [
     "variance",
 ];
 
-/// Names of other systems, and what does the same here.
+/// Function names of other systems, and the equivalent here.
 const ELSEWHERE: [(&str, &str); 9] = [
     ("isnull", "coalesce"),
     ("json_extract_scalar", "json_get"),
@@ -70,14 +70,14 @@ const ELSEWHERE: [(&str, &str); 9] = [
     ("ucase", "upper"),
 ];
 
-/// Every function by every of its names, in lower case.
+/// Every function by each of its names, in lower case.
 static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let theirs = datafusion_functions::all_default_functions()
         .into_iter()
         .filter(|function| !NOT_HERE.contains(&function.name()));
     let ours = clock::functions().into_iter().chain(json::functions()).map(Arc::new);
     let mut functions = HashMap::new();
-    // Ours come last, so that they replace those of the same name.
+    // Our functions come last, so they replace functions of the same name.
     for function in theirs.chain(ours) {
         for name in std::iter::once(function.name()).chain(function.aliases().iter().map(String::as_str)) {
             functions.insert(name.to_lowercase(), function.clone());
@@ -86,7 +86,7 @@ static FUNCTIONS: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
     functions
 });
 
-/// The function of that name, however it is capitalised.
+/// Returns the function of that name, in any capitalisation.
 pub(crate) fn find(name: &str) -> Option<&'static Arc<ScalarUDF>> {
     FUNCTIONS.get(name).or_else(|| FUNCTIONS.get(&name.to_lowercase()))
 }
@@ -103,7 +103,7 @@ pub(crate) fn is_aggregate(name: &str) -> bool {
     AGGREGATES.contains(&name.to_lowercase().as_str())
 }
 
-/// Whether a function can be called with so many arguments.
+/// Checks that a function exists and accepts `given` arguments.
 pub(crate) fn check_call(name: &str, given: usize) -> Result<(), ExpressionError> {
     let Some(function) = find(name) else { return Err(unknown(name)) };
     let takes = arities(&function.signature().type_signature);
@@ -123,7 +123,7 @@ pub(crate) fn check_call(name: &str, given: usize) -> Result<(), ExpressionError
 fn unknown(name: &str) -> ExpressionError {
     if is_aggregate(name) {
         let error = ExpressionError::new(format!(
-            "`{name}` takes many messages together, and an expression looks at one message at a time."
+            "`{name}` is an aggregate, and an expression looks at one message at a time."
         ));
         return match name.to_lowercase().as_str() {
             "max" => error.help("The greatest of several values is `greatest(a, b)`."),
@@ -134,7 +134,7 @@ fn unknown(name: &str) -> ExpressionError {
     let error = ExpressionError::new(format!("There is no function `{name}`."));
     let lower = name.to_lowercase();
     if let Some((_, here)) = ELSEWHERE.iter().find(|(elsewhere, _)| *elsewhere == lower) {
-        return error.help(format!("Here it is `{here}`."));
+        return error.help(format!("Use `{here}`."));
     }
     let near = FUNCTIONS
         .keys()
@@ -147,7 +147,7 @@ fn unknown(name: &str) -> ExpressionError {
     }
 }
 
-/// How many arguments a signature takes; none if any number, or if it does not say.
+/// Returns the numbers of arguments that a signature accepts; empty if it accepts any number or does not say.
 fn arities(signature: &TypeSignature) -> Vec<usize> {
     let variants = match signature {
         TypeSignature::OneOf(variants) => variants.as_slice(),
@@ -171,17 +171,17 @@ fn arities(signature: &TypeSignature) -> Vec<usize> {
 /// A function, as the reference pages show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionInfo {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Other names for the same.
+    /// Other names for the same function.
     pub aliases: Vec<String>,
-    /// How a call is written.
+    /// The syntax of a call.
     pub signature: String,
-    /// What it does.
+    /// A description.
     pub help: String,
 }
 
-/// All functions that expressions can call, by name.
+/// Returns all functions that expressions can call, sorted by name.
 pub fn functions() -> Vec<FunctionInfo> {
     let mut functions: Vec<FunctionInfo> = FUNCTIONS
         .iter()
@@ -197,7 +197,8 @@ pub fn functions() -> Vec<FunctionInfo> {
     functions
 }
 
-/// How our own functions are written, and what they do. DataFusion's bring their own documentation.
+/// The names, syntax and descriptions of our own functions. DataFusion's functions have their own
+/// documentation.
 const OURS: [(&str, &str, &str); 8] = [
     ("now", "now()", "The time, the same for all messages of a batch."),
     ("current_date", "current_date()", "The date (UTC), the same for all messages of a batch."),
@@ -205,23 +206,23 @@ const OURS: [(&str, &str, &str); 8] = [
     (
         json::GET,
         "json_get(json, 'path.to[0].x')",
-        "The value at a path in JSON text: a string without its quotes, others as JSON. Without a path, the whole.",
+        "The value at a path in JSON text: a string without quotes, any other value as JSON. Without a path, the whole text.",
     ),
     (json::EXTRACT, "json_extract(json, 'path.to[0].x')", "The value at a path in JSON text, as JSON."),
     (
         json::GET_INT,
         "json_get_int(json, 'path.to[0].x')",
-        "The whole number at a path in JSON text; NULL if it is none.",
+        "The value at a path in JSON text; NULL if it is not a whole number.",
     ),
     (
         json::GET_FLOAT,
         "json_get_float(json, 'path.to[0].x')",
-        "The number at a path in JSON text; NULL if it is none.",
+        "The value at a path in JSON text; NULL if it is not a number.",
     ),
     (
         json::GET_BOOL,
         "json_get_bool(json, 'path.to[0].x')",
-        "The truth value at a path in JSON text; NULL if it is none.",
+        "The value at a path in JSON text; NULL if it is neither true nor false.",
     ),
 ];
 
@@ -269,7 +270,7 @@ mod tests {
             message("regex_like", 2),
             "There is no function `regex_like`. Did you mean `regexp_like`?"
         );
-        assert_eq!(message("isnull", 2), "There is no function `isnull`. Here it is `coalesce`.");
+        assert_eq!(message("isnull", 2), "There is no function `isnull`. Use `coalesce`.");
         assert_eq!(message("frobnicate", 2), "There is no function `frobnicate`.");
     }
 

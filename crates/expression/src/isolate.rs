@@ -1,17 +1,16 @@
-//! Room to think for the parser and the planner.
+//! Runs the parser and the planner on a thread with a large stack.
 //!
-//! Both walk their trees by recursion, and their frames are large since they are compiled for size of
-//! build, not for speed. How deep they go is bounded (see `syntax`), but a caller's stack may be as small
-//! as a tokio worker's or a test's. Parsing and planning happen once for an expression and once for each
-//! set of types, so a thread of their own is cheap. It also keeps a panic in code that is not ours from
-//! taking the process along.
+//! Both walk their trees recursively, and their stack frames are large because they are compiled for size,
+//! not for speed. Their depth is bounded (see `syntax`), but a caller's stack may be as small as that of a
+//! tokio worker or a test. Parsing happens once per expression and planning once per set of types, so an own
+//! thread is cheap. The thread also contains a panic in third-party code.
 
 use crate::ExpressionError;
 
-/// Address space, not memory: only the pages that are touched count.
+/// The stack size in bytes. This is address space: only the pages in use take memory.
 const STACK: usize = 256 << 20;
 
-/// Runs `work` on a stack that is deep enough for it.
+/// Runs `work` on a thread with a large stack.
 pub(crate) fn isolated<T: Send>(
     work: impl FnOnce() -> Result<T, ExpressionError> + Send,
 ) -> Result<T, ExpressionError> {
@@ -24,8 +23,8 @@ pub(crate) fn isolated<T: Send>(
                 ExpressionError::new(format!("No thread could be started to compile it: {error}."))
             })?;
         thread.join().unwrap_or_else(|_| {
-            Err(ExpressionError::new("The SQL planner broke on this expression.")
-                .help("Write it in another way, and please report it."))
+            Err(ExpressionError::new("The SQL planner panicked on this expression.")
+                .help("Rewrite it, and please report this bug."))
         })
     })
 }

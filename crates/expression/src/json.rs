@@ -1,8 +1,8 @@
-//! Lookups in JSON text: `json_get(column, 'path.to[0].x')` and its typed sisters.
+//! Lookups in JSON text: `json_get(column, 'path.to[0].x')` and its typed variants.
 //!
-//! A column of irregular or nested values is JSON text, and stays so: a lookup skips through the text to
-//! its value and parses only that. Whatever is not there, is `null`, is not JSON at all, or is not of the
-//! type asked for, is NULL; none of it is an error.
+//! A column of irregular or nested values stays JSON text. A lookup skips through the text to its value and
+//! parses only that value. A value is NULL if it is absent, `null`, not valid JSON, or not of the requested
+//! type. None of these is an error.
 
 use std::sync::Arc;
 
@@ -18,18 +18,18 @@ use datafusion_expr::{
 };
 use sonic_rs::{JsonValueTrait, LazyValue, PointerNode};
 
-/// The text of a value: strings without their quotes, others as JSON.
+/// The function that returns a value as text: strings without quotes, other values as JSON.
 pub(crate) const GET: &str = "json_get";
-/// A value as JSON.
+/// The function that returns a value as JSON.
 pub(crate) const EXTRACT: &str = "json_extract";
-/// A whole number.
+/// The function that returns a whole number.
 pub(crate) const GET_INT: &str = "json_get_int";
-/// A number.
+/// The function that returns a number.
 pub(crate) const GET_FLOAT: &str = "json_get_float";
-/// A truth value.
+/// The function that returns a boolean.
 pub(crate) const GET_BOOL: &str = "json_get_bool";
 
-/// All of them, with what they give.
+/// All lookup functions and their types.
 const LOOKUPS: [(&str, Gives); 5] = [
     (GET, Gives::Text),
     (EXTRACT, Gives::Json),
@@ -45,7 +45,7 @@ pub(crate) enum Step {
     Index(usize),
 }
 
-/// A path as text, which [`parse_path`] reads back.
+/// Returns a path as text, which [`parse_path`] reads back.
 pub(crate) fn path_text(path: &[Step]) -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
@@ -65,7 +65,7 @@ pub(crate) fn path_text(path: &[Step]) -> String {
     text
 }
 
-/// Reads `a.b[0]["any key"]`; `None` if it is no path.
+/// Parses `a.b[0]["any key"]`; returns `None` if the text is not a path.
 fn parse_path(text: &str) -> Option<Vec<PointerNode>> {
     let mut path = Vec::new();
     let mut rest = text;
@@ -115,7 +115,7 @@ struct Lookup {
     signature: Signature,
 }
 
-/// The functions of this file.
+/// Returns the functions of this file.
 pub(crate) fn functions() -> Vec<ScalarUDF> {
     let text = DataType::Utf8View;
     let signature = Signature::one_of(
@@ -128,7 +128,7 @@ pub(crate) fn functions() -> Vec<ScalarUDF> {
         .collect()
 }
 
-/// Whether it is one of the lookups.
+/// True if `name` is a lookup function.
 pub(crate) fn is_lookup(name: &str) -> bool {
     LOOKUPS.iter().any(|(lookup, _)| *lookup == name)
 }
@@ -179,7 +179,7 @@ enum Paths {
 }
 
 impl Paths {
-    /// The value in the text of `row`.
+    /// Returns the value at the path of `row` in `json`.
     fn find<'a>(&self, row: usize, json: &'a str) -> Option<LazyValue<'a>> {
         let value = match self {
             Paths::Same(path) => sonic_rs::get(json, path.as_ref()?),
@@ -218,7 +218,7 @@ impl Gives {
 
 fn int(value: &LazyValue) -> Option<i64> {
     let whole = |number: f64| {
-        // The bounds are the nearest floats; the upper one is already too large.
+        // The bounds are the nearest floats; the upper bound is already too large.
         (number.fract() == 0.0 && (i64::MIN as f64..i64::MAX as f64).contains(&number))
             .then_some(number as i64)
     };

@@ -1,8 +1,9 @@
-//! Which columns an expression means.
+//! Resolves the columns of an expression.
 //!
-//! Names are resolved against the columns of a batch in the syntax tree, before DataFusion sees it: its own
-//! resolution is for tables and schemas, and knows neither names with dots nor lookups in JSON. After
-//! [`resolve`] every name is one identifier, and every lookup a call of `json_get`.
+//! Names are resolved against the columns of a batch in the syntax tree, before DataFusion sees it.
+//! DataFusion's own resolution is for tables and schemas; it supports neither dotted names nor lookups in
+//! JSON. After [`resolve`], every name is one identifier, and every lookup is a call of `json_get` or
+//! `json_extract`.
 
 use datafusion_sql::sqlparser::{
     ast::{
@@ -14,7 +15,7 @@ use datafusion_sql::sqlparser::{
 
 use crate::{functions, json, walk};
 
-/// A name as written: `a.b[0].c` has the names `a` and `b` and then the steps `0` and `c`.
+/// A name as written: `a.b[0].c` has the names `a` and `b`, followed by the steps `0` and `c`.
 struct Reference {
     names: Vec<String>,
     steps: Vec<json::Step>,
@@ -22,7 +23,7 @@ struct Reference {
 }
 
 impl Reference {
-    /// The reference that a node of the tree is, if it is one.
+    /// Returns the reference that a tree node represents, if it is one.
     fn of(expr: &Expr) -> Option<Self> {
         let span = expr.span();
         let (names, steps) = match expr {
@@ -65,7 +66,7 @@ impl Reference {
         Some(Self { names, steps, span })
     }
 
-    /// The name of the column that the first `names` would be.
+    /// Returns the column name formed by the first `names` parts.
     fn prefix(&self, names: usize) -> String {
         self.names[..names].join(".")
     }
@@ -75,7 +76,7 @@ impl Reference {
     }
 }
 
-/// What is there under a name.
+/// The kind of column that a name refers to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     Column,
@@ -83,16 +84,16 @@ pub(crate) enum Found {
     Nothing,
 }
 
-/// The names that an expression refers to, and all columns that those could mean.
+/// The names in an expression, and all columns that they could mean.
 #[derive(Default)]
 pub(crate) struct Names {
-    /// As written, joined by dots.
+    /// The names as written, joined by dots.
     pub(crate) written: Vec<String>,
-    /// Those, and for `a.b` also `a`, since it may hold JSON.
+    /// The names of `written`, and for `a.b` also `a`, since `a` may hold JSON.
     pub(crate) possible: Vec<String>,
 }
 
-/// Collects the names in a tree as it was parsed.
+/// Collects the names in a parsed tree.
 pub(crate) fn collect(tree: &mut Expr) -> Names {
     let mut names = Names::default();
     collect_into(tree, &mut names);
@@ -118,11 +119,11 @@ fn add(names: &mut Vec<String>, name: String) {
     }
 }
 
-/// Puts one identifier, or a lookup in a JSON column, in the place of every reference; gives the names of
-/// columns that are not there.
+/// Replaces every reference by one identifier, or by a lookup in a JSON column. Returns the names of missing
+/// columns.
 pub(crate) fn resolve(tree: &mut Expr, found: &dyn Fn(&str) -> Found) -> Vec<String> {
     let mut resolver = Resolver { found, missing: Vec::new() };
-    // What is taken as it is, to be set as another field, stays JSON.
+    // An expression that is only a reference stays JSON, so it can be stored as a field.
     resolver.visit(tree, json::EXTRACT);
     resolver.missing
 }
@@ -133,7 +134,7 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// `lookup` is the function by which a part of a JSON column is taken.
+    /// Resolves the names below `expr`. `lookup` is the function that reads a part of a JSON column.
     fn visit(&mut self, expr: &mut Expr, lookup: &str) {
         if let Some(reference) = Reference::of(expr) {
             if let Some(resolved) = self.resolve(&reference, lookup) {
@@ -165,7 +166,7 @@ impl Resolver<'_> {
                     let arguments = [identifier(name), Expr::Value(path.with_span(reference.span))];
                     return Some(call(lookup, arguments, reference.span));
                 }
-                // A column of plain text or numbers has no parts; DataFusion says so.
+                // A column of plain text or numbers has no parts; DataFusion reports that.
                 Found::Column if names == all => return None,
                 Found::Column | Found::Nothing => {}
             }
@@ -176,9 +177,9 @@ impl Resolver<'_> {
     }
 }
 
-/// `NOT x` and `-x` as `x = false` and `-1 * x`, which are the same. DataFusion takes the short forms only
-/// of truth values and numbers, before the types can be made to fit; the long ones are coerced like every
-/// other comparison or product.
+/// Rewrites `NOT x` and `-x` as the equivalent `x = false` and `-1 * x`. DataFusion accepts the short forms
+/// only for booleans and numbers, before types can be coerced. The long forms are coerced like any other
+/// comparison or product.
 fn spell_out(expr: &mut Expr) {
     let Expr::UnaryOp { op, expr: operand } = expr else { return };
     let (left, op, right) = match op {

@@ -1,19 +1,17 @@
-//! Searching the payload for a literal, without making it text.
+//! Searches the payload for a literal without converting it to text.
 //!
-//! `payload LIKE '%error%'` is the commonest condition of all. Evaluated plainly, every payload is checked
-//! to be UTF-8 and copied to a column of text, and each is then searched by itself. Here the planned
-//! expression is searched for such conditions ([`recognise`]), which become a function of the payload's
-//! bytes.
+//! `payload LIKE '%error%'` is the most common condition. Evaluated plainly, every payload is validated as
+//! UTF-8, copied to a text column, and searched separately. Instead, [`recognise`] finds such conditions in
+//! the planned expression and replaces them with a function of the payload's bytes.
 //!
-//! The payloads of a batch are nearly always lines of one block, in order. So the whole span of the block
-//! is searched in one go, at the speed of memory, and each hit is then mapped to its row by advancing
-//! through the views. A hit that does not lie within one row is none. Rows of up to twelve bytes are kept
-//! in their views, and are searched there; they also stand in the block between the others, but nothing
-//! says where.
+//! The payloads of a batch are usually lines of one block, in order. The whole span of the block is therefore
+//! searched in one pass, at memory speed. Each hit is then mapped to its row by advancing through the views.
+//! A hit that crosses a row boundary does not count. Rows of up to twelve bytes are stored in their views and
+//! searched there. They also exist in the block between other rows, but their position there is unknown.
 //!
-//! On bytes and on text the answer is the same. What is not UTF-8 becomes U+FFFD in the text, and a literal
-//! without that character neither loses nor gains a hit by it: a literal begins with the first byte of a
-//! character, which ends any broken sequence before it, and ends with the last byte of one.
+//! The result is the same for bytes and for text. In the text, bytes that are not UTF-8 become U+FFFD. A
+//! literal without that character neither loses nor gains a hit: it begins with the first byte of a
+//! character, which ends any broken sequence before it, and it ends with the last byte of a character.
 
 use arrow_array::{Array, BinaryViewArray, BooleanArray, cast::AsArray};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
@@ -26,13 +24,14 @@ use datafusion_expr::{
 use memchr::memmem::Finder;
 use thalweg_record::PAYLOAD;
 
-/// The column by which a plan reads the payload as bytes. No field can be called so by accident.
+/// The column through which a plan reads the payload as bytes. The NUL in its name avoids a collision with a
+/// field.
 pub(crate) const PAYLOAD_BYTES: &str = "payload\u{0}bytes";
 
-/// Values up to this long live in their view.
+/// Values of up to this many bytes are stored in their view.
 const INLINE: usize = 12;
 
-/// Where in a payload the literal has to be.
+/// The required position of the literal in a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Anchor {
     Anywhere,
@@ -41,7 +40,7 @@ enum Anchor {
     Whole,
 }
 
-/// The function that a recognised condition becomes.
+/// The function that replaces a recognised condition.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Search {
     place: Anchor,
@@ -49,7 +48,7 @@ struct Search {
     signature: Signature,
 }
 
-/// The search that a condition on the column `payload` amounts to, if it does.
+/// Returns the search that is equivalent to a condition on the column `payload`, if there is one.
 pub(crate) fn recognise(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Like(like) => of_like(like),
@@ -102,7 +101,7 @@ fn of_comparison(BinaryExpr { left, op, right }: &BinaryExpr) -> Option<Expr> {
             return Some(if *op == Operator::NotEq { Expr::Not(found.into()) } else { found });
         }
     }
-    // `strpos(payload, 'x') > 0`, and the other ways to say so.
+    // `strpos(payload, 'x') > 0`, and equivalent comparisons.
     let Expr::ScalarFunction(call) = left.as_ref() else { return None };
     let Expr::Literal(ScalarValue::Int64(Some(bound)), _) = right.as_ref() else { return None };
     let found = match (op, bound) {
@@ -130,7 +129,8 @@ fn text(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The empty literal is left to the plain evaluation, and so is U+FFFD, which may stand for other bytes.
+/// Returns the search function for a literal. The plain evaluation handles the empty literal and U+FFFD,
+/// which may represent other bytes.
 fn search(place: Anchor, literal: &str) -> Option<Expr> {
     if literal.is_empty() || literal.contains('\u{fffd}') {
         return None;
@@ -184,7 +184,7 @@ impl Search {
     }
 }
 
-/// A view, taken apart: its length, and where the bytes are if they are not in itself.
+/// A decoded view: its length, and the position of its bytes if they are not inline.
 #[derive(Clone, Copy)]
 struct View {
     length: usize,
@@ -195,7 +195,7 @@ struct View {
 impl View {
     #[inline]
     fn of(view: u128) -> Self {
-        // The Arrow format: length, first bytes, buffer, offset, of 32 bits each.
+        // The Arrow format: length, first bytes, buffer index and offset, 32 bits each.
         Self {
             length: view as u32 as usize,
             buffer: (view >> 64) as u32,
@@ -214,7 +214,7 @@ impl View {
     }
 }
 
-/// Which payloads contain `literal`.
+/// Returns the payloads that contain `literal`, as a bit for each row.
 fn contains(payload: &BinaryViewArray, literal: &[u8]) -> BooleanBuffer {
     let views = payload.views();
     let finder = Finder::new(literal);
@@ -227,7 +227,7 @@ fn contains(payload: &BinaryViewArray, literal: &[u8]) -> BooleanBuffer {
     found.finish()
 }
 
-/// Searches the rows from `first` on that lie in order in one buffer; gives the row after them.
+/// Searches the rows from `first` on that are stored in order in one buffer. Returns the row after them.
 fn search_run(
     payload: &BinaryViewArray,
     first: usize,
@@ -258,7 +258,7 @@ fn search_run(
     let Some(buffer) = buffer else { return next };
     let block = payload.data_buffers().get(buffer as usize).and_then(|block| block.get(..end));
     match block {
-        // Where most of the span belongs to no row, as after a filter, searching it all is a waste.
+        // If most of the span belongs to no row, as after a filter, searching all of it wastes time.
         Some(block) if (end - start) / 2 <= bytes => {
             search_span(views, first..next, block, start, finder, found)
         }
@@ -273,7 +273,7 @@ fn search_run(
     next
 }
 
-/// Searches `block` from `start` on, and marks those of `rows` that have a hit.
+/// Searches `block` from `start` on, and sets the bit of each row in `rows` that has a hit.
 fn search_span(
     views: &[u128],
     rows: std::ops::Range<usize>,
@@ -297,14 +297,15 @@ fn search_span(
             }
         }
         if hit < view.start {
-            // Between rows: in a delimiter, a row that was filtered out, or one that is kept in its view.
+            // The hit is between rows: in a delimiter, a row that was filtered out, or a row stored in its
+            // view.
             from = view.start;
             continue;
         }
         if hit + length <= view.end() {
             found.set_bit(row, true);
         }
-        // Either this row has its hit, or what is left of it is too short for one.
+        // Either this row has its hit, or its remaining bytes are too short for one.
         match rows.next() {
             Some(next) => (row, view) = next,
             None => return,

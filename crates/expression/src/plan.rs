@@ -1,11 +1,11 @@
-//! From a syntax tree and the types of columns to something that can be evaluated.
+//! Compiles a syntax tree and column types into a plan that can be evaluated.
 //!
-//! The stages are DataFusion's: plan, coerce, simplify, make physical; between the first two stand our own
-//! rules for names (`names`) and types (`coerce`).
+//! The stages are DataFusion's: plan, coerce, simplify, create the physical expression. Our own rules for
+//! names (`names`) run before planning; those for types (`coerce`) run between planning and coercion.
 //!
-//! A column that is missing is NULL, and a NULL has no type until something gives it one. Nearly always the
-//! operator or function around it does. Where it does not (DataFusion finds no overload, say), types are
-//! tried in turn until it plans; since the value is NULL whatever its type, any that fits is right.
+//! A missing column is NULL, and a NULL has no type of its own. Usually the operator or function around it
+//! determines the type. Otherwise (DataFusion finds no overload, for example) several types are tried in turn
+//! until planning succeeds. The value is NULL in any type, so any type that fits is correct.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -48,17 +48,17 @@ use crate::{
     syntax, walk,
 };
 
-/// What an expression sees of a column.
+/// The properties of a column that an expression depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ColumnType {
     pub(crate) data_type: DataType,
-    /// Whether it is text that holds JSON.
+    /// True if the column is text that holds JSON.
     pub(crate) json: bool,
-    /// Whether it is a field, and not `payload` or one of `meta`.
+    /// True if the column is a field, not `payload` or a `meta` column.
     pub(crate) field: bool,
 }
 
-/// What the value is for.
+/// The use of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Value,
@@ -69,14 +69,15 @@ pub(crate) enum Purpose {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) physical: Arc<dyn PhysicalExpr>,
-    /// The columns that it reads, in order. [`PAYLOAD_BYTES`] stands for the payload without making it text.
+    /// The columns that the plan reads, in order. [`PAYLOAD_BYTES`] is the payload without conversion to
+    /// text.
     pub(crate) schema: SchemaRef,
     pub(crate) data_type: DataType,
-    /// Whether its values are JSON text.
+    /// True if the values are JSON text.
     pub(crate) json: bool,
 }
 
-/// Compiles a text for the types that `columns` has of the names that it may refer to.
+/// Compiles an expression for the types in `columns`, which are keyed by the names it may refer to.
 pub(crate) fn plan(
     sql: &str,
     columns: &HashMap<&str, ColumnType>,
@@ -101,11 +102,11 @@ fn shortened(tree: &Tree) -> String {
     }
 }
 
-/// How many parts of an expression are tried when it is not clear which is at fault. Each is planned with
-/// all its parts, which is too much work for a large one.
+/// The most parts of an expression that are tried to locate an error. Each part is planned with all its
+/// children, which takes too long for a large expression.
 const SUSPECTS: usize = 100;
 
-/// The smallest part that cannot be planned by itself: the one to point at.
+/// Returns the smallest part that cannot be planned by itself: the error points at it.
 fn culprit(tree: &Tree, columns: &HashMap<&str, ColumnType>) -> Option<Tree> {
     fn smallest(part: &mut Tree, columns: &HashMap<&str, ColumnType>, left: &mut usize) -> Option<Tree> {
         for part in walk::parts(part).into_iter().flatten() {
@@ -120,7 +121,7 @@ fn culprit(tree: &Tree, columns: &HashMap<&str, ColumnType>) -> Option<Tree> {
     smallest(&mut tree.clone(), columns, &mut { SUSPECTS })
 }
 
-/// The types that a missing column may have to be, in the order that they are tried.
+/// The types to try for a missing column, in order.
 const GUESSES: [DataType; 6] = [
     DataType::Null,
     DataType::Utf8View,
@@ -146,7 +147,7 @@ fn plan_tree(tree: &Tree, columns: &HashMap<&str, ColumnType>, purpose: Purpose)
             Err(error) => first = first.or(Some(error)),
         }
     }
-    // What no type makes work fails for every message, which then says why.
+    // If no type works, evaluation fails for every message with the reason.
     match (planned, first) {
         (Some(plan), _) => Ok(plan),
         (None, Some(error)) => Err(error),
@@ -154,8 +155,8 @@ fn plan_tree(tree: &Tree, columns: &HashMap<&str, ColumnType>, purpose: Purpose)
     }
 }
 
-/// Whether a plan works on a message of which nothing is known. Some functions find only then that their
-/// argument is of a type that they do not have.
+/// True if the plan works on a message whose columns are all NULL. Some functions detect an unsupported
+/// argument type only during evaluation.
 fn takes_null(plan: &Plan) -> bool {
     let nulls = plan.schema.fields().iter().map(|field| new_null_array(field.data_type(), 1)).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(1));
@@ -222,7 +223,7 @@ fn plan_resolved(
     Ok(Plan { physical: checked(physical)?, schema, data_type, json })
 }
 
-/// Makes integer arithmetic fail where it would wrap around.
+/// Makes integer arithmetic fail on overflow instead of wrapping around.
 fn checked(physical: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
     physical
         .transform_up(|expr| match expr.downcast_ref::<BinaryExpr>() {
@@ -236,7 +237,7 @@ fn checked(physical: Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         .data()
 }
 
-/// The type that a field has for a value of this type; `None` if it is one of those that fields have.
+/// Returns the field type for values of this type; `None` if it already is a field type.
 fn field_type(data_type: &DataType) -> Result<Option<DataType>> {
     use DataType::{
         Binary, BinaryView, Boolean, Date32, Date64, Decimal32, Decimal64, Decimal128, Decimal256, Duration,
@@ -252,7 +253,7 @@ fn field_type(data_type: &DataType) -> Result<Option<DataType>> {
         Timestamp(TimeUnit::Microsecond, Some(zone)) if **zone == *"UTC" => None,
         Timestamp(..) => Some(Timestamp(TimeUnit::Microsecond, Some("UTC".into()))),
         other => {
-            return Err(DataFusionError::Plan(format!("it gives a {other}, which a field cannot hold")));
+            return Err(DataFusionError::Plan(format!("it returns a {other}, which a field cannot hold")));
         }
     })
 }
@@ -266,7 +267,7 @@ static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
     ],
 });
 
-/// What DataFusion's planner asks for: functions, and no tables.
+/// The context of DataFusion's planner: functions, but no tables.
 struct Functions {
     options: ConfigOptions,
     planners: Vec<Arc<dyn ExprPlanner>>,

@@ -1,7 +1,7 @@
-//! From text to a syntax tree, and the refusal of what cannot be meant.
+//! Parses text into a syntax tree and rejects unsupported syntax.
 //!
-//! The tree is sqlparser's. It is never kept: it is made again when the expression is compiled for new types,
-//! which takes microseconds, and dropped on the deep stack that it was made on.
+//! The tree is sqlparser's. It is not kept: parsing it again when the expression is compiled for new types
+//! takes microseconds. It is dropped on the same deep stack on which it was created.
 
 use std::ops::Range;
 
@@ -20,13 +20,14 @@ use crate::{
     functions, walk,
 };
 
-/// The most tokens in an expression. What is longer is generated, and belongs in a lookup table.
+/// The most tokens in an expression. A longer expression is probably generated, and belongs in a lookup
+/// table.
 const MAX_TOKENS: usize = 10_000;
 
-/// The deepest nesting, after chains of AND and OR have been balanced.
+/// The deepest nesting, after chains of AND and OR are balanced.
 const MAX_DEPTH: usize = 100;
 
-/// Parses one expression and nothing after it. To be called on a deep stack.
+/// Parses one expression and nothing after it. The caller must provide a deep stack.
 pub(crate) fn parse(sql: &str) -> Result<Expr, ExpressionError> {
     let tokens = tokens(sql)?;
     let mut parser = Parser::new(&GenericDialect {})
@@ -56,7 +57,7 @@ fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, ExpressionError> {
     }
     if meant > MAX_TOKENS {
         return Err(ExpressionError::new(format!(
-            "The expression has {meant} words; {MAX_TOKENS} is the most."
+            "The expression has {meant} tokens; the limit is {MAX_TOKENS}."
         )));
     }
     Ok(tokens)
@@ -75,7 +76,7 @@ fn unexpected_end(sql: &str, next: &TokenWithSpan) -> ExpressionError {
     }
 }
 
-/// sqlparser says the place in words, at the end of its message.
+/// Converts an error of sqlparser, which states the position in words at the end of its message.
 fn explain(sql: &str, tokens: &[TokenWithSpan], error: ParserError) -> ExpressionError {
     let text = match error {
         ParserError::RecursionLimitExceeded => return too_deep(),
@@ -124,7 +125,7 @@ fn uncapital(text: &str) -> String {
     }
 }
 
-/// Walks the tree: balances chains, counts the depth, and refuses what an expression cannot have.
+/// Walks the tree: balances chains, counts the depth, and rejects unsupported parts.
 struct Rules<'a> {
     sql: &'a str,
     depth: usize,
@@ -145,7 +146,7 @@ impl Rules<'_> {
             self.depth -= 1;
             return Ok(());
         }
-        Err(ExpressionError::new(format!("`{expr}` has no meaning in an expression."))
+        Err(ExpressionError::new(format!("`{expr}` is not supported in an expression."))
             .at(range(self.sql, expr.span())))
     }
 
@@ -211,11 +212,12 @@ fn refusal(what: &str, at: Option<Range<usize>>) -> ExpressionError {
     ExpressionError::new(format!("{what}, and an expression looks at one message at a time.")).at(at)
 }
 
-/// A chain of this many conditions is turned to a tree of logarithmic depth.
+/// A chain of at least this many conditions becomes a tree of logarithmic depth.
 const CHAIN: usize = 16;
 
-/// `a OR b OR c ...` is parsed to a list that is as deep as it is long. Both operators are associative also
-/// with NULL, so that a balanced tree has the same value; it lets lists of thousands of conditions through.
+/// Balances a chain of conditions. `a OR b OR c ...` is parsed into a tree as deep as the chain is long. Both
+/// operators are associative, even with NULL, so a balanced tree has the same value. It allows chains of
+/// thousands of conditions.
 fn balance(expr: &mut Expr) {
     let Expr::BinaryOp { op, .. } = expr else { return };
     if !matches!(op, BinaryOperator::And | BinaryOperator::Or) {
@@ -268,7 +270,7 @@ fn balance(expr: &mut Expr) {
 mod tests {
     use crate::{Expression, ExpressionError, check};
 
-    /// The mistake, and the text that it points at.
+    /// Returns the mistake, and the text that it points at.
     fn mistake(sql: &str) -> (String, Option<&str>) {
         let ExpressionError { range, message, help } = check(sql).unwrap_err();
         let whole = help.map_or(message.clone(), |help| format!("{message} {help}"));

@@ -1,15 +1,15 @@
-//! Walking a syntax tree.
+//! Walks a syntax tree.
 //!
-//! sqlparser brings visitors, but each is compiled anew for every kind of statement that SQL knows, which
-//! took longer than all the rest of this crate. An expression over one message needs few kinds of nodes,
-//! and naming them says at the same time what is refused.
+//! sqlparser has visitors, but each is compiled for every kind of statement in SQL. That took longer than
+//! compiling the rest of this crate. An expression over one message needs few kinds of nodes, and listing
+//! them also defines which nodes are rejected.
 
 use datafusion_sql::sqlparser::ast::{
     AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Subscript,
 };
 
-/// The parts of a node, in the order that they are written; `None` for a kind of node that expressions do
-/// not have.
+/// Returns the children of a node in the order they are written; `None` for a kind of node that expressions
+/// do not support.
 pub(crate) fn parts(expr: &mut Expr) -> Option<Vec<&mut Expr>> {
     Some(match expr {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) | Expr::TypedString(_) => {

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::MultiProgress;
 use serde_json::{Value, json};
-use thalweg_components::shared::tell;
 use thalweg_job::{LoadError, LogCollector, LogEvent};
+use thalweg_local::tell;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;

@@ -3,10 +3,10 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use thalweg_components::shared::fetch::Fetch;
 use thalweg_config::{Diagnostics, Document};
 use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, recognise};
 use thalweg_engine::{Graph, Registry};
+use thalweg_net::fetch::Fetch;
 
 use crate::environment::{EtcdLookup, FETCH_TIMEOUT, LARGEST_DOCUMENT, wait, without_password};
 use crate::error::{LoadError, did_you_mean};

@@ -26,8 +26,7 @@ mod logs;
 mod outcome;
 mod run;
 
-use serde_json::{Value, json};
-use thalweg_engine::{Definition, Registry};
+use thalweg_engine::Registry;
 
 pub use configuration::Configuration;
 pub use environment::EtcdLookup;
@@ -42,17 +41,4 @@ pub use run::{Control, JobRun, Notice, Observer, RunOptions, Signal, Signals, co
 #[must_use]
 pub fn registry() -> Registry {
     thalweg_components::registry()
-}
-
-/// Describes a component for programs: its role, documentation, schema and example.
-#[must_use]
-pub fn description(component: &Definition) -> Value {
-    json!({
-        "role": component.role.name(),
-        "name": component.name,
-        "summary": component.summary(),
-        "description": component.description(),
-        "schema": (component.schema)(),
-        "example": component.example,
-    })
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
-use thalweg_components::sources::internal_logs::{LogLevel, Record, record, wants};
+use thalweg_local::sources::internal_logs::{LogLevel, Record, record, wants};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::dynamic_filter_fn;

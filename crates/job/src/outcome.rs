@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use thalweg_engine::{ComponentCounts, Handle, Summary};
+use thalweg_engine::{ComponentCounts, ErrorKind, Handle, Summary};
 
 /// The outcome of one phase.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ impl Outcome {
     /// True if the run ended because the reader of the standard output is gone.
     #[must_use]
     pub fn nobody_reads(&self) -> bool {
-        let failure = self.summary.failure.as_deref();
-        failure.is_some_and(|failure| failure.contains(thalweg_components::sinks::stdout::BROKEN_PIPE))
+        let failure = self.summary.failure.as_ref();
+        failure.is_some_and(|failure| failure.error.kind() == ErrorKind::ReaderGone)
     }
 
     /// The number of messages that no component could process.
@@ -103,8 +103,15 @@ impl JobOutcome {
     /// the largest peak counts, and the rest is of the last phase.
     #[must_use]
     pub fn json(&self) -> Value {
-        const ADDED: [&str; 7] =
-            ["elapsed_seconds", "dead_letters", "dead_letters_dropped", "retries", "messages", "files", "bytes"];
+        const ADDED: [&str; 7] = [
+            "elapsed_seconds",
+            "dead_letters",
+            "dead_letters_dropped",
+            "retries",
+            "messages",
+            "files",
+            "bytes",
+        ];
         let mut phases = self.phases.iter().map(Outcome::json);
         let mut all = phases.next().unwrap_or_default();
         for phase in phases {
@@ -167,4 +174,40 @@ pub fn peak_memory() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use thalweg_engine::{Error, RunFailure};
+
+    use super::*;
+
+    fn outcome(error: Error) -> Outcome {
+        let summary = Summary {
+            components: Vec::new(),
+            item: "message",
+            elapsed: Duration::ZERO,
+            budget_limit: 0,
+            budget_peak: 0,
+            dead_letters: 0,
+            letters_dropped: 0,
+            state_folder: "state".into(),
+            stopped: false,
+            positions: BTreeMap::new(),
+            failure: Some(RunFailure::from(error)),
+            undrained: None,
+        };
+        Outcome { summary, retries: Retries::default() }
+    }
+
+    #[test]
+    fn an_error_that_only_quotes_the_words_of_a_closed_output_is_a_failure() {
+        let words = "the reader of the output has gone away";
+        assert!(outcome(Error::reader_gone(words).context("the sink `out` failed")).nobody_reads());
+        let quoted = format!("the command `sync` ended with 1: {words}");
+        assert!(!outcome(Error::permanent(quoted)).nobody_reads());
+    }
 }

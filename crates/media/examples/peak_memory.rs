@@ -1,7 +1,8 @@
-//! What conversions take beside what `memory_needed` says: `cargo run --release -p thalweg-media --example peak_memory`.
+//! Compares the memory of conversions with `memory_needed`: `cargo run --release -p thalweg-media --example
+//! peak_memory`.
 //!
-//! Reads the peak of the process from Linux, so that libwebp's memory, which no allocator of ours sees, is counted too. The
-//! pictures are noise, the worst for every encoder.
+//! Linux reports the peak of the process, which includes libwebp's memory; a Rust allocator would not see
+//! that. The pictures are noise, the worst case for every encoder.
 
 use thalweg_media::image::{Conversion, Fit, Format, Resize, convert, memory_needed, probe};
 

@@ -1,4 +1,5 @@
-//! How long it takes to see what a file is: `cargo run --release -p thalweg-media --example time_detect`.
+//! Measures the time to detect the type of a file: `cargo run --release -p thalweg-media --example
+//! time_detect`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,14 +1,13 @@
-//! How long a conversion takes: `cargo run --release -p thalweg-media --example time_images`.
+//! Measures the time of a conversion: `cargo run --release -p thalweg-media --example time_images`.
 //!
-//! Pictures of 1000 × 800 pixels with gradients, edges and noise, as a photograph has them, so that a JPEG of quality 90
-//! has about 185 KB. Printed are CPU milliseconds for each picture, and the size of what was made. With a number as its
-//! argument, the effort of WebP is that one only.
+//! The pictures have 1000 × 800 pixels with gradients, edges and noise like photographs, so that a JPEG of
+//! quality 90 has about 185 KB. Prints the milliseconds per picture, and the size of the output.
 
 use std::time::Instant;
 
 use thalweg_media::image::{Conversion, Fit, Format, Resize, convert};
 
-/// How many pictures are converted for a figure.
+/// The number of pictures converted for each figure.
 const COUNT: usize = 20;
 
 fn main() {
@@ -48,7 +47,7 @@ fn time(what: &str, pictures: &[Vec<u8>], conversion: &Conversion) {
     println!("{what}{effort}: {each:.1} ms, {} KB", size / pictures.len() / 1000);
 }
 
-/// A picture as PNG.
+/// Creates a picture as PNG.
 fn picture(width: u32, height: u32, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     let discs: Vec<(f32, f32, f32, [f32; 3])> = (0..60)

@@ -1,21 +1,21 @@
-//! The one thing in EXIF that changes how a picture is seen: which way up it is.
+//! The orientation of a picture, the only EXIF value that changes how it is displayed.
 //!
-//! EXIF is a TIFF file without pixels, so the same walk reads the directory of a TIFF picture. Positions in it are
-//! anything a stranger likes; each is looked up and may lead nowhere.
+//! EXIF is a TIFF file without pixels, so the same code reads the directory of a TIFF picture. Offsets in
+//! untrusted files may have any value: each is checked, and may point nowhere.
 
-/// The tag that says which way up a picture is.
+/// The tag of the orientation.
 const ORIENTATION: u16 = 0x0112;
 
-/// A value in a directory of a TIFF structure.
+/// An entry in a directory of a TIFF structure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
-    /// What it is about.
+    /// The tag.
     pub tag: u16,
-    /// How its values are written.
+    /// The type of the values.
     pub kind: u16,
-    /// How many values.
+    /// The number of values.
     pub count: u32,
-    /// Where the values begin.
+    /// The position where the values begin.
     pub at: usize,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Directory<'a> {
 }
 
 impl<'a> Directory<'a> {
-    /// The first directory; none if it is not such a structure. The large form of TIFF is not read.
+    /// Returns the first directory, or `None` if this is not such a structure. BigTIFF is not supported.
     pub fn first(bytes: &'a [u8]) -> Option<Self> {
         let is_little = match bytes.get(..4)? {
             b"II*\0" => true,
@@ -43,7 +43,7 @@ impl<'a> Directory<'a> {
         Some(directory)
     }
 
-    /// The entries that are there, in their order.
+    /// Returns the entries in file order, up to the first one that is cut off.
     pub fn entries(self) -> impl Iterator<Item = Entry> + 'a {
         (0..self.count).map_while(move |number| {
             let at = self.begin.checked_add(number * 12)?;
@@ -54,12 +54,12 @@ impl<'a> Directory<'a> {
         })
     }
 
-    /// The entry of a tag.
+    /// Returns the entry of a tag.
     pub fn find(self, tag: u16) -> Option<Entry> {
         self.entries().find(|entry| entry.tag == tag)
     }
 
-    /// One of the whole numbers of an entry.
+    /// Returns one of the integers of an entry.
     pub fn number(self, entry: Entry, index: u32) -> Option<u32> {
         let at = entry.at.checked_add(index as usize * width(entry.kind) as usize)?;
         match entry.kind {
@@ -71,7 +71,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    /// The bytes of an entry's values.
+    /// Returns the bytes of an entry's values.
     pub fn bytes(self, entry: Entry) -> Option<&'a [u8]> {
         let length = usize::try_from(u64::from(entry.count) * width(entry.kind)).ok()?;
         self.bytes.get(entry.at..entry.at.checked_add(length)?)
@@ -88,7 +88,7 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// The bytes that a value of a kind takes.
+/// Returns the bytes per value of a type.
 fn width(kind: u16) -> u64 {
     match kind {
         3 | 8 => 2,
@@ -98,14 +98,14 @@ fn width(kind: u16) -> u64 {
     }
 }
 
-/// Which way up a picture is, 1 to 8; what is not said, or is none of these, is 1: as it stands.
+/// Returns the orientation of a picture, 1 to 8. A missing or invalid value counts as 1: not rotated.
 pub(crate) fn orientation(exif: &[u8]) -> u8 {
     let read = |directory: Directory<'_>| directory.number(directory.find(ORIENTATION)?, 0);
     let told = Directory::first(exif).and_then(read).and_then(|number| u8::try_from(number).ok());
     told.filter(|number| (1..=8).contains(number)).unwrap_or(1)
 }
 
-/// Says that the picture is the right way up, where something else was said.
+/// Sets the orientation to 1, if there is one.
 pub(crate) fn reset_orientation(exif: &mut [u8]) {
     let Some(directory) = Directory::first(exif) else { return };
     let Some(entry) = directory.find(ORIENTATION).filter(|entry| entry.kind == 3) else { return };
@@ -115,7 +115,7 @@ pub(crate) fn reset_orientation(exif: &mut [u8]) {
     }
 }
 
-/// EXIF that says nothing but which way up the picture is.
+/// Returns EXIF that contains only the orientation.
 pub(crate) fn minimal(orientation: u8) -> Vec<u8> {
     let mut exif = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
     exif.extend([orientation, 0, 0, 0, 0, 0, 0]);

@@ -1,28 +1,34 @@
-//! What a file is, by its bytes, and what can be done to a picture.
+//! Detects the type of a file by its bytes, and converts pictures.
 //!
-//! - [`mime`] says what type a file has by its first bytes, and whether a type is among those that are allowed.
-//! - [`image`] reads the size of a picture from its header, and makes a picture of another format or size of it.
-//! - [`metadata`] removes what a picture tells beside its pixels: who took it, where, and with what.
+//! - [`mime`] detects the type of a file by its first bytes, and matches types against an allow list.
+//! - [`image`] reads the size of a picture from its header, and converts it to another format or size.
+//! - [`metadata`] removes what a picture contains beside its pixels: who took it, where, and with what.
 //!
-//! What lives here are pure functions from bytes to bytes. They do not open files, know no engine, no configuration and
-//! no thread; who calls them decides where bytes come from and how much memory they may take. What may not live
-//! here is anything that waits.
+//! This crate contains pure functions from bytes to bytes. They do not open files, and know no engine,
+//! configuration or threads. The caller decides where bytes come from and how much memory they may use. Code
+//! that waits must not live here.
 //!
-//! Bytes come from strangers. So nothing is allocated because a header says so before [`image::probe`] could tell
-//! the caller how much that would be; every length that is read is compared with the bytes that are there; and a codec that
-//! panics fails its one picture. Damaged input is an error with a reason, never a panic.
+//! The bytes are untrusted. Nothing is allocated because of a header before [`image::probe`] has told the
+//! caller how much that would be. Every length is compared with the bytes that are present. A codec that
+//! panics fails only its own picture. Damaged input is an error with a reason, never a panic.
 //!
-//! Codecs are libraries: `zune-jpeg`, `jpeg-encoder`, `png`, `gif`, `tiff`, and libwebp in C, which is compiled with this
-//! crate. What is our own are the walks over segments and chunks ([`metadata`] copies what it keeps byte by
-//! byte, so it needs where things stand, not what they mean) and the table of signatures. The libraries for the latter
-//! were rejected: their names differ from those that others use for the same files, so a table of names would be
-//! needed anyway, and with it the signatures are one column more.
+//! Codecs are libraries: `zune-jpeg`, `jpeg-encoder`, `png`, `gif`, `tiff`, and libwebp in C, which is
+//! compiled with this crate. Two parts are our own. The walks over segments and chunks are: [`metadata`]
+//! copies bytes unchanged, so it needs the positions of the parts, not their meaning. The table of signatures
+//! is the other. Libraries for it were rejected: their names differ from those that other programs use for
+//! the same files, so a table of names would be needed anyway, and the signatures are one more column in it.
+//!
+//! See docs/decisions/054-file-types-have-our-own-table.md.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "images")]
 mod container;
+#[cfg(feature = "images")]
 mod exif;
+#[cfg(feature = "images")]
 pub mod image;
+#[cfg(feature = "images")]
 pub mod metadata;
 pub mod mime;

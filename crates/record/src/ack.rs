@@ -1,12 +1,14 @@
-//! Acknowledgements: what a source is told about what it sent.
+//! Acknowledgements: how a source learns what happened to the data it sent.
 //!
-//! An [`Ack`] stands for one or several *origins*, each a batch as a source sent it. It is a token that is
-//! owned, never copied: whoever holds a batch holds its `Ack`, and ends by settling it. Splitting a batch
-//! splits its `Ack`; merging batches merges theirs. An origin is answered once, when the last of its parts
-//! is settled, with the worst that happened to any of them.
+//! An [`Ack`] covers one or several *origins*, each a batch as a source sent it. It is an owned token, never
+//! copied: the holder of a batch holds its `Ack` and finally settles it. Splitting a batch splits its `Ack`;
+//! merging batches merges their acks. An origin is answered once, when the last of its parts is settled, with
+//! the worst outcome of all parts.
 //!
-//! A counter and a maximum in two atomics are enough for that. The alternative that was rejected, a tree of
-//! parents and children that mirrors the splits, gives the same answer with an allocation for every split.
+//! A counter and a maximum in two atomics are enough for that. A tree of parents and children that mirrors
+//! the splits was rejected: it gives the same answer, but allocates for every split.
+//!
+//! See docs/decisions/004-an-ack-counts-parts.md.
 
 #[cfg(feature = "loom")]
 use loom::sync::{
@@ -21,18 +23,20 @@ use std::sync::{
 
 use smallvec::SmallVec;
 
-/// How a message ended. Of several parts the later in this order decides: a batch of which one half was
-/// filtered out and the other delivered was delivered; one of which any part failed has failed.
+/// How a message ended. If parts of a batch end differently, the outcome that is later in this order decides:
+/// a batch with one half filtered and the other delivered was delivered. If any part failed, the batch
+/// failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Outcome {
-    /// A transform removed it on purpose.
+    /// A transform removed the message on purpose.
     Filtered = 0,
-    /// A sink has it in safety.
+    /// A sink has written the message durably.
     Delivered = 1,
-    /// It could not be processed, and is kept in safety with its reason (the `errors` output or the dead letters).
+    /// The message could not be processed. It is kept durably with its reason (by the `errors` output or as a
+    /// dead letter).
     Rejected = 2,
-    /// It is not known to be anywhere. The source must send it again.
+    /// No component is known to have the message. The source must send it again.
     Failed = 3,
 }
 
@@ -46,31 +50,31 @@ impl Outcome {
         }
     }
 
-    /// Whether the source may regard the message as done with: everything but [`Outcome::Failed`].
+    /// True if the source may regard the message as done: every outcome but [`Outcome::Failed`].
     pub fn is_safe(self) -> bool {
         self != Outcome::Failed
     }
 }
 
-/// The answer to an origin, given once.
+/// The answer to an origin, sent once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
-    /// The worst that happened to any part.
+    /// The worst outcome of any part.
     pub outcome: Outcome,
-    /// Why, where it failed.
+    /// The reason of a failure.
     pub reason: Option<String>,
 }
 
 type Answer = Box<dyn FnOnce(Settlement) + Send>;
 
 struct Origin {
-    /// Parts not yet settled.
+    /// The number of parts not yet settled.
     pending: AtomicUsize,
     /// The worst outcome so far.
     worst: AtomicU8,
-    /// The first failure's reason, and who is to be told. Locked only on failure and at the end.
+    /// The reason of the first failure, and the callback. Locked only on failure and at the end.
     answer: Mutex<(Option<String>, Option<Answer>)>,
-    /// Whether a failure is made good by whoever is told.
+    /// True if the callback handles a failure itself, by sending the messages another way.
     has_failover: bool,
 }
 
@@ -81,7 +85,8 @@ impl Origin {
         {
             answer.0.get_or_insert_with(|| reason.to_owned());
         }
-        // The maximum is published by the decrement below; whoever takes the counter to nought sees all of them.
+        // The decrement below publishes the maximum: the thread that brings the counter to zero sees the
+        // outcomes of all parts.
         self.worst.fetch_max(outcome as u8, Ordering::Relaxed);
         if self.pending.fetch_sub(1, Ordering::AcqRel) == 1 {
             let outcome = Outcome::from_u8(self.worst.load(Ordering::Relaxed));
@@ -93,21 +98,21 @@ impl Origin {
     }
 }
 
-/// The duty to say how a batch ended. See the [module](self) for how parts and origins relate.
+/// The duty to settle a batch. The [module](self) describes how parts and origins relate.
 pub struct Ack {
     origins: SmallVec<[Arc<Origin>; 1]>,
     place: std::sync::Arc<str>,
 }
 
 impl Ack {
-    /// An acknowledgement of one origin; `answer` is called once, on the thread that settles its last part.
-    /// `place` names who made it, for the message of one that is dropped.
+    /// Creates an ack of one origin. `answer` is called once, on the thread that settles the last part.
+    /// `place` names the creator, for the message if the ack is dropped.
     pub fn new(place: std::sync::Arc<str>, answer: impl FnOnce(Settlement) + Send + 'static) -> Self {
         Self::of(place, answer, false)
     }
 
-    /// As [`new`](Self::new), of an origin whose failure `answer` makes good: it sends the messages another way. A
-    /// sink that cannot write them is to say so by failing this, where else it would go on trying.
+    /// Like [`new`](Self::new), but for an origin with a failover: on failure, `answer` sends the messages
+    /// another way. A sink that cannot write them must fail this ack instead of retrying.
     pub fn with_failover(
         place: std::sync::Arc<str>,
         answer: impl FnOnce(Settlement) + Send + 'static,
@@ -129,22 +134,22 @@ impl Ack {
         Self { origins: SmallVec::from_iter([Arc::new(origin)]), place }
     }
 
-    /// Whether a failure of all that it stands for is made good: see [`guarded`](Self::guarded).
+    /// True if all origins have a failover: see [`with_failover`](Self::with_failover).
     pub fn has_failover(&self) -> bool {
         !self.origins.is_empty() && self.origins.iter().all(|origin| origin.has_failover)
     }
 
-    /// An acknowledgement that nobody waits for: for data made by the engine itself, and in tests.
+    /// Creates an ack without an origin, for data that the engine itself produces and for tests.
     pub fn noop() -> Self {
         Self { origins: SmallVec::new(), place: "nowhere".into() }
     }
 
-    /// Notes who holds it from here on, for the message of one that is dropped.
+    /// Records the component that holds the ack from here on, for the message if the ack is dropped.
     pub fn enter(&mut self, place: &std::sync::Arc<str>) {
         self.place = std::sync::Arc::clone(place);
     }
 
-    /// Makes a second part: the origins are answered when both parts are settled.
+    /// Creates a second part. The origins are answered once both parts are settled.
     pub fn split(&self) -> Self {
         for origin in &self.origins {
             origin.pending.fetch_add(1, Ordering::Relaxed);
@@ -152,7 +157,7 @@ impl Ack {
         Self { origins: self.origins.clone(), place: std::sync::Arc::clone(&self.place) }
     }
 
-    /// Takes over another's duty: settling this one settles both.
+    /// Takes over the origins of another ack: settling this one settles both.
     pub fn merge(&mut self, mut other: Self) {
         self.origins.extend(other.origins.drain(..));
     }
@@ -164,7 +169,7 @@ impl Ack {
         }
     }
 
-    /// Settles this part as failed, and says why.
+    /// Settles this part as failed, with a reason.
     pub fn fail(mut self, reason: &str) {
         for origin in self.origins.drain(..) {
             origin.settle(Outcome::Failed, Some(reason));
@@ -244,8 +249,8 @@ mod tests {
     }
 
     proptest! {
-        /// The model: each part is the list of the origins that it stands for, and each origin remembers
-        /// its unsettled parts and the worst outcome.
+        /// The model: each part is a list of its origins, and each origin tracks its unsettled parts and the
+        /// worst outcome.
         #[test]
         fn each_origin_is_answered_once_with_the_worst_of_its_parts(
             origins in 1..5usize,

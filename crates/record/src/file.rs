@@ -1,4 +1,4 @@
-//! One file.
+//! One file, its origin and its content.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,45 +14,45 @@ use parking_lot::Mutex;
 
 use crate::{Ack, Lease, Outcome};
 
-/// Where a file came from. This never changes, whatever is done with the file.
+/// The origin of a file. It never changes, whatever transforms do to the file.
 #[derive(Debug)]
 pub struct Origin {
     /// The name of the source in the configuration.
     pub source: Arc<str>,
-    /// Where it lies, if a source found it on this machine.
+    /// The path of the file, if a source found it on this machine.
     pub path: Option<PathBuf>,
-    /// Its address, if it lies elsewhere.
+    /// The address of the file, if it is stored on another machine or in an object store.
     pub address: Option<Arc<str>>,
-    /// Where that is below what the source was told to read.
+    /// The path of the file relative to what the source was configured to read, for a file with an address.
     pub below: Option<PathBuf>,
-    /// What tells this state of it from another, where its store gives that: an entity tag.
+    /// The version of the content, such as an entity tag, if the store has one.
     pub version: Option<Arc<str>>,
-    /// The folder that the source was told to read, which [`path`](Self::path) is in.
+    /// The folder that the source was configured to read; it contains [`path`](Self::path).
     pub folder: Option<Arc<Path>>,
-    /// How it was called there: without folders.
+    /// The original file name, without folders.
     pub name: OsString,
-    /// Its bytes, as the source found it.
+    /// The original size in bytes.
     pub size: u64,
-    /// Times and permissions, where it has them.
+    /// Times and permissions, if the file has them.
     pub times: Times,
     id: OnceLock<Box<str>>,
 }
 
-/// What a file system knows of a file beside its content.
+/// The metadata that a file system stores for a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// When its content was last written.
+    /// When the content was last written.
     pub modified: Option<SystemTime>,
-    /// When it was last read.
+    /// When the file was last read.
     pub accessed: Option<SystemTime>,
-    /// When its content, name or permissions last changed (Unix's ctime).
+    /// When the content, name or permissions last changed (Unix ctime).
     pub changed: Option<SystemTime>,
-    /// Its permissions (Unix's, with the bits above them).
+    /// The permissions (Unix mode, including the bits above the permission bits).
     pub mode: Option<u32>,
 }
 
 impl Origin {
-    /// A file of this name and size that lies nowhere: an upload, say.
+    /// Creates the origin of a file that is not stored anywhere, such as an upload.
     pub fn new(source: Arc<str>, name: OsString, size: u64) -> Self {
         Self {
             source,
@@ -68,20 +68,21 @@ impl Origin {
         }
     }
 
-    /// A file that lies at `path`, found when reading `folder`.
+    /// Creates the origin of a file that a source found at `path` while it read `folder`.
     pub fn found(source: Arc<str>, path: PathBuf, folder: Arc<Path>, size: u64, times: Times) -> Self {
         let name = path.file_name().map(OsStr::to_owned).unwrap_or_default();
         Self { path: Some(path), folder: Some(folder), times, ..Self::new(source, name, size) }
     }
 
-    /// Notes its address.
+    /// Sets the address.
     #[must_use]
     pub fn at(mut self, address: &str) -> Self {
         self.address = Some(address.into());
         self
     }
 
-    /// Its path below the folder that the source was told to read; its name alone if it lies nowhere.
+    /// Returns the path relative to the folder that the source was configured to read, or the name alone if
+    /// the file is not stored anywhere.
     pub fn relative(&self) -> &Path {
         if let Some(below) = &self.below {
             return below;
@@ -91,8 +92,8 @@ impl Origin {
         below.filter(|below| !below.as_os_str().is_empty()).unwrap_or(Path::new(&self.name))
     }
 
-    /// What tells it, as it was found, from all others, and from other states of itself: where it is, and its tag, or its
-    /// size and the time when it was changed last. None if it lies nowhere.
+    /// Returns a string that identifies this file in its original state: its path or address, and its version
+    /// or else its size and modification time. Returns `None` for a file that is not stored anywhere.
     pub fn identity(&self) -> Option<String> {
         let place = match (&self.path, &self.address) {
             (Some(path), _) => path.to_string_lossy(),
@@ -106,13 +107,14 @@ impl Origin {
         })
     }
 
-    /// A name that no other file has: 21 characters of `A-Za-z0-9_-`, 126 random bits. (The form is that of nanoid.)
+    /// Returns a random name that no other file has: 21 characters of `A-Za-z0-9_-`, 126 random bits. (The
+    /// form is that of nanoid.)
     pub fn id(&self) -> &str {
         self.id.get_or_init(|| {
             const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
             let mut random = [0; 21];
             if getrandom::fill(&mut random).is_err() {
-                // Without a source of randomness, names that differ within the process.
+                // Without a source of randomness, the names are unique only within the process.
                 let here = std::ptr::from_ref(self) as usize as u128;
                 let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
                 let seed = (now.as_nanos() << 48) ^ here;
@@ -122,26 +124,26 @@ impl Origin {
         })
     }
 
-    /// How people are told which file is meant: its path or address, or else its name.
+    /// Displays the path or address of the file, or else its name, for messages to people.
     pub fn display(&self) -> std::path::Display<'_> {
         let elsewhere = self.address.as_deref().map(Path::new);
         self.path.as_deref().or(elsewhere).unwrap_or(Path::new(&self.name)).display()
     }
 }
 
-/// A file of the run's own, which removes itself when nobody holds it any more.
+/// A temporary file of the run. It is removed when its last holder drops it.
 #[derive(Debug)]
 pub struct Temporary {
     path: PathBuf,
 }
 
 impl Temporary {
-    /// From here on, the file at `path` goes with this.
+    /// Takes ownership of the file at `path`: it is removed when this value is dropped.
     pub fn new(path: PathBuf) -> Arc<Self> {
         Arc::new(Self { path })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -149,45 +151,48 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // It may have been moved to where it was to go. One that cannot be removed now goes with the run's folder.
+        // The file may have been moved to its destination by now. If it cannot be removed here, it is removed
+        // with the run's folder.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Where the bytes of a file are.
+/// Where the bytes of a file are stored.
 #[derive(Debug, Clone)]
 pub enum Content {
-    /// In a file that is somebody else's: it is read, never changed.
+    /// In a file that the run does not own: it is read, never changed.
     Path(PathBuf),
-    /// In a file of the run's own.
+    /// In a temporary file of the run.
     Temporary(Arc<Temporary>),
-    /// In memory, which is paid for by the buffer itself.
+    /// In memory. The buffer itself holds the lease on that memory.
     Memory(Buffer),
-    /// Elsewhere, and brought here in parts as they are read.
+    /// Outside this machine. Ranges are fetched as they are read.
     Ranges(Arc<dyn ReadRanges>),
 }
 
-/// Something that is read in parts, wherever one likes: a sparse file whose ranges are fetched when they are asked for, say.
+/// Content that can be read at any position, such as a sparse file whose ranges are fetched on demand.
 pub trait ReadRanges: fmt::Debug + Send + Sync {
-    /// How many bytes it has.
+    /// Returns the length in bytes.
     fn length(&self) -> u64;
 
-    /// Reads from a position on until `into` is full or the end is reached. Blocks the thread meanwhile.
+    /// Reads from `position` until `into` is full or the end is reached, and returns the number of bytes
+    /// read. Blocks the calling thread.
     ///
     /// # Errors
-    /// If they cannot be had.
+    /// If the bytes cannot be read.
     fn read_at(&self, position: u64, into: &mut [u8]) -> std::io::Result<usize>;
 
-    /// Fills `into` with what is there from a position on. Waits meanwhile, and several may wait for parts at once.
+    /// Fills `into` with the bytes from `position` on, without blocking the thread. Several calls may run at
+    /// once.
     fn fetch<'a>(&'a self, position: u64, into: &'a mut [u8]) -> Fetching<'a>;
 
-    /// Whether [`stream`](Self::stream) gives the bytes of one request as they come.
+    /// True if [`stream`](Self::stream) makes one request and hands over its bytes as they arrive.
     fn streams(&self) -> bool {
         false
     }
 
-    /// Gives what is in a range as it comes, so that it needs no memory as a whole; piece after piece, where it does not come so. Waits
-    /// meanwhile, and several may wait for ranges at once.
+    /// Passes the bytes of `range` to `take` as they arrive, so that the range is never in memory as a whole.
+    /// The default implementation fetches the range piece by piece. Several calls may run at once.
     fn stream<'a>(&'a self, range: Range<u64>, take: &'a mut Take<'a>) -> Fetching<'a> {
         Box::pin(async move {
             let mut piece = vec![0; PIECE];
@@ -203,35 +208,36 @@ pub trait ReadRanges: fmt::Debug + Send + Sync {
         })
     }
 
-    /// How it is best read as a whole.
+    /// Returns the preferred way to read the content as a whole.
     fn pace(&self) -> Pace {
         Pace::default()
     }
 }
 
-/// Takes bytes that stand at a position. They follow those before them, or begin before their end: what was taken from there on
-/// is void then.
+/// Receives bytes and the position where they begin. Each call continues where the last one ended, or begins
+/// earlier. In the second case, all bytes received so far from that position on are invalid.
 pub type Take<'a> = dyn FnMut(u64, &[u8]) -> std::io::Result<()> + Send + 'a;
 
-/// How much is fetched at once where nothing is known of how the bytes come.
+/// The bytes fetched at once by the default implementation of [`ReadRanges::stream`].
 const PIECE: usize = 256 << 10;
 
-/// A part of a file on its way; ends in failure if it cannot be had whole.
+/// A fetch in progress. It fails if the range cannot be fetched completely.
 pub type Fetching<'a> = Pin<Box<dyn Future<Output = std::io::Result<()>> + Send + 'a>>;
 
-/// How something that is fetched in parts is read as a whole. What is not said is chosen by who reads.
+/// How to read content that is fetched in parts. The reader chooses the values that are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// How many bytes to ask for at once.
+    /// Bytes per request.
     pub slice: Option<usize>,
-    /// How many such slices to ask for at the same time, at most.
+    /// Maximum number of requests in flight.
     pub at_once: Option<usize>,
-    /// How many slices may be held at the same time, those among them that came and are worked on.
+    /// Maximum number of slices in memory, including those that have arrived and are being processed.
     pub window: Option<usize>,
 }
 
 impl From<Vec<u8>> for Content {
-    /// Bytes in memory that nobody has paid for yet: reserve them before, and hold the lease as long, or keep them few.
+    /// Wraps bytes that no lease covers. Reserve them first and hold the lease as long as the content, or
+    /// keep them few.
     fn from(bytes: Vec<u8>) -> Self {
         Content::Memory(Buffer::from_vec(bytes))
     }
@@ -240,21 +246,21 @@ impl From<Vec<u8>> for Content {
 /// Why a file was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// A word for programs, where the component has one: `FILE_SIZE_IS_TOO_BIG`.
+    /// A code for programs, if the component has one: `FILE_SIZE_IS_TOO_BIG`.
     pub code: Option<&'static str>,
-    /// What is wrong, for people.
+    /// The reason, for people.
     pub reason: String,
-    /// The component that rejected it; empty until the engine notes it.
+    /// The component that rejected the file; empty until the engine sets it.
     pub component: Arc<str>,
 }
 
 impl Problem {
-    /// A problem without a code.
+    /// Creates a problem without a code.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { code: None, reason: reason.into(), component: "".into() }
     }
 
-    /// Gives it a word for programs.
+    /// Sets the code for programs.
     #[must_use]
     pub fn code(mut self, code: &'static str) -> Self {
         self.code = Some(code);
@@ -262,25 +268,25 @@ impl Problem {
     }
 }
 
-/// What became of a file, for whoever has to answer for it: see [`File::with_report`].
+/// The final state of a file, for a caller that waits for the result: see [`File::with_report`].
 #[derive(Debug, Clone)]
 pub struct Ending {
-    /// How it ended.
+    /// How the file was settled.
     pub outcome: Outcome,
-    /// The name that it had then.
+    /// The file name at the end.
     pub name: OsString,
-    /// Its bytes then.
+    /// The size at the end, in bytes.
     pub size: u64,
-    /// Its type then, if anybody looked.
+    /// The MIME type at the end, if it was detected.
     pub mime: Option<Arc<str>>,
-    /// Why it was rejected, if it was.
+    /// Why the file was rejected, if it was.
     pub problem: Option<Problem>,
 }
 
 /// Receives the [`Ending`] of a file.
 pub type Report = Arc<Mutex<Option<Ending>>>;
 
-/// A file on its way: what it was, what it is now, and the duty to acknowledge.
+/// A file in flight: its origin, its current state, and its ack.
 #[derive(Debug)]
 pub struct File {
     origin: Arc<Origin>,
@@ -296,10 +302,11 @@ pub struct File {
 }
 
 impl File {
-    /// What a file costs beside its content: its names and times, roughly. Sources reserve as much for each.
+    /// Roughly the bytes that a file needs in memory beside its content, for names and times. Sources reserve
+    /// this much for each file.
     pub const WEIGHT: usize = 1024;
 
-    /// A file as its source found it.
+    /// Creates a file in the state in which its source found it.
     pub fn new(origin: Origin, content: Content) -> Self {
         Self {
             name: origin.name.clone(),
@@ -315,53 +322,54 @@ impl File {
         }
     }
 
-    /// Has it told what became of it, just before it is acknowledged.
+    /// Sets where the [`Ending`] is reported, just before the ack is settled.
     #[must_use]
     pub fn with_report(mut self, report: Report) -> Self {
         self.report = Some(report);
         self
     }
 
-    /// Has it hold what its source reserved for it, with others perhaps.
+    /// Attaches the lease that its source reserved, which other files may share.
     #[must_use]
     pub fn with_lease(mut self, lease: Arc<Lease>) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Where it came from.
+    /// Returns the origin.
     pub fn origin(&self) -> &Arc<Origin> {
         &self.origin
     }
 
-    /// The name under which it will be written: at first the one that it was found with.
+    /// Returns the name under which the file will be written: at first its original name.
     pub fn name(&self) -> &OsStr {
         &self.name
     }
 
-    /// Renames it.
+    /// Renames the file.
     pub fn set_name(&mut self, name: impl Into<OsString>) {
         self.name = name.into();
     }
 
-    /// Where its bytes are.
+    /// Returns where the bytes are stored.
     pub fn content(&self) -> &Content {
         &self.content
     }
 
-    /// Gives it other bytes, so many. What held the former ones, if it was the run's own, goes.
+    /// Replaces the content; `size` is its length in bytes. A temporary file that held the old content is
+    /// removed once nothing else uses it.
     pub fn set_content(&mut self, content: Content, size: u64) {
         self.content = content;
         self.size = size;
         self.mime = None;
     }
 
-    /// How many bytes it has, as far as is known without looking at it again.
+    /// Returns the size in bytes, as far as it is known without looking at the content again.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Where it lies, if it does.
+    /// Returns the path of the content, if it is a file on this machine.
     pub fn path(&self) -> Option<&Path> {
         match &self.content {
             Content::Path(path) => Some(path),
@@ -370,48 +378,49 @@ impl File {
         }
     }
 
-    /// Its type, if anybody has looked: `image/png`, `text/plain; charset=utf-8`.
+    /// Returns the MIME type, if it was detected: `image/png`, `text/plain; charset=utf-8`.
     pub fn mime(&self) -> Option<&Arc<str>> {
         self.mime.as_ref()
     }
 
-    /// Notes its type.
+    /// Sets the MIME type.
     pub fn set_mime(&mut self, mime: impl Into<Arc<str>>) {
         self.mime = Some(mime.into());
     }
 
-    /// What a transform has noted of it under this name: its hash, say.
+    /// Returns the note that a transform stored under this name, such as a hash.
     pub fn note(&self, name: &str) -> Option<&str> {
         self.notes.get(name).map(String::as_str)
     }
 
-    /// Notes something of it, in the place of what was noted under this name before. It stays when the content changes: it is
-    /// of the content that the file had then.
+    /// Stores a note under this name and replaces an earlier one. A note describes the content at that time:
+    /// it stays when the content changes.
     pub fn set_note(&mut self, name: &'static str, note: impl Into<String>) {
         self.notes.insert(name, note.into());
     }
 
-    /// Why it was rejected, if it was.
+    /// Returns why the file was rejected, if it was.
     pub fn problem(&self) -> Option<&Problem> {
         self.problem.as_deref()
     }
 
-    /// Notes why it is rejected.
+    /// Sets why the file is rejected.
     pub fn set_problem(&mut self, problem: Problem) {
         self.problem = Some(Box::new(problem));
     }
 
-    /// The duty to acknowledge.
+    /// Returns the ack.
     pub fn ack(&self) -> &Ack {
         &self.ack
     }
 
-    /// The duty to acknowledge, to change it.
+    /// Returns the ack, to change it.
     pub fn ack_mut(&mut self) -> &mut Ack {
         &mut self.ack
     }
 
-    /// A second one over the same content. Both must be settled; what is told of its ending is what is told of the first.
+    /// Returns a second file over the same content. Both must be settled; only the ending of the first is
+    /// reported.
     #[must_use]
     pub fn share(&self) -> Self {
         Self {
@@ -428,12 +437,12 @@ impl File {
         }
     }
 
-    /// Parts the duty to acknowledge from the file, which goes on as messages, say.
+    /// Separates the ack from the file, for example when the file continues as messages.
     pub fn take_ack(&mut self) -> Ack {
         std::mem::replace(&mut self.ack, Ack::noop())
     }
 
-    /// Settles it. What was the run's own goes before anybody is told.
+    /// Settles the file. Temporary content is removed before the ack is settled.
     pub fn settle(self, outcome: Outcome) {
         let Self { name, content, size, mime, problem, report, lease, ack, origin: _, notes: _ } = self;
         drop((content, lease));
@@ -444,8 +453,9 @@ impl File {
         ack.settle(outcome);
     }
 
-    /// What it counts in the bound of a channel: the memory that it holds, and work that waits. A run that is told to stop still does
-    /// what is on its way, so a few hundred files may be, and not thousands.
+    /// Returns the weight in bytes that the file counts against the capacity of a channel: the memory that it
+    /// holds, but at least 16 KiB for the work that it represents. A run that is stopped still processes all
+    /// files in flight, so there may be a few hundred of them, but not thousands.
     pub fn weight(&self) -> usize {
         const WORK: usize = 16 << 10;
         let held = if let Content::Memory(buffer) = &self.content { buffer.len() } else { 0 };

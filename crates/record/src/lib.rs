@@ -1,24 +1,26 @@
-//! What flows through thalweg, and what it owes.
+//! The data that flows through thalweg, with its memory accounting and acknowledgements.
 //!
-//! A [`Batch`] is some thousand messages in Arrow form: their payloads in one array of byte views, the
-//! fields that parsers found in them as named columns over the same memory, and where they came from.
-//! A [`File`] is one whole file: where it came from, and where its bytes are. A [`Parcel`] is either, as it travels on
-//! an edge of the graph.
+//! A [`Batch`] holds about a thousand messages in Arrow form: their payloads in one array of byte views, and
+//! the fields found by parsers as named columns over the same memory. It also records their origin. A
+//! [`File`] is one whole file: its origin and where its bytes are stored. A [`Parcel`] is either of them, as
+//! it travels on an edge of the graph.
 //!
-//! Everything that flows owes two things. It owes the memory that it stands on: a [`Lease`] on the
-//! process's one [`Budget`], taken before the bytes are read and given back by the last holder. And it
-//! owes its source an answer: an [`Ack`] that settles once as delivered, filtered, rejected or failed.
-//! Both are tied to ownership, so that neither can be forgotten: a buffer that is dropped returns its
-//! bytes, and an acknowledgement that is dropped unsettled is a failure that says where it happened.
+//! All data in flight carries two obligations. The first is to the process-wide [`Budget`]: a [`Lease`] on
+//! its memory is taken before the bytes are read and returned by the last holder. The second is to its
+//! source: an [`Ack`] settles once as delivered, filtered, rejected or failed. Ownership enforces both. A
+//! dropped buffer returns its bytes. An ack dropped before it is settled counts as a failure and names the
+//! component that dropped it.
 //!
-//! This crate knows nothing of configuration, components or threads; it does not read or write
-//! anything (but a temporary file removes itself).
+//! This crate knows nothing of configuration, components or threads. It does no I/O, except that a temporary
+//! file removes itself.
 
 mod ack;
 mod batch;
 mod budget;
 mod file;
+mod outputs;
 mod parcel;
+pub mod testing;
 mod views;
 
 pub use ack::{Ack, Outcome, Settlement};
@@ -27,5 +29,6 @@ pub use budget::{Arena, Budget, Lease, Share};
 pub use file::{
     Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
 };
+pub use outputs::{Output, Outputs, split_rejected};
 pub use parcel::Parcel;
 pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs, payload_slices};

@@ -1,9 +1,9 @@
-//! What travels on an edge of the graph.
+//! The unit of data that travels on an edge of the graph.
 
 use crate::{Ack, Batch, Budget, File, Outcome};
 
-/// What travels on an edge: messages or files. Channels, counters and sequencing are written against `Parcel`, so that
-/// they need not know which.
+/// Messages or files on an edge. Channels, counters and sequencing are written against `Parcel` and handle
+/// both kinds alike.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -12,12 +12,12 @@ use crate::{Ack, Batch, Budget, File, Outcome};
 pub enum Parcel {
     /// A batch of messages.
     Messages(Batch),
-    /// Files: some small ones, or a single one that takes long.
+    /// Files: several small ones, or a single one that takes long.
     Files(Vec<File>),
 }
 
 impl Parcel {
-    /// How many messages or files it holds.
+    /// Returns the number of messages or files.
     pub fn items(&self) -> usize {
         match self {
             Parcel::Messages(batch) => batch.rows(),
@@ -25,7 +25,7 @@ impl Parcel {
         }
     }
 
-    /// The bytes of content in it, wherever they lie: what rates are counted in.
+    /// Returns the bytes of content, wherever they are stored. Rates are computed from this.
     pub fn bytes(&self) -> usize {
         match self {
             Parcel::Messages(batch) => batch.payload_bytes(),
@@ -35,7 +35,7 @@ impl Parcel {
         }
     }
 
-    /// What the bounds of channels are counted in: roughly what it takes of memory.
+    /// Returns the weight in bytes that counts against the capacity of a channel: roughly the memory in use.
     pub fn weight(&self) -> usize {
         match self {
             Parcel::Messages(batch) => batch.payload_bytes(),
@@ -43,7 +43,7 @@ impl Parcel {
         }
     }
 
-    /// A second one over the same content. Both must be settled.
+    /// Returns a second parcel over the same content. Both must be settled.
     #[must_use]
     pub fn share(&self) -> Self {
         match self {
@@ -52,14 +52,14 @@ impl Parcel {
         }
     }
 
-    /// Counts what it holds on the budget, from here on until it is dropped. Files pay for themselves.
+    /// Counts the memory of a batch against the budget until it is dropped. Files carry their own leases.
     pub fn claim(&self, budget: &Budget) {
         if let Parcel::Messages(batch) = self {
             batch.claim(budget);
         }
     }
 
-    /// Settles all of it.
+    /// Settles all messages or files.
     pub fn settle(self, outcome: Outcome) {
         match self {
             Parcel::Messages(batch) => batch.settle(outcome),
@@ -67,7 +67,7 @@ impl Parcel {
         }
     }
 
-    /// The duties to acknowledge, to change them.
+    /// Returns the acks, to change them.
     pub fn acks_mut(&mut self) -> impl Iterator<Item = &mut Ack> {
         let (batch, files) = match self {
             Parcel::Messages(batch) => (Some(batch.ack_mut()), None),

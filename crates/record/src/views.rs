@@ -1,19 +1,19 @@
 //! Columns of byte views: many short slices of a few large buffers.
 //!
-//! A view is sixteen bytes: a length, and either the bytes themselves (up to twelve) or their first four,
-//! a buffer and an offset (the Arrow format's *Variable-size Binary View Layout*). Cutting a buffer into
-//! lines, or a line into fields, therefore copies nothing, and a value that had to be changed (an escape
-//! decoded, say) goes to a side buffer of the same column.
+//! A view is sixteen bytes: a length, and either the bytes themselves (up to twelve) or their first four, a
+//! buffer and an offset (the Arrow format's *Variable-size Binary View Layout*). Cutting a buffer into lines,
+//! or a line into fields, therefore copies nothing. A value that had to be changed, such as a decoded escape,
+//! is written to a side buffer of the same column.
 //!
-//! The builders here take slices and find out by address whether they lie in a base buffer. So a parser
-//! needs no arithmetic on offsets, and cannot get it wrong.
+//! The builders here accept slices and compare addresses to find out whether a slice is part of a base
+//! buffer. A parser therefore needs no arithmetic on offsets, and cannot get it wrong.
 
 use std::sync::Arc;
 
 use arrow_array::{BinaryViewArray, StringViewArray};
 use arrow_buffer::{Buffer, NullBufferBuilder, ScalarBuffer};
 
-/// Values up to this long live in the view itself.
+/// Values of up to this many bytes are stored in the view itself.
 const INLINE: usize = 12;
 
 /// The most bytes in one buffer that is written here: offsets in views have 32 bits.
@@ -26,12 +26,12 @@ pub struct ViewBuilder {
     side: Vec<u8>,
     views: Vec<u128>,
     nulls: NullBufferBuilder,
-    /// The base buffer in which a value was last found: the next is nearly always there too.
+    /// The base buffer that contained the last value: the next value is nearly always in it too.
     last: usize,
 }
 
 impl ViewBuilder {
-    /// A column of about `rows` values, most of which are slices of `base`.
+    /// Creates a builder for about `rows` values, most of which are slices of `base`.
     pub fn over(base: &[Buffer], rows: usize) -> Self {
         Self {
             base: base.to_vec(),
@@ -42,17 +42,17 @@ impl ViewBuilder {
         }
     }
 
-    /// How many values it has.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.views.len()
     }
 
-    /// Whether it has no values yet.
+    /// True if no value was added yet.
     pub fn is_empty(&self) -> bool {
         self.views.is_empty()
     }
 
-    /// Adds a value: without a copy where it lies in a base buffer.
+    /// Adds a value, without a copy if it is a slice of a base buffer.
     #[inline]
     pub fn push(&mut self, value: &[u8]) {
         let view = if value.len() <= INLINE {
@@ -67,8 +67,8 @@ impl ViewBuilder {
         self.nulls.append_non_null();
     }
 
-    /// Adds the value that stands at `offset` of base buffer number `block`; says whether there is one, and adds
-    /// nothing if not. For who knows the place: it saves looking it up.
+    /// Adds the `length` bytes at `offset` of base buffer number `block`. Returns false and adds nothing if
+    /// that range does not exist. A caller that knows the range saves the search for the buffer.
     #[inline]
     pub fn push_range(&mut self, block: usize, offset: usize, length: usize) -> bool {
         let end = offset.saturating_add(length);
@@ -93,7 +93,8 @@ impl ViewBuilder {
         self.nulls.append_null();
     }
 
-    /// Copies a value to the side buffer; one that is full becomes a base buffer, in its place.
+    /// Copies a value to the side buffer. A full side buffer becomes a base buffer and is replaced by an
+    /// empty one.
     fn push_aside(&mut self, value: &[u8]) -> u128 {
         assert!(value.len() <= BLOCK, "a value is far smaller than a batch may be");
         if self.side.len() + value.len() > BLOCK {
@@ -120,7 +121,7 @@ impl ViewBuilder {
         Some((block as u32, offset))
     }
 
-    /// The column.
+    /// Returns the finished column.
     pub fn finish(self) -> BinaryViewArray {
         let (views, buffers, nulls) = self.into_parts();
         trusted::binary(views, buffers, nulls)
@@ -133,8 +134,9 @@ impl ViewBuilder {
     }
 }
 
-/// The view of a value that is short enough to live in it. Arrow's own `make_view` jumps to code for each of the
-/// thirteen lengths, which values of mixed lengths mispredict; two overlapping reads serve them all.
+/// Returns the view of a value that is short enough to be stored in it. Arrow's own `make_view` branches to
+/// separate code for each of the thirteen lengths, which is mispredicted for values of mixed lengths. Two
+/// overlapping reads serve all lengths.
 #[inline]
 fn inline_view(value: &[u8]) -> u128 {
     let length = value.len();
@@ -143,7 +145,7 @@ fn inline_view(value: &[u8]) -> u128 {
     } else if let (Some(head), Some(tail)) = (value.first_chunk::<4>(), value.last_chunk::<4>()) {
         u128::from(u32::from_le_bytes(*head)) | u128::from(u32::from_le_bytes(*tail)) << ((length - 4) * 8)
     } else if let [first, .., last] = value {
-        // Of one to three bytes the middle one is the first or the last, unless there are three.
+        // In a value of one or two bytes, the middle byte is also the first or the last.
         u128::from(*first)
             | u128::from(value[length / 2]) << (length / 2 * 8)
             | u128::from(*last) << ((length - 1) * 8)
@@ -153,35 +155,35 @@ fn inline_view(value: &[u8]) -> u128 {
     bytes << 32 | length as u128
 }
 
-/// The view of a value that is too long to live in it.
+/// Returns the view of a value that is too long to be stored in it.
 #[inline]
 fn outline_view(value: &[u8], block: u32, offset: u32) -> u128 {
     let prefix = value.first_chunk().map_or(0, |prefix| u32::from_le_bytes(*prefix));
     value.len() as u128 | u128::from(prefix) << 32 | u128::from(block) << 64 | u128::from(offset) << 96
 }
 
-/// Builds a column of text over base buffers. That every value was a `str` when it was added is what
-/// makes the column valid UTF-8; nothing needs to be checked again.
+/// Builds a column of text over base buffers. Every value is a `str` when it is added, so the column is valid
+/// UTF-8 without another check.
 #[derive(Debug)]
 pub struct TextBuilder(ViewBuilder);
 
 impl TextBuilder {
-    /// A column of about `rows` values, most of which are slices of `base`.
+    /// Creates a builder for about `rows` values, most of which are slices of `base`.
     pub fn over(base: &[Buffer], rows: usize) -> Self {
         Self(ViewBuilder::over(base, rows))
     }
 
-    /// How many values it has.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it has no values yet.
+    /// True if no value was added yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds a value: without a copy where it lies in a base buffer.
+    /// Adds a value, without a copy if it is a slice of a base buffer.
     #[inline]
     pub fn push(&mut self, value: &str) {
         self.0.push(value.as_bytes());
@@ -193,15 +195,15 @@ impl TextBuilder {
         self.0.push_null();
     }
 
-    /// The column.
+    /// Returns the finished column.
     pub fn finish(self) -> StringViewArray {
         let (views, buffers, nulls) = self.0.into_parts();
         trusted::text(views, buffers, nulls)
     }
 }
 
-/// Writes new payloads one after the other into one buffer, each followed by a line feed that is not part
-/// of it. A sink that writes lines then finds them ready in memory: see [`payload_runs`].
+/// Writes new payloads one after another into one buffer. A line feed that is not part of the payload follows
+/// each one, so a sink that writes lines finds them ready in memory: see [`payload_runs`].
 #[derive(Debug, Default)]
 pub struct PayloadWriter {
     full: Vec<Buffer>,
@@ -211,18 +213,19 @@ pub struct PayloadWriter {
 }
 
 impl PayloadWriter {
-    /// Room for `rows` payloads of `bytes` in all.
+    /// Creates a writer with capacity for `rows` payloads of `bytes` in all.
     pub fn with_capacity(bytes: usize, rows: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes + rows), views: Vec::with_capacity(rows), ..Self::default() }
     }
 
-    /// Where the bytes of the payload now being written are appended; [`end`](Self::end) finishes it.
+    /// Returns the buffer to append the bytes of the current payload to. [`end`](Self::end) finishes the
+    /// payload.
     #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// Finishes a payload: all that was written to the buffer since the last.
+    /// Finishes a payload: all bytes appended to the buffer since the last one.
     #[inline]
     pub fn end(&mut self) {
         let payload = self.bytes.get(self.start..).unwrap_or_default();
@@ -243,7 +246,7 @@ impl PayloadWriter {
         }
     }
 
-    /// Drops what was written of the payload that is not finished.
+    /// Discards the unfinished payload.
     pub fn abandon(&mut self) {
         self.bytes.truncate(self.start);
     }
@@ -254,17 +257,17 @@ impl PayloadWriter {
         self.end();
     }
 
-    /// How many payloads are finished.
+    /// Returns the number of finished payloads.
     pub fn len(&self) -> usize {
         self.views.len()
     }
 
-    /// Whether none is finished.
+    /// True if no payload is finished.
     pub fn is_empty(&self) -> bool {
         self.views.is_empty()
     }
 
-    /// The column.
+    /// Returns the finished column.
     pub fn finish(mut self) -> BinaryViewArray {
         self.abandon();
         self.full.push(Buffer::from_vec(self.bytes));
@@ -272,9 +275,9 @@ impl PayloadWriter {
     }
 }
 
-/// The payloads as they stand in memory, in as few pieces as possible: where payloads follow one another
-/// in a buffer with exactly one `delimiter` between them (and after the last), they come as one piece that
-/// has its delimiters already. `Err` gives a single payload that stands alone and has no delimiter.
+/// Returns the payloads as they are stored in memory, in as few pieces as possible. Payloads that follow one
+/// another in a buffer, with exactly one `delimiter` between them and after the last, form one `Ok` piece
+/// that includes the delimiters. `Err` is a single payload without a delimiter.
 pub fn payload_runs(payload: &BinaryViewArray, delimiter: u8) -> impl Iterator<Item = Result<&[u8], &[u8]>> {
     let (views, buffers) = (payload.views(), payload.data_buffers());
     let mut row = 0;
@@ -294,7 +297,8 @@ pub fn payload_runs(payload: &BinaryViewArray, delimiter: u8) -> impl Iterator<I
         while let Some(&next) = views.get(row) {
             let length = next as u32 as usize;
             if length <= INLINE {
-                // A short value is kept in its view: it continues the run if the same bytes stand in the block.
+                // A short value is stored in its view. It continues the run if the block has the same bytes
+                // here.
                 let value = payload.value(row);
                 let found = block.get(end + 1..end + 1 + length);
                 if found != Some(value) || block.get(end + 1 + length) != Some(&delimiter) {
@@ -316,8 +320,9 @@ pub fn payload_runs(payload: &BinaryViewArray, delimiter: u8) -> impl Iterator<I
     })
 }
 
-/// The payloads with the `delimiter` after each, as slices of the memory that they stand in. None if they do not stand there just
-/// so in long pieces, or if that memory has more than as much again beside them: who keeps a slice keeps all of it.
+/// Returns the payloads, each followed by `delimiter`, as slices of the buffers that contain them. Returns
+/// `None` if they are not stored like this in long pieces, or if less than half of that memory belongs to
+/// them: a slice keeps its whole buffer alive.
 pub fn payload_slices(payload: &BinaryViewArray, delimiter: u8) -> Option<Vec<Buffer>> {
     let buffers = payload.data_buffers();
     let mut slices = Vec::new();
@@ -331,41 +336,42 @@ pub fn payload_slices(payload: &BinaryViewArray, delimiter: u8) -> Option<Vec<Bu
     (used >= held / 2 && used >= slices.len() * LONG).then_some(slices)
 }
 
-/// The slice of a buffer that some bytes are, if they are one.
+/// Returns `bytes` as a slice of `buffer`, or `None` if they are not part of it.
 fn slice_of(buffer: &Buffer, bytes: &[u8]) -> Option<Buffer> {
     let start = (bytes.as_ptr() as usize).checked_sub(buffer.as_ptr() as usize)?;
     (start + bytes.len() <= buffer.len()).then(|| buffer.slice_with_length(start, bytes.len()))
 }
 
-/// What is at least this long on the average is kept where it is; copying less is cheaper than to have so many pieces.
+/// Minimum average length of the slices, in bytes. Below that, a copy is cheaper than many small pieces.
 const LONG: usize = 16 << 10;
 
-/// The one place where Arrow is told to believe us.
+/// The only module that skips Arrow's validation.
 #[allow(unsafe_code)]
 mod trusted {
     use super::*;
     use arrow_buffer::NullBuffer;
 
-    /// Views that [`make_view`] made of slices of `buffers`.
+    /// Builds a column from views that `inline_view` and `outline_view` made of slices of `buffers`.
     pub fn binary(
         views: ScalarBuffer<u128>,
         buffers: Arc<[Buffer]>,
         nulls: Option<NullBuffer>,
     ) -> BinaryViewArray {
-        // SAFETY: every view comes from `inline_view`, which holds its bytes, or from `outline_view` (a test compares
-        // both with Arrow's own) over bytes that were, at that time, at the given offset of the given buffer: `locate`
-        // and `push_range` check that the range lies inside it, and the side buffer (like the writer's) only grows after that and stays below `BLOCK` and one value. NULLs are the view 0, the empty inline value.
-        // `nulls` was appended to once for each view.
+        // SAFETY: every view comes from `inline_view`, which contains its bytes, or from `outline_view` (a
+        // test compares both with Arrow's own). The bytes of the latter were at the given offset of the given
+        // buffer when the view was made: `locate` and `push_range` check that the range is inside the buffer.
+        // The side buffer, like the writer's, only grows after that; it stays below `BLOCK` and one value.
+        // NULLs are the view 0, the empty inline value. `nulls` was appended to once for each view.
         unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) }
     }
 
-    /// As [`binary`], of values that were each a `str` when added: the only caller takes `&str`.
+    /// Like [`binary`], for values that were each a `str` when added: the only caller accepts `&str`.
     pub fn text(
         views: ScalarBuffer<u128>,
         buffers: Arc<[Buffer]>,
         nulls: Option<NullBuffer>,
     ) -> StringViewArray {
-        // SAFETY: as above; and since buffers are immutable, bytes that were UTF-8 when added still are.
+        // SAFETY: as above. Buffers are immutable, so bytes that were UTF-8 when added still are.
         unsafe { StringViewArray::new_unchecked(views, buffers, nulls) }
     }
 }
@@ -452,9 +458,9 @@ mod tests {
         assert_eq!(slices[0].as_slice(), (lines.join("\n") + "\n").as_bytes());
         assert_eq!(slices[0].as_ptr(), array.data_buffers()[0].as_ptr());
         assert!(payload_slices(&array, b'\r').is_none());
-        // Of the memory, too little is of these messages.
+        // Too little of the memory belongs to these messages.
         assert!(payload_slices(&array.slice(0, 100), b'\n').is_none());
-        // They lie in too many pieces.
+        // The messages are in too many pieces.
         let keep: arrow_array::BooleanArray = (0..400).map(|at| Some(at % 10 != 0)).collect();
         let kept = arrow_select::filter::filter(&array, &keep).unwrap();
         let kept = kept.as_any().downcast_ref::<BinaryViewArray>().unwrap();

@@ -1,14 +1,17 @@
 //! Channels bounded by bytes.
 //!
-//! A push never waits; a sender that wants to be polite asks for [`room`](Sender::room) before it makes
-//! what it will push. So the bound is exceeded by at most one item a sender, and in return no stage can
-//! ever be stuck with work in hand: the ways to deadlock by waiting in the middle of something are gone.
+//! A push never waits. A polite sender waits for capacity with [`room`](Sender::room) *before* it produces
+//! the item that it will push. The bound is therefore exceeded by at most one item per sender. In return, no
+//! stage is ever stuck with work in hand, so no deadlock can arise from waiting in the middle of some work.
 //!
-//! Several receivers share the items. Each item comes with a [`Ticket`], numbered in the order of pushing;
-//! with it a [`Sequencer`](crate::Sequencer) can put back in order what several receivers made of the items.
+//! Several receivers share the items. Each item comes with a [`Ticket`], numbered in the order of pushing. A
+//! [`Sequencer`](crate::Sequencer) uses the tickets to restore the order of what several receivers made of
+//! the items.
 //!
-//! While nothing waits in the channel, an item need not go through it: whoever [attached](Receiver::attach) itself
-//! to the receiving end may claim the item, which is then worked on in the stack of the one who pushes it.
+//! While the channel is empty, an item can bypass it. A consumer that is [attached](Receiver::attach) to the
+//! receiving end may claim the item, which is then processed on the stack of the thread that hands it over.
+//!
+//! See docs/decisions/003-capacity-before-work.md.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,30 +21,30 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// The number of an item in the order of a channel.
+/// The sequence number of an item in a channel.
 pub type Ticket = u64;
 
-/// What may take an item at once, before it is put into the channel.
+/// A consumer that may accept an item directly, before it enters the channel.
 pub(crate) trait Claim<T>: Send + Sync {
-    /// Takes a place for an item, if it wants to have it at once. Called under the channel's lock, so that nobody
-    /// else can come between: it must be quick, and must not touch the channel.
+    /// Reserves a worker for an item, if the consumer accepts it directly. Called under the channel's lock,
+    /// so no other task can come between: it must be quick, and must not touch the channel.
     fn claim(&self) -> Option<ClaimedWork<T>>;
 }
 
-/// A claimed place: works on the item that it is given.
+/// A claimed slot: a function that processes the item it receives.
 pub(crate) type ClaimedWork<T> = Box<dyn FnOnce(Ticket, T) + Send>;
 
-/// How an item was handed over.
+/// The result of handing an item over.
 #[must_use = "an item that was claimed must be worked on"]
 pub enum HandOver {
-    /// It waits in the channel.
+    /// The item waits in the channel.
     Queued,
-    /// It was claimed: the next stage works on it when this is [`run`](AtOnce::run).
+    /// The item was claimed: the next stage processes it when this is [`run`](AtOnce::run).
     AtOnce(AtOnce),
 }
 
 impl HandOver {
-    /// Does the next stage's work, if it was claimed.
+    /// Does the next stage's work, if the item was claimed.
     pub fn run(self) {
         if let HandOver::AtOnce(work) = self {
             work.run();
@@ -49,13 +52,13 @@ impl HandOver {
     }
 }
 
-/// The work of the next stage on an item, to be done by whoever handed it over, as soon as nothing is locked.
-/// Dropped undone, it drops the item: to a batch that is a failure, not a silent loss.
+/// The work of the next stage on one item. The caller of `hand_over` does it as soon as it holds no lock.
+/// Dropping it without running drops the item: for a batch, that is a failure and not a silent loss.
 #[must_use = "an item that was claimed must be worked on"]
 pub struct AtOnce(Box<dyn FnOnce() + Send>);
 
 impl AtOnce {
-    /// Does the work, as far as it goes without waiting.
+    /// Does the work up to the first point where it has to wait.
     pub fn run(self) {
         (self.0)();
     }
@@ -64,9 +67,9 @@ impl AtOnce {
 struct Shared<T> {
     limit: usize,
     state: Mutex<State<T>>,
-    /// Something was pushed, or the last sender went.
+    /// Notified when an item was pushed or the last sender was dropped.
     filled: Notify,
-    /// Something was taken, or the last receiver went.
+    /// Notified when an item was removed or the last receiver was dropped.
     drained: Notify,
     senders: AtomicUsize,
     receivers: AtomicUsize,
@@ -79,7 +82,7 @@ struct State<T> {
     next: Ticket,
 }
 
-/// A channel that has room while it holds less than `limit` bytes.
+/// Creates a channel that has capacity while it holds less than `limit` bytes.
 pub fn channel<T>(limit: usize) -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Shared {
         limit,
@@ -97,7 +100,7 @@ pub fn channel<T>(limit: usize) -> (Sender<T>, Receiver<T>) {
 pub struct Sender<T>(Arc<Shared<T>>);
 
 impl<T> Sender<T> {
-    /// Waits until there is room, or nobody is left to receive.
+    /// Waits until there is capacity, or all receivers are dropped.
     pub async fn room(&self) {
         loop {
             let notified = self.0.drained.notified();
@@ -110,13 +113,14 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Adds an item that counts as `bytes`. Gives it back if nobody is left to receive it.
+    /// Adds an item that counts as `bytes`.
     ///
     /// # Errors
-    /// The item, if all receivers were dropped.
+    /// Returns the item if all receivers were dropped.
     pub fn push(&self, item: T, bytes: usize) -> Result<(), T> {
         let state = self.0.state.lock();
-        // Under the lock: the last receiver empties the channel when it goes, and nothing may be left in it after that.
+        // Checked under the lock: the last receiver empties the channel when it is dropped, and nothing may
+        // be left in it after that.
         if self.is_abandoned() {
             return Err(item);
         }
@@ -124,11 +128,12 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Hands an item over: to the next stage itself, if nothing waits before it and the stage takes it at once, else
-    /// into the channel. Either way its place in the order is the one of this call.
+    /// Hands an item over: directly to the next stage if the channel is empty and the stage accepts the item
+    /// at once, or else into the channel. Either way, this call determines the position of the item in the
+    /// order.
     ///
     /// # Errors
-    /// The item, if all receivers were dropped.
+    /// Returns the item if all receivers were dropped.
     pub fn hand_over(&self, item: T, bytes: usize) -> Result<HandOver, T>
     where
         T: Send + 'static,
@@ -154,12 +159,12 @@ impl<T> Sender<T> {
         self.0.filled.notify_one();
     }
 
-    /// Whether there is room now.
+    /// True if there is capacity now.
     pub fn has_room(&self) -> bool {
         self.0.state.lock().bytes < self.0.limit || self.is_abandoned()
     }
 
-    /// Whether all receivers were dropped.
+    /// True if all receivers were dropped.
     pub fn is_abandoned(&self) -> bool {
         self.0.receivers.load(Ordering::Acquire) == 0
     }
@@ -181,7 +186,7 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// Wakes the receivers. What is attached to a channel holds this: a receiver would keep itself alive.
+/// Wakes the receivers. An attached consumer holds this: a receiver there would keep itself alive.
 pub(crate) struct NewsGiver<T>(Weak<Shared<T>>);
 
 impl<T> Clone for NewsGiver<T> {
@@ -191,14 +196,14 @@ impl<T> Clone for NewsGiver<T> {
 }
 
 impl<T> NewsGiver<T> {
-    /// Wakes one of those who wait for news.
+    /// Wakes one waiting receiver.
     pub(crate) fn wake(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.filled.notify_one();
         }
     }
 
-    /// Wakes one if something waits for it.
+    /// Wakes one receiver if an item is waiting.
     pub(crate) fn wake_if_any(&self) {
         if let Some(shared) = self.0.upgrade()
             && !shared.state.lock().items.is_empty()
@@ -208,13 +213,13 @@ impl<T> NewsGiver<T> {
     }
 }
 
-/// What came of trying to take an item with a claim.
+/// The result of trying to take an item together with a claim.
 pub(crate) enum Taken<C, T> {
-    /// There is none.
+    /// The channel is empty.
     Nothing,
-    /// There is one, but the claim came to nothing.
+    /// There is an item, but the claim failed.
     Unclaimed,
-    /// Both.
+    /// The claim and an item.
     Item(C, Ticket, T),
 }
 
@@ -222,13 +227,13 @@ pub(crate) enum Taken<C, T> {
 pub struct Receiver<T>(Arc<Shared<T>>);
 
 impl<T> Receiver<T> {
-    /// Waits for the next item; `None` when the channel has ended and is empty.
+    /// Waits for the next item. Returns `None` when the channel has ended and is empty.
     pub async fn take(&self) -> Option<(Ticket, T)> {
         loop {
             let news = self.news();
             let mut news = std::pin::pin!(news);
             news.as_mut().enable();
-            // Read before the queue: a sender pushes before it goes, so what it pushed is seen below.
+            // Read before the queue: a sender pushes before it is dropped, so its items are seen below.
             let ended = self.is_ended();
             if let Some(item) = self.try_take() {
                 return Some(item);
@@ -241,33 +246,35 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Attaches what may claim items before they are put into the channel. Only the first one is.
+    /// Attaches a consumer that may claim items before they enter the channel. Only the first call has an
+    /// effect.
     pub(crate) fn attach(&self, attached: Arc<dyn Claim<T>>) {
         let _ = self.0.attached.set(attached);
     }
 
-    /// Something was pushed, or the last sender went, or [`pass_on_news`](Self::pass_on_news) was called.
+    /// Completes when an item was pushed, the last sender was dropped, or
+    /// [`pass_on_news`](Self::pass_on_news) was called.
     pub(crate) fn news(&self) -> Notified<'_> {
         self.0.filled.notified()
     }
 
-    /// For waking those who wait for news, without keeping the channel alive.
+    /// Returns a handle that wakes receivers without keeping the channel alive.
     pub(crate) fn news_giver(&self) -> NewsGiver<T> {
         NewsGiver(Arc::downgrade(&self.0))
     }
 
-    /// Wakes one more of those who wait for news.
+    /// Wakes one more waiting receiver.
     pub(crate) fn pass_on_news(&self) {
         self.0.filled.notify_one();
     }
 
-    /// Whether all senders were dropped. What they pushed may still be there.
+    /// True if all senders were dropped. Their items may still be in the channel.
     pub(crate) fn is_ended(&self) -> bool {
         self.0.senders.load(Ordering::Acquire) == 0
     }
 
-    /// Takes the next item together with something that `claim` gets hold of while nobody else can take or be handed
-    /// an item.
+    /// Takes the next item together with a value that `claim` obtains, while no other task can take or
+    /// receive an item.
     pub(crate) fn try_take_with<C>(&self, claim: impl FnOnce() -> Option<C>) -> Taken<C, T> {
         let state = self.0.state.lock();
         if state.items.is_empty() {
@@ -280,7 +287,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Whether nothing waits.
+    /// True if no item is waiting.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.state.lock().items.is_empty()
     }
@@ -298,7 +305,7 @@ impl<T> Receiver<T> {
         let more = !state.items.is_empty();
         drop(state);
         if more {
-            // Pushes that came while no receiver was waiting left one permit between them.
+            // Several pushes while no receiver was waiting left only one permit in all.
             self.0.filled.notify_one();
         }
         self.0.drained.notify_waiters();

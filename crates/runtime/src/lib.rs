@@ -1,14 +1,15 @@
-//! How it moves: evaluations, stages, channels bounded by bytes, the order of what several copies worked on, how many
-//! of them there are, and stopping.
+//! How data moves: evaluations, stages, channels bounded by bytes, the order of the results of parallel
+//! workers, the number of workers, and stopping.
 //!
-//! Code that may have to wait is an [`evaluation`]: it runs in its caller's stack until it does, and only then is
-//! something that is scheduled. That module stands on nothing else here. On it stand the [`Stage`]s of a run: an item
-//! is handed over by a call, and goes through the [`channel`] between two stages only where it is not taken at once.
-//! Where a stage has several copies, a [`Sequencer`] puts back in order what they give. Nothing here waits while it
-//! holds something that others need: a push never waits, a stage asks for room *before* it takes its next input.
+//! Code that may have to wait is an [`evaluation`]: it runs on its caller's stack until it first waits, and
+//! is scheduled only from then on. That module depends on nothing else here. The [`Stage`]s of a run are
+//! built on it. An item is handed over by a call; it goes through the [`channel`] between two stages only if
+//! the next stage does not accept it at once. If a stage has several workers, a [`Sequencer`] restores the
+//! order of their results. Nothing here waits while it holds something that another task needs: a push never
+//! waits, and a stage waits for capacity *before* it takes its next input.
 //!
-//! How many copies a stage has, and how many requests a sink has in flight, is a [`ConcurrencyLimit`], which finds its
-//! own value; how it does is in [`limit`].
+//! A [`ConcurrencyLimit`] decides how many workers a stage has, and how many requests a sink has in flight.
+//! It finds its own value; [`limit`] describes how.
 //!
 //! This crate knows nothing of messages, configuration or components.
 
@@ -25,8 +26,8 @@ pub use sequence::Sequencer;
 pub use stage::{HandOvers, Stage, Worker};
 pub use stop::Stop;
 
-/// Runs code that may block the thread (reading a file, say) so that the runtime's other tasks go on elsewhere.
-/// On a runtime of one thread it just runs.
+/// Runs code that may block the thread, such as reading a file, while the runtime's other tasks continue on
+/// other threads. On a runtime with one thread, it just runs the code.
 pub fn blocking<T>(work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current() {

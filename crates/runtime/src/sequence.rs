@@ -1,4 +1,6 @@
-//! Putting back in order what several copies of a stage worked on at once.
+//! Restores the order of results that several workers of a stage computed in parallel.
+//!
+//! See docs/decisions/008-order-by-tickets.md.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +8,11 @@ use parking_lot::Mutex;
 
 use crate::Ticket;
 
-/// Takes results in any order of their tickets, and gives them on in the order of their tickets.
+/// Accepts results in any order of their tickets, and passes them on in ticket order: a reorder buffer.
 ///
-/// Every ticket must be given exactly once, also when its item came to nothing (an empty result), or those
-/// after it wait for ever. What waits is bounded by what the copies have in hand and, beyond that, by
-/// the budget.
+/// Every ticket must be submitted exactly once, even if its item had no result (an empty one), or later
+/// tickets wait for ever. The results that wait are bounded by the items that the workers hold and, beyond
+/// that, by the budget.
 pub struct Sequencer<R> {
     state: Mutex<State<R>>,
 }
@@ -27,8 +29,8 @@ impl<R> Default for Sequencer<R> {
 }
 
 impl<R> Sequencer<R> {
-    /// Takes the result of `ticket`; calls `deliver` for each that is now in turn. Deliveries of different
-    /// threads do not overlap, so `deliver` must be quick and must not wait.
+    /// Submits the result of `ticket`, and calls `deliver` for each result that is now in turn. Deliveries of
+    /// different threads do not overlap, so `deliver` must be quick and must not wait.
     pub fn submit(&self, ticket: Ticket, result: R, mut deliver: impl FnMut(R)) {
         let mut state = self.state.lock();
         if ticket != state.next {

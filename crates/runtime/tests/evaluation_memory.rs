@@ -1,6 +1,6 @@
-//! What evaluations allocate, counted by the allocator.
+//! Measures the allocations of evaluations with a counting allocator.
 //!
-//! The allocator counts for each thread, so that the tests, each on a thread of its own, do not see each other.
+//! The allocator counts per thread, so that the tests, each on its own thread, do not affect each other.
 #![allow(unsafe_code, reason = "an allocator is unsafe to implement; this one passes everything on")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -16,12 +16,13 @@ thread_local! {
     static LIVE_BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
-/// What glibc's `malloc` takes for a request: a word for itself, rounded up to 16 bytes, at least 32.
+/// Returns the bytes that glibc's `malloc` uses for a request: a word for itself, rounded up to 16 bytes, at
+/// least 32.
 fn with_overhead(size: usize) -> isize {
     (size + 8).next_multiple_of(16).max(32) as isize
 }
 
-// SAFETY: all is passed on to the system's allocator unchanged.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -40,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often `work` allocates once it has run before.
+/// Counts the allocations of `work` after it has run once.
 fn allocations_of(mut work: impl FnMut()) -> usize {
     work();
     let before = ALLOCATIONS.get();
@@ -115,10 +116,10 @@ fn a_forgotten_call_allocates_nothing_whether_it_waits_or_not() {
     }
 }
 
-/// A little more than a power of two: growing buffers are at their worst.
+/// A little more than a power of two, the worst case for growing buffers.
 const WAITING: usize = 132_000;
 
-/// The bytes of an evaluation that waits, beside the state of its code and its handle.
+/// Returns the bytes of a waiting evaluation, without the state of its code and its handle.
 fn bytes_each(evaluation: impl Fn() -> Evaluation<()>, own_state: usize) -> isize {
     let before = LIVE_BYTES.get();
     let mut waiting = Vec::with_capacity(WAITING);

@@ -2,8 +2,9 @@ use crate::Account;
 use parking_lot::Mutex;
 use thalweg_record::{Budget, Lease};
 
-/// Counts the memory of a pool on a memory budget: it is claimed there, never refused, since the pool has a limit of its
-/// own. Whoever runs both may lower that while the budget is short ([`Pool::shrink_to`](crate::Pool::shrink_to)).
+/// Counts the memory of a pool on a memory budget. The memory is claimed and never refused, because the pool
+/// has a limit of its own. The owner of both may lower that limit while the budget is short
+/// ([`Pool::shrink_to`](crate::Pool::shrink_to)).
 ///
 /// ```
 /// use thalweg_record::Budget;
@@ -24,7 +25,7 @@ pub struct BudgetAccount {
 }
 
 impl BudgetAccount {
-    /// An account with nothing on it.
+    /// Creates an account of zero bytes.
     pub fn new(budget: &Budget) -> Self {
         Self { budget: budget.clone(), held: Mutex::new(budget.claim(0)) }
     }
@@ -32,7 +33,7 @@ impl BudgetAccount {
 
 impl Account for BudgetAccount {
     fn take(&self, bytes: usize) {
-        // Both are claims on one budget, so they can be one.
+        // Both leases belong to one budget, so merging them cannot fail.
         let _ = self.held.lock().merge(self.budget.claim(bytes));
     }
 

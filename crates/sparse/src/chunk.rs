@@ -1,8 +1,8 @@
 //! One chunk of a file: 64 KiB of positions, of which any bytes may be held.
 //!
-//! While it holds little it is packed; when that takes three quarters of a page, it becomes a page, where every
-//! byte is in its place. Moving within a packed chunk (a write between two runs moves what is behind it) is
-//! bounded by those 48 KiB, and so is the memory by one and a half times what packing would need.
+//! A chunk is packed while it holds little. When the packed form needs three quarters of a page, the chunk
+//! becomes a page with every byte in its place. Within a packed chunk, a write between two runs moves the
+//! bytes behind it; 48 KiB bound that move. The memory is at most one and a half times that of packing.
 
 use crate::packed::Packed;
 use crate::page::{PAGE, Page};
@@ -12,9 +12,10 @@ use zeroize::Zeroize;
 
 /// How many positions a chunk has.
 pub(crate) const CHUNK: u32 = PAGE as u32;
-/// With more than this, four bytes a run included, it is a page.
+/// The size in bytes, with four bytes per run, above which a chunk becomes a page.
 const MOST_PACKED: usize = CHUNK as usize / 4 * 3;
-/// With less than this a page is packed again. Far from the other limit, so that a chunk does not go to and fro.
+/// The size in bytes below which a page is packed again. It is far from the other limit, so that a chunk does
+/// not change its form again and again.
 const LEAST_PAGED: usize = CHUNK as usize / 4;
 
 #[derive(Debug)]
@@ -28,9 +29,9 @@ enum Body {
 pub(crate) struct Chunk {
     body: Body,
     held: u32,
-    /// When it was last used, in ticks of the pool.
+    /// The pool's tick of the last use.
     pub used: AtomicU64,
-    /// The tick under which the pool has it in its list.
+    /// The tick under which the pool's list contains the chunk.
     pub listed: u64,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct Difference {
 }
 
 impl Chunk {
-    /// A chunk that is about to be written for the first time, with `bytes` bytes.
+    /// Creates a chunk for a first write of `bytes` bytes.
     pub fn for_first(bytes: usize) -> Self {
         let body = if bytes + 4 > MOST_PACKED {
             Body::Page(Presence::with_capacity(1), Page::new())
@@ -53,18 +54,17 @@ impl Chunk {
         Self { body, held: 0, used: AtomicU64::new(0), listed: 0 }
     }
 
-    /// The memory of such a chunk.
+    /// Returns the memory of a chunk that [`Chunk::for_first`] creates, in bytes.
     pub fn first_heap(bytes: usize) -> usize {
         let body = if bytes + 4 > MOST_PACKED { CHUNK as usize + 4 } else { bytes.max(16) + 16 };
         size_of::<Self>() + body
     }
 
-    /// How many bytes it holds.
     pub fn held(&self) -> u32 {
         self.held
     }
 
-    /// The memory that it takes, its page included.
+    /// Returns the memory that the chunk takes, in bytes, its page included.
     pub fn heap(&self) -> usize {
         size_of::<Self>()
             + match &self.body {
@@ -73,10 +73,10 @@ impl Chunk {
             }
     }
 
-    /// How much more it may take after a write of `bytes` bytes.
+    /// Returns how many more bytes of memory the chunk may take for a write of `bytes` bytes.
     pub fn growth(&self, bytes: usize) -> usize {
         match &self.body {
-            // What it takes as a page, on top of what it takes now: both are there for a moment.
+            // The memory as a page, in addition to the present memory: both exist for a moment.
             Body::Packed(packed) if must_be_page(packed, bytes) => {
                 CHUNK as usize + (16 + packed.runs() * 8).min(CHUNK as usize / 8)
             }
@@ -85,7 +85,6 @@ impl Chunk {
         }
     }
 
-    /// Whether it has no byte.
     pub fn is_empty(&self) -> bool {
         self.held == 0
     }
@@ -97,7 +96,7 @@ impl Chunk {
         }
     }
 
-    /// The run that `at` is in, as its start and end.
+    /// Returns the start and end of the run that contains `at`.
     pub fn run_at(&self, at: u32) -> Option<(u32, u32)> {
         match &self.body {
             Body::Packed(packed) => packed.run_at(at),
@@ -105,7 +104,7 @@ impl Chunk {
         }
     }
 
-    /// The `length` bytes from `from` on, if all are held.
+    /// Returns the `length` bytes from `from` on, if all are held.
     #[inline]
     pub fn get(&self, from: u32, length: usize) -> Option<&[u8]> {
         match &self.body {
@@ -117,7 +116,7 @@ impl Chunk {
         }
     }
 
-    /// Shows the parts of `from..to` that are held, in order, until `visit` says false.
+    /// Passes the held parts of `from..to` to `visit`, in order, until `visit` returns false.
     #[inline]
     pub fn visit<'a>(&'a self, from: u32, to: u32, visit: &mut impl FnMut(u32, &'a [u8]) -> bool) -> bool {
         match &self.body {
@@ -128,7 +127,7 @@ impl Chunk {
         }
     }
 
-    /// The first of `bytes` at `from` that is not what is held there.
+    /// Returns the first of `bytes` at `from` that differs from the byte held there.
     #[inline]
     pub fn difference(&self, from: u32, bytes: &[u8]) -> Option<Difference> {
         let mut found = None;
@@ -144,8 +143,8 @@ impl Chunk {
         found
     }
 
-    /// Writes `bytes` at `from` if nothing is held there and no memory is needed for it, which is what most
-    /// writes find. Returns whether it did.
+    /// Writes `bytes` at `from` if nothing is held there and the write needs no memory, which is the most
+    /// frequent case. Returns true if it did.
     #[inline]
     pub fn write_free(&mut self, from: u32, bytes: &[u8]) -> bool {
         let length = bytes.len() as u32;
@@ -163,7 +162,7 @@ impl Chunk {
         done
     }
 
-    /// Writes `bytes` at `from`, over what is held there.
+    /// Writes `bytes` at `from`, and replaces bytes that are held there.
     #[inline]
     pub fn write(&mut self, from: u32, bytes: &[u8], wipe: bool) {
         if let Body::Packed(packed) = &mut self.body {
@@ -203,7 +202,7 @@ impl Chunk {
         self.body = Body::Page(presence, page);
     }
 
-    /// Lets go of what is held of `from..to`, and says how many bytes that was.
+    /// Erases the bytes of `from..to`. Returns how many bytes were erased.
     pub fn remove(&mut self, from: u32, to: u32, wipe: bool) -> u32 {
         let before = self.held;
         match &mut self.body {
@@ -244,7 +243,7 @@ impl Chunk {
         self.body = Body::Packed(packed);
     }
 
-    /// Gives back memory that was kept for more.
+    /// Frees spare capacity.
     pub fn trim(&mut self, wipe: bool) {
         match &mut self.body {
             Body::Packed(packed) => packed.trim(wipe),
@@ -252,7 +251,7 @@ impl Chunk {
         }
     }
 
-    /// Overwrites the data with zeroes, in a way that is not optimised away.
+    /// Overwrites the data with zeros in a way that the compiler does not optimise away.
     pub fn wipe(&mut self) {
         match &mut self.body {
             Body::Packed(packed) => packed.wipe(),

@@ -1,16 +1,17 @@
-//! When a file was last read and written.
+//! The times at which a file was last read and written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How exactly a file notes when it was last read and written. Asking the system for the time costs about as much as
-/// reading a byte, so whoever wants it says so.
+/// How exactly a file records when it was last read and written. Asking the system for the time costs about
+/// as much as reading a byte, so it is off by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Clock {
     /// Not at all.
     #[default]
     Off,
-    /// To a few milliseconds, which costs a third of asking exactly (where the system has no such clock, it is exact).
+    /// To a few milliseconds, at a third of the cost of the exact time. Where the system has no such clock,
+    /// it is exact.
     Coarse,
     /// To a microsecond.
     Exact,
@@ -27,12 +28,12 @@ impl Clock {
     }
 }
 
-/// The time of the latest of some events; zero when there was none.
+/// The time of the latest of some events, in microseconds since 1970; zero if there was none.
 #[derive(Debug, Default)]
 pub(crate) struct Latest(AtomicU64);
 
 impl Latest {
-    /// Notes that it happened now. Of two at once either may be kept: both are now.
+    /// Records that an event happens now. Of two concurrent events either time may be kept: both are now.
     #[inline]
     pub fn note(&self, clock: Clock) {
         if clock != Clock::Off {

@@ -1,9 +1,9 @@
-//! What was done to a file, counted.
+//! Counters of the operations on a file.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// What was done to a file since it was made or cleared. Only what succeeded is counted.
+/// The operations on a file since it was created or cleared. Only successful operations are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Reads of at least one byte.
@@ -12,30 +12,30 @@ pub struct Counters {
     pub writes: u64,
     /// Bytes that were read.
     pub bytes_read: u64,
-    /// Bytes that were given to writes, those included that were held already.
+    /// Bytes that were passed to writes, including those that were held already.
     pub bytes_written: u64,
-    /// When it was last read, as exactly as its clock is.
+    /// The time of the last read, as exact as [`Clock`](crate::Clock).
     pub last_read: Option<SystemTime>,
-    /// When it was last written.
+    /// The time of the last write.
     pub last_write: Option<SystemTime>,
-    /// Blocks of which something was let go, by whatever way.
+    /// Blocks that were erased, evicted ones included. A block that was erased in part counts.
     pub blocks_erased: u64,
-    /// Bytes that were let go, by whatever way.
+    /// Bytes that were erased, evicted ones included.
     pub bytes_erased: u64,
-    /// Those of the blocks that were evicted, to stay within a limit. A pool evicts a range at a time.
+    /// Blocks that were evicted to stay within a limit. A pool evicts one range at a time.
     pub blocks_evicted: u64,
-    /// Those of the bytes that were evicted.
+    /// Bytes that were evicted to stay within a limit.
     pub bytes_evicted: u64,
 }
 
 const COUNT: u64 = 1 << 40;
 const BYTES: u64 = COUNT - 1;
-/// A read of more than this does not go through the word.
+/// A read of more bytes than this does not use the word.
 const LONG: u64 = 1 << 32;
-/// The upper bit of either half: time to empty the word, long before the half overflows.
+/// The upper bit of each half: once set, the word must be emptied, long before the half overflows.
 const FULL: u64 = 1 << 63 | 1 << 39;
 
-/// Reads and their bytes, counted by one thread only, so without an atomic addition.
+/// Reads and their bytes, counted by one thread only, and therefore without atomic additions.
 #[derive(Debug, Default)]
 pub(crate) struct OwnReads {
     count: AtomicU64,
@@ -52,12 +52,12 @@ impl OwnReads {
         more(&self.bytes, bytes);
     }
 
-    /// How many, and how many bytes.
+    /// Returns how many reads there were, and their bytes.
     pub fn totals(&self) -> (u64, u64) {
         (self.count.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Not while the thread counts.
+    /// Must not run while the thread counts.
     pub fn reset(&self) {
         self.count.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);
@@ -66,8 +66,8 @@ impl OwnReads {
 
 /// Reads and their bytes, counted by any number of threads.
 ///
-/// Both are in one word, since an atomic addition costs as much as looking up a chunk. When a half of it fills,
-/// the word is emptied into wider counters.
+/// Both are in one word, because an atomic addition costs as much as looking up a chunk. When one half fills
+/// up, the word is emptied into wider counters.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     word: AtomicU64,
@@ -93,7 +93,7 @@ impl Reads {
         self.bytes.fetch_add(word & BYTES, Ordering::Relaxed);
     }
 
-    /// How many, and how many bytes.
+    /// Returns how many reads there were, and their bytes.
     pub fn totals(&self) -> (u64, u64) {
         self.empty();
         (self.count.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))

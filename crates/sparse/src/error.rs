@@ -1,24 +1,24 @@
 use crate::Span;
 
-/// Why something could not be done. Nothing was changed then.
+/// The reason why an operation failed. A failed operation changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A read of bytes that are not all held. Fetch what `need` says, write it, and read again.
+    /// A read of bytes that are not all held. Fetch what `need` returns, write it, and read again.
     #[error("the {} bytes at {} are not all held: the {} at {} are missing", .wanted.length, .wanted.position, .missing.length, .missing.position)]
     Missing {
-        /// What should have been read.
+        /// The range that should have been read.
         wanted: Span,
-        /// The first part of it that is missing.
+        /// The first missing part of that range.
         missing: Span,
     },
-    /// A write that does not agree with what is held, where the file was told to make sure of that: the
-    /// origin has changed, or something was fetched from the wrong place.
+    /// A write that differs from the bytes held, with [`Overlap::Agree`](crate::Overlap::Agree): the origin
+    /// has changed, or something was fetched from the wrong place.
     #[error(
         "the byte at {position} is held as {held:#04x} and given as {given:#04x}: the file has changed, or this is not what belongs there"
     )]
     Differs {
-        /// Where the first byte is that differs.
+        /// The position of the first byte that differs.
         position: u64,
         /// The byte that is held there.
         held: u8,
@@ -28,18 +28,18 @@ pub enum Error {
     /// No block starts at the position.
     #[error("no block starts at {position}")]
     NotABlock {
-        /// The position that was named.
+        /// The position that the caller passed.
         position: u64,
     },
-    /// The range goes beyond the last position that there is, 2^64 - 1.
+    /// The range extends beyond the last position, 2^64 - 1.
     #[error("{length} bytes at {position} would go beyond the last position that there is, 2^64 - 1")]
     TooFar {
-        /// Where the range begins.
+        /// The start of the range.
         position: u64,
-        /// How long it is.
+        /// The length of the range in bytes.
         length: u64,
     },
-    /// The file system has a file of this name already.
+    /// The file system already has a file of this name.
     #[error("there is a file `{id}` already: remove it first")]
     Exists {
         /// The name.

@@ -6,45 +6,46 @@ use crate::{Counters, Error, Merge, Span, span};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-/// What a write does where bytes are held already.
+/// How a write treats bytes that are held already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overlap {
-    /// They must be the same, or nothing is written and the error names the first that differs. The bytes of a file do
-    /// not change while it is read, so a difference is a mistake or a changed origin; comparing is cheap.
+    /// The bytes must be equal. If not, nothing is written, and the error names the first difference. The
+    /// bytes of a file do not change while it is read, so a difference is a mistake or a changed origin. The
+    /// comparison is cheap.
     #[default]
     Agree,
-    /// The new bytes replace them.
+    /// The new bytes replace the held ones.
     Replace,
-    /// They stay, and only what is missing is written.
+    /// The held bytes stay, and only missing ones are written.
     Keep,
-    /// Those of the block that the write begins in stay; those of later blocks are replaced. (This is what `svfsc` does
-    /// when it is told not to compare, and here for its sake.)
+    /// The bytes of the block in which the write begins stay; those of later blocks are replaced. (`svfsc`
+    /// does this when its comparison is off, and this variant exists for compatibility with it.)
     KeepFirst,
 }
 
 /// How a file is kept.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// What [`SparseFile::write`] does where bytes are held already.
+    /// How [`SparseFile::write`] treats bytes that are held already.
     pub overlap: Overlap,
-    /// Whether memory is overwritten with zeroes before it is given back: when the file is dropped or bytes
-    /// are erased, and when data moves to a larger place.
+    /// Overwrite memory with zeros before it is freed: when the file is dropped, when bytes are erased, and
+    /// when data moves to a larger place.
     pub wipe: bool,
-    /// How exactly the times of the last read and write are noted.
+    /// How exactly the times of the last read and write are recorded.
     pub clock: Clock,
-    /// The limit that the file is under together with others.
+    /// The memory limit that the file shares with other files.
     pub pool: Option<Pool>,
-    /// Whether the order in which blocks are used is noted, for [`SparseFile::touches`] and
-    /// [`SparseFile::evict_blocks`]. It takes about fifty bytes a block, and reads and writes wait for one another then.
-    /// With a pool it is ignored, since a pool lets go of ranges, not of blocks.
+    /// Record the order in which blocks are used, for [`SparseFile::touches`] and
+    /// [`SparseFile::evict_blocks`]. It costs about fifty bytes per block, and makes reads and writes wait
+    /// for one another. It is ignored with a pool, because a pool evicts ranges, not blocks.
     pub touches: bool,
 }
 
-/// Those bytes of a file that were written to it, in memory.
+/// The bytes of a file that were written so far, in memory.
 ///
-/// Bytes that touch form one *block*, however many writes they came by. All methods take `&self`: threads share
-/// it (in an [`Arc`]), readers do not wait for one another, and writers only where they write near each other. A
-/// write is seen whole or not at all; one that fails has changed nothing.
+/// Adjacent bytes form one *block*, however many writes they came from. All methods take `&self`, so that
+/// threads can share the file in an [`Arc`]. Readers do not wait for one another, and writers only for writes
+/// nearby. A write is visible as a whole or not at all; a failed write changes nothing.
 ///
 /// Positions go up to 2^64 - 2.
 ///
@@ -55,7 +56,7 @@ pub struct Options {
 /// file.write(0, b"II*\0")?;
 /// file.write(100, b"tags")?;
 ///
-/// // What is missing of the first 104 bytes, in requests of at least 32 bytes?
+/// What is missing of the first 104 bytes, in requests of at least 32 bytes?
 /// assert_eq!(file.need(0, 104, 0), [Span::new(4, 96)]);
 /// assert_eq!(file.need(98, 4, 32), [Span::new(98, 32)]);
 ///
@@ -80,13 +81,13 @@ impl std::fmt::Debug for SparseFile {
 }
 
 impl SparseFile {
-    /// An empty one. `id` names the origin; `modified` says when that was last changed, as a number that means
-    /// something to the caller (seconds since 1970, usually).
+    /// Creates an empty file. `id` names the origin. `modified` is the time of the origin's last change, as a
+    /// number that means something to the caller (usually seconds since 1970).
     pub fn new(id: impl Into<Box<str>>, modified: f64) -> Self {
         Self::with_options(id, modified, Options::default())
     }
 
-    /// An empty one that is kept as `options` say.
+    /// Creates an empty file with `options`.
     pub fn with_options(id: impl Into<Box<str>>, modified: f64, options: Options) -> Self {
         let member = options.pool.as_ref().map(Member::new);
         let directory = Arc::new(Directory::new(options.wipe, options.clock, member));
@@ -97,36 +98,36 @@ impl SparseFile {
         Self { id: id.into(), modified, options, directory, touches }
     }
 
-    /// The name of the origin.
+    /// Returns the name of the origin.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// When the origin was last changed.
+    /// Returns when the origin was last changed.
     pub fn modified(&self) -> f64 {
         self.modified
     }
 
-    /// Whether that is exactly the time given.
+    /// True if the origin was last changed exactly at `time`.
     pub fn is_modified_at(&self, time: f64) -> bool {
         self.modified == time
     }
 
-    /// How it is kept.
+    /// Returns the options of the file.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Writes `bytes` at `position`. Where bytes are held already, [`Options::overlap`] says what happens. No
-    /// bytes are no write.
+    /// Writes `bytes` at `position`. [`Options::overlap`] decides about bytes that are held already. An empty
+    /// write does nothing.
     ///
     /// # Errors
-    /// [`Error::Differs`] if that is to agree and does not; [`Error::TooFar`].
+    /// [`Error::Differs`] if the bytes must agree with the held ones and do not; [`Error::TooFar`].
     pub fn write(&self, position: u64, bytes: &[u8]) -> Result<(), Error> {
         self.write_with(position, bytes, self.options.overlap)
     }
 
-    /// Writes `bytes` at `position`; `overlap` says what happens where bytes are held already.
+    /// Writes `bytes` at `position`; `overlap` decides about bytes that are held already.
     ///
     /// # Errors
     /// [`Error::Differs`] with [`Overlap::Agree`]; [`Error::TooFar`].
@@ -147,11 +148,10 @@ impl SparseFile {
         Ok(())
     }
 
-    /// Fills `into` with the bytes from `position` on. Nothing is read by halves: `into` is left in an undefined state
-    /// when not all are held.
+    /// Fills `into` with the bytes from `position` on. After an error the content of `into` is undefined.
     ///
     /// # Errors
-    /// [`Error::Missing`] if not all of them are held; [`Error::TooFar`].
+    /// [`Error::Missing`] if not all of the bytes are held; [`Error::TooFar`].
     #[inline]
     pub fn read(&self, position: u64, into: &mut [u8]) -> Result<(), Error> {
         end_of(position, into.len())?;
@@ -173,12 +173,12 @@ impl SparseFile {
         Ok(())
     }
 
-    /// The `length` bytes from `position` on.
+    /// Returns the `length` bytes from `position` on.
     ///
     /// # Errors
-    /// [`Error::Missing`] if not all of them are held; [`Error::TooFar`].
+    /// [`Error::Missing`] if not all of the bytes are held; [`Error::TooFar`].
     pub fn read_to_vec(&self, position: u64, length: usize) -> Result<Vec<u8>, Error> {
-        // Asked first, so that a wrong length does not allocate.
+        // Checked first, so that a wrong length does not allocate.
         if !self.has(position, length as u64) {
             end_of(position, length)?;
             let wanted = Span::new(position, length as u64);
@@ -190,7 +190,8 @@ impl SparseFile {
         Ok(bytes)
     }
 
-    /// Whether all the `length` bytes from `position` on are held. No bytes are held where they would touch a block.
+    /// True if all `length` bytes from `position` on are held. An empty range counts as held if it touches a
+    /// block.
     pub fn has(&self, position: u64, length: u64) -> bool {
         if position.checked_add(length).is_none() {
             return false;
@@ -202,9 +203,10 @@ impl SparseFile {
             || position.checked_sub(1).is_some_and(|before| self.directory.has(Span::new(before, 1)))
     }
 
-    /// What is to be fetched so that the `length` bytes from `position` on are held: the parts that are missing, in
-    /// order. If `greedy` is more than `length`, each is made at least `greedy` long, since a short request costs no less than
-    /// a longer one; what touches or overlaps then is one. Those may go over what is held and over the end of the file.
+    /// Returns the ranges to fetch so that the `length` bytes from `position` on are held: the missing parts,
+    /// in order. If `greedy` is more than `length`, each range becomes at least `greedy` long, because a
+    /// short request costs no less than a longer one. Ranges that then touch or overlap are joined. They may
+    /// include held bytes, and extend beyond the end of the file.
     pub fn need(&self, position: u64, length: u64, greedy: u64) -> Vec<Span> {
         let mut missing = Vec::new();
         self.directory.need(Span::new(position, length), &mut missing);
@@ -214,16 +216,16 @@ impl SparseFile {
         missing
     }
 
-    /// What is to be fetched so that all of `spans` are held: the parts that are missing, in order, each at
-    /// least `greedy` long; those that touch or overlap are one.
+    /// Returns the ranges to fetch so that all of `spans` are held: the missing parts, in order, each at
+    /// least `greedy` long. Ranges that touch or overlap are joined.
     pub fn need_many(&self, spans: &[Span], greedy: u64) -> Vec<Span> {
         let mut missing = self.missing(spans);
         span::lengthen(&mut missing, greedy);
         missing
     }
 
-    /// The requests to make so that all of `spans` are held: the parts that are missing, those that are near one
-    /// another merged, long ones divided.
+    /// Returns the requests to make so that all of `spans` are held: the missing parts, with near ones merged
+    /// and long ones split.
     ///
     /// ```
     /// # use thalweg_sparse::{Merge, SparseFile, Span};
@@ -240,7 +242,7 @@ impl SparseFile {
         span::merge(&missing, how)
     }
 
-    /// The missing parts of each, in the order of the spans' positions.
+    /// Returns the missing parts of each span, in the order of the spans' positions.
     fn missing(&self, spans: &[Span]) -> Vec<Span> {
         let mut sorted;
         let spans = if spans.is_sorted() {
@@ -255,13 +257,13 @@ impl SparseFile {
         missing
     }
 
-    /// The blocks that are held, in order. While others write, each 64 KiB of positions are shown as they were at
-    /// some moment.
+    /// Returns the held blocks, in order. While other threads write, each chunk of 64 KiB is shown as of some
+    /// moment.
     pub fn blocks(&self) -> Vec<Span> {
         self.directory.blocks()
     }
 
-    /// How many blocks are held.
+    /// Returns how many blocks are held.
     pub fn count_blocks(&self) -> u64 {
         match &self.touches {
             Some(touches) => touches.lock().blocks() as u64,
@@ -269,33 +271,34 @@ impl SparseFile {
         }
     }
 
-    /// The block that the byte at `position` is in, if it is held.
+    /// Returns the block that contains the byte at `position`, if that byte is held.
     pub fn block_at(&self, position: u64) -> Option<Span> {
         self.directory.block_at(position)
     }
 
-    /// How many bytes are held.
+    /// Returns how many bytes are held.
     pub fn bytes(&self) -> u64 {
         self.directory.held()
     }
 
-    /// Whether no byte is held.
+    /// True if no byte is held.
     pub fn is_empty(&self) -> bool {
         self.bytes() == 0
     }
 
-    /// The position after the last byte that is held; 0 if none is.
+    /// Returns the position after the last held byte; 0 if none is held.
     pub fn end(&self) -> u64 {
         self.directory.end()
     }
 
-    /// The memory that it takes, in bytes, itself included. What the allocator adds is not known here.
+    /// Returns the memory that the file takes, in bytes, itself included. The overhead of the allocator is
+    /// not known here.
     pub fn heap_bytes(&self) -> usize {
         let touches = self.touches.as_ref().map_or(0, |touches| touches.lock().blocks() * 56);
         size_of::<Self>() + self.id.len() + self.directory.heap() + touches
     }
 
-    /// Lets go of what is held of the `length` bytes from `position` on, and says how many bytes that was.
+    /// Erases what is held of the `length` bytes from `position` on. Returns how many bytes were erased.
     pub fn erase(&self, position: u64, length: u64) -> u64 {
         let span = Span::new(position, length);
         let touches = self.lock_touches();
@@ -307,10 +310,10 @@ impl SparseFile {
         erased
     }
 
-    /// Lets go of the block that starts at `position`, and says how long it was.
+    /// Erases the block that starts at `position`. Returns its length.
     ///
     /// # Errors
-    /// [`Error::NotABlock`] if none starts there.
+    /// [`Error::NotABlock`] if no block starts there.
     pub fn erase_block(&self, position: u64) -> Result<u64, Error> {
         let mut touches = self.lock_touches();
         let erased = self.directory.erase_block(position)?;
@@ -320,7 +323,7 @@ impl SparseFile {
         Ok(erased)
     }
 
-    /// Lets go of everything, and counts from zero. What it is a copy of and how it is kept stay.
+    /// Erases everything and resets the counters. The id, the time and the options stay.
     pub fn clear(&self) {
         let mut touches = self.lock_touches();
         self.directory.clear();
@@ -329,37 +332,38 @@ impl SparseFile {
         }
     }
 
-    /// Gives back the memory that is kept for blocks to grow.
+    /// Frees the memory that is reserved for blocks to grow.
     pub fn compact(&self) {
         self.directory.compact();
     }
 
-    /// What was done so far.
+    /// Returns the counters of reads, writes and erased blocks.
     pub fn counters(&self) -> Counters {
         self.directory.counters()
     }
 
-    /// Keeps what is held of the `length` bytes from `position` on, and what comes to be held there, from being evicted
-    /// until the pin is dropped. (As do the other bytes of the 64 KiB that they are in.)
+    /// Protects the held bytes of a range from eviction, and those written to it later, until the pin is
+    /// dropped. It covers the `length` bytes from `position` on, and the rest of the 64 KiB chunks that they
+    /// are in.
     #[must_use = "when the pin is dropped, the range is no longer pinned"]
     pub fn pin(&self, position: u64, length: u64) -> Pin {
         let number = self.directory.pin(Span::new(position, length));
         Pin { directory: self.directory.clone(), number }
     }
 
-    /// The number that the next use of a block will have, with [`Options::touches`].
+    /// Returns the number that the next use of a block gets, with [`Options::touches`].
     pub fn next_touch(&self) -> u64 {
         self.lock_touches().map_or(0, |touches| touches.next())
     }
 
-    /// For each block the number of its last use and where it starts, the least recent first, with
+    /// Returns for each block the number of its last use and its start, the least recent first, with
     /// [`Options::touches`].
     pub fn touches(&self) -> Vec<(u64, u64)> {
         self.lock_touches().map_or_else(Vec::new, |touches| touches.list())
     }
 
-    /// While `bound` bytes or more are held, lets go of the block that was used least recently, but never of the last one;
-    /// says how many bytes went. Only with [`Options::touches`].
+    /// Erases the least recently used block while `bound` bytes or more are held, but never the last block.
+    /// Returns how many bytes were erased. Only with [`Options::touches`].
     pub fn evict_blocks(&self, bound: u64) -> u64 {
         let Some(mut touches) = self.lock_touches() else { return 0 };
         let before = self.bytes();
@@ -379,7 +383,7 @@ impl SparseFile {
     }
 }
 
-/// Keeps a range of a file from being evicted, while it lives.
+/// Protects a range of a file from eviction while it lives.
 pub struct Pin {
     directory: Arc<Directory>,
     number: u64,

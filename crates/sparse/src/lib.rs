@@ -1,63 +1,74 @@
-//! Sparse files: only the bytes you need, in little more memory than they take.
+//! Sparse files: only the bytes you need, in little more memory than those bytes.
 //!
-//! To read the metadata of a large remote file, or one tile of it, a few kilobytes here and there are enough. A
-//! [`SparseFile`] holds those that were fetched, says which are still to be fetched for a range ([`SparseFile::need`]),
-//! and reads as if the file were there. A [`SparseFileSystem`] is many of them by id; a [`Pool`] puts them under a
-//! limit in bytes, under which what was not used for long makes room.
+//! To read the metadata of a large remote file, or one tile of it, a few kilobytes in several places are
+//! enough. A [`SparseFile`] holds the bytes that were fetched. It lists the ranges that are still missing
+//! ([`SparseFile::need`]), and reads as if the whole file were present. A [`SparseFileSystem`] holds many
+//! sparse files by id. A [`Pool`] limits their memory in bytes: it evicts the ranges that were not used for
+//! longest.
 //!
-//! What lives here is the structure: which bytes are held, where, and for how long. It knows nothing of networks,
-//! disks or pipelines; what fetches stands on it, and needs no more than `need`, `write`, `read` and `pin`. That is here
-//! as well, behind the feature `remote`: a `RemoteFile` fetches what is read of a file elsewhere, and a `Cache` keeps it
-//! on disk. Each says in its module how it works.
+//! This crate is the data structure: which bytes are held, where, and for how long. It knows nothing of
+//! networks, disks or pipelines. Code that fetches builds on it, and needs only `need`, `write`, `read` and
+//! `pin`. The feature `remote` adds such code: a `RemoteFile` fetches the ranges that its callers read, and a
+//! `Cache` keeps them on disk. Each module describes how it works.
 //!
-//! # How bytes are kept
+//! # How bytes are stored
 //!
-//! Positions are divided into chunks of 64 KiB, each in the form that is smallest for what it holds, after the manner of
-//! Roaring bitmaps:
+//! Positions are divided into chunks of 64 KiB. As in Roaring bitmaps, each chunk has the form that is
+//! smallest for its content:
 //!
-//! - **packed**, while data and runs take less than 48 KiB: the data back to back, and for each run a word of 32 bits;
-//! - a **page** of 64 KiB with every byte in its place, and beside it a list of runs, or, beyond 2,048 of them, a bit
+//! - **packed**, while data and runs need less than 48 KiB: the data back to back, and a word of 32 bits for
+//!   each run;
+//! - a **page** of 64 KiB with every byte in its place, with a list of runs, or, beyond 2,048 runs, one bit
 //!   for each byte;
-//! - a page that is **wholly present**, with nothing beside it.
+//! - a page that is **wholly present**, without a list or bits.
 //!
-//! So a run costs four bytes, or one bit a byte, whichever is less. Whatever is written where, it moves at most 48 KiB,
-//! and nothing depends on how many blocks there are but a hash table of chunks. Blocks are not kept as
-//! such: bytes that touch are one block, and where a block ends is seen when it is asked for.
+//! A run therefore costs four bytes, or one bit per byte, whichever is less. A write moves at most 48 KiB, at
+//! any position. Nothing but a hash table of chunks depends on the number of blocks. Blocks are not stored:
+//! adjacent bytes are one block, and its end is computed on request.
 //!
-//! Chunks are found through a hash table, divided into 32 behind locks of their own once there is more than one.
-//! Readers share a lock. What touches several chunks takes all their locks in a fixed order, so every write is seen
-//! whole or not at all, and a write that does not agree with what is held changes nothing.
+//! Chunks are found through a hash table. As soon as there is more than one chunk, the table is divided into
+//! 32 shards, each behind its own lock. Readers share a lock. An operation on several chunks takes all their
+//! locks in a fixed order. Every write is therefore visible as a whole or not at all, and a write that
+//! disagrees with the bytes held changes nothing.
 //!
-//! # What was tried, and what was only reckoned
+//! # What was measured, and what was only estimated
 //!
-//! Times are CPU time of one call on a 2.45 GHz EPYC, or where that is said on a 2.6 GHz Xeon. svfsc is the C++ library
-//! whose place this takes.
+//! Times are CPU time of one call on a 2.45 GHz EPYC, or, where noted, on a 2.6 GHz Xeon. svfsc is the C++
+//! library that this crate replaces.
 //!
-//! - *A tree of blocks* is what svfsc is: 112 bytes of heap for a block of one byte, about 150 ns to read it and 380 ns to
-//!   write it on the same machine, most of that waiting for memory. Here: 2.3 to 7 bytes, and less than 30 ns for either.
-//! - *Binary search* among a chunk's runs, down to one: each step waits for the one before, and reading one of 64 runs
-//!   took 40 to 60 ns. Counting the last 64 starts that are not greater, which has nothing to wait for, brought it to 30; the last 16 made no difference.
-//!   Of those 64 now the last of each eight is looked at, and then one eight: 28 ns instead of 31 on the Xeon, and when
-//!   reads are in no order, 90 instead of 115.
-//! - *Pages from the allocator*: of 380 MiB that were let go, mimalloc gave nothing back in 50 ms. Pages are mapped, and
-//!   gone at once; what is packed is the allocator's, and goes back when that gives it back.
-//! - *The time of each use* costs 9 ns by the coarse clock and 29 by the exact one, so it is noted only when asked for.
-//!   An atomic addition costs about 6, so a thread counts its reads where no other thread counts: 22 ns instead of 28 on
-//!   the Xeon, for a read of one byte. Each of up to 32 threads that read has such a place in a file; further ones share a
-//!   word, in which reads and their bytes are counted at once.
-//! - *Two looks at the hash table* for each write, one to compare and one to write, and a general path for all writes:
-//!   40 to 50 ns. A write to free bytes that needs no memory now goes through in one piece.
-//! - *An offset for each run* beside its start, so that data may lie in the order of arrival, was not built: it is half as
-//!   much again for each run, and the data must be collected when blocks go. Keeping the data in the order of position costs
-//!   moving what is behind: 290 ns for each 8-byte write of 64 KiB written backwards, its worst case.
-//! - *Doubling* what is packed when it is full leaves half of the room unused at worst, which the last chunk of a file
-//!   keeps: 1.1 % of a mebibyte in blocks of 256 bytes. While a chunk is written from the front it is now given what it
-//!   will take if it goes on as it began, at most the double. Where that is right, nothing is left to trim either.
-//! - *Pages from the start* were not built: a byte in 800 would take 900 bytes.
-//! - *A lock for each chunk* behind a table with a lock was not built: every read would take two, and all
-//!   cores contend for the table's.
-//! - *Reading without locks* what others may write is undefined, or needs every byte to be atomic. This crate has no
-//!   `unsafe`.
+//! - *A tree of blocks* is the design of svfsc: 112 bytes of heap for a block of one byte, about 150 ns to
+//!   read it and 380 ns to write it on the same machine, most of it waiting for memory. Here: 2.3 to 7 bytes,
+//!   and less than 30 ns for either.
+//! - *Binary search* among the runs of a chunk, down to one run: each step depends on the previous one, and
+//!   reading one of 64 runs took 40 to 60 ns. Counting how many of the last 64 starts are not greater has no
+//!   such dependency: 30 ns. Stopping at 16 instead of 64 made no difference. Now the last of each eight of
+//!   those 64 is compared, and then one group of eight: 28 ns instead of 31 on the Xeon, and 90 instead of
+//!   115 for reads in random order.
+//! - *Pages from the allocator*: after 380 MiB were freed, mimalloc returned nothing to the system within 50
+//!   ms. Pages are therefore mapped, and unmapped at once. Packed data belongs to the allocator, which
+//!   returns it in its own time.
+//! - *The time of each use* costs 9 ns by the coarse clock and 29 ns by the exact one, so it is recorded only
+//!   on request. An atomic addition costs about 6 ns. A thread therefore counts its reads where no other
+//!   thread counts: 22 ns instead of 28 on the Xeon, for a read of one byte. A file has such a place for each
+//!   of up to 32 reading threads. Further threads share one word, which counts reads and their bytes
+//!   together.
+//! - *Two lookups in the hash table* for each write, one to compare and one to write, and a general path for
+//!   all writes: 40 to 50 ns. A write to free bytes that needs no memory now takes one short path.
+//! - *An offset for each run* beside its start, so that data could stay in the order of arrival, was not
+//!   built. Each run would need half as much again, and erased blocks would leave garbage to collect. Data in
+//!   the order of position costs moving the bytes behind a write: 290 ns for each 8-byte write when 64 KiB
+//!   are written backwards, its worst case.
+//! - *Doubling* packed memory when it is full leaves half of the capacity unused at worst, and the last chunk
+//!   of a file keeps it: 1.1 % of a mebibyte in blocks of 256 bytes. A chunk that is written from the front
+//!   now gets the capacity it will need if it continues as it began, at most the double. If that guess is
+//!   right, nothing is left to trim either.
+//! - *Pages from the start* were not built: with one byte held in 800, each would cost 900 bytes.
+//! - *A lock for each chunk* behind a table with a lock was not built: every read would take two locks, and
+//!   all cores would contend for that of the table.
+//! - *Reading without locks* while other threads may write is undefined, or needs every byte to be atomic.
+//!   This crate has no `unsafe`.
+//!
+//! See docs/decisions/040-sparse-files-are-chunks.md.
 
 #[cfg(feature = "budget")]
 mod budget;

@@ -1,13 +1,14 @@
-//! Few bytes of a chunk: their data back to back in the order of position, and a list of the runs that they form.
+//! A chunk that holds few bytes: their data back to back in the order of position, and a list of the runs
+//! they form.
 //!
-//! A run is 32 bits: where it starts in the chunk, and where its data ends in the packed data, which is where
-//! that of the next run begins. So its length is a difference, two runs that come to touch are joined by
-//! deleting an entry, and moving all later runs by some bytes is an addition to each word, which the compiler
-//! does eight at a time.
+//! A run is 32 bits: its start in the chunk, and the end of its data in the packed data, which is the start
+//! of the next run's data. The length of a run is therefore a difference. Two runs that come to touch are
+//! joined by deleting an entry. Moving all later runs by some bytes is one addition per word, which the
+//! compiler does eight at a time.
 //!
-//! A list with an offset of its own for each run, so that data could stay in the order of arrival, was
-//! rejected: half as much again for each run, garbage to collect, and bytes that must be moved anyway when two
-//! runs are to be read as one.
+//! An offset of its own for each run, so that data could stay in the order of arrival, was rejected: half as
+//! much again for each run, garbage to collect, and bytes that must be moved anyway when two runs are read as
+//! one.
 
 use crate::chunk::CHUNK;
 use zeroize::Zeroize;
@@ -18,26 +19,29 @@ pub(crate) struct Packed {
     data: Vec<u8>,
 }
 
-/// Of so many runs the last is looked at, to tell where to count.
+/// The number of runs in a group. The search compares the last run of each group to find the group to count
+/// in.
 const EIGHT: usize = 8;
-/// While there is less data than this, doubling wastes little, and reckoning what will come costs more than it saves.
+/// The size in bytes below which capacity is simply doubled: the waste is small, and an estimate costs more
+/// than it saves.
 const LITTLE: usize = 1024;
-/// Room for more is given back if it is more than one part in so many.
+/// Spare capacity is freed if it exceeds this fraction (one part in `KEPT`) of the length.
 const KEPT: usize = 128;
 
 const fn run(start: u32, data_end: usize) -> u32 {
     start << 16 | data_end as u32
 }
 
-/// How many runs of a sorted list start at or before `at`. The start is the upper half of the word.
+/// Returns how many runs of a sorted list start at or before `at`. The start is the upper half of the word.
 #[inline]
 pub(crate) fn starting_by(runs: &[u32], at: u32) -> usize {
     if at >= CHUNK {
         return runs.len();
     }
     let most = at << 16 | 0xFFFF;
-    // Halves until few are left, each step of which waits for the one before; counting does not. So of those it counts
-    // which eights end at or before it, and then within the eight that does not.
+    // Halves the list until few runs are left. Each halving step depends on the previous one; counting does
+    // not. The rest is therefore counted: first the groups of eight that end at or before `at`, then within
+    // the next group.
     let (mut first, mut rest) = (0, runs);
     while rest.len() > 64 {
         let half = rest.len() / 2;
@@ -52,7 +56,7 @@ pub(crate) fn starting_by(runs: &[u32], at: u32) -> usize {
     let skip = EIGHT * rest.as_chunks::<EIGHT>().0.iter().filter(|eight| eight[EIGHT - 1] <= most).count();
     match rest.get(skip..).and_then(|rest| rest.first_chunk::<EIGHT>()) {
         Some(eight) => first + skip + up_to(eight, most),
-        // Fewer than eight are behind those that were skipped: the last eight end with them.
+        // Fewer than eight runs follow the skipped groups: the last eight runs of the list include them.
         None => first + rest.len() - EIGHT + up_to(last, most),
     }
 }
@@ -72,7 +76,7 @@ impl Packed {
         self.runs[at] >> 16
     }
 
-    /// Where in the data the run begins.
+    /// Returns the offset at which the data of the run begins.
     #[inline]
     fn data_start(&self, at: usize) -> usize {
         if at == 0 { 0 } else { self.data_end(at - 1) }
@@ -88,7 +92,7 @@ impl Packed {
         self.start(at) + (self.data_end(at) - self.data_start(at)) as u32
     }
 
-    /// The position after the last byte.
+    /// Returns the position after the last byte.
     #[inline]
     fn last_end(&self) -> u32 {
         self.runs.len().checked_sub(1).map_or(0, |last| self.end(last))
@@ -106,20 +110,20 @@ impl Packed {
         self.data.capacity() + self.runs.capacity() * 4
     }
 
-    /// What it may take more after a write of `bytes` bytes.
+    /// Returns how many bytes of memory a write of `bytes` bytes may add.
     pub fn growth(&self, bytes: usize) -> usize {
         let data = roomy(self.data.len() + bytes, self.data.capacity());
         let runs = roomy(self.runs.len() + 1, self.runs.capacity());
         data + runs * 4 - self.heap()
     }
 
-    /// The run that holds `at`, as its start and end.
+    /// Returns the start and end of the run that holds `at`.
     pub fn run_at(&self, at: u32) -> Option<(u32, u32)> {
         let last = starting_by(&self.runs, at).checked_sub(1)?;
         (self.end(last) > at).then(|| (self.start(last), self.end(last)))
     }
 
-    /// The `length` bytes from `from` on, if all are held.
+    /// Returns the `length` bytes from `from` on, if all are held.
     #[inline]
     pub fn get(&self, from: u32, length: usize) -> Option<&[u8]> {
         let at = starting_by(&self.runs, from).checked_sub(1)?;
@@ -130,7 +134,7 @@ impl Packed {
         self.data.get(begin..begin + length)
     }
 
-    /// Shows the parts of `from..to` that are held, in order, until `visit` has seen enough and says false.
+    /// Passes the held parts of `from..to` to `visit`, in order, until `visit` returns false.
     #[inline]
     pub fn visit<'a>(&'a self, from: u32, to: u32, visit: &mut impl FnMut(u32, &'a [u8]) -> bool) -> bool {
         if from >= self.last_end() {
@@ -157,7 +161,8 @@ impl Packed {
         true
     }
 
-    /// Writes `bytes` at `from` if that is behind everything and there is room. Returns whether it did.
+    /// Writes `bytes` at `from` if no run ends after `from` and the capacity suffices. Returns true if it
+    /// did.
     #[inline]
     pub fn append(&mut self, from: u32, bytes: &[u8]) -> bool {
         let Some(last) = self.runs.len().checked_sub(1) else { return false };
@@ -176,7 +181,7 @@ impl Packed {
         true
     }
 
-    /// Writes `bytes` at `from`, over what is held there.
+    /// Writes `bytes` at `from`, and replaces bytes that are held there.
     #[inline]
     pub fn write(&mut self, from: u32, bytes: &[u8], wipe: bool) {
         self.reserve(from, bytes.len(), wipe);
@@ -203,7 +208,7 @@ impl Packed {
             self.runs[first + 1..].iter_mut().for_each(|run| *run += bytes.len() as u32);
             return;
         }
-        // The runs from `first` up to `after` become one: what they hold before `from` and after `to` stays.
+        // The runs from `first` up to `after` become one. Their bytes before `from` and after `to` stay.
         let start = self.start(first);
         let begin = self.data_start(first) + from.saturating_sub(start) as usize;
         let end = self.data_end(after - 1) - self.end(after - 1).saturating_sub(to) as usize;
@@ -222,7 +227,7 @@ impl Packed {
         self.data.copy_within(at..length, at + more);
     }
 
-    /// Lets go of what is held of `from..to`.
+    /// Erases the bytes of `from..to`.
     pub fn remove(&mut self, from: u32, to: u32, wipe: bool) {
         let mut first = starting_by(&self.runs, from);
         if first > 0 && self.end(first - 1) > from {
@@ -268,8 +273,8 @@ impl Packed {
         }
     }
 
-    /// As much of the room for data and runs as is enough if the chunk is being written from the front and goes on from
-    /// `from` as it was up to there.
+    /// Reduces the doubled capacities (`most`) of data and runs to what the chunk will need if it is written
+    /// from the front and continues from `from` as before.
     fn enough(&self, from: u32, least: (usize, usize), most: (usize, usize)) -> (usize, usize) {
         let first = match self.runs.first() {
             Some(run) if from >= self.last_end() => run >> 16,
@@ -281,14 +286,14 @@ impl Packed {
         (of(data + (data * more).div_ceil(runs), least.0, most.0), of(runs + more, least.1, most.1))
     }
 
-    /// Gives back the memory that was kept for more, if it is worth the copying.
+    /// Frees spare capacity, if it is worth the copy.
     pub fn trim(&mut self, wipe: bool) {
         let (length, capacity) = (self.data.len(), self.data.capacity());
         if capacity - length > length / KEPT {
             move_to(&mut self.data, length, wipe);
         }
         if self.runs.capacity() - self.runs.len() > self.runs.len() / KEPT {
-            // A fresh vector: allocators leave one that shrinks where it is, at its old size.
+            // A fresh vector: some allocators leave a shrunk one in place, at its old size.
             let mut runs = Vec::with_capacity(self.runs.len());
             runs.extend_from_slice(&self.runs);
             self.runs = runs;
@@ -300,7 +305,8 @@ impl Packed {
     }
 }
 
-/// The most capacity for `length`: doubled when it is exceeded, since each growth copies.
+/// Returns the largest capacity for `length` bytes. It doubles when it is exceeded, because each growth
+/// copies the data.
 fn roomy(length: usize, capacity: usize) -> usize {
     if length <= capacity { capacity } else { length.next_power_of_two() }
 }
@@ -336,7 +342,7 @@ mod tests {
             packed.write(at, &[1; 256], false);
         }
         assert_eq!(packed.heap(), packed.held() + packed.runs() * 4);
-        // Where it was reckoned wrong, as the rest is denser, there is room nevertheless.
+        // When the estimate is wrong, because the rest is denser, the capacity still suffices.
         let mut packed = Packed::with_capacity(256);
         for at in (0..60_000).step_by(2000).chain((60_000..CHUNK - 100).step_by(101)) {
             packed.write(at, &[1; 100], false);

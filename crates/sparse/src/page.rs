@@ -1,17 +1,17 @@
-//! The memory of full chunks, straight from the system and straight back to it.
+//! The memory of full chunks, mapped directly from the system and returned directly to it.
 //!
-//! An allocator keeps what it is given back: glibc's for ever, if something behind it is still in use, mimalloc until it
-//! is asked for other memory. A cache that was told to shrink has to be smaller at once, so pages are mapped and
-//! unmapped. A few are kept for the next chunk: that saves the page faults, and zeroing, which a page does
-//! not need, since its presence says which bytes are its own.
+//! An allocator keeps freed memory: glibc forever if something behind it is still in use, mimalloc until
+//! other memory is requested. A cache that is asked to shrink must shrink at once, so pages are mapped and
+//! unmapped. A few are kept for the next chunks. That saves the page faults and the zeroing, which a page
+//! does not need: its presence tells which bytes are valid.
 
 use memmap2::MmapMut;
 use parking_lot::Mutex;
 use std::ops::{Deref, DerefMut};
 
-/// The size of a page: that of a chunk.
+/// The size of a page in bytes: that of a chunk.
 pub(crate) const PAGE: usize = 1 << 16;
-/// How many pages are kept for the next chunks: 2 MiB for the process.
+/// How many idle pages are kept for the next chunks: 2 MiB per process.
 const MOST_IDLE: usize = 32;
 
 static IDLE: Mutex<Vec<MmapMut>> = Mutex::new(Vec::new());
@@ -22,12 +22,12 @@ pub(crate) struct Page(Memory);
 #[derive(Debug)]
 enum Memory {
     Mapped(Option<MmapMut>),
-    /// The system has a limit on the number of mappings.
+    /// Used when the system's limit on the number of mappings is reached.
     Allocated(Box<[u8]>),
 }
 
 impl Page {
-    /// A page of any content.
+    /// Returns a page with arbitrary content.
     pub fn new() -> Self {
         if let Some(idle) = IDLE.lock().pop() {
             return Self(Memory::Mapped(Some(idle)));

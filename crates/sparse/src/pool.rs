@@ -1,13 +1,15 @@
-//! A limit in bytes on what many files hold together: ranges that were not used for long make room for new ones.
+//! A limit in bytes on the memory of many files: ranges that were not used for long make way for new ones.
 //!
-//! Room is made before a write takes memory, so that the limit is not passed and then returned to. It is the
-//! memory that counts, with what keeps it in order, not only the bytes of the files.
+//! A write frees memory before it takes more, instead of exceeding the limit first. The limit applies to
+//! memory with all overhead, not only to the bytes of the files.
 //!
-//! What is let go at once is a chunk of 64 KiB of a file. All chunks of all files are in one list, by the tick of the
-//! pool at which they were last used, as far as the list knows: a use only stores the tick in the chunk, and the
-//! list learns of it when the chunk would be the next to go, and is put back. So a use costs no lock, the next to go is
-//! found in logarithmic time, and the order is that of true use. Moving a chunk to the front of a linked list at
-//! each use was rejected: it makes all readers of all files wait for one lock.
+//! The unit of eviction is a chunk of 64 KiB of a file. All chunks of all files are in one list, ordered by
+//! the pool's tick of their last known use. A use only stores the current tick in the chunk. The list learns
+//! of it when the chunk would be evicted next, and moves the chunk back. A use therefore costs no lock, the
+//! next victim is found in logarithmic time, and the order is that of true use. Moving a chunk to the front
+//! of a linked list at each use was rejected: all readers of all files would wait for one lock.
+//!
+//! See docs/decisions/040-sparse-files-are-chunks.md.
 
 use crate::directory::Directory;
 use parking_lot::Mutex;
@@ -15,15 +17,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Who else counts the memory of a [`Pool`]: for instance the memory budget of the process that it is part of.
+/// Counts the memory of a [`Pool`] a second time, for instance on the memory budget of the process.
 pub trait Account: Send + Sync {
-    /// The pool has taken so many bytes more.
+    /// The pool has taken `bytes` more bytes.
     fn take(&self, bytes: usize);
-    /// The pool has given back so many bytes.
+    /// The pool has returned `bytes` bytes.
     fn give_back(&self, bytes: usize);
 }
 
-/// A limit in bytes that files share. Cloning gives another handle on the same pool.
+/// A limit in bytes that files share. Cloning returns another handle to the same pool.
 ///
 /// ```
 /// use thalweg_sparse::{Options, Pool, SparseFile};
@@ -45,9 +47,9 @@ struct Shared {
     used: AtomicUsize,
     peak: AtomicUsize,
     account: Option<Box<dyn Account>>,
-    /// Goes on by one at each use that counts as a new one.
+    /// Incremented at each use that counts as a new one.
     ticks: AtomicU64,
-    /// A chunk that was used so few ticks ago is not noted again.
+    /// A chunk that was used at most this many ticks ago keeps its tick when it is used again.
     grace: AtomicU64,
     list: Mutex<List>,
     next_file: AtomicU64,
@@ -62,22 +64,22 @@ struct List {
     files: HashMap<u64, Weak<Directory>>,
 }
 
-/// How a pool is doing.
+/// The state of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolStatistics {
     /// The limit, in bytes.
     pub limit: usize,
     /// The bytes of memory that its files take.
     pub used: usize,
-    /// The most that they ever took.
+    /// The maximum of `used` so far.
     pub peak: usize,
     /// How many ranges (of at most 64 KiB) are held.
     pub ranges: usize,
-    /// How many ranges were let go to make room.
+    /// How many ranges were evicted.
     pub evicted_ranges: u64,
-    /// How many bytes of files were in them.
+    /// How many bytes of files the evicted ranges contained.
     pub evicted_bytes: u64,
-    /// How often memory was taken beyond the limit, since all that was held was pinned or just being written.
+    /// How often memory was taken beyond the limit, because everything held was pinned or just being written.
     pub exceeded: u64,
 }
 
@@ -88,13 +90,14 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// A pool of `limit` bytes. A write needs some room to work in: with much less than 256 KiB the limit is exceeded
-    /// at times, and counted as that; so is a single write that is larger than the limit.
+    /// Creates a pool of `limit` bytes. A write needs some memory to work in: with much less than 256 KiB the
+    /// limit is exceeded at times, and `exceeded` counts that. The same happens for a single write that is
+    /// larger than the limit.
     pub fn new(limit: usize) -> Self {
         Self::make(limit, None)
     }
 
-    /// A pool of `limit` bytes whose memory `account` counts as well.
+    /// Creates a pool of `limit` bytes whose memory `account` counts as well.
     pub fn with_account(limit: usize, account: impl Account + 'static) -> Self {
         Self::make(limit, Some(Box::new(account)))
     }
@@ -115,7 +118,7 @@ impl Pool {
         }))
     }
 
-    /// What it holds, and what it has let go.
+    /// Returns what the pool holds and what it has evicted.
     pub fn statistics(&self) -> PoolStatistics {
         let shared = &*self.0;
         PoolStatistics {
@@ -129,14 +132,14 @@ impl Pool {
         }
     }
 
-    /// Sets another limit, and lets go what is too much.
+    /// Sets another limit, and evicts what exceeds it.
     pub fn set_limit(&self, limit: usize) {
         self.0.limit.store(limit, Ordering::Relaxed);
         self.shrink_to(limit);
     }
 
-    /// Lets go what was not used for longest until at most `bytes` bytes are taken (or what is left is pinned),
-    /// and says how many bytes of memory that gave back. The limit stays.
+    /// Evicts the least recently used ranges until at most `bytes` bytes are taken, or everything left is
+    /// pinned. Returns how many bytes of memory that freed. The limit stays.
     pub fn shrink_to(&self, bytes: usize) -> usize {
         let before = self.0.used.load(Ordering::Relaxed);
         while self.0.used.load(Ordering::Relaxed) > bytes && self.evict_one() {}
@@ -160,7 +163,7 @@ impl Pool {
         }
     }
 
-    /// Lets go of the range that was used least recently. False if there is none that may go.
+    /// Evicts the least recently used range. Returns false if no range may be evicted.
     fn evict_one(&self) -> bool {
         let mut from = 0;
         loop {
@@ -169,7 +172,7 @@ impl Pool {
                 let Some((tick, (file, key))) = list.chunks.range(from..).next() else { return false };
                 (*tick, *key, list.files.get(file).and_then(Weak::upgrade))
             };
-            // Outside the list's lock: the shard's lock comes first wherever both are held.
+            // Outside the lock of the list: where both are held, the lock of the shard comes first.
             if let Some(bytes) = directory.and_then(|directory| directory.evict(key, tick)) {
                 self.0.evicted_ranges.fetch_add(1, Ordering::Relaxed);
                 self.0.evicted_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -180,7 +183,7 @@ impl Pool {
     }
 }
 
-/// A file's place in a pool.
+/// The membership of a file in a pool.
 pub(crate) struct Member {
     pool: Pool,
     file: u64,
@@ -199,12 +202,12 @@ impl Member {
         self.pool.0.list.lock().files.remove(&self.file);
     }
 
-    /// Takes `bytes` if there is room for them.
+    /// Takes `bytes` bytes if they fit under the limit. Returns true if it did.
     pub fn try_take(&self, bytes: usize) -> bool {
         self.pool.try_take(bytes)
     }
 
-    /// Takes `bytes`, for which others make room. No lock of a file may be held.
+    /// Takes `bytes` bytes, and evicts until they fit. The caller must hold no lock of a file.
     pub fn take(&self, bytes: usize) {
         while !self.pool.try_take(bytes) {
             if !self.pool.evict_one() {
@@ -216,7 +219,7 @@ impl Member {
         }
     }
 
-    /// Where `granted` bytes were taken and the memory has changed by `change`: sets the difference right.
+    /// Corrects the account after `granted` bytes were taken and the memory has changed by `change` bytes.
     pub fn settle(&self, granted: usize, change: isize) {
         let more = change - granted as isize;
         let shared = &*self.pool.0;
@@ -235,8 +238,8 @@ impl Member {
         self.pool.0.ticks.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// A chunk was used. If it is among the last that were, that is not worth a contended word: the grace is a
-    /// sixteenth of the chunks, none while they are few.
+    /// Records a use of a chunk. A chunk that was used recently keeps its tick, because writing a contended
+    /// word is not worth it. The grace is a sixteenth of the number of chunks, and zero while there are few.
     #[inline]
     pub fn used(&self, used: &AtomicU64) {
         let shared = &*self.pool.0;
@@ -246,7 +249,7 @@ impl Member {
         }
     }
 
-    /// Puts a chunk in the list under a new tick, which it gives.
+    /// Puts a chunk in the list under a new tick, and returns that tick.
     pub fn list(&self, key: u64) -> u64 {
         let tick = self.tick();
         self.list_at(tick, key);
@@ -260,7 +263,7 @@ impl Member {
         self.pool.0.grace.store(list.chunks.len() as u64 / 16, Ordering::Relaxed);
     }
 
-    /// Takes a chunk out of the list.
+    /// Removes a chunk from the list.
     pub fn unlist(&self, tick: u64) {
         let mut list = self.pool.0.list.lock();
         list.chunks.remove(&tick);

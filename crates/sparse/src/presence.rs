@@ -1,18 +1,19 @@
-//! Which bytes of a page are there: a list of runs while they are few, a bit each when they are many, and nothing
-//! at all when all are.
+//! Which bytes of a page are present: a list of runs while there are few, one bit per byte when there are
+//! many, and nothing when all bytes are present.
 
 use crate::chunk::CHUNK;
 use crate::packed::starting_by;
 
 const WORDS: usize = CHUNK as usize / 64;
-/// With more runs than this the bits are smaller.
+/// With more runs than this, bits need less memory.
 const MOST_RUNS: usize = WORDS * 2;
 
 #[derive(Debug)]
 pub(crate) enum Presence {
-    /// Sorted, apart from one another: the first byte in the upper half of the word, the last in the lower.
+    /// Sorted and not touching: the first byte is in the upper half of the word, the last byte in the lower
+    /// half.
     Runs(Vec<u32>),
-    /// A bit a byte, the lowest of each word first.
+    /// One bit per byte, the lowest of each word first.
     Bits(Box<[u64]>),
     All,
 }
@@ -46,7 +47,7 @@ impl Presence {
         }
     }
 
-    /// What it may take more after another run.
+    /// Returns how many bytes of memory another run may add.
     pub fn growth(&self) -> usize {
         match self {
             Presence::Runs(runs) if runs.len() == runs.capacity() => (runs.len() * 4).max(16),
@@ -54,7 +55,7 @@ impl Presence {
         }
     }
 
-    /// Whether all of `from..to` is there.
+    /// True if all of `from..to` is present.
     #[inline]
     pub fn covers(&self, from: u32, to: u32) -> bool {
         match self {
@@ -67,7 +68,7 @@ impl Presence {
         }
     }
 
-    /// The run that `at` is in.
+    /// Returns the run that contains `at`.
     pub fn run_at(&self, at: u32) -> Option<(u32, u32)> {
         match self {
             Presence::All => Some((0, CHUNK)),
@@ -84,7 +85,7 @@ impl Presence {
         }
     }
 
-    /// Shows the runs in `from..to`, cut to it, until `visit` says false.
+    /// Passes the runs in `from..to`, cut to that range, to `visit` until `visit` returns false.
     #[inline]
     pub fn visit(&self, from: u32, to: u32, visit: &mut impl FnMut(u32, u32) -> bool) -> bool {
         match self {
@@ -134,7 +135,7 @@ impl Presence {
         }
     }
 
-    /// Adds `from..to`, and says how many bytes of it are new.
+    /// Adds `from..to`, and returns how many bytes of it are new.
     #[inline]
     pub fn add(&mut self, from: u32, to: u32) -> u32 {
         match self {
@@ -162,7 +163,8 @@ impl Presence {
         }
     }
 
-    /// Adds `from..to` if nothing of it is there yet and that is done at once. Returns whether it did.
+    /// Adds `from..to` if it is after the last run, or none of its bits is set, and no memory is needed.
+    /// Returns true if it did.
     #[inline]
     pub fn add_free(&mut self, from: u32, to: u32) -> bool {
         match self {
@@ -186,7 +188,7 @@ impl Presence {
         }
     }
 
-    /// Takes `from..to` out.
+    /// Removes `from..to`.
     pub fn remove(&mut self, from: u32, to: u32) {
         match self {
             Presence::All => {
@@ -214,7 +216,7 @@ impl Presence {
         }
     }
 
-    /// Goes back to a list where it has become smaller, and to a list's true length.
+    /// Returns to a list if it is smaller, and cuts the capacity of a list to its length.
     pub fn trim(&mut self) {
         let fewer = self.runs();
         let worth = match self {
@@ -233,7 +235,7 @@ impl Presence {
     }
 }
 
-/// The words that `from..to` has bits in, each with a mask of them.
+/// Passes the index of each word that has bits of `from..to` to `each`, with a mask of those bits.
 #[inline]
 fn words(from: u32, to: u32, mut each: impl FnMut(usize, u64)) {
     let mut at = from;
@@ -245,7 +247,7 @@ fn words(from: u32, to: u32, mut each: impl FnMut(usize, u64)) {
     }
 }
 
-/// Sets the bits of `from..to`, and says how many were not.
+/// Sets the bits of `from..to`, and returns how many were clear before.
 #[inline]
 fn set(bits: &mut [u64], from: u32, to: u32) -> u32 {
     let mut new = 0;
@@ -256,7 +258,7 @@ fn set(bits: &mut [u64], from: u32, to: u32) -> u32 {
     new
 }
 
-/// The first position in `from..to` whose bit is `wanted`, or `to`.
+/// Returns the first position in `from..to` whose bit is `wanted`, or `to`.
 #[inline]
 fn next(bits: &[u64], from: u32, to: u32, wanted: bool) -> u32 {
     let mut at = from;
@@ -271,11 +273,11 @@ fn next(bits: &[u64], from: u32, to: u32, wanted: bool) -> u32 {
     to
 }
 
-/// Where the run that ends with the set bit `at` starts.
+/// Returns the start of the run that ends with the set bit `at`.
 fn run_start(bits: &[u64], at: u32) -> u32 {
     let mut at = at;
     loop {
-        // The clear bits up to and with `at`, moved to the top.
+        // The clear bits up to and including `at`, moved to the top.
         let clear = !bits[at as usize / 64] << (63 - (at & 63));
         if clear != 0 {
             return at + 1 - clear.leading_zeros();

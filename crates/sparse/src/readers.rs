@@ -1,7 +1,8 @@
-//! A small number for each thread that reads, which no other living thread has.
+//! A small number for each reading thread, unique among the living threads.
 //!
-//! What a thread counts under its number, no other thread counts there at the same time. So it needs no atomic addition,
-//! only a load and a store. The number of a thread that has ended goes to the next that begins to read.
+//! The counters under a number are written by no other thread at the same time. A count therefore needs no
+//! atomic addition, only a load and a store. The number of a thread that has ended goes to the next thread
+//! that begins to read.
 
 use parking_lot::Mutex;
 use std::cmp::Reverse;
@@ -38,7 +39,7 @@ impl Drop for Number {
     }
 }
 
-/// The number of this thread; none while the thread ends.
+/// Returns the number of this thread; `None` while the thread ends.
 #[inline]
 pub(crate) fn number() -> Option<usize> {
     NUMBER.try_with(|number| number.0).ok()
@@ -54,7 +55,7 @@ mod tests {
         assert!(here.is_some());
         assert_eq!(here, number());
         let mut first = None;
-        // Other tests take numbers meanwhile, so that many threads are tried.
+        // Other tests take numbers at the same time, hence the many attempts.
         let again = (0..1000).any(|_| {
             let there = std::thread::spawn(number).join().unwrap_or_default();
             assert_ne!(there, here);

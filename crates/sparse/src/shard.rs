@@ -1,4 +1,4 @@
-//! A part of a file's chunks behind one lock, and the locking of several parts at once.
+//! A shard: a part of a file's chunks behind one lock. Also locks several shards at once.
 
 use crate::chunk::Chunk;
 use crate::clock::{Clock, Latest};
@@ -8,12 +8,13 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Into how many parts the chunks of a file are divided once it has more than one.
+/// The number of shards of a file that has more than one chunk.
 pub(crate) const SHARDS: usize = 32;
 
-/// Aligned to two lines of the cache, since processors fetch them in pairs: a neighbour's lock is not to be fetched. The
-/// first line is the lock and what is behind it. On the second, besides what it counts itself, is what the one thread
-/// of its number reads of the whole file: there is room for it, and nobody else writes there often.
+/// Aligned to two cache lines, because processors fetch them in pairs and should not fetch a neighbour's
+/// lock. The first line is the lock and the state behind it. The second line holds the shard's own read
+/// counters. It also holds the counters of the reading thread with the shard's number, for the whole file:
+/// there is space left, and no other thread writes there often.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Shard {
@@ -35,7 +36,8 @@ pub(crate) struct State {
     pub written_at: Latest,
 }
 
-/// The numbers of chunks follow one another; multiplication spreads them, and the upper half of the product is best.
+/// The numbers of chunks are consecutive. Multiplication spreads them, and the upper half of the product is
+/// the best spread.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct KeyHasher(u64);
 
@@ -54,13 +56,13 @@ impl Hasher for KeyHasher {
     }
 }
 
-/// Multiplied by 2^64 over the golden ratio: neighbours go far apart, and so do multiples of powers of two.
+/// Multiplies by 2^64 over the golden ratio: neighbours move far apart, and so do multiples of powers of two.
 #[inline]
 fn spread(key: u64) -> u64 {
     key.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Which of `shards` shards a chunk belongs to.
+/// Returns which of `shards` shards a chunk belongs to.
 #[inline]
 pub(crate) fn place(key: u64, shards: usize) -> usize {
     if shards == 1 { 0 } else { (spread(key) >> 59) as usize }
@@ -87,13 +89,14 @@ impl Shard {
         self.state.get_mut()
     }
 
-    /// How many reads there were, of how many bytes, and when the last.
+    /// Returns how many reads there were, of how many bytes, and the time of the last one in microseconds
+    /// since 1970.
     pub fn reads(&self) -> (u64, u64, u64) {
         let ((own, own_bytes), (count, bytes)) = (self.own.totals(), self.reads.totals());
         (own + count, own_bytes + bytes, self.read_at.micros())
     }
 
-    /// While nobody reads.
+    /// Must not run while a thread reads.
     pub fn reset_reads(&self) {
         self.own.reset();
         self.reads.reset();
@@ -101,7 +104,8 @@ impl Shard {
     }
 }
 
-/// Counts a read from a shard, which is locked for it, so that nobody sets the counters back meanwhile.
+/// Counts a read from a shard. The shard is locked for the read, so that no thread resets the counters
+/// meanwhile.
 #[inline]
 pub(crate) fn note_read(shards: &[Shard], from: &Shard, bytes: usize, clock: Clock) {
     let at = match readers::number().and_then(|number| shards.get(number)) {
@@ -118,7 +122,6 @@ pub(crate) fn note_read(shards: &[Shard], from: &Shard, bytes: usize, clock: Clo
 }
 
 impl State {
-    /// Counts a write.
     #[inline]
     pub fn note_write(&mut self, bytes: usize, clock: Clock) {
         self.writes += 1;
@@ -126,21 +129,21 @@ impl State {
         self.written_at.note(clock);
     }
 
-    /// The run that the byte `at` of a chunk is in.
+    /// Returns the run that contains the byte `at` of a chunk.
     pub fn run_at(&self, key: u64, at: u32) -> Option<(u32, u32)> {
         self.chunks.get(&key)?.run_at(at)
     }
 }
 
-/// The locks of all shards that a range of chunks is in. They are taken in the order of the shards by everyone,
-/// so that no two wait for each other.
+/// The locks of all shards that contain a range of chunks. Every thread takes them in the order of the
+/// shards, so that no two threads wait for each other.
 pub(crate) struct Guards<G> {
     guards: [Option<G>; SHARDS],
     shards: usize,
 }
 
 impl<G> Guards<G> {
-    /// Takes, with `lock`, the locks for the chunks from `first` to `last`.
+    /// Takes the locks for the chunks from `first` to `last`, with `lock`.
     pub fn lock<'a>(shards: &'a [Shard], first: u64, last: u64, lock: impl Fn(&'a Shard) -> G) -> Self {
         let mut wanted = [false; SHARDS];
         if last - first >= SHARDS as u64 {
@@ -157,19 +160,19 @@ impl<G> Guards<G> {
         Self { guards, shards: shards.len() }
     }
 
-    /// The state of the shard that a chunk belongs to, if its lock was taken.
+    /// Returns the state of the shard that a chunk belongs to, if its lock was taken.
     #[inline]
     pub fn get(&self, key: u64) -> Option<&G> {
         self.guards[place(key, self.shards)].as_ref()
     }
 
-    /// The same, to change.
+    /// As [`get`](Self::get), but mutable.
     #[inline]
     pub fn get_mut(&mut self, key: u64) -> Option<&mut G> {
         self.guards[place(key, self.shards)].as_mut()
     }
 
-    /// All that were taken.
+    /// Returns all locks that were taken.
     pub fn all(&mut self) -> impl Iterator<Item = &mut G> {
         self.guards.iter_mut().flatten()
     }

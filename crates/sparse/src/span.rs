@@ -1,21 +1,21 @@
-//! Ranges of a file, and how a list of them is made shorter.
+//! Ranges of a file, and how a list of ranges is shortened.
 
-/// `length` bytes of a file from `position` on.
+/// A range of `length` bytes of a file from `position` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// Where the first byte is, counted from the start of the file.
+    /// The offset of the first byte from the start of the file.
     pub position: u64,
-    /// How many bytes.
+    /// How many bytes the range has.
     pub length: u64,
 }
 
 impl Span {
-    /// `length` bytes from `position` on.
+    /// Creates a range of `length` bytes from `position` on.
     pub const fn new(position: u64, length: u64) -> Self {
         Self { position, length }
     }
 
-    /// The position after the last byte. What would lie beyond 2^64 - 1 is cut off there.
+    /// Returns the position after the last byte, at most 2^64 - 1.
     pub const fn end(&self) -> u64 {
         self.position.saturating_add(self.length)
     }
@@ -31,19 +31,19 @@ impl std::fmt::Display for Span {
     }
 }
 
-/// When ranges to fetch become one: a request has a price of its own, so a few bytes too many are cheaper than
-/// another request, but one very long request cannot be made in parallel.
+/// When ranges to fetch become one. A request has a price of its own, so a few extra bytes are cheaper than
+/// another request. One very long request, however, cannot be made in parallel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Merge {
-    /// Ranges with at most so many bytes between them become one, and those bytes are fetched again. The price
-    /// of a request in bytes is its latency times the bandwidth.
+    /// The maximum number of bytes between two ranges that become one; those bytes are fetched as well. The
+    /// price of a request in bytes is its latency times the bandwidth.
     pub gap: u64,
-    /// No range is made longer than this; what is longer already is cut. At least 1.
+    /// The maximum length of a merged range; longer ranges are split. At least 1.
     pub longest: u64,
 }
 
-/// Makes each of the sorted `spans` at least `least` long, and drops or lengthens what then overlaps or touches
-/// the one before it.
+/// Makes each of the sorted `spans` at least `least` long. A span that then touches or overlaps the one
+/// before is joined to it.
 pub(crate) fn lengthen(spans: &mut Vec<Span>, least: u64) {
     let mut kept: usize = 0;
     for at in 0..spans.len() {
@@ -62,7 +62,7 @@ pub(crate) fn lengthen(spans: &mut Vec<Span>, least: u64) {
     spans.truncate(kept);
 }
 
-/// The sorted `spans` with those that touch or overlap as one.
+/// Returns the sorted `spans`, with spans that touch or overlap joined.
 #[cfg(feature = "remote")]
 pub(crate) fn joined(spans: &[Span]) -> Vec<Span> {
     let mut spans = spans.to_vec();
@@ -70,7 +70,7 @@ pub(crate) fn joined(spans: &[Span]) -> Vec<Span> {
     spans
 }
 
-/// The sorted `spans` as a list of requests.
+/// Turns the sorted `spans` into a list of requests.
 pub(crate) fn merge(spans: &[Span], how: Merge) -> Vec<Span> {
     let longest = how.longest.max(1);
     let mut merged: Vec<Span> = Vec::new();
@@ -80,7 +80,7 @@ pub(crate) fn merge(spans: &[Span], how: Merge) -> Vec<Span> {
         if let Some(last) = merged.last_mut()
             && from.saturating_sub(last.end()) <= how.gap
         {
-            // A range that has only its first bytes in common with the request before is not torn.
+            // A range that shares only its first bytes with the request before stays whole.
             let whole = end.max(last.end());
             if whole - last.position <= longest {
                 last.length = whole - last.position;

@@ -21,12 +21,12 @@ pub struct SparseFileSystem {
 }
 
 impl SparseFileSystem {
-    /// An empty one, whose files are kept as `options` say: under one limit, if that has a pool.
+    /// Creates an empty file system. Its files get `options`, and share one limit if those have a pool.
     pub fn new(options: Options) -> Self {
         Self { options, files: RwLock::default() }
     }
 
-    /// How its files are kept.
+    /// Returns the options of its files.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -34,7 +34,7 @@ impl SparseFileSystem {
     /// Adds an empty file; see [`SparseFile::new`].
     ///
     /// # Errors
-    /// [`Error::Exists`] if there is one of this id.
+    /// [`Error::Exists`] if there is a file of this id already.
     pub fn insert(&self, id: impl Into<String>, modified: f64) -> Result<Arc<SparseFile>, Error> {
         let id = id.into();
         let mut files = self.files.write();
@@ -46,7 +46,7 @@ impl SparseFileSystem {
         Ok(file)
     }
 
-    /// The file of this id.
+    /// Returns the file of this id.
     ///
     /// # Errors
     /// [`Error::Unknown`] if there is none.
@@ -54,7 +54,7 @@ impl SparseFileSystem {
         self.files.read().get(id).cloned().ok_or_else(|| Error::Unknown { id: id.to_owned() })
     }
 
-    /// Takes a file out. It lives on while others hold it.
+    /// Removes a file. It lives on while other handles refer to it.
     ///
     /// # Errors
     /// [`Error::Unknown`] if there is none.
@@ -62,42 +62,42 @@ impl SparseFileSystem {
         self.files.write().remove(id).ok_or_else(|| Error::Unknown { id: id.to_owned() })
     }
 
-    /// Whether there is a file of this id.
+    /// True if there is a file of this id.
     pub fn has(&self, id: &str) -> bool {
         self.files.read().contains_key(id)
     }
 
-    /// How many files there are.
+    /// Returns how many files there are.
     pub fn len(&self) -> usize {
         self.files.read().len()
     }
 
-    /// Whether there is none.
+    /// True if there is no file.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The ids of all files, in no order.
+    /// Returns the ids of all files, in no particular order.
     pub fn ids(&self) -> Vec<String> {
         self.files.read().keys().cloned().collect()
     }
 
-    /// How many bytes all files hold.
+    /// Returns how many bytes all files hold.
     pub fn bytes(&self) -> u64 {
         self.files.read().values().map(|file| file.bytes()).sum()
     }
 
-    /// How many blocks all files hold.
+    /// Returns how many blocks all files hold.
     pub fn count_blocks(&self) -> u64 {
         self.files.read().values().map(|file| file.count_blocks()).sum()
     }
 
-    /// The memory that all files take, in bytes.
+    /// Returns the memory that all files take, in bytes.
     pub fn heap_bytes(&self) -> usize {
         size_of::<Self>() + self.files.read().values().map(|file| file.heap_bytes()).sum::<usize>()
     }
 
-    /// [`SparseFile::evict_blocks`] for each file by itself; says how many bytes went.
+    /// Calls [`SparseFile::evict_blocks`] for each file. Returns how many bytes were erased.
     pub fn evict_blocks(&self, bound: u64) -> u64 {
         self.files.read().values().map(|file| file.evict_blocks(bound)).sum()
     }

@@ -1,8 +1,8 @@
-//! In which order the blocks of a file were last used, exactly, a number for each.
+//! The exact order in which the blocks of a file were last used: a number for each block.
 //!
-//! A pool needs no such thing: it notes the use of chunks. This is for those who want each block's number, and
-//! want whole blocks to go. It costs about fifty bytes a block and a lock that all reads and writes of the file
-//! wait for.
+//! A pool does not need it: it records the use of chunks. It serves callers that want the number of each
+//! block and evict whole blocks. It costs about fifty bytes per block, and a lock that all reads and writes
+//! of the file wait for.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Touches {
         self.by_start.len()
     }
 
-    /// The touch of each block and where the block starts, the least recent first.
+    /// Returns the touch and the start of each block, the least recent first.
     pub fn list(&self) -> Vec<(u64, u64)> {
         self.by_touch.iter().map(|(touch, start)| (*touch, *start)).collect()
     }
@@ -31,12 +31,13 @@ impl Touches {
         self.by_touch.first_key_value().map(|(_, start)| *start)
     }
 
-    /// The start of the block that `position` is in, if it is in one.
+    /// Returns the start of the block that contains `position`, or `position` if none does.
     pub fn start(&self, position: u64) -> u64 {
         self.by_start.range(..=position).next_back().map_or(position, |(start, _)| *start)
     }
 
-    /// The block that starts at `start` was used; those that start behind it up to and with `end` are part of it now.
+    /// Records a use of the block that starts at `start`. Blocks that start after it, up to and including
+    /// `end`, have become part of it.
     pub fn touch(&mut self, start: u64, end: u64) {
         while let Some((absorbed, _)) = self.by_start.range(start + 1..=end.max(start + 1)).next() {
             let absorbed = *absorbed;
@@ -54,15 +55,16 @@ impl Touches {
         }
     }
 
-    /// What is left of the blocks in `from..to` after that range was erased: a block that began before it keeps its
-    /// touch, and one that goes on behind it has the touch that it had.
+    /// Updates the blocks after `from..to` was erased. A block that began before the range keeps its touch. A
+    /// block that continues after the range (`goes_on`) keeps its touch under its new start.
     pub fn erased(&mut self, from: u64, to: u64, goes_on: bool) {
         let last = self.by_start.range(..to).next_back().map(|(_, touch)| *touch);
         let gone: Vec<u64> = self.by_start.range(from..to).map(|(start, _)| *start).collect();
         let split = gone.is_empty();
         gone.into_iter().for_each(|start| self.forget(start));
         if let (true, Some(touch)) = (goes_on, last) {
-            // A block of which both ends are left is two now, and no two have the same touch.
+            // A block that was split in the middle is now two blocks, and no two blocks may have the same
+            // touch.
             let touch = if split { self.next } else { touch };
             self.next += u64::from(split);
             self.by_start.insert(to, touch);

@@ -1,4 +1,4 @@
-//! What a sparse file says and counts, beyond what the properties show.
+//! The results, errors and counters of a sparse file, beyond the property tests.
 
 use std::time::{Duration, SystemTime};
 use thalweg_sparse::{Clock, Error, Options, Overlap, Span, SparseFile, SparseFileSystem};
@@ -79,7 +79,7 @@ fn a_read_of_what_is_missing_says_what_to_fetch() {
     let error = file.read(8, &mut [0; 5]).unwrap_err();
     assert_eq!(error, Error::Missing { wanted: Span::new(8, 5), missing: Span::new(8, 2) });
     assert_eq!(error.to_string(), "the 5 bytes at 8 are not all held: the 2 at 8 are missing");
-    // A length that no memory has is not allocated to find that out.
+    // A length that exceeds any memory is rejected without an allocation.
     assert!(file.read_to_vec(10, usize::MAX / 4).is_err());
     assert_eq!(file.counters().reads, 0);
     file.read(14, &mut []).unwrap();

@@ -1,4 +1,4 @@
-//! What memory files take, counted where it is allocated: a byte is a byte on every machine.
+//! The memory that files take, counted in the allocator: a byte is a byte on every machine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,16 +8,16 @@ use thalweg_sparse::{Options, Overlap, SparseFile};
 
 struct Counting;
 
-// A thread counts what it allocates itself: tests run beside one another.
+// Each thread counts its own allocations, because tests run in parallel.
 thread_local! {
     static HELD: Cell<usize> = const { Cell::new(0) };
-    /// How often the secret was found in memory that is freed, while that is searched for it.
+    /// How often the secret was found in freed memory, while that is searched.
     static FOUND: Cell<Option<usize>> = const { Cell::new(None) };
 }
 const SECRET: &[u8] = b"sEcReT";
 
-// SAFETY: everything is passed on to the system's allocator as it came; memory is only looked at while it is
-// still allocated, and as bytes that were initialised, since `alloc` zeroes it.
+// SAFETY: every call is passed unchanged to the system's allocator. Memory is only read while it is still
+// allocated, and as initialised bytes, because `alloc` zeroes it.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         HELD.set(HELD.get().wrapping_sub(layout.size()));
         if let Some(found) = FOUND.get() {
-            // SAFETY: the memory is still ours, of this size, and was zeroed when it was made.
+            // SAFETY: the memory is still ours, has this size, and was zeroed when it was allocated.
             let bytes = unsafe { std::slice::from_raw_parts(memory, layout.size()) };
             let here = bytes.windows(SECRET.len()).filter(|bytes| *bytes == SECRET).count();
             FOUND.set(Some(found + here));
@@ -46,14 +46,15 @@ fn held() -> usize {
     HELD.get()
 }
 
-/// The heap that `count` blocks of `length` bytes take, each starting `apart` bytes after the one before.
+/// Returns the heap in bytes that `count` blocks of `length` bytes take. Each block starts `apart` bytes
+/// after the one before.
 fn heap_of(length: usize, apart: u64, count: u64) -> usize {
     let bytes = vec![1; length];
     let before = held();
     let file = SparseFile::new("file", 0.0);
     (0..count).for_each(|at| file.write(at * apart, &bytes).unwrap());
     assert_eq!(file.count_blocks(), count);
-    // Pages do not come from the allocator; they are in what the file says.
+    // Pages do not come from the allocator; `heap_bytes` includes them.
     let (said, allocated) = (file.heap_bytes(), held() - before);
     assert!(said + 600 + said / 50 > allocated, "it says {said}, and takes {allocated}");
     let heap = said.max(allocated);
@@ -116,7 +117,7 @@ fn nothing_of_a_wiped_file_is_left_in_memory_that_is_given_back() {
         for (at, text) in texts.iter().enumerate() {
             file.write((at as u64) << 20, text).unwrap();
         }
-        // Growing step by step, moving from packed to page and back, and being trimmed.
+        // Grow step by step, move from packed to page and back, and trim.
         for at in 0..9000 {
             file.write((10 << 20) + at * 7, SECRET).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Eviction: a limit on what many files take together.
+//! Eviction: a limit on the memory of several files together.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ fn file_in(pool: &Pool) -> SparseFile {
     SparseFile::with_options("file", 0.0, Options { pool: Some(pool.clone()), ..Options::default() })
 }
 
-/// Room for so many full chunks.
+/// Creates a pool with capacity for `chunks` full chunks.
 fn pool_of(chunks: usize) -> Pool {
     Pool::new(chunks * ((1 << 16) + 500))
 }
@@ -122,7 +122,8 @@ impl Account for Counted {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever is written, the limit holds, the account agrees, and what is left can be read.
+    /// After any sequence of writes, the limit holds, the account agrees, and the remaining bytes can be
+    /// read.
     #[test]
     fn the_limit_holds_whatever_is_written(
         writes in prop::collection::vec((0..3usize, 0..40u64, 0..CHUNK, 1..150_000usize, any::<bool>()), 1..60),
@@ -134,7 +135,7 @@ proptest! {
         for (file, chunk, offset, length, erase) in writes {
             let (position, bytes) = (chunk * CHUNK + offset, vec![chunk as u8; length]);
             files[file].write_with(position, &bytes, thalweg_sparse::Overlap::Replace).unwrap();
-            // All that a write has just written is there, as it is less than the limit.
+            // All bytes of the last write are present, because the write is smaller than the limit.
             prop_assert!(files[file].has(position, length as u64));
             if erase {
                 files[file].erase(position + 1, length as u64 / 2);

@@ -1,4 +1,4 @@
-//! Whatever is done to a sparse file, it is what a plain map of bytes would be.
+//! After any sequence of operations, a sparse file equals a plain map of bytes.
 
 #![allow(clippy::unwrap_used)]
 

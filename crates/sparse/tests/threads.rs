@@ -1,4 +1,4 @@
-//! Threads that share a file. Also for Miri and the thread sanitizer, so nothing here is large.
+//! Threads that share a file. These tests also run under Miri and the thread sanitizer, so they are small.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::scope;
@@ -14,7 +14,7 @@ fn threads_that_write_apart_lose_nothing() {
             let file = &file;
             scope.spawn(move || {
                 for at in 0..ROUNDS {
-                    // All of them in each chunk, and some over its edge.
+                    // All threads write to each chunk, and some writes cross its edge.
                     let position = at * 5000 + thread * 1000;
                     file.write(position, &[thread as u8; 700]).unwrap();
                     let mut read = [9; 700];
@@ -82,7 +82,7 @@ fn a_write_over_several_chunks_is_seen_whole_or_not_at_all() {
                 let mut read = vec![0; length];
                 while !done.load(Ordering::Acquire) {
                     file.read(start, &mut read).unwrap();
-                    // Miri would take minutes for all of them.
+                    // Comparing all bytes would take minutes under Miri.
                     assert!(read.iter().step_by(4999).all(|byte| *byte == read[length - 1]));
                 }
             });

@@ -1,4 +1,4 @@
-//! One attempt: a request for a range, its reply, and what that means.
+//! One attempt: a request for a range, its reply, and the conclusion from both.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,40 +12,41 @@ use std::sync::Arc;
 use crate::transport::Seen;
 use crate::{Fingerprint, Origin, StoreError};
 
-/// Why an attempt did not bring all that was asked for.
+/// Why an attempt did not return everything that was requested.
 #[derive(Debug)]
 pub enum AttemptError {
-    /// It may go better later.
+    /// A later attempt may succeed.
     Temporary {
-        /// What went wrong.
+        /// The reason.
         why: String,
-        /// How long the other side asks us to wait.
+        /// How long the server asks us to wait.
         asked: Option<Duration>,
-        /// The other side has too much to do.
+        /// True if the server is overloaded.
         overloaded: bool,
     },
-    /// The object is in another state now: this one.
+    /// The object is in another state now, which this text describes.
     Other(String),
-    /// The whole object was given where a part was asked for.
+    /// The server sent the whole object instead of a range.
     Ignored,
-    /// Who receives it does not want it any more.
+    /// The receiver no longer wants the bytes.
     Stale,
-    /// Trying again makes no sense.
+    /// A retry makes no sense.
     Fatal(StoreError),
 }
 
 impl AttemptError {
-    /// What ended before its end.
+    /// Returns the error for a transfer that ended early.
     pub fn cut(why: String) -> Self {
         AttemptError::Temporary { why, asked: None, overloaded: false }
     }
 
-    /// Nothing came for so long.
+    /// Returns the error for a server that sent nothing for `silence`.
     pub fn silent(silence: Duration) -> Self {
-        AttemptError::cut(format!("nothing came for {:.1} s", silence.as_secs_f64()))
+        AttemptError::cut(format!("no data arrived for {:.1} s", silence.as_secs_f64()))
     }
 
-    /// What an error of OpenDAL means, beside what was seen of the reply. `what` was being done to `name`.
+    /// Classifies an error of OpenDAL with the help of the reply's head. `what` is the operation on `name`
+    /// that failed.
     pub fn of(error: &opendal::Error, name: &str, what: &str, seen: &Seen) -> Self {
         let why = said(error, seen);
         let overloaded = matches!(seen.status, Some(429 | 503)) || error.kind() == ErrorKind::RateLimited;
@@ -63,7 +64,8 @@ impl AttemptError {
     }
 }
 
-/// What went wrong, in a line: the status says more than OpenDAL's message, which has the whole reply in it.
+/// Returns the reason in one line. The status says more than OpenDAL's message, which contains the whole
+/// reply.
 fn said(error: &opendal::Error, seen: &Seen) -> String {
     if let Some(status) = seen.status.filter(|status| *status >= 300) {
         let reason = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
@@ -78,32 +80,34 @@ fn said(error: &opendal::Error, seen: &Seen) -> String {
     text
 }
 
-/// Takes what comes of a range.
+/// Receives the bytes of a range.
 pub trait Receiver: Send {
-    /// Something came: the head of the reply, which says which state of the object it is of, where it says that. Where it does
-    /// not (a file on a disk), nothing that comes may be shown before [`confirmed`](Self::confirmed).
+    /// Called once, when the head of the reply has arrived. `state` is the state of the object, if the head
+    /// tells it. If it does not (a file on a disk), no byte may be visible before
+    /// [`confirmed`](Self::confirmed).
     ///
     /// # Errors
     /// If it is another state.
     fn head(&mut self, state: Option<Fingerprint>) -> Result<(), AttemptError>;
 
-    /// Bytes of the range, in their order: these begin so far behind its beginning.
+    /// Called with bytes of the range, in their order. `at` is their offset from the start of the range.
     ///
     /// # Errors
-    /// If they are of no use.
+    /// If the bytes are of no use.
     fn bytes(&mut self, at: u64, bytes: Bytes) -> Result<(), AttemptError>;
 
-    /// All came, of an object that is in this state, which was looked up afterwards.
+    /// Called after all bytes have arrived, with the state of the object, which was looked up afterwards.
     ///
     /// # Errors
     /// If it is another state.
     fn confirmed(&mut self, state: Fingerprint) -> Result<(), AttemptError>;
 }
 
-/// Asks once for a range of an object. `length` is how long the object is believed to be: some replies do not say.
+/// Requests a range of an object once. `length` is the expected length of the object, for replies that do not
+/// tell it.
 ///
 /// # Errors
-/// [`AttemptError`]: what came before it was given to `into`.
+/// [`AttemptError`]. `into` has received the bytes that arrived before the error.
 pub async fn receive(
     origin: &Origin,
     range: Range<u64>,
@@ -118,7 +122,7 @@ pub async fn receive(
         let seen = seen.lock().clone();
         match seen.status {
             _ if seen.ignored_range => AttemptError::Ignored,
-            // The head was right, so what went wrong with the rest may go better the next time.
+            // The head was right, so the next attempt may succeed.
             Some(200 | 206) => AttemptError::cut(said(error, &seen)),
             _ => AttemptError::of(
                 error,
@@ -138,7 +142,7 @@ pub async fn receive(
             Some(None) => break,
             Some(Some(Err(error))) => {
                 let now = seen.lock().clone();
-                // A range beyond the end: the object is shorter than it was.
+                // A range beyond the end: the object is shorter than before.
                 if let (Some(416), Some(length)) = (now.status, now.length) {
                     into.head(Some(Fingerprint { length, etag: None, modified: None }))?;
                 }
@@ -172,13 +176,13 @@ pub async fn receive(
         into.confirmed(Fingerprint::new(metadata.content_length(), &metadata))?;
     }
     if received < wanted {
-        return Err(AttemptError::cut(format!("{received} bytes came of {wanted}")));
+        return Err(AttemptError::cut(format!("only {received} of {wanted} bytes arrived")));
     }
     Ok(())
 }
 
-/// Asks once in which state an object is; `by_reading`: by asking for its first byte, since some (a signed URL, say) refuse to
-/// tell about a file what they would tell with that.
+/// Requests the state of an object once. With `by_reading`, it requests the first byte instead: some origins
+/// (for instance a signed URL) refuse to describe a file but allow reading it.
 ///
 /// # Errors
 /// [`AttemptError`].
@@ -206,7 +210,7 @@ pub async fn state(
     Ok(Fingerprint::new(metadata.content_length(), &metadata))
 }
 
-/// The state that comes with the first byte.
+/// Returns the state that comes with the first byte.
 async fn first(
     origin: &Origin,
     silence: Duration,
@@ -231,7 +235,7 @@ async fn first(
     let length = seen.lock().length;
     match (received, first.0, length) {
         (Ok(()), Some(state), Some(length)) => Ok(Fingerprint { length, ..state }),
-        // The whole of it: its head has said what it is, and the rest is not waited for.
+        // The reply is the whole object: its head tells the length, and the body is not read.
         (Err(AttemptError::Ignored), _, Some(length)) => {
             Ok(Fingerprint { length, etag: None, modified: None })
         }
@@ -249,7 +253,7 @@ fn impossible(name: &str, what: &str, why: &str) -> AttemptError {
     AttemptError::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
 }
 
-/// The outcome of something, unless it takes too long.
+/// Returns the result of `work`, or `None` after `silence`.
 pub async fn patient<T>(silence: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(silence, work).await.ok()
 }

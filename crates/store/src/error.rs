@@ -1,81 +1,82 @@
-/// Why something of a store could not be had, or be put there. Cloning is cheap enough for all who wait for the same.
+/// The reason why an operation on a store failed. Cloning is cheap enough for all callers that wait for the
+/// same result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A URL that means nothing here.
+    /// The URL is not valid or not supported.
     #[error("`{url}` cannot be used: {why}")]
     NotAUrl {
-        /// What was given, without what may be secret in it.
+        /// The URL that was given, without secrets.
         url: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// There is no such object.
     #[error("there is no `{name}`")]
     Absent {
-        /// Its name.
+        /// The name of the object.
         name: String,
     },
-    /// The store does not let us.
+    /// The store denies access.
     #[error("`{name}` may not be {what}: {why}")]
     Denied {
-        /// The object's name.
+        /// The name of the object.
         name: String,
-        /// What should have been done: `read`, `written`, `listed`.
+        /// The operation that was denied: `read`, `written`, `listed`.
         what: &'static str,
-        /// What the store said.
+        /// The reason that the store gave.
         why: String,
     },
-    /// It is not what it was when it was found.
+    /// The object is no longer in the state in which it was found.
     #[error("`{name}` has changed while it was read: it was {was}, and is {is}")]
     Changed {
-        /// Its name.
+        /// The name of the object.
         name: String,
-        /// What it was.
+        /// The former state.
         was: String,
-        /// What it is now.
+        /// The present state.
         is: String,
     },
-    /// It is there already, or is not what it was to be, so it was not written.
+    /// The object was not written, because a condition of the write did not hold.
     #[error("`{name}` was not written: {why}")]
     Refused {
-        /// Its name.
+        /// The name of the object.
         name: String,
-        /// Which condition did not hold.
+        /// The condition that did not hold.
         why: String,
     },
-    /// The store gives it as a whole only, not in ranges.
-    #[error("`{name}` is only given as a whole, not in ranges")]
+    /// The server sends the object only as a whole, not in ranges.
+    #[error("the server of `{name}` does not support ranges")]
     NoRanges {
-        /// Its name.
+        /// The name of the object.
         name: String,
     },
-    /// This kind of store cannot do that.
+    /// This kind of store does not support the operation.
     #[error("{what} is not possible at `{name}`")]
     Impossible {
         /// The name of the object or store.
         name: String,
-        /// What should have been done.
+        /// The operation that is not supported.
         what: &'static str,
     },
-    /// A request failed, and trying again did not help or makes no sense.
+    /// A request failed, and retries did not help or make no sense.
     #[error("`{name}`: {what} failed{}: {why}", times(*.attempts))]
     Failed {
         /// The name of the object or store.
         name: String,
-        /// What was asked for.
+        /// The operation that failed.
         what: String,
         /// How often it was tried.
         attempts: u32,
-        /// What went wrong the last time.
+        /// The reason of the last failure.
         why: String,
-        /// Whether it may go better later: the attempts were used up.
+        /// True if a later attempt may succeed: only the limit on attempts ended the retries.
         is_temporary: bool,
     },
 }
 
 impl StoreError {
-    /// Whether it may go better later.
+    /// True if a later attempt may succeed.
     pub fn is_temporary(&self) -> bool {
         matches!(self, StoreError::Failed { is_temporary: true, .. })
     }

@@ -1,21 +1,21 @@
-//! What tells one state of a file from another.
+//! Detects whether a file has changed.
 
 use opendal::Metadata;
 use std::fmt;
 
-/// What is known of a file's state: its length, its entity tag, and when it was last changed.
+/// The known state of a file: its length, its entity tag, and the time of its last change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// How many bytes it has.
+    /// The length of the file in bytes.
     pub length: u64,
-    /// The entity tag, if the origin gives one.
+    /// The entity tag, if the origin has one.
     pub etag: Option<String>,
-    /// When it was last changed, in nanoseconds since 1970, if the origin says.
+    /// The time of the last change in nanoseconds since 1970, if the origin tells it.
     pub modified: Option<i64>,
 }
 
 impl Fingerprint {
-    /// From what the origin said about the file as a whole.
+    /// Creates a fingerprint from the metadata of the whole file.
     pub fn new(length: u64, metadata: &Metadata) -> Self {
         Self {
             length,
@@ -26,8 +26,8 @@ impl Fingerprint {
         }
     }
 
-    /// Whether nothing speaks against both being the same state. The length must be the same; then the tag
-    /// decides if both have one, and the time if they do not. (Some servers give a tag only now and then.)
+    /// True if nothing contradicts that both are the same state. The lengths must be equal. Then the tags
+    /// decide if both have one, and the times otherwise. (Some servers send a tag only now and then.)
     pub fn agrees(&self, other: &Self) -> bool {
         self.length == other.length
             && match (&self.etag, &other.etag) {
@@ -40,7 +40,8 @@ impl Fingerprint {
     }
 }
 
-/// A tag without what stands around it: the same store gives it with quotes in a reply and without in a listing.
+/// Returns a tag without `W/` and quotes: the same store sends it with quotes in a reply and without in a
+/// listing.
 fn plain(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag).trim_matches('"')
 }

@@ -1,31 +1,38 @@
-//! Where files lie elsewhere: stores of objects, web servers, and the folders of this machine in the same form.
+//! Remote files: object stores, web servers, and the folders of this machine behind one interface.
 //!
-//! A [`Store`] is what a URL leads to, with its credentials and the client that all share. It [lists](Store::list) what is
-//! below a prefix, page after page, so that the size of a listing costs no memory; each [`Object`] of it is read in
-//! [ranges](Object::read), and every reply is compared with the state in which the object was found ([`Fingerprint`]).
+//! A [`Store`] is created from a URL and holds its credentials and the shared client. It [lists](Store::list)
+//! the objects below a prefix page by page, so that memory does not depend on the size of a listing. Each
+//! listed [`Object`] is read in [ranges](Object::read). Every reply is compared with the state in which the
+//! object was found ([`Fingerprint`]).
 //!
-//! An object is [written](Store::put) in one request, or [begun](Store::begin), sent in parts, many at once, and completed: then it
-//! can be seen, and not before. What was interrupted is [gone on with](Store::resume) by another process that has kept what was
-//! [`Begun`] and which [`UploadedPart`]s are done; or it is [thrown away](Store::discard). Conditions ([`OnExisting`]) are for the store to
-//! look at, so that of two that write only one wins. A checksum goes along with what is sent where the store compares it, and what
-//! is written says whether it did ([`Verified`]).
+//! An object is [written](Store::put) in one request. Or an upload is [begun](Store::begin), sent in parts,
+//! several at once, and completed; the object becomes visible only then. Another process can
+//! [resume](Store::resume) an interrupted upload if it has the saved [`Begun`] and the finished
+//! [`UploadedPart`]s; or it can [discard](Store::discard) it. The store checks conditions ([`OnExisting`]),
+//! so that of two concurrent writers only one wins. A checksum is sent with the data where the store compares
+//! it. The result of a write tells whether the store did ([`Verified`]).
 //!
-//! What is temporary is tried again ([`Retries`]): after pauses that double, or that the other side asks for; bytes that came
-//! before a cut are kept, and only the rest is asked for again.
+//! Temporary failures are retried ([`Retries`]), after pauses that double or that the server asks for. Bytes
+//! that arrived before a connection broke are kept, and only the rest is requested again.
 //!
-//! Here live URLs, credentials, requests and their failures. What may not: memory budgets, limits on how much is asked for at
-//! once, and what becomes of the bytes. Those who call decide that, since they know what else is going on.
+//! This crate contains URLs, credentials, requests and their failures. Memory budgets, limits on concurrency,
+//! and the use of the bytes do not belong here. The caller decides on those, because it knows what else is
+//! running.
 //!
 //! # What was rejected
 //!
-//! - *OpenDAL's retry layer*: it asks for a range again from its beginning, and does not know how long the other side asks
-//!   us to wait.
-//! - *OpenDAL's writers*: they keep the ids of uploads to themselves, so what was interrupted would be sent again as a whole.
-//!   What is written is asked for by requests of our own, signed by the same crates with the same options.
-//! - *Signing the bodies*: a SHA-256 of all bytes costs a core. A CRC costs little, and the store compares it as well.
-//! - *MD5 instead, where a store knows no other checksum*: the same. What such a store got is not verified, and it is said so.
-//! - *`If-Match` on every request*: weak tags never match by the rules of HTTP, and proxies are known to ignore it. The
-//!   reply has to be looked at anyway.
+//! - *OpenDAL's retry layer*: it requests a range again from its beginning, and does not know how long the
+//!   server asks us to wait.
+//! - *OpenDAL's writers*: they do not expose the ids of uploads, so an interrupted upload would be sent again
+//!   as a whole. Writes are requests of our own, signed by the same crates with the same options.
+//! - *Signing the bodies*: a SHA-256 of all bytes costs a core. A CRC costs little, and the store compares it
+//!   as well.
+//! - *MD5 instead, where a store supports no other checksum*: the same cost. Uploads to such a store are not
+//!   verified, and the result says so.
+//! - *`If-Match` on every request*: by the rules of HTTP weak tags never match, and some proxies ignore it.
+//!   The reply must be checked anyway.
+//!
+//! See docs/decisions/037-replies-are-checked-and-retried-here.md.
 
 mod attempt;
 mod error;

@@ -1,4 +1,4 @@
-//! What lies below a prefix.
+//! Listing the objects below a prefix.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use crate::url::Kind;
 use crate::walk::{Found, Walk};
 use crate::{Fingerprint, Store, StoreError};
 
-/// An object as it was found: where it is, and its state then, which all that is read of it must be of.
+/// An object as it was found: its place, and its state at that time. Everything that is read of it must be of
+/// that state.
 #[derive(Debug, Clone)]
 pub struct Object {
     pub(crate) store: Store,
@@ -21,47 +22,47 @@ pub struct Object {
 }
 
 impl Object {
-    /// An object that was found before, in a state that is known.
+    /// Creates an object from a path and state that were found before.
     pub fn new(store: Store, path: String, state: Fingerprint) -> Self {
         Self { store, path, state }
     }
 
-    /// Where it lies.
+    /// Returns the store of the object.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Its path in the store.
+    /// Returns the path in the store.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What messages call it.
+    /// Returns the name for messages.
     pub fn name(&self) -> String {
         self.store.name(&self.path)
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.state.length
     }
 
-    /// The state in which it was found.
+    /// Returns the state in which the object was found.
     pub fn state(&self) -> &Fingerprint {
         &self.state
     }
 }
 
-/// A listing under way: only a page of it is in memory.
+/// A listing in progress. Only one page of it is in memory.
 pub struct Listing {
     store: Store,
     prefix: String,
     lister: Option<opendal::Lister>,
-    /// In its place, for the folders of this machine.
+    /// Used instead of `lister` for the folders of this machine.
     folders: Option<Walk>,
-    /// Files that were found there and not given yet.
+    /// Files that the walk has found and that were not returned yet.
     found: VecDeque<Found>,
-    /// The last that was given: after a failure it goes on behind it, where the store lists in order.
+    /// The last returned path. After a failure the listing continues behind it, if the store lists in order.
     last: Option<String>,
     failed: u32,
 }
@@ -71,17 +72,17 @@ impl Listing {
         Self { store, prefix, lister: None, folders: None, found: VecDeque::new(), last: None, failed: 0 }
     }
 
-    /// Begins behind a path, where the store [lists in order](Store::lists_in_order).
+    /// Starts behind `path`, if the store [lists in order](Store::lists_in_order).
     #[must_use]
     pub fn after(mut self, path: Option<String>) -> Self {
         self.last = path;
         self
     }
 
-    /// The next object.
+    /// Returns the next object, or `None` at the end.
     ///
     /// # Errors
-    /// What can go wrong; what was listed before stays true.
+    /// [`StoreError`]. Objects returned before the error remain valid.
     pub async fn next(&mut self) -> Result<Option<Object>, StoreError> {
         if matches!(self.store.kind(), Kind::Folders) {
             return self.next_here().await;
@@ -105,7 +106,7 @@ impl Listing {
     }
 
     async fn next_here(&mut self) -> Result<Option<Object>, StoreError> {
-        /// How many files are looked at by one call of another thread.
+        /// How many files one call on a blocking thread looks up.
         const AT_ONCE: usize = 256;
         if self.found.is_empty() {
             let (walk, prefix, last) = (self.folders.take(), self.prefix.clone(), self.last.clone());
@@ -165,7 +166,7 @@ impl Listing {
             if metadata.mode() == EntryMode::Unknown {
                 metadata = match patient(silence, operator.stat(&path)).await {
                     None => return Err(AttemptError::silent(silence)),
-                    // It has gone since.
+                    // It was removed meanwhile.
                     Some(Err(error)) if error.kind() == ErrorKind::NotFound => continue,
                     Some(Err(error)) => return Err(trouble(error)),
                     Some(Ok(metadata)) if metadata.is_dir() => continue,

@@ -1,10 +1,10 @@
-//! Work on the file systems of this machine.
+//! Operations on the file systems of this machine.
 
 use std::io;
 
 use crate::{Store, StoreError};
 
-/// Does something that waits for the disk.
+/// Runs blocking work on a thread of the blocking pool.
 pub(crate) async fn working<T: Send + 'static>(
     store: &Store,
     path: &str,
@@ -15,11 +15,11 @@ pub(crate) async fn working<T: Send + 'static>(
     done.map_err(|error| failed(store, path, what, &error))
 }
 
-/// What went wrong with a file, where its disk said so.
+/// Turns an I/O error into a [`StoreError`].
 pub(crate) fn failed(store: &Store, path: &str, what: &str, error: &io::Error) -> StoreError {
     let (name, why) = (store.name(path), error.to_string());
     match error.kind() {
-        io::ErrorKind::AlreadyExists => StoreError::Refused { name, why: "there is one already".to_owned() },
+        io::ErrorKind::AlreadyExists => StoreError::Refused { name, why: "it exists already".to_owned() },
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             StoreError::Denied { name, what: "written", why }
         }

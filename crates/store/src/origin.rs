@@ -24,26 +24,28 @@ impl fmt::Debug for Origin {
 }
 
 impl Origin {
-    /// The file at `path` of any operator. `name` is what messages call it and a cache knows it by.
+    /// Creates an origin from the file at `path` of any operator. `name` is its name in messages and its key
+    /// in caches.
     ///
-    /// The operator should not try again by itself (no retry layer): whoever reads here does, and knows better what of a range
-    /// is still missing.
+    /// The operator should not retry by itself (no retry layer). The reader retries, and knows better which
+    /// bytes of a range are still missing.
     pub fn new(operator: Operator, path: impl Into<String>, name: impl Into<String>) -> Self {
         let name = name.into();
         Self { operator, path: path.into(), key: name.clone(), name }
     }
 
-    /// What a URL says:
+    /// Creates an origin from a URL:
     ///
-    /// - `http://…` and `https://…`, with a query if there is one, and `user:password@` for basic authentication;
-    /// - `s3://BUCKET/KEY`, `gs://BUCKET/KEY` and `az://CONTAINER/KEY`. Options of OpenDAL's service may follow as a query:
-    ///   `?region=eu-central-1&endpoint=http://localhost:9000`, `?account_name=…`. Credentials are looked for where the
-    ///   tools of each look for them: the environment and the usual files;
-    /// - `webdav://HOST/PATH` and, over TLS, `webdavs://…`, with `user:password@` likewise;
+    /// - `http://…` and `https://…`, with an optional query, and `user:password@` for basic authentication;
+    /// - `s3://BUCKET/KEY`, `gs://BUCKET/KEY` and `az://CONTAINER/KEY`. Options of OpenDAL's service may
+    ///   follow as a query: `?region=eu-central-1&endpoint=http://localhost:9000`, `?account_name=…`.
+    ///   Credentials are looked up where each store's own tools look them up: in the environment and the
+    ///   usual files;
+    /// - `webdav://HOST/PATH` and, over TLS, `webdavs://…`, with an optional `user:password@`;
     /// - `file:///PATH`, or just a path.
     ///
     /// # Errors
-    /// [`StoreError::NotAUrl`], also if it is a folder's.
+    /// [`StoreError::NotAUrl`], also if the URL is that of a folder.
     pub fn from_url(url: &str) -> Result<Self, StoreError> {
         let (store, path) = Store::from_url(url)?;
         let wrong = |why: &str| StoreError::NotAUrl { url: url::without_secrets(url), why: why.to_owned() };
@@ -64,22 +66,22 @@ impl Origin {
         Ok(store.origin(&path))
     }
 
-    /// What messages call it: the URL without what may be secret in it.
+    /// Returns the name for messages: the URL without secrets.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is known by in a cache.
+    /// Returns the key that identifies the file in a cache.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Its path for the operator.
+    /// Returns the path for the operator.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The operator for one attempt, which notes in `seen` what the head of the reply says.
+    /// Returns the operator for one attempt. It stores the head of the reply in `seen`.
     pub fn looking(&self, seen: &Arc<Mutex<Seen>>) -> Operator {
         let (context, service) = self.operator.clone().into_parts();
         let inner = context.http_transport().clone();

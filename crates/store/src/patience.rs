@@ -1,17 +1,17 @@
-//! How often, and after which pauses, something is tried again.
+//! How often, and after which pauses, an operation is retried.
 
 use std::time::Duration;
 
-/// What is temporary is tried again.
+/// How temporary failures are retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retries {
-    /// How many attempts there are in all without any bytes coming, until it is given up.
+    /// The maximum number of attempts in a row that return no bytes.
     pub attempts: u32,
-    /// The first pause; each is twice as long as the one before, half of it by chance.
+    /// The first pause. Each later pause is twice as long, and half of it is random.
     pub first: Duration,
-    /// The longest pause. If the origin asks to wait for longer than this, it is given up at once.
+    /// The longest pause. If the server asks for a longer one, the operation fails at once.
     pub longest: Duration,
-    /// How long an origin may send nothing at all before the attempt counts as failed.
+    /// How long a server may send nothing before the attempt counts as failed.
     pub silence: Duration,
 }
 
@@ -27,7 +27,8 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// The pause after `failed` attempts in a row, of which the last asked for `asked`; none if it is to be given up.
+    /// Returns the pause after `failed` attempts in a row, of which the last asked for `asked`. Returns
+    /// `None` if there should be no further attempt.
     pub fn pause(&self, failed: u32, asked: Option<Duration>) -> Option<Duration> {
         if failed >= self.attempts || asked.is_some_and(|asked| asked > self.longest) {
             return None;

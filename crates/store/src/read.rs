@@ -10,21 +10,21 @@ use bytes::Bytes;
 use crate::attempt::{AttemptError, Receiver, receive};
 use crate::{Fingerprint, Object, StoreError};
 
-/// An object that gives a few bytes each time and then breaks off is not asked for ever.
+/// The limit on retries for a server that sends a few bytes each time and then breaks off.
 const MOST_RETRIES: u32 = 1000;
 
-/// Takes bytes that stand at a position of an object. They follow those before them, or begin before their end: what was
-/// taken from there on is void then.
+/// Receives bytes and their position in the object. They continue the bytes before them, or begin before
+/// their end. In the latter case, earlier bytes from that position on are void.
 pub type Take<'a> = dyn FnMut(u64, &[u8]) -> io::Result<()> + Send + 'a;
 
-/// Where what comes of a reply goes, and which state it must be of.
+/// The target of a reply, and the state that the reply must be of.
 struct Taking<'a, 'b> {
     take: &'a mut Take<'b>,
-    /// Where the range begins, and how many bytes of it came.
+    /// The start of the range, and how many of its bytes have arrived.
     start: u64,
     taken: u64,
     object: &'a Object,
-    /// Whether what came is known to be of that state.
+    /// True if the received bytes are known to be of that state.
     is_known: bool,
 }
 
@@ -59,10 +59,10 @@ impl Receiver for Taking<'_, '_> {
 }
 
 impl Object {
-    /// Reads from a position on until `into` is full; else as [`stream`](Self::stream).
+    /// Fills `into` with the bytes from `position` on. Otherwise as [`stream`](Self::stream).
     ///
     /// # Errors
-    /// As there.
+    /// As for [`stream`](Self::stream).
     pub async fn read(&self, position: u64, into: &mut [u8]) -> Result<bool, StoreError> {
         let range = position..position.saturating_add(into.len() as u64);
         let mut copy = |at: u64, bytes: &[u8]| {
@@ -74,13 +74,14 @@ impl Object {
         self.stream(range, &mut copy).await
     }
 
-    /// Gives the bytes of a range as they come. Those that came before a cut are kept, and only the rest is asked for again;
-    /// where it cannot be said of which state they were, as in a folder, they are void and come again. Says whether the store
-    /// had too much to do meanwhile: who asks for much at once should then ask for less.
+    /// Passes the bytes of a range to `take` as they arrive. Bytes that arrived before a connection broke are
+    /// kept, and only the rest is requested again. If their state is unknown, as in a folder, they are void
+    /// and arrive again. Returns true if the store was overloaded meanwhile: a caller with many concurrent
+    /// requests should then reduce them.
     ///
     /// # Errors
-    /// [`StoreError::Changed`] if it is not in the state any more in which it was found, and what else can go wrong: it ends
-    /// before, or what comes is not taken, say.
+    /// [`StoreError::Changed`] if the object is no longer in the state in which it was found. Other errors,
+    /// for instance if the object ends before the range does or `take` fails.
     pub async fn stream(&self, range: Range<u64>, take: &mut Take<'_>) -> Result<bool, StoreError> {
         let Range { mut start, end } = range;
         let name = self.name();
@@ -107,13 +108,13 @@ impl Object {
             };
             let kept = if is_known { taken } else { 0 };
             start += kept;
-            // An attempt that brought something was not in vain.
+            // An attempt that returned bytes resets the count of failures.
             failed = if kept > 0 { 1 } else { failed + 1 };
             was_overloaded |= matches!(&trouble, AttemptError::Temporary { overloaded: true, .. });
             let pause = match self.store.pause(&name, &what, trouble, failed) {
                 Ok(pause) if attempts < MOST_RETRIES => pause,
                 Ok(_) => {
-                    let why = "it broke off each time after a few bytes".to_owned();
+                    let why = "the connection broke each time after a few bytes".to_owned();
                     return Err(StoreError::Failed { name, what, attempts, why, is_temporary: true });
                 }
                 Err(StoreError::Changed { name, is, .. }) => {

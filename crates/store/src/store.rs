@@ -1,4 +1,4 @@
-//! A store: what a URL leads to.
+//! A store: the target of a URL.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +14,8 @@ use crate::upload::Remote;
 use crate::url::{self, Kind};
 use crate::{Listing, Object, Origin, Retries, StoreError};
 
-/// A place where objects lie, with what is needed to get at them. Clones are the same store: they share connections, credentials
-/// and counters.
+/// A place that contains objects, with everything needed to access them. Clones are the same store: they
+/// share connections, credentials and counters.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -24,16 +24,16 @@ pub struct Store {
 struct Inner {
     operator: Operator,
     kind: Kind,
-    /// What stands before a path to make a name of it.
+    /// The prefix that turns a path into a name.
     name: String,
     key: String,
     retries: Retries,
     counts: Counts,
-    /// How requests of our own reach it, or why not; made when it is needed.
+    /// Access for our own requests, or why it is not possible. Created on first use.
     remote: OnceLock<Result<Option<Remote>, String>>,
 }
 
-/// What was asked of a store so far.
+/// The requests to a store so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub(crate) requests: AtomicU64,
@@ -43,22 +43,22 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// How many requests were made.
+    /// Returns how many requests were made.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// How many of them were made again, after one that failed.
+    /// Returns how many of them repeated a failed one.
     pub fn retries(&self) -> u64 {
         self.retries.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of objects came, those that came twice among them.
+    /// Returns how many bytes of objects were received. Bytes that were received twice count twice.
     pub fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of objects were sent, those that were sent twice among them.
+    /// Returns how many bytes of objects were sent. Bytes that were sent twice count twice.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
@@ -76,8 +76,9 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// What a URL leads to, and the path in it: see [`Origin::from_url`] for their forms. The path may be empty, or end with a
-    /// slash: then it is what the names of several objects begin with. (What `http` and `https` lead to is one file each.)
+    /// Returns the store of a URL, and the path in it. [`Origin::from_url`] describes the forms of a URL. A
+    /// path that is empty or ends with a slash is the prefix of the names of several objects. (An `http` or
+    /// `https` URL always means one file.)
     ///
     /// # Errors
     /// [`StoreError::NotAUrl`].
@@ -85,10 +86,10 @@ impl Store {
         Self::with_retries(url, Retries::default())
     }
 
-    /// As [`from_url`](Self::from_url), with other patience.
+    /// As [`from_url`](Self::from_url), with other retries.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`from_url`](Self::from_url).
     pub fn with_retries(url: &str, retries: Retries) -> Result<(Self, String), StoreError> {
         let url::Location { operator, kind, name, key, path } = url::parse(url)?;
         let inner =
@@ -96,7 +97,7 @@ impl Store {
         Ok((Self { inner: Arc::new(inner) }, path))
     }
 
-    /// What messages call the object at a path: its URL without what may be secret in it.
+    /// Returns the name of the object at a path for messages: its URL without secrets.
     pub fn name(&self, path: &str) -> String {
         match self.inner.kind {
             Kind::Http => self.inner.name.clone(),
@@ -104,12 +105,12 @@ impl Store {
         }
     }
 
-    /// What was asked of it so far, by this and by its clones.
+    /// Returns the counters of this store and its clones.
     pub fn counts(&self) -> &Counts {
         &self.inner.counts
     }
 
-    /// Its patience.
+    /// Returns how temporary failures are retried.
     pub fn retries(&self) -> &Retries {
         &self.inner.retries
     }
@@ -122,7 +123,7 @@ impl Store {
         self.inner.remote.get_or_init(|| Remote::of(&self.inner.kind))
     }
 
-    /// The object at a path, as something of which ranges are kept.
+    /// Returns the object at a path as an origin, of which ranges can be cached.
     pub fn origin(&self, path: &str) -> Origin {
         let key = match self.inner.kind {
             Kind::Http => self.inner.key.clone(),
@@ -131,17 +132,17 @@ impl Store {
         Origin { operator: self.inner.operator.clone(), path: path.to_owned(), name: self.name(path), key }
     }
 
-    /// Whether it is the folders of this machine.
+    /// True if the store is the folders of this machine.
     pub fn is_here(&self) -> bool {
         matches!(self.inner.kind, Kind::Folders)
     }
 
-    /// Whether what is below a prefix can be listed.
+    /// True if the objects below a prefix can be listed.
     pub fn can_list(&self) -> bool {
         !matches!(self.inner.kind, Kind::Http)
     }
 
-    /// Whether listings are in the order of names and can begin behind one.
+    /// True if listings are in the order of names and can start behind a name.
     pub fn lists_in_order(&self) -> bool {
         match self.inner.kind {
             Kind::Folders => true,
@@ -150,15 +151,15 @@ impl Store {
         }
     }
 
-    /// What is below a prefix, at any depth.
+    /// Lists the objects below a prefix, at any depth.
     pub fn list(&self, prefix: &str) -> Listing {
         Listing::new(self.clone(), prefix.to_owned())
     }
 
-    /// What is known of the object at a path.
+    /// Looks up the object at a path.
     ///
     /// # Errors
-    /// [`StoreError::Absent`], and what else can go wrong.
+    /// [`StoreError::Absent`] and other errors of the store.
     pub async fn stat(&self, path: &str) -> Result<Object, StoreError> {
         let origin = self.origin(path);
         let silence = self.inner.retries.silence;
@@ -179,10 +180,10 @@ impl Store {
         Ok(Object { path: path.to_owned(), state, store: self.clone() })
     }
 
-    /// Removes an object. That there is none is no error.
+    /// Removes an object. It is no error if there is none.
     ///
     /// # Errors
-    /// What can go wrong.
+    /// [`StoreError`].
     pub async fn delete(&self, path: &str) -> Result<(), StoreError> {
         let name = self.name(path);
         self.patiently(&name, "removing it", |seen| {
@@ -201,7 +202,7 @@ impl Store {
         .await
     }
 
-    /// Does something, again and again while what goes wrong is temporary.
+    /// Runs `attempt`, and retries temporary failures.
     pub(crate) async fn patiently<T, F: Future<Output = Result<T, AttemptError>>>(
         &self,
         name: &str,
@@ -221,7 +222,10 @@ impl Store {
         }
     }
 
-    /// How long to wait before the next attempt; the error if there is to be none.
+    /// Returns how long to wait before the next attempt.
+    ///
+    /// # Errors
+    /// If there is to be no further attempt.
     pub(crate) fn pause(
         &self,
         name: &str,
@@ -243,14 +247,14 @@ impl Store {
             AttemptError::Fatal(error) => Err(error),
             AttemptError::Ignored => Err(StoreError::NoRanges { name }),
             AttemptError::Other(is) => {
-                Err(StoreError::Changed { name, was: "what it was when it was found".to_owned(), is })
+                Err(StoreError::Changed { name, was: "in another state when it was found".to_owned(), is })
             }
-            // Nobody here gives up what it waits for.
+            // Unreachable here: no receiver of this crate abandons an attempt.
             AttemptError::Stale => Err(StoreError::Failed {
                 name,
                 what: what.to_owned(),
                 attempts: failed,
-                why: "it was given up".to_owned(),
+                why: "the attempt was abandoned".to_owned(),
                 is_temporary: false,
             }),
         }

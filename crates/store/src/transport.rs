@@ -1,8 +1,10 @@
-//! What passes between OpenDAL and the network, seen from beside.
+//! A transport between OpenDAL and the network that inspects replies.
 //!
-//! OpenDAL's errors and metadata leave out what matters for ranges: whether a reply is a part at all, which part, and how
-//! long the origin asks us to wait. So each attempt reads through a transport of its own that looks at the head of
-//! the reply, whatever the service.
+//! OpenDAL's errors and metadata omit facts that matter for ranges: whether a reply is a part at all, which
+//! part, and how long the server asks us to wait. Each attempt therefore reads through a transport of its own
+//! that inspects the head of the reply, for any service.
+//!
+//! See docs/decisions/037-replies-are-checked-and-retried-here.md.
 
 use http::{HeaderMap, Request, Response, StatusCode, Uri, header};
 use opendal::{Buffer, Error, ErrorKind, HttpBody, HttpTransport, HttpTransporter};
@@ -11,20 +13,20 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the head of the last reply said.
+/// The facts from the head of the last reply.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
-    /// The status of the reply, where the other side speaks HTTP and has replied.
+    /// The status of the reply, if the server speaks HTTP and has replied.
     pub status: Option<u16>,
-    /// The length of the file as a whole.
+    /// The length of the whole file in bytes.
     pub length: Option<u64>,
     /// How long to wait before another attempt.
     pub retry_after: Option<Duration>,
-    /// The whole file was given where a part was asked for.
+    /// True if the server sent the whole file instead of a part.
     pub ignored_range: bool,
 }
 
-/// Looks at what comes.
+/// Records the head of each reply.
 pub(crate) struct Looking {
     pub inner: HttpTransporter,
     pub seen: Arc<Mutex<Seen>>,
@@ -55,7 +57,7 @@ impl HttpTransport for Looking {
                 && part.and_then(|part| part.first).is_some_and(|given| given != first)
             {
                 wrong = Some(
-                    Error::new(ErrorKind::Unexpected, "another range than that asked for was given")
+                    Error::new(ErrorKind::Unexpected, "the server sent another range than the requested one")
                         .set_temporary(),
                 );
             }
@@ -65,7 +67,7 @@ impl HttpTransport for Looking {
     }
 }
 
-/// Asks for exactly this URL, with its query, whatever OpenDAL would make of its path.
+/// Requests exactly this URL, with its query, regardless of what OpenDAL would make of its path.
 pub(crate) struct Exactly {
     pub url: Uri,
     pub inner: HttpTransporter,
@@ -78,7 +80,7 @@ impl HttpTransport for Exactly {
     }
 }
 
-/// Where there is no client, says why.
+/// Fails every request with the reason why there is no client.
 struct Without(String);
 
 impl HttpTransport for Without {
@@ -87,8 +89,8 @@ impl HttpTransport for Without {
     }
 }
 
-/// The client that all origins share, with its connections. After a `fork` there is a new one: what drives the connections
-/// of the former are threads that are not there any more.
+/// Returns the client that all origins share, with its connections. A forked process gets a new one: the
+/// threads that drive the former connections do not exist in it.
 pub(crate) fn client() -> HttpTransporter {
     static CLIENT: Mutex<Option<(u32, HttpTransporter)>> = Mutex::new(None);
     let mut made = CLIENT.lock();
@@ -96,7 +98,7 @@ pub(crate) fn client() -> HttpTransporter {
     if let Some((_, client)) = made.as_ref().filter(|(of, _)| *of == process) {
         return client.clone();
     }
-    // One that is there already is as good: whoever was first has chosen for the process.
+    // Fails if a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
         .connect_timeout(Duration::from_secs(20))
@@ -104,14 +106,14 @@ pub(crate) fn client() -> HttpTransporter {
         .build();
     let client = match client {
         Ok(client) => HttpTransporter::new(ReqwestTransport::new(client)),
-        Err(error) => HttpTransporter::new(Without(format!("no client for HTTP could be made: {error}"))),
+        Err(error) => HttpTransporter::new(Without(format!("cannot create the HTTP client: {error}"))),
     };
-    // To end the connections of the process that forked would be up to its threads as well.
+    // Not dropped after a fork: closing the connections would also need the threads of the parent process.
     std::mem::forget(made.replace((process, client.clone())));
     client
 }
 
-/// The two numbers of `bytes=0-99`.
+/// Returns the two numbers of `bytes=0-99`.
 fn asked(value: &str) -> Option<(u64, u64)> {
     let (first, last) = value.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))
@@ -123,7 +125,7 @@ struct ContentRange {
     length: Option<u64>,
 }
 
-/// What `Content-Range` says: `bytes 0-99/1000`, `bytes 0-99/*` or `bytes */1000`.
+/// Parses `Content-Range`: `bytes 0-99/1000`, `bytes 0-99/*` or `bytes */1000`.
 fn part(headers: &HeaderMap) -> Option<ContentRange> {
     let value = headers.get(header::CONTENT_RANGE)?.to_str().ok()?;
     let (range, length) = value.trim().strip_prefix("bytes")?.trim().split_once('/')?;
@@ -135,7 +137,7 @@ fn number(headers: &HeaderMap, name: header::HeaderName) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// Seconds, or a date.
+/// Parses `Retry-After`: seconds, or a date.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse() {

@@ -1,4 +1,4 @@
-//! What a URL says of a store, and of a path in it.
+//! Parses URLs into a store and a path in it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,28 +9,28 @@ use opendal::{HttpTransporter, OperationContext, Operator, services};
 use crate::StoreError;
 use crate::transport::{Exactly, client};
 
-/// What a URL leads to.
+/// The target of a URL.
 pub(crate) struct Location {
     pub(crate) operator: Operator,
     pub(crate) kind: Kind,
-    /// What stands before a path to make a name for people of it; of a web server, the name of the file itself.
+    /// The prefix that turns a path into a name for people. For a web server, the name of the file itself.
     pub(crate) name: String,
-    /// As `name`, but with all that tells one store from another.
+    /// As `name`, with everything that distinguishes one store from another.
     pub(crate) key: String,
     /// The path for the operator.
     pub(crate) path: String,
 }
 
-/// The kinds of stores, each with what is needed to ask it for more than OpenDAL does.
+/// The kinds of stores, each with the settings for requests that OpenDAL does not make.
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// A web server: one file of it.
     Http,
-    /// A server of folders over HTTP: they are listed and read.
+    /// A WebDAV server: folders over HTTP, which can be listed and read.
     WebDav,
     /// The folders of this machine, from the root on.
     Folders,
-    /// Amazon's, or one that speaks as it does.
+    /// Amazon's, or a compatible store.
     S3(Settings),
     /// Google's.
     Gcs(Settings),
@@ -38,12 +38,12 @@ pub(crate) enum Kind {
     Azure(Settings),
 }
 
-/// What a URL says of a store of objects.
+/// The settings of an object store from its URL.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The bucket or container.
     pub(crate) holder: String,
-    /// The options that it was given, by the names that OpenDAL has for them.
+    /// The options, by OpenDAL's names.
     pub(crate) options: BTreeMap<String, String>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn parse(url: &str) -> Result<Location, StoreError> {
         "gs" | "gcs" => store::<services::Gcs>("bucket", &scheme, rest, Kind::Gcs),
         "az" | "azblob" => store::<services::Azblob>("container", &scheme, rest, Kind::Azure),
         _ => Err(format!(
-            "`{scheme}` is not among http, https, webdav, webdavs, s3, gs, az and file; a path stands without `://`"
+            "`{scheme}` is not among http, https, webdav, webdavs, s3, gs, az and file; write a path without `://`"
         )),
     };
     place.map_err(|why| StoreError::NotAUrl { url: without_secrets(url), why })
@@ -80,15 +80,15 @@ fn http(scheme: &str, rest: &str) -> Result<Location, String> {
     let transport = HttpTransporter::new(Exactly { url: exact, inner: client() });
     let operator = Operator::new(service).map_err(|error| error.to_string())?;
     let operator = operator.with_context(OperationContext::new().with_http_transport(transport));
-    // The exact URL is asked for whatever the path, which is what a copy of it is called.
+    // The exact URL is requested regardless of the path. The path only names a copy of the file.
     let path = file_name(&path);
     Ok(Location { operator, kind: Kind::Http, name: without_secrets(&url), key: url, path })
 }
 
-/// A name and a password.
+/// A user name and a password.
 type User = (String, String);
 
-/// Who asks, the server, and the rest of what follows the scheme of a URL.
+/// Returns the user, the server, and the rest of what follows the scheme of a URL.
 fn authority(rest: &str) -> (Option<User>, &str, &str) {
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let Some((user, host)) = authority.rsplit_once('@') else { return (None, authority, path) };
@@ -113,7 +113,7 @@ fn webdav(scheme: &str, rest: &str) -> Result<Location, String> {
     Ok(Location { operator, kind: Kind::WebDav, key: name.clone(), name, path })
 }
 
-/// The last part of the path of a URL, as the name of a file.
+/// Returns the last part of the path of a URL as a file name.
 fn file_name(path: &str) -> String {
     let path = path.split_once('?').map_or(path, |(path, _)| path);
     let name = decoded(path.rsplit('/').next().unwrap_or_default());
@@ -123,7 +123,7 @@ fn file_name(path: &str) -> String {
     }
 }
 
-/// A path of this machine. OpenDAL takes paths as they are written, so they are made plain before.
+/// Parses a path of this machine. OpenDAL uses paths literally, so they are normalised first.
 fn file(rest: &str, is_url: bool) -> Result<Location, String> {
     let given = if is_url {
         let rest = rest.strip_prefix("localhost").unwrap_or(rest);
@@ -146,7 +146,8 @@ fn file(rest: &str, is_url: bool) -> Result<Location, String> {
     Ok(Location { operator, kind: Kind::Folders, key: "file:///".to_owned(), name: "/".to_owned(), path })
 }
 
-/// A path without `..`: what is there is looked at, since it may be a link; what is not there is as it is written.
+/// Returns a path without `..`. Existing parts are resolved, because they may be links; the rest stays as
+/// written.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     match (path.canonicalize(), path.parent(), path.file_name()) {
         (Err(error), Some(above), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
@@ -174,7 +175,7 @@ where
     options.insert(holder.to_owned(), holding.to_owned());
     let set = |name: &str| std::env::var(name).is_ok_and(|value| !value.is_empty());
     if scheme == "s3" && !options.contains_key("region") && !set("AWS_REGION") && !set("AWS_DEFAULT_REGION") {
-        // Stores other than Amazon's take any; Amazon's own says which is right.
+        // Compatible stores accept any region; Amazon's own replies with the right one.
         options.insert("region".to_owned(), "us-east-1".to_owned());
     }
     if holder == "container" && !options.contains_key("endpoint") {
@@ -198,7 +199,7 @@ where
     })
 }
 
-/// The URL without password and query.
+/// Returns the URL without password and query.
 pub(crate) fn without_secrets(url: &str) -> String {
     let plain = url.split_once('?').map_or_else(|| url.to_owned(), |(plain, _)| format!("{plain}?…"));
     let Some((scheme, rest)) = plain.split_once("://") else { return plain };
@@ -209,7 +210,7 @@ pub(crate) fn without_secrets(url: &str) -> String {
     }
 }
 
-/// What may not stand in a URL as it is, but people write (spaces, letters beyond ASCII), escaped.
+/// Escapes characters that are not valid in a URL but that people write: spaces, letters beyond ASCII.
 fn escaped(path: &str) -> String {
     let mut escaped = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -222,7 +223,7 @@ fn escaped(path: &str) -> String {
     escaped
 }
 
-/// With `%41` as `A`.
+/// Decodes percent escapes: `%41` becomes `A`.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

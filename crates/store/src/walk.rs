@@ -1,8 +1,12 @@
-//! What lies below a folder of this machine, in the order in which stores list: that of the bytes of whole paths.
+//! Lists the files below a folder of this machine, in the order in which stores list: that of the bytes of
+//! whole paths.
 //!
-//! A folder is read as often as it takes to hold only a bounded number of its names. (OpenDAL's lister was rejected here: it asks
-//! for each file by itself, on another thread, which took three times as long as a listing by an S3 server of the same
-//! files; and it gives them in no order, so that nobody can go on behind a name.)
+//! Only a bounded number of a folder's names is in memory. A larger folder is read several times. (OpenDAL's
+//! lister was rejected. It looks up each file separately on another thread, which took three times as long as
+//! a listing of the same files by an S3 server. It also returns them in no order, so a listing cannot resume
+//! behind a name.)
+//!
+//! See docs/decisions/041-directories-are-listed-in-store-order.md.
 
 use std::ffi::OsString;
 use std::fs;
@@ -20,11 +24,11 @@ const NAMES: usize = 64 << 10;
 /// A file as it was found: its path from the root of the file system on, and its state.
 pub(crate) type Found = (String, Fingerprint);
 
-/// A walk under way.
+/// A walk in progress.
 pub(crate) struct Walk {
     /// The folders that were entered, the innermost last.
     levels: Vec<Level>,
-    /// Nothing up to this one is given, as a path from the root on.
+    /// The walk skips files up to this path, which is relative to the root.
     after: Option<Vec<u8>>,
     most: usize,
 }
@@ -32,11 +36,12 @@ pub(crate) struct Walk {
 /// A folder, and some of its names.
 struct Level {
     folder: PathBuf,
-    /// What the names begin with.
+    /// The prefix of the names.
     prefix: Vec<u8>,
-    /// Names that are to come, the next one last; those of folders end in a slash, which is their place in the order.
+    /// The next names, in reverse order. Names of folders end in a slash, because that determines their
+    /// order.
     names: Vec<Vec<u8>>,
-    /// The greatest name that was held so far, if there are more behind it.
+    /// The greatest name that was held so far, if there are more names behind it.
     last: Option<Vec<u8>>,
 }
 
@@ -47,7 +52,7 @@ impl Level {
         Ok(level)
     }
 
-    /// Takes up to `most` names, the smallest that are greater than `after` or lead to what is.
+    /// Reads up to `most` names: the smallest that are greater than `after`, or that lead to greater paths.
     fn fill(&mut self, after: Option<&[u8]>, most: usize) -> io::Result<()> {
         let is_behind = |name: &[u8]| {
             after.is_none_or(|after| name > after || (name.ends_with(b"/") && after.starts_with(name)))
@@ -67,7 +72,7 @@ impl Level {
             match entry.file_type() {
                 Ok(found) if found.is_dir() => name.push(b'/'),
                 Ok(_) => {}
-                // It has gone since.
+                // It was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             }
@@ -89,7 +94,7 @@ impl Level {
         Ok(())
     }
 
-    /// The next name.
+    /// Returns the next name.
     fn next(&mut self, most: usize) -> io::Result<Option<Vec<u8>>> {
         if self.names.is_empty() && self.last.is_some() {
             self.fill(None, most)?;
@@ -99,8 +104,8 @@ impl Level {
 }
 
 impl Walk {
-    /// Of all whose path, from the root of the file system on and without its first slash, begins with a prefix, and is greater than
-    /// `after`.
+    /// Starts a walk over all files whose path begins with `prefix` and is greater than `after`. Paths are
+    /// relative to the root of the file system, without the first slash.
     pub(crate) fn new(prefix: &str, after: Option<&str>) -> io::Result<Self> {
         Self::holding(prefix, after, NAMES)
     }
@@ -119,7 +124,7 @@ impl Walk {
         if !here.is_empty() {
             here.push(b'/');
         }
-        // What is behind in this folder: `after` may lie in it, before it, or behind all of it.
+        // `after` may be inside this folder, before it, or behind all of it.
         let after = match self.after.as_deref() {
             Some(after) if after.starts_with(&here) => after.get(here.len()..),
             Some(after) if *after > *here => return Ok(()),
@@ -130,10 +135,10 @@ impl Walk {
         Ok(())
     }
 
-    /// The next files, at most so many; none at the end.
+    /// Returns the next files, at most `most`; none at the end.
     ///
     /// # Errors
-    /// If a folder or a file cannot be looked at. What has gone since is none.
+    /// If a folder or a file cannot be read. Files that were removed meanwhile are skipped.
     pub(crate) fn next(&mut self, most: usize) -> io::Result<Vec<Found>> {
         let mut found = Vec::new();
         while found.len() < most
@@ -160,7 +165,7 @@ impl Walk {
     }
 }
 
-/// A path without its first slash.
+/// Returns a path without its first slash.
 fn path_of(path: &Path) -> &[u8] {
     let bytes = path.as_os_str().as_bytes();
     let bytes = bytes.strip_prefix(b"/").unwrap_or(bytes);
@@ -169,7 +174,7 @@ fn path_of(path: &Path) -> &[u8] {
 
 fn text(path: &Path) -> io::Result<String> {
     String::from_utf8(path_of(path).to_vec()).map_err(|_| {
-        let why = format!("the name of `{}` is not UTF-8, which the source `files` can read", path.display());
+        let why = format!("the name of `{}` is not UTF-8; read it with the source `files`", path.display());
         io::Error::new(io::ErrorKind::InvalidData, why)
     })
 }
@@ -216,7 +221,7 @@ mod tests {
             for name in &names {
                 let path = name.join("/").replace("..", "b");
                 let path = folder.path().join(path);
-                // A file may be where a folder was wanted, or the other way round.
+                // A file may be where a folder was wanted, or the reverse.
                 let _ = fs::create_dir_all(path.parent().unwrap()).and_then(|()| fs::write(&path, "x"));
             }
             let root = format!("{}/", folder.path().to_str().unwrap().trim_start_matches('/'));

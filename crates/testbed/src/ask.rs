@@ -1,15 +1,15 @@
-//! One request over HTTP/1.1 on a connection of its own, for what is asked of a server while it starts.
+//! Sends one HTTP/1.1 request on its own connection, to query a server while it starts.
 //!
-//! A client's library would bring a runtime into code that only waits.
+//! An HTTP client library would add a runtime to code that only waits.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// No server on loopback takes longer for what is asked here.
+/// Time limit for a connection or read; no server on loopback takes longer for such requests.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The status and the body of the answer to a request without a body. `headers` are whole lines.
+/// Sends a request without a body, and returns the status and body of the answer. `headers` are whole lines.
 pub(crate) fn ask(
     address: SocketAddr,
     method: &str,

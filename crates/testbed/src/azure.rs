@@ -1,4 +1,4 @@
-//! A server of Azure's blobs: azurite, with the account that its documentation gives to everybody.
+//! A server of Azure blobs: azurite, with the public account of its documentation.
 
 use crate::ask::ask;
 use crate::escape::escaped;
@@ -13,17 +13,17 @@ use std::process::Command;
 use std::time::SystemTime;
 
 const ACCOUNT: &str = "devstoreaccount1";
-/// Published with the emulator; it opens nothing else.
+/// Published with the emulator; it gives access to nothing else.
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 const VERSION: &str = "2021-08-06";
 
-/// A running server of blobs. Dropping it stops the server and removes what it stored.
+/// A running blob server. Dropping it stops the server and removes its data.
 pub struct Azure {
     program: Program,
 }
 
 impl Azure {
-    /// Starts one without containers; it takes some seconds.
+    /// Starts a server without containers; this takes some seconds.
     pub fn start() -> io::Result<Self> {
         let azurite = Tools::find().azurite()?;
         let command = |address: SocketAddr, data: &std::path::Path| {
@@ -35,7 +35,7 @@ impl Azure {
                 "--blobPort",
                 &address.port().to_string(),
             ]);
-            // Clients are ahead of the versions that it knows; and tests tell nobody that they run.
+            // Clients may use newer API versions than the server knows, and tests must not send telemetry.
             command.args(["--silent", "--skipApiVersionCheck", "--disableTelemetry"]);
             command
         };
@@ -43,27 +43,27 @@ impl Azure {
         Ok(Self { program: Program::start("azurite", command, ready)? })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.program.address
     }
 
-    /// Its URL, with the account and without a container.
+    /// Returns the URL of the server, with the account and without a container.
     pub fn endpoint(&self) -> String {
         format!("http://{}/{ACCOUNT}", self.address())
     }
 
-    /// The name of the account.
+    /// Returns the name of the account.
     pub fn account(&self) -> &'static str {
         ACCOUNT
     }
 
-    /// The key of the account.
+    /// Returns the key of the account.
     pub fn key(&self) -> &'static str {
         KEY
     }
 
-    /// Makes an empty container. Its name has three characters or more.
+    /// Creates an empty container. Its name must have three characters or more.
     pub fn create_container(&self, name: &str) -> io::Result<()> {
         let target = format!("/{ACCOUNT}/{name}?restype=container");
         let date = httpdate::fmt_http_date(SystemTime::now());
@@ -78,22 +78,22 @@ impl Azure {
             (201, _) => Ok(()),
             (status, body) => {
                 let body = String::from_utf8_lossy(&body);
-                Err(io::Error::other(format!("the container `{name}` was not made: {status} {body}")))
+                Err(io::Error::other(format!("the container `{name}` was not created: {status} {body}")))
             }
         }
     }
 
-    /// What thalweg calls a blob of it.
+    /// Returns thalweg's URL of a blob on this server.
     pub fn url(&self, container: &str, key: &str) -> String {
         url(&self.endpoint(), container, key)
     }
 
-    /// The same by way of a proxy before it.
+    /// Returns the URL of a blob as seen through a proxy to this server.
     pub fn url_through(&self, proxy: &Proxy, container: &str, key: &str) -> String {
         url(&format!("{}/{ACCOUNT}", proxy.endpoint()), container, key)
     }
 
-    /// The environment in which a program finds the account.
+    /// Returns the environment variables that give a program access to the account.
     pub fn env(&self) -> Vec<(&'static str, String)> {
         vec![
             ("AZURE_STORAGE_ACCOUNT_NAME", ACCOUNT.to_owned()),
@@ -101,12 +101,12 @@ impl Azure {
         ]
     }
 
-    /// Its process id.
+    /// Returns the process id of the server.
     pub fn process_id(&self) -> u32 {
         self.program.id()
     }
 
-    /// What it has printed, for the message of a test that fails.
+    /// Returns the output of the server, for the message of a failing test.
     pub fn output(&self) -> String {
         self.program.output()
     }
@@ -116,8 +116,8 @@ fn url(endpoint: &str, container: &str, key: &str) -> String {
     format!("az://{container}/{}?endpoint={endpoint}&account_name={ACCOUNT}", escaped(key))
 }
 
-/// Of the request that makes a container. Of the twelve lines after the method none is in use; the account stands
-/// twice, since here it is part of the path as well.
+/// Returns the signature of the request that creates a container. The twelve lines after the method are
+/// empty. The account occurs twice, since here it is part of the path as well.
 fn signature(container: &str, date: &str) -> Option<String> {
     let text = format!(
         "PUT{}x-ms-date:{date}\nx-ms-version:{VERSION}\n/{ACCOUNT}/{ACCOUNT}/{container}\nrestype:container",

@@ -1,20 +1,21 @@
-//! A runtime of its own for what serves within this process.
+//! A separate runtime for servers within this process.
 //!
-//! So a server serves whoever holds it: a test without a runtime, one with a paused clock, one that blocks its only thread.
+//! A server therefore also works for a test without a runtime, with a paused clock, or with a single thread
+//! that blocks.
 
 use std::io;
 use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-/// Connections are taken until this is dropped.
+/// Accepts connections until it is dropped.
 pub(crate) struct Background {
     runtime: Option<Runtime>,
     pub address: SocketAddr,
 }
 
 impl Background {
-    /// Takes connections on a free port of loopback, and does `serve` with each, as a task.
+    /// Accepts connections on a free port of loopback, and runs `serve` for each as a task.
     pub fn serve<F>(name: &str, serve: impl Fn(TcpStream) -> F + Send + 'static) -> io::Result<Self>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -29,7 +30,7 @@ impl Background {
         };
         runtime.spawn(async move {
             loop {
-                // What cannot be taken (no more open files) is waited out by the system's queue.
+                // If a connection cannot be accepted (no more open files), it waits in the system's queue.
                 match listener.accept().await {
                     Ok((stream, _)) => drop(tokio::spawn(serve(stream))),
                     Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
@@ -42,7 +43,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // Without waiting: whoever drops this may be on a thread of a runtime, which must not block.
+        // Does not wait: the caller may be on a thread of a runtime, which must not block.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,6 +1,6 @@
-//! Escaping in URLs: both directions, as little as is needed.
+//! Escapes and unescapes the paths of URLs, as far as is necessary.
 
-/// `text` as it stands in the path of a URL.
+/// Escapes a text for the path of a URL.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -13,7 +13,7 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// What was meant by the path of a URL; none if it is not UTF-8.
+/// Unescapes the path of a URL; `None` if it is not UTF-8.
 pub(crate) fn meant(path: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.bytes();

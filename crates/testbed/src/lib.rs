@@ -1,22 +1,26 @@
-//! Real servers on loopback, and faults on the way to them, for tests and benchmarks.
+//! Real servers on loopback, and a proxy that injects faults, for tests and benchmarks.
 //!
-//! What copies between stores is only as good as what it was tried against. A server that a test makes up knows what the
-//! test's author knows: it takes every signature, its conditions are never raced, and a multipart upload is whatever the
-//! client under test believes it to be. So the stores here are programs of others, started as anybody would start them:
-//! [`S3`] is versitygw over a folder, [`Azure`] is azurite, [`WebDav`] is wsgidav. [`WebFiles`] is a folder over plain HTTP, in this process.
-//! Each runs on a free port of loopback while its value lives, and with the value the process and the folder go. Keep one
-//! in a test, not in a `static`: nothing is dropped there, and the program would stay behind.
+//! A test of copies between stores is only as good as the servers it runs against. A server written for a
+//! test knows only what its author knows. It accepts every signature, its conditions are never raced, and it
+//! treats multipart uploads the way the tested client does. The stores here are therefore independent
+//! programs, started as any user would start them: [`S3`] is versitygw over a folder, [`Azure`] is azurite,
+//! [`WebDav`] is wsgidav. [`WebFiles`] is a folder over plain HTTP, in this process. Each runs on a free port
+//! of loopback while its value lives. Dropping the value stops the process and removes its folder. Keep the
+//! value in a test, not in a `static`: statics are never dropped, and the program would keep running.
 //!
-//! Real servers rarely fail when they are wanted to. [`Proxy`] stands between a client and any of them, passes bytes as
-//! they are (so that signatures hold), and does wrong by rule: late, cut off, answered by itself, answered after the
-//! deed, too slow, the wrong length, another entity tag, never. It also writes down what was asked.
+//! Real servers rarely fail on demand. [`Proxy`] is between a client and any of them, passes bytes unchanged
+//! (so that signatures stay valid), and injects faults by rule: a delay, a cut connection, an answer of its
+//! own before or after the request takes effect, a low rate, a wrong length, another entity tag, no answer at
+//! all. It also records the requests.
 //!
-//! The programs are installed by `make tools`; [`Tools`] finds them. One that is missing is an error and never a test that
-//! is left out: what is skipped quietly is not tested.
+//! `make tools` installs the programs; [`Tools`] finds them. A missing program is an error and never a
+//! skipped test: what is skipped silently is not tested.
 //!
-//! What may not live here: anything that the program itself needs (this crate is for `dev-dependencies` and the
-//! benchmark), knowledge of thalweg's own crates (it depends on none of them, so that any of them can be tested with
-//! it), and servers that only pretend to be a store.
+//! Three things must not live here: code that the program itself needs (this crate is for `dev-dependencies`
+//! and the benchmark); knowledge of thalweg's own crates (it depends on none of them, so that any of them can
+//! be tested with it); and fake stores.
+//!
+//! See docs/decisions/052-tests-use-real-servers.md.
 
 mod ask;
 mod azure;

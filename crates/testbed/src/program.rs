@@ -1,4 +1,4 @@
-//! A server that is a process of its own: started, waited for, stopped.
+//! A server in a separate process: starts it, waits until it is ready, stops it.
 
 use std::fs::File;
 use std::io;
@@ -8,27 +8,27 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long a server may take until it answers. On a machine with ten times as much to do as it can, azurite took twenty
+/// Time limit until a server answers. On a machine with ten times its capacity of work, azurite took twenty
 /// seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a server may take to stop before it is killed.
+/// Time that a server has to stop before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How often another port is tried, when somebody took the one that was free a moment before.
+/// The number of ports to try, if another process takes a port that was free a moment before.
 const ATTEMPTS: usize = 5;
 
 /// A running server. Dropping it stops the process and removes its folder.
 pub(crate) struct Program {
     child: Child,
     pub address: SocketAddr,
-    // After the child: it writes there until it has stopped.
+    // Declared after the child: it writes there until it has stopped.
     folder: TempDir,
 }
 
 impl Program {
-    /// Starts what `command` says for an address and a folder for its data, and waits until `ready` says so, which gets
-    /// the address and what the server has printed.
+    /// Starts the command that `command` returns for an address and a data folder. Waits until `ready`
+    /// returns true; it receives the address and the output of the server.
     pub fn start(
         name: &str,
         command: impl Fn(SocketAddr, &Path) -> Command,
@@ -41,7 +41,7 @@ impl Program {
             let output = program.output();
             let taken = output.to_lowercase().contains("address already in use");
             if !taken || attempt == ATTEMPTS {
-                return Err(io::Error::other(format!("`{name}` {why}; it said:\n{output}")));
+                return Err(io::Error::other(format!("`{name}` {why}; its output:\n{output}")));
             }
             attempt += 1;
         }
@@ -52,7 +52,7 @@ impl Program {
         let data = folder.path().join("data");
         std::fs::create_dir(&data)?;
         let output = File::create(folder.path().join("output"))?;
-        // Bound and given back: no server takes over a socket.
+        // Bound and released: no server can take over a socket.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let mut command = command(address, &data);
         command.stdin(Stdio::null()).stderr(output.try_clone()?).stdout(output);
@@ -81,18 +81,18 @@ impl Program {
         }
     }
 
-    /// The folder of the server's data.
+    /// Returns the folder of the server's data.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// What it has printed so far.
+    /// Returns the output of the server so far.
     pub fn output(&self) -> String {
         let bytes = std::fs::read(self.folder.path().join("output")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -100,7 +100,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // A process keeps its id until its end has been seen here, so the signal reaches no other.
+        // A process keeps its id until its exit status is read here, so the signal reaches no other process.
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }

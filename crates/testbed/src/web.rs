@@ -1,4 +1,4 @@
-//! A folder over plain HTTP, as a web server gives it: parts, conditions, heads.
+//! A folder over plain HTTP, like a web server: ranges, conditions, HEAD requests.
 
 use crate::Proxy;
 use crate::background::Background;
@@ -22,18 +22,18 @@ use std::time::UNIX_EPOCH;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-/// What is read at a time.
+/// Bytes per read.
 const BLOCK: u64 = 1 << 20;
 
 type Body = BoxBody<Bytes, io::Error>;
 
-/// A server for the files below a folder. Dropping it ends its connections.
+/// A server for the files below a folder. Dropping it closes its connections.
 pub struct WebFiles {
     background: Background,
 }
 
 impl WebFiles {
-    /// Serves what is below `folder`, and what will be.
+    /// Serves the files below `folder`, including those created later.
     pub fn serve(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder: Arc<Path> = folder.into().into();
         let background = Background::serve("web files", move |stream| {
@@ -44,7 +44,7 @@ impl WebFiles {
                     async move { Ok::<_, Infallible>(answer(&folder, &request).await) }
                 });
                 let _ = stream.set_nodelay(true);
-                // A client that hangs up is nobody's mistake here.
+                // A client that closes the connection is not an error here.
                 let _ = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service)
                     .await;
@@ -53,22 +53,22 @@ impl WebFiles {
         Ok(Self { background })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.background.address
     }
 
-    /// Its URL, without a file.
+    /// Returns the URL of the server, without a file.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address())
     }
 
-    /// The URL of a file, whose path is relative to the folder.
+    /// Returns the URL of a file; `path` is relative to the folder.
     pub fn url(&self, path: &str) -> String {
         format!("{}/{}", self.endpoint(), escaped(path))
     }
 
-    /// The same by way of a proxy before it.
+    /// Returns the URL of a file as seen through a proxy to this server.
     pub fn url_through(&self, proxy: &Proxy, path: &str) -> String {
         format!("{}/{}", proxy.endpoint(), escaped(path))
     }
@@ -114,14 +114,14 @@ async fn answer(folder: &Path, request: &Request<Incoming>) -> Response<Body> {
     response.body(body).unwrap_or_else(|_| plain(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-/// The file that is meant, if it is none above the folder.
+/// Returns the path of the requested file, unless it is outside the folder.
 fn below(folder: &Path, path: &str) -> Option<PathBuf> {
     let path = meant(path.strip_prefix('/')?)?;
     let relative = Path::new(&path);
     relative.components().all(|part| matches!(part, Component::Normal(_))).then(|| folder.join(relative))
 }
 
-/// The entity tag and the time of the last change.
+/// Returns the entity tag and the time of the last change.
 fn validators(metadata: &Metadata) -> (String, String) {
     let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
     let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -135,7 +135,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The status, the first byte and how many, of a file of so many bytes.
+    /// Returns the status, the first byte and the number of bytes to send, for a file of `total` bytes.
     fn part(&self, total: u64) -> (StatusCode, u64, u64) {
         if self.text(header::IF_MATCH).is_some_and(|tags| !self.names(tags)) {
             return (StatusCode::PRECONDITION_FAILED, 0, 0);
@@ -161,8 +161,9 @@ impl Asked<'_> {
     }
 }
 
-/// The first and the last byte; the first is after the last if there is no such part. None is no range that is
-/// understood, or several, and those are left out of account as the protocol allows.
+/// Returns the first and the last byte of a range. The first is after the last if the file has no such range.
+/// Returns `None` for a header that is not understood or has several ranges: the protocol allows ignoring
+/// those.
 fn wanted(range: &str, total: u64) -> Option<(u64, u64)> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     let end = total.saturating_sub(1);
@@ -180,7 +181,7 @@ fn wanted(range: &str, total: u64) -> Option<(u64, u64)> {
             (first, last.min(end))
         }
     };
-    // Of an empty file the end is its beginning as well.
+    // An empty file has no first byte, so no range of it can be satisfied.
     Some(if first >= total { (1, 0) } else { (first, last) })
 }
 

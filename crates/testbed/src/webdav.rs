@@ -15,7 +15,7 @@ pub struct WebDav {
 }
 
 impl WebDav {
-    /// Starts one over an empty folder; it takes about a second.
+    /// Starts a server over an empty folder; this takes about a second.
     pub fn start() -> io::Result<Self> {
         let wsgidav = Tools::find().wsgidav()?;
         let command = |address: SocketAddr, data: &std::path::Path| {
@@ -30,22 +30,22 @@ impl WebDav {
         Ok(Self { program: Program::start("wsgidav", command, ready)? })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.program.address
     }
 
-    /// The folder that it shows.
+    /// Returns the folder that it serves.
     pub fn folder(&self) -> PathBuf {
         self.program.data()
     }
 
-    /// What thalweg calls a path of it.
+    /// Returns thalweg's URL of a path on this server.
     pub fn url(&self, path: &str) -> String {
         format!("webdav://{}/{}", self.address(), escaped(path))
     }
 
-    /// What it has printed, for the message of a test that fails.
+    /// Returns the output of the server, for the message of a failing test.
     pub fn output(&self) -> String {
         self.program.output()
     }

@@ -1,7 +1,7 @@
-//! What is needed of asyncio, looked up once.
+//! The parts of asyncio that this module needs, looked up once.
 //!
-//! asyncio's guide on extending it names the functions by which tasks that are not its own become visible as the current one
-//! and among all.
+//! asyncio's guide "Extending" names the functions by which foreign tasks become visible as the current task
+//! and among all tasks.
 
 use std::cell::RefCell;
 
@@ -25,9 +25,9 @@ pub struct Asyncio {
     pub evaluation: Py<PyType>,
     /// `types.CoroutineType`.
     pub coroutine: Py<PyType>,
-    /// Makes a coroutine of anything that can be awaited.
+    /// Wraps anything awaitable in a coroutine.
     pub as_coroutine: Py<PyAny>,
-    /// Tells of a failure that nobody awaits.
+    /// Reports a failure that no code awaits.
     pub forgotten: Py<PyAny>,
     /// `asyncio.Future`.
     future: Py<PyType>,
@@ -41,23 +41,24 @@ thread_local! {
     static HERE: RefCell<Here> = const { RefCell::new(Here { running: None, spare: None }) };
 }
 
-/// What is kept for the next call on a thread.
+/// Cached for the next call on a thread.
 struct Here {
     running: Option<Running>,
-    /// An evaluation that was shown as the current task and that nobody kept.
+    /// An evaluation that was set as the current task and to which no reference was kept.
     spare: Option<Py<PyAny>>,
 }
 
 /// A running event loop.
 struct Running {
-    /// What the interpreter has noted for it. As long as that is noted, this loop runs.
+    /// The object that the interpreter has noted for the loop. The loop runs as long as the interpreter notes
+    /// the same object.
     note: Py<PyAny>,
     event_loop: Py<PyAny>,
     /// `{"loop": event_loop}`.
     of_loop: Py<PyDict>,
 }
 
-/// After a fork, no event loop runs in the new process.
+/// Clears the cached loop: after a fork, no event loop runs in the new process.
 #[pyfunction]
 fn forget_loop() {
     let forgotten = HERE.with(|here| here.try_borrow_mut().ok().and_then(|mut here| here.running.take()));
@@ -72,18 +73,18 @@ fn of_loop<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> 
 
 /// How the current task of an event loop is set.
 enum Current {
-    /// Up to Python 3.13: the tasks by their loops. The functions for it would be two to four calls for an exchange and back, which
-    /// take as long as half of all the rest.
+    /// Up to Python 3.13: the table of current tasks by loop. The functions for it would need two to four
+    /// calls for a swap and back, which take half as long as all the rest.
     Table(Py<PyDict>),
-    /// From then on: a function that gives the one before.
+    /// From then on: a function that sets the task and returns the previous one.
     Function(Py<PyAny>),
 }
 
 impl Asyncio {
-    /// Looks it up the first time.
+    /// Returns the instance; the first call looks everything up.
     ///
     /// # Errors
-    /// What importing raises.
+    /// The exception of an import.
     pub fn get(py: Python<'_>) -> PyResult<&Self> {
         ASYNCIO.get_or_try_init(py, || {
             let asyncio = py.import("asyncio")?;
@@ -92,7 +93,7 @@ impl Asyncio {
             let with = PyDict::new(py);
             with.set_item("after_in_child", wrap_pyfunction!(forget_loop, py)?)?;
             py.import("os")?.call_method("register_at_fork", (), Some(&with))?;
-            // The module of asyncio's own tasks, in whose table they are.
+            // asyncio's own tasks are in the table of this module.
             let current = match py.import("_asyncio")?.getattr_opt("_current_tasks")? {
                 Some(table) => Current::Table(table.cast_into::<PyDict>()?.unbind()),
                 None => Current::Function(tasks.getattr("_swap_current_task")?.unbind()),
@@ -116,7 +117,7 @@ impl Asyncio {
         })
     }
 
-    /// The event loop that runs on this thread.
+    /// Returns the event loop that runs on this thread.
     ///
     /// # Errors
     /// None that asyncio documents.
@@ -125,10 +126,11 @@ impl Asyncio {
         Ok((!found.is_none()).then_some(found))
     }
 
-    /// The event loop that runs on this thread, and an evaluation that is no future of it yet.
+    /// Returns the event loop that runs on this thread, and an evaluation that is not yet a future of it.
     ///
-    /// asyncio's own function asks the system for the process at each call up to Python 3.12, which takes as long as the rest of a call that
-    /// does not wait. So what it found is kept with the object that it keeps itself for this thread, for as long as that is the same.
+    /// Up to Python 3.12, asyncio's own function asks the system for the process id at each call. That takes
+    /// as long as the rest of a call that does not wait. Therefore its result is cached together with the
+    /// object that asyncio notes for this thread, and is valid while that object is the same.
     ///
     /// # Errors
     /// `MemoryError`.
@@ -149,7 +151,8 @@ impl Asyncio {
         }
     }
 
-    /// The same where nothing is noted, as from Python 3.13 on, or something else.
+    /// [`ready`](Self::ready) for a thread without a cached loop: nothing is noted, as from Python 3.13 on,
+    /// or a different object.
     fn make_ready<'py>(
         &self,
         py: Python<'py>,
@@ -165,7 +168,7 @@ impl Asyncio {
                 of_loop: of_loop(&event_loop)?.unbind(),
             };
             let before = HERE.with_borrow_mut(|here| here.running.replace(running));
-            // This may run code of Python, so nothing is borrowed now.
+            // Dropping may run Python code, so nothing is borrowed here.
             drop(before);
         }
         match HERE.with_borrow_mut(|here| here.spare.take()) {
@@ -174,7 +177,7 @@ impl Asyncio {
         }
     }
 
-    /// An evaluation that is no future yet.
+    /// Returns an evaluation that is not yet a future.
     ///
     /// # Errors
     /// `MemoryError`.
@@ -183,10 +186,10 @@ impl Asyncio {
         class.call_method1(intern!(py, "__new__"), (class,))
     }
 
-    /// Makes an evaluation the current task of a loop, and gives what was it before.
+    /// Makes an evaluation the current task of a loop, and returns the previous one.
     ///
     /// # Errors
-    /// What asyncio raises.
+    /// The exceptions of asyncio.
     #[inline]
     pub fn enter<'py>(
         &self,
@@ -208,10 +211,10 @@ impl Asyncio {
         }
     }
 
-    /// The opposite: makes that the current task which was it before.
+    /// Undoes [`enter`](Self::enter): restores the previous current task.
     ///
     /// # Errors
-    /// What asyncio raises.
+    /// The exceptions of asyncio.
     #[inline]
     pub fn leave<'py>(
         &self,
@@ -229,10 +232,10 @@ impl Asyncio {
         }
     }
 
-    /// Calls a method by which something is to be called later, in a context: `call_soon`, `add_done_callback`.
+    /// Calls a method that schedules a callback in a context: `call_soon`, `add_done_callback`.
     ///
     /// # Errors
-    /// What it raises.
+    /// The exceptions of that method.
     pub fn later<'py>(
         &self,
         object: &Bound<'py, PyAny>,
@@ -246,7 +249,7 @@ impl Asyncio {
     /// Makes an evaluation a future of a loop.
     ///
     /// # Errors
-    /// What asyncio raises.
+    /// The exceptions of asyncio.
     pub fn make_future<'py>(
         &self,
         evaluation: &Bound<'py, PyAny>,
@@ -261,15 +264,16 @@ impl Asyncio {
         initialise(self.future.bind(py), evaluation, self.nothing.bind(py), &of_loop)
     }
 
-    /// Makes an evaluation visible in `asyncio.all_tasks()`, so that `asyncio.run` ends it. It is seen only while it is not done.
+    /// Makes an evaluation visible in `asyncio.all_tasks()`, so that `asyncio.run` cancels it. It is visible
+    /// only until it is done.
     ///
     /// # Errors
-    /// What asyncio raises.
+    /// The exceptions of asyncio.
     pub fn register(&self, evaluation: &Bound<'_, PyAny>) -> PyResult<()> {
         self.register.bind(evaluation.py()).call1((evaluation,)).map(drop)
     }
 
-    /// Takes an evaluation back that was not used, unless somebody kept it: then gives it.
+    /// Takes back an evaluation that was not used. Returns it instead if another reference to it exists.
     #[inline]
     pub fn give_back<'py>(&self, evaluation: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         if is_unshared(&evaluation) {

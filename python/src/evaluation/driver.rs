@@ -1,4 +1,4 @@
-//! What takes code from wait to wait on an event loop, as a task of asyncio does.
+//! Steps code from wait to wait on an event loop, as a task of asyncio does.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,16 +13,16 @@ use super::asyncio::Asyncio;
 use super::interpreter::{Sent, is_unshared, send};
 use super::waiter::Waiter;
 
-/// The code of an evaluation that waits, or that was not started. What it waits for calls it.
+/// The code of an evaluation that waits or has not started. The awaited future calls it when done.
 #[pyclass(frozen, module = "thalweg._thalweg")]
 pub struct Driver {
     coroutine: Py<PyAny>,
     evaluation: Py<PyAny>,
     event_loop: Py<PyAny>,
     context: Py<PyAny>,
-    /// Failures are told to the hook.
+    /// True if failures are reported to the hook.
     forget: bool,
-    // Locked only for moments in which no code of Python runs.
+    // Locked only briefly, while no Python code runs.
     state: Mutex<State>,
 }
 
@@ -30,22 +30,22 @@ pub struct Driver {
 struct State {
     started: bool,
     ended: bool,
-    /// The evaluation was concluded by somebody else.
+    /// True if the evaluation was concluded by other code.
     given_up: bool,
     waits_for: Option<Py<PyAny>>,
-    /// To be thrown at the next step.
+    /// True if `CancelledError` is to be thrown at the next step.
     must_cancel: bool,
     message: Option<Py<PyAny>>,
-    /// How often the end was asked for.
+    /// How often cancellation was requested.
     cancels: usize,
 }
 
 impl Driver {
-    /// Takes over code, and makes its evaluation a future of the event loop. `forget` is whether its failure is told to the hook;
-    /// none is for code that was not started.
+    /// Takes over code, and makes its evaluation a future of the event loop. With `forget` true, its failure
+    /// is reported to the hook. `None` is for code that has not started.
     ///
     /// # Errors
-    /// What asyncio raises.
+    /// The exceptions of asyncio.
     pub fn adopt<'py>(
         asyncio: &Asyncio,
         coroutine: Bound<'py, PyAny>,
@@ -59,11 +59,11 @@ impl Driver {
         if is_unshared(evaluation) {
             asyncio.make_future(evaluation, event_loop)?;
         } else {
-            // Its code looked at it in the first step.
+            // The code looked at its evaluation during the first step.
             evaluation.call_method1(intern!(py, "_become_future"), (event_loop,))?;
             evaluation.setattr(intern!(py, "_itself"), py.None())?;
             state.cancels = evaluation.getattr(intern!(py, "_cancels"))?.extract()?;
-            // Its own code may have concluded it.
+            // The code itself may have concluded it.
             state.given_up = evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
             state.must_cancel = state.given_up || state.cancels > 0;
         }
@@ -85,7 +85,7 @@ impl Driver {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Schedules the next step, which throws this if there is something to throw.
+    /// Schedules the next step, which throws `thrown` if given.
     ///
     /// # Errors
     /// `RuntimeError` if the loop is closed.
@@ -101,10 +101,10 @@ impl Driver {
         event_loop.call_method(call_soon, (slf, thrown.into_value(py)), Some(&with)).map(drop)
     }
 
-    /// Goes on when this is done, which the code gave to wait for.
+    /// Resumes the code when `future`, which it yielded, is done.
     ///
     /// # Errors
-    /// What asyncio raises. What is wrong with that which the code gave is raised there.
+    /// The exceptions of asyncio. An unsuitable `future` is raised in the code.
     pub fn wait_for<'py>(
         slf: &Bound<'py, Self>,
         asyncio: &Asyncio,
@@ -130,17 +130,17 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether this is what code may give to wait for.
+    /// Fails unless `future` is something that an evaluation can wait for.
     fn check(&self, future: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = future.py();
         let blocking = future.getattr_opt(intern!(py, "_asyncio_future_blocking"))?;
         let Some(blocking) = blocking.filter(|blocking| !blocking.is_none()) else {
             let text =
-                format!("an evaluation can wait for what asyncio can wait for, and not for {future:?}");
+                format!("an evaluation can only wait for what asyncio can wait for, not for {future:?}");
             return Err(PyRuntimeError::new_err(text));
         };
         if !blocking.is_truthy()? {
-            let text = format!("{future:?} was given by `yield`, where `yield from` or `await` is meant");
+            let text = format!("{future:?} was yielded by `yield`; use `await` or `yield from`");
             return Err(PyRuntimeError::new_err(text));
         }
         if !future.call_method0(intern!(py, "get_loop"))?.is(&self.event_loop) {
@@ -155,7 +155,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives up what is waited for. Says whether that is possible.
+    /// Cancels the awaited future. Returns whether that is possible.
     fn cancel_wait(&self, future: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = future.py();
         let message = self.state().message.as_ref().map(|message| message.clone_ref(py));
@@ -164,7 +164,7 @@ impl Driver {
         future.call_method(intern!(py, "cancel"), (), Some(&with))?.is_truthy()
     }
 
-    /// What is thrown into code that is to end.
+    /// Returns the `CancelledError` to throw into the code.
     fn cancelled(&self, py: Python<'_>, asyncio: &Asyncio) -> PyErr {
         let message = self.state().message.as_ref().map(|message| message.clone_ref(py));
         let class = asyncio.cancelled.bind(py);
@@ -174,7 +174,7 @@ impl Driver {
         }
     }
 
-    /// Lets the code go on until it waits again, or ends.
+    /// Runs the code until it waits again or ends.
     fn step(slf: &Bound<'_, Self>, thrown: Option<PyErr>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         let asyncio = Asyncio::get(py)?;
@@ -214,7 +214,7 @@ impl Driver {
         }
     }
 
-    /// The code is at its end.
+    /// Concludes the evaluation with the result of the code.
     fn end(&self, py: Python<'_>, asyncio: &Asyncio, result: PyResult<Bound<'_, PyAny>>) -> PyResult<()> {
         let evaluation = self.evaluation.bind(py);
         let must_cancel = {
@@ -223,7 +223,7 @@ impl Driver {
             state.must_cancel
         };
         evaluation.setattr(intern!(py, "_driver"), py.None())?;
-        // Who concluded it meanwhile was first; but no failure is lost.
+        // If other code concluded the evaluation meanwhile, that result stays; but no failure is lost.
         let is_concluded = evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
         match result {
             Ok(_) if is_concluded => {}
@@ -256,7 +256,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Those who await it get that it was cancelled.
+    /// Concludes the evaluation as cancelled.
     fn end_cancelled(&self, py: Python<'_>) -> PyResult<()> {
         let message = self.state().message.as_ref().map(|message| message.clone_ref(py));
         self.evaluation.bind(py).call_method1(intern!(py, "_end_cancelled"), (message,)).map(drop)
@@ -265,7 +265,8 @@ impl Driver {
 
 #[pymethods]
 impl Driver {
-    /// The next step. What it is called with: nothing; what was waited for, which is done; or what is to be thrown.
+    /// Runs the next step. The argument is absent, the awaited future, which is done, or an exception to
+    /// throw.
     #[pyo3(signature = (what = None))]
     fn __call__(slf: &Bound<'_, Self>, what: Option<Bound<'_, PyAny>>) -> PyResult<()> {
         let thrown = match what {
@@ -276,7 +277,7 @@ impl Driver {
         Self::step(slf, thrown)
     }
 
-    /// Asks the code to end: `CancelledError` is raised where it waits.
+    /// Requests cancellation: `CancelledError` is raised where the code waits.
     fn cancel(&self, py: Python<'_>, message: Option<Py<PyAny>>) -> PyResult<()> {
         let waits_for = {
             let mut state = self.state();
@@ -293,7 +294,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the code, whose evaluation was concluded by somebody. What was not started does not start.
+    /// Ends the code, because other code concluded its evaluation. Code that has not started never starts.
     fn give_up(&self, py: Python<'_>) -> PyResult<()> {
         let started = {
             let mut state = self.state();
@@ -307,21 +308,21 @@ impl Driver {
         self.coroutine.bind(py).call_method0(intern!(py, "close")).map(drop)
     }
 
-    /// Whether the code has begun.
+    /// True once the code has started.
     fn is_started(&self) -> bool {
         self.state().started
     }
 
-    /// How often the end was asked for.
+    /// Returns how often cancellation was requested.
     fn cancelling(&self) -> usize {
         self.state().cancels
     }
 
-    /// Takes one of these back.
+    /// Withdraws one request for cancellation.
     fn uncancel(&self) -> usize {
         let mut state = self.state();
         state.cancels = state.cancels.saturating_sub(1);
-        // It was answered before it was thrown.
+        // The request was withdrawn before it was thrown.
         state.must_cancel &= state.cancels > 0;
         state.cancels
     }
@@ -332,19 +333,19 @@ impl Driver {
         self.coroutine.clone_ref(py)
     }
 
-    /// What is waited for.
+    /// The future that the code waits for.
     #[getter]
     fn waits_for(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.state().waits_for.as_ref().map(|future| future.clone_ref(py))
     }
 
-    /// Whether the code is to end, and was not told.
+    /// True if cancellation was requested and not yet thrown.
     #[getter]
     fn must_cancel(&self) -> bool {
         self.state().must_cancel
     }
 
-    /// The variables that the code sees.
+    /// The context in which the code runs.
     #[getter]
     fn context(&self, py: Python<'_>) -> Py<PyAny> {
         self.context.clone_ref(py)

@@ -1,4 +1,4 @@
-//! The first step of code, in the stack of its caller.
+//! The first step of code, on the stack of its caller.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
@@ -8,9 +8,9 @@ use super::asyncio::Asyncio;
 use super::driver::Driver;
 use super::interpreter::{Context, Sent, send};
 
-/// What came of the first step.
+/// The result of the first step.
 pub enum First<'py> {
-    /// The code is at its end, with this result.
+    /// The code ended with this result.
     Returned(Bound<'py, PyAny>),
     /// The code waits.
     Waits(Waiting<'py>),
@@ -25,10 +25,10 @@ pub struct Waiting<'py> {
     waits_for: Bound<'py, PyAny>,
 }
 
-/// Lets code run until it waits or ends.
+/// Runs the code until it waits or ends.
 ///
 /// # Errors
-/// What the code raises; `RuntimeError` if it waits and there is no event loop that could wake it.
+/// The exception of the code; `RuntimeError` if the code waits and no event loop could wake it.
 pub fn step<'py>(asyncio: &Asyncio, coroutine: Bound<'py, PyAny>) -> PyResult<First<'py>> {
     let py = coroutine.py();
     let context = Context::copy(py)?;
@@ -67,10 +67,11 @@ pub fn step<'py>(asyncio: &Asyncio, coroutine: Bound<'py, PyAny>) -> PyResult<Fi
 }
 
 impl<'py> Waiting<'py> {
-    /// Makes an evaluation of the rest. If nobody is to await it, its failure is told to the hook.
+    /// Makes an evaluation of the rest of the code. With `forget`, no caller awaits it, and its failure is
+    /// reported to the hook.
     ///
     /// # Errors
-    /// What asyncio raises.
+    /// The exceptions of asyncio.
     pub fn go_on(self, asyncio: &Asyncio, forget: bool) -> PyResult<Bound<'py, PyAny>> {
         let Self { coroutine, evaluation, event_loop, context, waits_for } = self;
         let driver =

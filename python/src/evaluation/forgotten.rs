@@ -1,4 +1,4 @@
-//! Code that was called and forgotten, before its turn.
+//! Code of `call_and_forget`, before its first step.
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::prelude::*;
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use super::asyncio::Asyncio;
 use super::first::{First, step};
 
-/// What the event loop calls when it is the turn of the code. Only if it waits, an evaluation is made.
+/// The callback that the event loop calls to start the code. An evaluation is created only if the code waits.
 #[pyclass(frozen, module = "thalweg._thalweg")]
 pub struct Forgotten {
     coroutine: Py<PyAny>,
@@ -14,7 +14,7 @@ pub struct Forgotten {
 }
 
 impl Forgotten {
-    /// Code that was not started.
+    /// Wraps code that has not started.
     pub fn new(coroutine: Bound<'_, PyAny>, event_loop: &Bound<'_, PyAny>) -> Self {
         Self { coroutine: coroutine.unbind(), event_loop: event_loop.clone().unbind() }
     }

@@ -1,7 +1,8 @@
-//! What the interpreter can do and its bindings leave out: sending into a coroutine, and contexts.
+//! Functions of the interpreter that its bindings leave out: sending into a coroutine, and contexts.
 //!
-//! `PyIter_Send` is in the stable ABI from Python 3.10 on. The functions for contexts are public, with the same signatures
-//! since 3.7, but not in it, and `PyObject_VectorcallMethod` is public since 3.9 and in it since 3.12; so they are declared here.
+//! `PyIter_Send` is in the stable ABI since Python 3.10. The functions for contexts are public, with the same
+//! signatures since 3.7, but not in the stable ABI. `PyObject_VectorcallMethod` is public since 3.9 and in
+//! the stable ABI since 3.12. They are therefore declared here.
 
 #![allow(unsafe_code, reason = "functions of the interpreter that its bindings leave out")]
 
@@ -25,22 +26,23 @@ unsafe extern "C" {
     ) -> *mut ffi::PyObject;
 }
 
-/// What a coroutine did with what was sent into it.
+/// How a coroutine responded to a send.
 pub enum Sent<'py> {
-    /// It came to its end with this result.
+    /// It ended with this result.
     Returned(Bound<'py, PyAny>),
-    /// It waits for this.
+    /// It waits for this object.
     Waits(Bound<'py, PyAny>),
     /// It failed.
     Raised(PyErr),
 }
 
-/// Lets a coroutine run until it waits or ends. No `StopIteration` is made for its result.
+/// Runs a coroutine until it waits or ends. No `StopIteration` is created for its result.
 #[inline]
 pub fn send<'py>(coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     let py = coroutine.py();
     let mut result = ptr::null_mut();
-    // SAFETY: all are alive, and the interpreter is attached. Except with an error the result is a new reference.
+    // SAFETY: all objects are alive, and the interpreter is attached. Unless there is an error, the result is
+    // a new reference.
     unsafe {
         match ffi::PyIter_Send(coroutine.as_ptr(), ffi::Py_None(), &raw mut result) {
             ffi::PySendResult::PYGEN_RETURN => Sent::Returned(Bound::from_owned_ptr(py, result)),
@@ -50,10 +52,10 @@ pub fn send<'py>(coroutine: &Bound<'py, PyAny>) -> Sent<'py> {
     }
 }
 
-/// Calls a method with one argument, and one that has a name, for which no tuple and no dictionary are made.
+/// Calls a method with one positional and one named argument, without creating a tuple or a dictionary.
 ///
 /// # Errors
-/// What it raises.
+/// The exception of the method.
 pub fn call_method<'py>(
     object: &Bound<'py, PyAny>,
     method: &Bound<'py, PyString>,
@@ -62,17 +64,18 @@ pub fn call_method<'py>(
     named: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let arguments = [object.as_ptr(), argument.as_ptr(), named.as_ptr()];
-    // SAFETY: all are alive, there are as many as is said, and the interpreter is attached; a new reference, or none and an error.
+    // SAFETY: all objects are alive, the count of arguments is right, and the interpreter is attached. The
+    // result is a new reference, or null with an exception set.
     unsafe {
         let result = PyObject_VectorcallMethod(method.as_ptr(), arguments.as_ptr(), 2, names.as_ptr());
         Bound::from_owned_ptr_or_err(object.py(), result)
     }
 }
 
-/// Calls the `__init__` of a built-in class that an object is made of, without looking for it.
+/// Calls the `__init__` of a built-in class on an instance of it, without an attribute lookup.
 ///
 /// # Errors
-/// What it raises; `TypeError` if there is none.
+/// The exception of `__init__`; `TypeError` if the class has none.
 pub fn initialise<'py>(
     class: &Bound<'py, PyType>,
     object: &Bound<'py, PyAny>,
@@ -80,10 +83,10 @@ pub fn initialise<'py>(
     keywords: &Bound<'py, PyDict>,
 ) -> PyResult<()> {
     if !object.is_instance(class)? {
-        return Err(PyTypeError::new_err("this is no object of the class"));
+        return Err(PyTypeError::new_err("the object is not an instance of the class"));
     }
-    // SAFETY: what a type has in this slot is such a function or none, and the object is one of the type. All are alive, and the
-    // interpreter is attached.
+    // SAFETY: this slot of a type holds a function of this signature or null, and the object is an instance
+    // of the type. Both are alive, and the interpreter is attached.
     let result = unsafe {
         let found = ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_init);
         let found: Option<ffi::initproc> = std::mem::transmute(found);
@@ -96,15 +99,16 @@ pub fn initialise<'py>(
     }
 }
 
-/// Whether nobody else has a reference to an object.
+/// True if the caller holds the only reference to an object.
 pub fn is_unshared(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: it is alive, and the interpreter is attached.
+    // SAFETY: the object is alive, and the interpreter is attached.
     unsafe { ffi::Py_REFCNT(object.as_ptr()) == 1 }
 }
 
-/// What the interpreter has noted under a name for this thread.
+/// Returns the object that the interpreter has noted under a name for this thread.
 pub fn thread_note<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
-    // SAFETY: the interpreter is attached. Both give borrowed references or none; a name that is a string raises no error.
+    // SAFETY: the interpreter is attached. Both functions return borrowed references or null; a string as the
+    // key raises no error.
     unsafe {
         let notes = ffi::PyThreadState_GetDict();
         if notes.is_null() {
@@ -115,39 +119,39 @@ pub fn thread_note<'py>(name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>
     }
 }
 
-/// Values of context variables, of one piece of code.
+/// A context: the values of context variables for one piece of code.
 pub struct Context<'py>(Bound<'py, PyAny>);
 
 impl<'py> Context<'py> {
-    /// A copy of the current one, which takes the same time however many variables there are.
+    /// Copies the current context. The time does not depend on the number of variables.
     ///
     /// # Errors
     /// `MemoryError`.
     pub fn copy(py: Python<'py>) -> PyResult<Self> {
-        // SAFETY: the interpreter is attached; a new reference, or none and an error.
+        // SAFETY: the interpreter is attached; the result is a new reference, or null with an exception set.
         unsafe { Bound::from_owned_ptr_or_err(py, PyContext_CopyCurrent()).map(Self) }
     }
 
-    /// Does something in this context.
+    /// Calls `work` in this context.
     ///
     /// # Errors
-    /// `RuntimeError` if somebody is in it.
+    /// `RuntimeError` if the context is already entered.
     #[inline]
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> PyResult<T> {
         let py = self.0.py();
-        // SAFETY: it is a context, and the interpreter is attached.
+        // SAFETY: the object is a context, and the interpreter is attached.
         if unsafe { PyContext_Enter(self.0.as_ptr()) } != 0 {
             return Err(PyErr::fetch(py));
         }
         let result = work();
-        // SAFETY: as above; it was entered.
+        // SAFETY: as above; the context was entered.
         if unsafe { PyContext_Exit(self.0.as_ptr()) } != 0 {
             return Err(PyErr::fetch(py));
         }
         Ok(result)
     }
 
-    /// The object.
+    /// Returns the Python object.
     pub fn into_inner(self) -> Bound<'py, PyAny> {
         self.0
     }

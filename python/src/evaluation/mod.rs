@@ -1,12 +1,17 @@
-//! Evaluations over asyncio: `async def` code that runs in the caller's stack until it first has to wait.
+//! Evaluations over asyncio: `async def` code that runs on the caller's stack until it first has to wait.
 //!
-//! What never waits touches no event loop: it is one call of the interpreter that sends into the coroutine, in a context of its
-//! own. Only when the code gives something to wait for is there an `Evaluation` (a future of asyncio, defined in Python, since the stable
-//! ABI cannot derive from it) and a [`Driver`](driver::Driver) that takes the rest of the code from wait to wait, as a task of
-//! asyncio does. During the first step already, the evaluation is what `asyncio.current_task()` gives, or else a timeout begun in it
-//! would later cancel the caller.
+//! Code that never waits touches no event loop. It is one call of the interpreter, which sends into the
+//! coroutine in a context of its own. An `Evaluation` is only needed once the code yields something to wait
+//! for. It is a future of asyncio, defined in Python because the stable ABI cannot derive from that class. A
+//! [`Driver`](driver::Driver) then steps the rest of the code from wait to wait, as a task of asyncio does.
 //!
-//! Handing the rest over to a real task was rejected: it would have to be there before the first step, where it is what costs most.
+//! During the first step, `asyncio.current_task()` already returns the evaluation. Otherwise a timeout that
+//! begins in that step would later cancel the caller.
+//!
+//! Handing the rest over to a real task was rejected: the task would have to exist before the first step,
+//! where it would be the largest cost.
+//!
+//! See docs/decisions/048-evaluations-over-asyncio-step-themselves.md.
 
 mod asyncio;
 mod driver;

@@ -11,7 +11,7 @@ use super::first::{First, step};
 use super::forgotten::Forgotten;
 use super::interpreter::Context;
 
-/// An `async def` function that can be called in four ways, of which one makes the caller wait.
+/// An `async def` function that can be called in four ways; only one of them makes the caller wait.
 #[pyclass(frozen, weakref, module = "thalweg.evaluations")]
 pub struct ConcurrentProc {
     function: Py<PyAny>,
@@ -29,7 +29,7 @@ impl ConcurrentProc {
     }
 }
 
-/// A coroutine of what an asynchronous function gave.
+/// Returns a coroutine for the result of an asynchronous function.
 fn coroutine_of<'py>(asyncio: &Asyncio, made: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = made.py();
     if made.get_type().is(&asyncio.coroutine) {
@@ -38,14 +38,14 @@ fn coroutine_of<'py>(asyncio: &Asyncio, made: Bound<'py, PyAny>) -> PyResult<Bou
     asyncio.as_coroutine.bind(py).call1((made,))
 }
 
-/// The event loop of this thread, for what needs one.
+/// Returns the event loop of this thread.
 fn event_loop<'py>(py: Python<'py>, asyncio: &Asyncio) -> PyResult<Bound<'py, PyAny>> {
     asyncio.running_loop(py)?.ok_or_else(|| {
         PyRuntimeError::new_err("no event loop runs here: call it from code that `asyncio.run` runs")
     })
 }
 
-/// Schedules code, and gives its evaluation.
+/// Schedules code, and returns its evaluation.
 fn detach<'py>(
     asyncio: &Asyncio,
     event_loop: &Bound<'py, PyAny>,
@@ -59,7 +59,7 @@ fn detach<'py>(
     Ok(evaluation)
 }
 
-/// Schedules a coroutine on the event loop that runs, and gives its evaluation.
+/// Schedules a coroutine on the running event loop, and returns its evaluation.
 #[pyfunction]
 #[pyo3(signature = (code, /))]
 pub fn evaluate<'py>(code: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -69,7 +69,7 @@ pub fn evaluate<'py>(code: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match event_loop(py, asyncio) {
         Ok(event_loop) => detach(asyncio, &event_loop, coroutine),
         Err(error) => {
-            // Nobody will await it, of which the interpreter would warn.
+            // The coroutine will not be awaited, and the interpreter would warn about it.
             coroutine.call_method0(intern!(py, "close"))?;
             Err(error)
         }
@@ -82,14 +82,13 @@ impl ConcurrentProc {
     #[pyo3(signature = (function, /))]
     fn new(function: Bound<'_, PyAny>) -> PyResult<Self> {
         if !function.is_callable() {
-            let text =
-                format!("a concurrent proc is made of an `async def` function, and not of {function:?}");
+            let text = format!("a concurrent proc needs an `async def` function, not {function:?}");
             return Err(PyTypeError::new_err(text));
         }
         Ok(Self { function: function.unbind() })
     }
 
-    /// Runs the code as a part of the caller, which awaits what this gives: `await proc.call(…)`.
+    /// Runs the code as a part of the caller, which awaits the result: `await proc.call(…)`.
     #[pyo3(signature = (*args, **kwargs))]
     fn call<'py>(
         &self,
@@ -109,8 +108,9 @@ impl ConcurrentProc {
         self.call(args, kwargs)
     }
 
-    /// Runs the code at once, until it first has to wait. Gives its result if it never has to, and else the evaluation that goes
-    /// on without the caller. What it raises before it waits is the caller's.
+    /// Runs the code immediately, until it first has to wait. Returns its result if it never waits, and
+    /// otherwise an evaluation that continues without the caller. An exception before the first wait is
+    /// raised to the caller.
     #[pyo3(signature = (*args, **kwargs))]
     fn call_nonblock<'py>(
         &self,
@@ -122,7 +122,7 @@ impl ConcurrentProc {
         match step(asyncio, self.begin(asyncio, args, kwargs)?)? {
             First::Waits(waiting) => waiting.go_on(asyncio, false),
             First::Returned(result) if result.get_type().is(&asyncio.evaluation) => {
-                // What is given stands for waiting only if it can be awaited for the result.
+                // The caller awaits any evaluation it receives, so a result that is an evaluation is wrapped.
                 let class = asyncio.evaluation.bind(py);
                 class.call_method1(intern!(py, "_concluded"), (result,))
             }
@@ -130,7 +130,7 @@ impl ConcurrentProc {
         }
     }
 
-    /// Schedules the code, which starts at the next turn of the event loop, and gives its evaluation.
+    /// Schedules the code, which starts at the next turn of the event loop, and returns its evaluation.
     #[pyo3(signature = (*args, **kwargs))]
     fn call_detached<'py>(
         &self,
@@ -142,7 +142,8 @@ impl ConcurrentProc {
         detach(asyncio, &event_loop, self.begin(asyncio, args, kwargs)?)
     }
 
-    /// Schedules the code, and wants no result. Its failure is told to the hook that `on_forgotten` sets.
+    /// Schedules the code and discards its result. A failure is reported to the hook that `on_forgotten`
+    /// sets.
     #[pyo3(signature = (*args, **kwargs))]
     fn call_and_forget<'py>(
         &self,
@@ -156,13 +157,13 @@ impl ConcurrentProc {
         event_loop.call_method1(intern!(py, "call_soon"), (forgotten,)).map(drop)
     }
 
-    /// The function.
+    /// The wrapped function.
     #[getter]
     fn __wrapped__(&self, py: Python<'_>) -> Py<PyAny> {
         self.function.clone_ref(py)
     }
 
-    /// In a class, a proc is a method.
+    /// Binds the proc as a method of a class.
     fn __get__<'py>(
         slf: Bound<'py, Self>,
         instance: Bound<'py, PyAny>,
@@ -180,7 +181,7 @@ impl ConcurrentProc {
         Ok(Bound::new(py, Self { function: bound.unbind() })?.into_any())
     }
 
-    /// As annotations have it: `ConcurrentProc[[int], str]`.
+    /// Supports annotations: `ConcurrentProc[[int], str]`.
     #[classmethod]
     fn __class_getitem__<'py>(
         class: &Bound<'py, PyType>,

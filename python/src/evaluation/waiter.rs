@@ -1,7 +1,8 @@
-//! One who awaits an evaluation.
+//! A single await of an evaluation.
 //!
-//! A future that is awaited is cancelled with who awaits it. An evaluation goes on, so what is awaited is this: a future of its own,
-//! which is done when the evaluation is, and can be given up without it.
+//! asyncio cancels an awaited future together with the code that awaits it. An evaluation must continue in
+//! that case. Therefore `await` waits for this object, a future of its own. It is done when the evaluation
+//! is, and can be cancelled without it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +15,7 @@ use pyo3::types::PyDict;
 use super::asyncio::Asyncio;
 use super::interpreter::Context;
 
-/// What `await` of an evaluation gives to wait for.
+/// The future that `await` of an evaluation yields.
 #[pyclass(frozen, module = "thalweg._thalweg")]
 pub struct Waiter {
     evaluation: Py<PyAny>,
@@ -23,11 +24,11 @@ pub struct Waiter {
 
 #[derive(Default)]
 struct State {
-    /// asyncio's sign that this was given by `await` is taken away.
+    /// True once asyncio has cleared its flag that `await` yielded this future.
     is_heard: bool,
-    /// What is to be called, and its context.
+    /// The callback to call when done, and its context.
     callback: Option<(Py<PyAny>, Py<PyAny>)>,
-    /// It was given up, with this message.
+    /// Set if the wait was cancelled, with the message.
     cancelled: Option<Option<Py<PyAny>>>,
 }
 
@@ -36,7 +37,7 @@ impl Waiter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this is the evaluation.
+    /// True if this waits for `evaluation`.
     pub fn is_for(&self, evaluation: &Py<PyAny>) -> bool {
         self.evaluation.is(evaluation)
     }
@@ -85,7 +86,7 @@ impl Waiter {
         Ok(())
     }
 
-    /// Gives up: who awaits is woken, and the evaluation goes on.
+    /// Cancels the wait: the awaiting code wakes, and the evaluation continues.
     #[pyo3(signature = (msg = None))]
     fn cancel(&self, py: Python<'_>, msg: Option<Py<PyAny>>) -> PyResult<bool> {
         let evaluation = self.evaluation.bind(py);
@@ -126,7 +127,7 @@ impl Waiter {
 }
 
 impl Waiter {
-    /// `CancelledError`, with the message that was given.
+    /// Returns `CancelledError`, with the message of the cancellation.
     fn cancelled(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let message = self.state().cancelled.as_ref().and_then(Option::as_ref).map(|text| text.clone_ref(py));
         let class = Asyncio::get(py)?.cancelled.bind(py);
@@ -135,7 +136,7 @@ impl Waiter {
     }
 }
 
-/// What is given to who waited and gave up, in place of a future.
+/// Passed to the callback of a cancelled wait, in place of a future.
 #[pyclass(frozen, module = "thalweg._thalweg")]
 struct GivenUp {
     error: Py<PyAny>,

@@ -1,4 +1,4 @@
-//! Messages as Python sees them, and back.
+//! Conversion of messages to record batches for Python, and back.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use thalweg_record::{PAYLOAD, ViewBuilder};
 
 use super::capsules;
 
-/// A batch on its way to Python, which makes its own of it by `__arrow_c_array__`.
+/// A batch for Python, which imports it through `__arrow_c_array__`.
 #[pyclass(module = "thalweg._thalweg", frozen)]
 pub struct Batch(pub RecordBatch);
 
 #[pymethods]
 impl Batch {
-    /// The capsule of the schema.
+    /// Returns the capsule of the schema.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         capsules::schema(py, &self.0)
     }
 
-    /// The capsules of the schema and of the columns.
+    /// Returns the capsules of the schema and of the columns.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_array__<'py>(
         &self,
         py: Python<'py>,
         requested_schema: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        // Whoever wants another schema casts by itself: the protocol leaves it to us.
+        // The protocol lets a producer ignore the requested schema; the consumer then casts.
         let _ = requested_schema;
         PyTuple::new(py, [capsules::schema(py, &self.0)?, capsules::array(py, &self.0)?])
     }
@@ -39,13 +39,14 @@ impl Batch {
 /// How messages are shown to Python.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Shape {
-    /// Columns of views as they are. Without it, they are copied into columns that all of `pyarrow`'s functions take.
+    /// True if view columns stay views. Otherwise they are copied into column types that all functions of
+    /// `pyarrow` accept.
     pub views: bool,
-    /// The payload is a column also of messages that have fields.
+    /// True if messages with fields also get a column `payload`.
     pub payload: bool,
 }
 
-/// The messages of a batch as rows. Those without fields have one column, `payload`.
+/// Returns the messages of a batch as rows. Messages without fields have one column, `payload`.
 pub fn rows_of(batch: &thalweg_record::Batch, shape: Shape) -> Result<RecordBatch, ArrowError> {
     let fields = batch.fields();
     let mut schema: Vec<FieldRef> = fields.schema().fields().to_vec();
@@ -67,18 +68,18 @@ pub fn rows_of(batch: &thalweg_record::Batch, shape: Shape) -> Result<RecordBatc
     RecordBatch::try_new(Arc::new(Schema::new(schema)), columns)
 }
 
-/// How many bytes rows have in memory of their own: what was copied out of views, roughly.
+/// Returns the approximate size in bytes of what [`rows_of`] copied out of views.
 pub fn copied(rows: &RecordBatch, shape: Shape) -> usize {
     if shape.views { 0 } else { bytes_of(rows) }
 }
 
-/// The bytes that rows have of their buffers.
+/// Returns the size in bytes of the rows within their buffers.
 pub fn bytes_of(rows: &RecordBatch) -> usize {
     let columns = rows.columns().iter();
     columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum()
 }
 
-/// The type that holds the same without views.
+/// Returns the equivalent type without views.
 fn plain(of: &DataType) -> DataType {
     let inner = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(plain(field.data_type())));
     match of {
@@ -91,7 +92,7 @@ fn plain(of: &DataType) -> DataType {
     }
 }
 
-/// Rows that came from Python: payloads, if they have a column of that name, and fields.
+/// Rows from Python, divided into payloads and fields. Payloads exist if there is a column of that name.
 pub struct Parts {
     /// The payloads.
     pub payload: Option<BinaryViewArray>,
@@ -99,10 +100,10 @@ pub struct Parts {
     pub fields: RecordBatch,
 }
 
-/// Parts rows in payloads and fields.
+/// Divides rows into payloads and fields.
 ///
 /// # Errors
-/// Why they cannot be messages, as a sentence.
+/// A sentence that says why the rows cannot be messages.
 pub fn parts(rows: &RecordBatch) -> Result<Parts, String> {
     let schema = rows.schema();
     let mut payload = None;
@@ -133,7 +134,7 @@ fn payload_of(column: &ArrayRef) -> Result<BinaryViewArray, String> {
             | DataType::LargeUtf8
             | DataType::Utf8View
     ) {
-        return Err(format!("the column `{PAYLOAD}` has the type {of}; what is in it must be bytes or text"));
+        return Err(format!("the column `{PAYLOAD}` has the type {of}; it must be bytes or text"));
     }
     let views = cast(column, &DataType::BinaryView).map_err(|error| error.to_string())?;
     let views = views.as_binary_view();
@@ -145,18 +146,21 @@ fn payload_of(column: &ArrayRef) -> Result<BinaryViewArray, String> {
     Ok(filled.finish())
 }
 
-/// Payloads of no bytes. What `base` holds is held as long as they are.
+/// Returns empty payloads. They keep the memory of `base` alive.
 pub fn empty_payload(base: &[arrow_buffer::Buffer], rows: usize) -> BinaryViewArray {
     let mut payload = ViewBuilder::over(base, rows);
     (0..rows).for_each(|_| payload.push(b""));
     payload.finish()
 }
 
-/// What a transform made of a batch, as messages. They owe a part of what it owes; the rest is the caller's to settle. Where there
-/// is one row for each message and no column `payload`, the payloads stay; else, without one, they are empty.
+/// Converts the result of a transform into messages, each with a share of the ack of `batch`. The caller
+/// settles the rest of that ack.
+///
+/// Without a column `payload`, the payloads stay if there is one row for each message; otherwise they are
+/// empty.
 ///
 /// # Errors
-/// Why it cannot be messages.
+/// Why the result cannot be messages.
 pub fn replaced(
     batch: &thalweg_record::Batch,
     made: &[RecordBatch],
@@ -176,7 +180,7 @@ pub fn replaced(
             Some(positions) => new.with_positions(positions.clone()),
             None => Ok(new),
         };
-        // There is one for each row, so this is `Ok`.
+        // The number of field rows equals the number of payloads, so this is `Ok`.
         messages.extend(new.and_then(|new| new.with_fields(fields)));
     }
     Ok(messages)

@@ -1,6 +1,6 @@
 //! Arrow's C interface: batches and streams of them, in capsules.
 
-#![allow(unsafe_code, reason = "structures that are shared by address with other libraries")]
+#![allow(unsafe_code, reason = "structures are exchanged by address with other libraries")]
 
 use std::ffi::CStr;
 
@@ -15,24 +15,24 @@ const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
 const STREAM: &CStr = c"arrow_array_stream";
 
-/// An error of Arrow's as an exception.
+/// Converts an Arrow error into an exception.
 pub fn refused(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// The capsule of a batch's schema.
+/// Returns the capsule of a batch's schema.
 pub fn schema<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<'py, PyCapsule>> {
     let schema = FFI_ArrowSchema::try_from(batch.schema().as_ref()).map_err(refused)?;
     PyCapsule::new_with_value(py, schema, SCHEMA)
 }
 
-/// The capsule of a batch's columns.
+/// Returns the capsule of a batch's columns.
 pub fn array<'py>(py: Python<'py>, batch: &RecordBatch) -> PyResult<Bound<'py, PyCapsule>> {
     let columns = FFI_ArrowArray::new(&StructArray::from(batch.clone()).to_data());
     PyCapsule::new_with_value(py, columns, ARRAY)
 }
 
-/// The capsule of a stream.
+/// Returns the capsule of a stream.
 pub fn stream<'py>(
     py: Python<'py>,
     batches: Box<dyn RecordBatchReader + Send>,
@@ -40,16 +40,17 @@ pub fn stream<'py>(
     PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(batches), STREAM)
 }
 
-/// The batch that an object with `__arrow_c_array__` is.
+/// Imports a batch from an object with `__arrow_c_array__`.
 ///
 /// # Errors
-/// `TypeError` if it is none.
+/// `TypeError` if the object is not a batch.
 pub fn batch(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) =
         object.call_method0("__arrow_c_array__")?.extract()?;
     let schema = schema.pointer_checked(Some(SCHEMA))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(ARRAY))?.cast::<FFI_ArrowArray>();
-    // SAFETY: capsules of these names hold these structures; taken over, they are left there as released.
+    // SAFETY: capsules of these names hold these structures. `from_raw` moves them out and marks the
+    // originals as released.
     let data = unsafe {
         let (schema, array) =
             (FFI_ArrowSchema::from_raw(schema.as_ptr()), FFI_ArrowArray::from_raw(array.as_ptr()));
@@ -61,13 +62,14 @@ pub fn batch(object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     Ok(RecordBatch::from(StructArray::from(data)))
 }
 
-/// The stream that an object with `__arrow_c_stream__` gives.
+/// Imports a stream from an object with `__arrow_c_stream__`.
 ///
 /// # Errors
-/// `TypeError` if it is no stream of record batches.
+/// `TypeError` if the object is not a stream of record batches.
 pub fn read_stream(object: &Bound<'_, PyAny>) -> PyResult<ArrowArrayStreamReader> {
     let capsule: Bound<'_, PyCapsule> = object.call_method0("__arrow_c_stream__")?.extract()?;
     let stream = capsule.pointer_checked(Some(STREAM))?.cast::<FFI_ArrowArrayStream>();
-    // SAFETY: a capsule of this name holds this structure; taken over, it is left there as released.
+    // SAFETY: a capsule of this name holds this structure. `from_raw` moves it out and marks the original as
+    // released.
     unsafe { ArrowArrayStreamReader::from_raw(stream.as_ptr()) }.map_err(refused)
 }

@@ -1,8 +1,9 @@
-//! Pipelines in Python: running configurations, and Python's own sources, transforms and sinks in them.
+//! Pipelines in Python: running configurations, with sources, transforms and sinks that are Python objects.
 //!
-//! What comes from Python and goes there are Arrow's record batches, by its C interface (`capsules`): nothing is copied. A
-//! Python object becomes a component of the registry of one run (`objects`); it is called on threads that may block, never
-//! on those of the engine's segments. The classes here are not those of users: the package wraps them.
+//! Data crosses the boundary as Arrow record batches through Arrow's C interface (`capsules`), without
+//! copies. A Python object becomes a component of the registry of one run (`objects`). It is called on
+//! threads that may block, never on those of the engine's segments. Users do not see the classes here: the
+//! package wraps them.
 
 mod batches;
 mod begin;

@@ -1,9 +1,10 @@
-//! Slices of columns whose buffers are no larger than they.
+//! Slices of columns over buffers of no more than their own size.
 //!
-//! A buffer is counted against the budget whole. Where a batch is a few rows of a table of gigabytes, its slice gets buffers of
-//! its own over the same memory, which count what it has; only offsets are copied.
+//! The budget counts whole buffers. A batch of a few rows may be a slice of a table of gigabytes. Such a
+//! slice gets new buffers over its part of the same memory, so that only this part counts. Only offsets are
+//! copied.
 
-#![allow(unsafe_code, reason = "text is not looked at again to see that it is text")]
+#![allow(unsafe_code, reason = "text that is known to be UTF-8 is not validated again")]
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use arrow_buffer::{ArrowNativeType, Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType};
 
-/// The same rows over narrow buffers, where their types allow it.
+/// Returns the same rows over narrow buffers, for column types that allow it.
 pub fn narrowed(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let columns = rows.columns().iter().map(|column| match column.data_type() {
         DataType::Binary => Ok(bytes(column.as_bytes::<BinaryType>())),
@@ -29,7 +30,7 @@ pub fn narrowed(rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(rows.schema(), columns.collect::<Result<_, _>>()?)
 }
 
-/// Whether so much more than is needed would be counted that it is worth a buffer of its own.
+/// True if the buffer is more than twice as large as needed, so that a narrow one is worthwhile.
 fn is_wide(buffer: &Buffer, needed: usize) -> bool {
     buffer.capacity() / 2 > needed
 }
@@ -46,7 +47,8 @@ fn bytes<T: ByteArrayType>(column: &GenericByteArray<T>) -> ArrayRef {
     let rebased: ScalarBuffer<T::Offset> =
         offsets.iter().map(|&offset| offset - first).collect::<Vec<_>>().into();
     let nulls = column.nulls().cloned();
-    // SAFETY: the offsets and values are those of a column of this type, from its first value on.
+    // SAFETY: the values start at the first value of a valid column of this type, and the offsets are shifted
+    // by the same amount.
     Arc::new(unsafe {
         GenericByteArray::<T>::new_unchecked(OffsetBuffer::new_unchecked(rebased), values, nulls)
     })
@@ -65,7 +67,7 @@ fn fixed(column: &ArrayRef, width: usize) -> Result<ArrayRef, ArrowError> {
     Ok(make_array(narrow.nulls(data.nulls().cloned()).build()?))
 }
 
-/// A part of a buffer as one of its own.
+/// Returns a part of a buffer as a buffer of its own over the same memory.
 fn part(buffer: &Buffer, from: usize, length: usize) -> Buffer {
     struct Slice(Buffer);
     impl AsRef<[u8]> for Slice {

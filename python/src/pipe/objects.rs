@@ -21,32 +21,32 @@ use crate::attach::attach;
 /// A Python object that is held without the interpreter lock.
 pub type Object = Arc<Py<PyAny>>;
 
-/// The last exception that ended a run, so that it can be told as the cause.
+/// The last exception that ended a run, to be raised as the cause.
 #[derive(Clone, Default)]
 pub struct Cause(Arc<Mutex<Option<PyErr>>>);
 
 impl Cause {
-    /// Notes an exception, and gives the error that the engine is told.
+    /// Stores an exception, and returns the error for the engine.
     pub fn permanent(&self, error: PyErr) -> Error {
         let told = Error::permanent(error.to_string());
         *self.0.lock() = Some(error);
         told
     }
 
-    /// The exception, if there was one.
+    /// Takes the exception, if there was one.
     pub fn take(&self) -> Option<PyErr> {
         self.0.lock().take()
     }
 }
 
-/// A component that is a Python object, as the package gives it.
+/// A component that is a Python object, as the package passes it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Given {
     role: String,
-    /// By what name the configuration speaks of it.
+    /// The component's name in the configuration.
     name: String,
-    /// What it is: `iterable`, `arrow`, `function`, `workers`, `reader`, `writer` or `stream`.
+    /// The kind of object: `iterable`, `arrow`, `function`, `workers`, `reader`, `writer` or `stream`.
     sort: String,
     object: Py<PyAny>,
     views: bool,
@@ -59,7 +59,7 @@ pub struct Given {
 /// Adds Python objects to a registry.
 ///
 /// # Errors
-/// If the package gave something else.
+/// If the package passed anything else.
 pub fn add(py: Python<'_>, registry: Registry, given: Vec<Given>, cause: &Cause) -> PyResult<Registry> {
     let mut registry = registry;
     for given in given {
@@ -110,16 +110,17 @@ fn one(py: Python<'_>, registry: Registry, given: Given, cause: &Cause) -> PyRes
     }))
 }
 
-/// Options as keyword arguments.
+/// Converts options into keyword arguments.
 ///
 /// # Errors
-/// If they are no mapping.
+/// If the options are not a mapping.
 pub fn arguments<'py>(py: Python<'py>, options: &Value) -> PyResult<Bound<'py, PyDict>> {
     let loads = py.import("json")?.getattr("loads")?;
     Ok(loads.call1((options.to_string(),))?.cast_into::<PyDict>()?)
 }
 
-/// The names of components are there as long as the process. Those of Python's are few, and each is kept once.
+/// Interns a component name. Names live as long as the process, so each distinct name is leaked once; Python
+/// code uses few.
 fn kept(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock();
@@ -131,10 +132,10 @@ fn kept(name: &str) -> &'static str {
     new
 }
 
-/// Calls a function of the package that stands between the engine and users' functions.
+/// Calls a function of the package's layer between the engine and users' functions (`thalweg._bridge`).
 ///
 /// # Errors
-/// What it raises, or that the interpreter has ended.
+/// The exception of the function, or an error if the interpreter has ended.
 pub fn bridged<T>(name: &str, call: impl FnOnce(Python<'_>, Bound<'_, PyAny>) -> PyResult<T>) -> PyResult<T> {
     let called = attach(|py| call(py, py.import("thalweg._bridge")?.getattr(name)?));
     called.unwrap_or_else(|| Err(crate::errors::Error::new_err("the interpreter has ended")))

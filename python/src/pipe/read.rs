@@ -1,4 +1,4 @@
-//! Readers of Python's: classes that make rows of the bytes of files.
+//! File readers in Python: classes that make rows out of the bytes of files.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use thalweg_engine::{BuildFileReader, Context, Error, FileReader, Mistake};
 use super::objects::{Cause, Object, arguments, bridged};
 use super::{batches, capsules};
 
-/// A class of readers, or what makes one.
+/// A reader class, or a function that creates readers.
 pub struct ReaderClass {
-    /// Its name in configurations.
+    /// The name of the component in configurations.
     pub kind: &'static str,
-    /// It.
+    /// The class.
     pub class: Object,
-    /// What it is called with.
+    /// The keyword arguments for the class.
     pub options: Value,
-    /// Where to note what it raised.
+    /// Records the exceptions that the class raises.
     pub cause: Cause,
 }
 
@@ -45,7 +45,7 @@ impl BuildFileReader for ReaderClass {
 
 struct Reading {
     reader: Object,
-    /// A file begins: the reader is told with its first bytes.
+    /// True if a file begins. The reader learns this with the first bytes of the file.
     begins: bool,
 }
 
@@ -66,7 +66,11 @@ impl ReadRows for Reading {
         });
         let read = read.map_err(|error| error.to_string())?;
         if read.used > bytes.len() {
-            return Err(format!("the reader says that it used {} bytes, of {}", read.used, bytes.len()));
+            return Err(format!(
+                "the reader reports {} bytes as used, but got only {}",
+                read.used,
+                bytes.len()
+            ));
         }
         Ok(read)
     }

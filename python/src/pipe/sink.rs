@@ -1,4 +1,4 @@
-//! Sinks of Python's: writers, and streams that are read.
+//! Sinks in Python: writers, and streams that are read.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -18,15 +18,15 @@ use super::objects::{Cause, Object, arguments, bridged};
 use super::stream::{Offer, Queue};
 use crate::attach::attach;
 
-/// A class of writers, or what makes one.
+/// A writer class, or a function that creates writers.
 pub struct WriterClass {
-    /// It.
+    /// The class.
     pub class: Object,
-    /// What it is called with.
+    /// The keyword arguments for the class.
     pub options: Value,
-    /// What it is given.
+    /// The form of the batches.
     pub shape: Shape,
-    /// Where to note what it raised.
+    /// Records the exceptions that the class raises.
     pub cause: Cause,
 }
 
@@ -60,7 +60,7 @@ struct Writing {
 }
 
 impl Writing {
-    /// Calls the writer on a thread that may block; without rows it is to finish.
+    /// Calls the writer on a thread that may block. Without rows, the writer finishes.
     async fn call(&self, rows: Option<RecordBatch>) -> Result<(), Error> {
         let (writer, cause) = (self.writer.clone(), self.cause.clone());
         let done = tokio::task::spawn_blocking(move || {
@@ -114,7 +114,7 @@ impl BuildSink for Streaming {
         let to = self
             .0
             .sink()
-            .ok_or_else(|| Error::permanent("a stream is the sink of one run, and this one was it"))?;
+            .ok_or_else(|| Error::permanent("this stream was already the sink of a run; make another one"))?;
         Ok(Box::new(Offering { to, shape: self.0.shape }))
     }
 }
@@ -127,7 +127,7 @@ struct Offering {
 #[async_trait]
 impl Sink for Offering {
     async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
-        let gone = || Error::permanent("nobody reads the stream any more");
+        let gone = || Error::permanent("the reader of the stream is gone");
         let (asked, wanted) = oneshot::channel();
         self.to.send((rows_of(batch, self.shape)?, asked)).map_err(|_| gone())?;
         wanted.await.map_err(|_| gone())?;

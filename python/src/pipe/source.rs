@@ -1,4 +1,4 @@
-//! Sources of Python objects: any iterable, and what speaks Arrow's C stream interface.
+//! Sources that are Python objects: iterables, and objects with Arrow's C stream interface.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple};
-use thalweg_components::shared::arenas::Arenas;
 use thalweg_engine::{BuildSource, Context, Error, Mistake, Reading, Received, Source, SourceOutput};
 use thalweg_record::{Arena, ViewBuilder};
+use thalweg_stream::arenas::Arenas;
 
 use super::batches::{Parts, bytes_of, empty_payload, parts};
 use super::capsules;
@@ -19,18 +19,18 @@ use super::narrow::narrowed;
 use super::objects::{Cause, Object, bridged};
 use crate::buffer::Buffer as Bytes;
 
-/// The most messages in a batch of an iterable.
+/// The maximum number of messages in a batch of an iterable.
 const MOST_ROWS: usize = 32 << 10;
-/// How long messages of an iterable wait for others.
+/// The longest time in which messages of an iterable are collected into a batch.
 const LONGEST: Duration = Duration::from_millis(20);
-/// An iterable that takes this long for an item is slow: what it gave goes on at once.
+/// An iterable that needs this long for an item is slow. Its messages are sent immediately.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// An iterable.
+/// An iterable as a source.
 pub struct IterableObject {
-    /// It.
+    /// The iterable.
     pub object: Object,
-    /// Where to note what it raised.
+    /// Records the exceptions that the iterable raises.
     pub cause: Cause,
 }
 
@@ -57,22 +57,22 @@ impl BuildSource for IterableObject {
 struct Iterating {
     object: Object,
     cause: Cause,
-    /// The iterable's iterator, and in it those of the lists that it gave.
+    /// The iterable's iterator, and above it the iterators of the lists that it yielded.
     iterators: Vec<Py<PyIterator>>,
     arenas: Arenas,
-    /// What was taken and had no room.
+    /// An item that was taken but did not fit.
     next: Option<Py<PyAny>>,
 }
 
-/// What was taken of an iterable.
+/// The items taken from an iterable at once.
 enum Taken {
-    /// Payloads: they are in the arena, and end there.
+    /// Payloads in the arena; these are the offsets where each ends.
     Payloads(Vec<usize>),
-    /// Fields.
+    /// Rows of fields.
     Rows(RecordBatch),
-    /// The next payload is larger than the arena.
+    /// The next payload has this many bytes, which is more than the arena has.
     Large(usize),
-    /// Nothing: it has ended.
+    /// The iterable has ended.
     End,
 }
 
@@ -90,7 +90,7 @@ impl Source for Iterating {
                     out.send(payloads(buffer, &ends)).await?;
                 }
                 Taken::Rows(rows) => {
-                    // Who waits for room must hold none.
+                    // A task that waits for the budget must not hold any of it.
                     drop(arena);
                     send_rows(out, &rows).await?;
                 }
@@ -132,7 +132,7 @@ impl Iterating {
             let is_slow = asked.elapsed() >= SLOW;
             let is_row = item.is_instance_of::<PyDict>();
             if is_row != (dicts.len() > 0) && (filled > 0 || !ends.is_empty() || dicts.len() > 0) {
-                // Messages of another sort: those before them go first.
+                // The item changes between payload and row: the earlier messages leave first.
                 self.next = Some(item.unbind());
                 break;
             }
@@ -165,7 +165,7 @@ impl Iterating {
         Ok(if ends.is_empty() { Taken::End } else { Taken::Payloads(ends) })
     }
 
-    /// The next item. Lists and tuples stand for what is in them.
+    /// Returns the next item. Lists and tuples are flattened.
     fn item<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if let Some(next) = self.next.take() {
             return Ok(Some(next.into_bound(py)));
@@ -176,7 +176,7 @@ impl Iterating {
                     self.iterators.push(list.try_iter()?.unbind());
                 }
                 Some(item) => return Ok(Some(item)),
-                // The first one stays, so that nothing begins anew.
+                // The outermost iterator stays, so that the iterable does not restart.
                 None if self.iterators.len() == 1 => return Ok(None),
                 None => drop(self.iterators.pop()),
             }
@@ -185,7 +185,7 @@ impl Iterating {
     }
 }
 
-/// Copies the bytes of an item, if there is room; says how many there are.
+/// Copies the bytes of an item if they fit. Returns their number either way: `Ok` if they were copied.
 fn copy(item: &Bound<'_, PyAny>, into: &mut [u8]) -> PyResult<Result<usize, usize>> {
     let mut put = |bytes: &[u8]| match into.get_mut(..bytes.len()) {
         Some(room) => {
@@ -206,11 +206,11 @@ fn copy(item: &Bound<'_, PyAny>, into: &mut [u8]) -> PyResult<Result<usize, usiz
     }
 }
 
-/// What speaks Arrow's C stream interface: tables, readers.
+/// An object with Arrow's C stream interface: a table, a reader.
 pub struct ArrowObject {
-    /// It.
+    /// The object.
     pub object: Object,
-    /// Where to note what it raised.
+    /// Records the exceptions that the object raises.
     pub cause: Cause,
 }
 
@@ -238,7 +238,7 @@ impl Source for Streamed {
         while !out.is_stopping() {
             let Some(rows) = self.0.next() else { break };
             let rows = rows?;
-            // As many rows as have about the bytes of a batch.
+            // The number of rows that is about the size of a batch in bytes.
             let row = bytes_of(&rows).div_ceil(rows.num_rows().max(1)).max(1);
             let most = (out.batch_bytes() / row).max(1);
             let mut from = 0;
@@ -252,10 +252,10 @@ impl Source for Streamed {
     }
 }
 
-/// Sends rows when the budget has room for them.
+/// Sends rows when the budget has capacity for them.
 async fn send_rows(out: &mut SourceOutput, rows: &RecordBatch) -> Result<(), Error> {
-    // From then on the buffers are counted themselves. The byte goes with the payload: it says that the source has something
-    // under way, so that it waits for room before it sends more.
+    // Once sent, the batch counts its own buffers. The one byte travels with the payload and marks the source
+    // as having data in flight, so that it waits for capacity before it sends more.
     let mut lease = out.reserve(1 + bytes_of(rows)).await;
     let held = lease.split(1).freeze(vec![0]);
     let Parts { payload, fields } = parts(rows).map_err(Error::permanent)?;

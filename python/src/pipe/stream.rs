@@ -1,4 +1,4 @@
-//! The messages at the end of a pipeline, for whoever asks for them.
+//! The messages at the end of a pipeline, read by the Python program.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -17,17 +17,18 @@ use super::capsules;
 use super::run::{End, Run};
 use crate::attach::attach;
 
-/// How often a thread that waits looks whether the user wants it to end.
+/// How often a waiting thread checks for signals, such as Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A batch, and where to say that the consumer wants the next: only then it is acknowledged.
+/// A batch, and a channel by which the consumer requests the next. The request acks the batch.
 pub type Offer = (RecordBatch, oneshot::Sender<()>);
 
-/// What stands between a sink and its consumer: one batch. The sink waits for the consumer, and what is before the sink for it.
+/// The queue between a sink and its consumer, of one batch. The sink waits for the consumer, and so does the
+/// pipeline before it.
 pub struct Queue {
     give: Mutex<Option<Sender<Offer>>>,
     take: Mutex<Receiver<Offer>>,
-    /// What the consumer has in hand.
+    /// The request channel of the batch that the consumer holds.
     held: Mutex<Option<oneshot::Sender<()>>>,
     pub(super) shape: Shape,
 }
@@ -38,15 +39,15 @@ impl Queue {
         Arc::new(Self { give: Mutex::new(Some(give)), take: Mutex::new(take), held: Mutex::default(), shape })
     }
 
-    /// The side of the sink; there is one.
+    /// Returns the sending side for the sink. `None` if it was already taken.
     pub fn sink(&self) -> Option<Sender<Offer>> {
         self.give.lock().take()
     }
 
-    /// The next batch, if it comes in time; none at the end.
+    /// Returns the next batch if it comes within `time`; `None` at the end.
     fn next_within(&self, time: Duration) -> Result<Option<RecordBatch>, RecvTimeoutError> {
         if let Some(held) = self.held.lock().take() {
-            // The sink may have ended by failing.
+            // The receiver is gone if the sink failed.
             let _ = held.send(());
         }
         match self.take.lock().recv_timeout(time) {
@@ -59,7 +60,7 @@ impl Queue {
         }
     }
 
-    /// The next batch, whenever it comes.
+    /// Waits for the next batch.
     fn next(&self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
         loop {
             if let Ok(next) = py.detach(|| self.next_within(LOOK)) {
@@ -75,7 +76,7 @@ impl Queue {
 pub struct Stream(Arc<Queue>);
 
 impl Stream {
-    /// What the sink gives to.
+    /// Returns the queue that the sink fills.
     pub fn queue(&self) -> Arc<Queue> {
         self.0.clone()
     }
@@ -89,12 +90,13 @@ impl Stream {
         Self(Queue::new(Shape { views, payload }))
     }
 
-    /// The next batch; None at the end.
+    /// Returns the next batch; `None` at the end.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Batch>> {
         Ok(self.0.next(py)?.map(Batch))
     }
 
-    /// All batches, as a stream of the schema of the first, which ends with an error if the run fails.
+    /// Returns all batches as one stream with the schema of the first batch. The stream ends with an error if
+    /// the run fails.
     fn all<'py>(&self, py: Python<'py>, run: &Run) -> PyResult<Bound<'py, PyCapsule>> {
         let first = self.0.next(py)?;
         let schema = first.as_ref().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
@@ -123,7 +125,7 @@ impl Iterator for Batches {
         if let Some(first) = self.first.take() {
             return Some(Ok(first));
         }
-        // Whoever asks may hold the interpreter lock or not.
+        // The caller may or may not hold the interpreter lock.
         let next = attach(|py| self.queue.next(py));
         match next {
             Some(Ok(Some(rows))) => Some(fitted(&rows, &self.schema)),
@@ -137,7 +139,7 @@ impl Iterator for Batches {
     }
 }
 
-/// Rows with the columns of a schema: those that are missing are NULL, those of other types are converted.
+/// Converts rows to a schema: missing columns become NULL, columns of other types are cast.
 fn fitted(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     if rows.schema() == *schema {
         return Ok(rows.clone());
@@ -145,8 +147,8 @@ fn fitted(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowEr
     let of = rows.schema();
     if let Some(new) = of.fields().iter().find(|field| schema.column_with_name(field.name()).is_none()) {
         return Err(ArrowError::SchemaError(format!(
-            "a later batch has a field `{}`, which the first has not; read the batches one by one, or give all messages the \
-             same fields before",
+            "a later batch has a field `{}`, which the first batch lacks; read the batches one by one, or give all \
+             messages the same fields in the pipeline",
             new.name()
         )));
     }
@@ -157,7 +159,7 @@ fn fitted(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowEr
             None => Ok(new_null_array(field.data_type(), rows.num_rows())),
         }
     });
-    // A field that is missing here or is NULL may be one that the first batch had in all its messages.
+    // The first batch may have had a value in each message for a field that is missing or NULL here.
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     let fields = schema.fields().iter().zip(&columns).map(|(field, column)| {
         field.as_ref().clone().with_nullable(field.is_nullable() || column.null_count() > 0)

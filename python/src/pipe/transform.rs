@@ -3,21 +3,21 @@
 use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use pyo3::prelude::*;
-use thalweg_engine::{BuildWaiting, Context, Error, Outlets, WaitingTransform};
+use thalweg_engine::{BuildWaiting, Context, Error, Outputs, WaitingTransform};
 use thalweg_record::{Batch, Budget, Outcome};
 
 use super::batches::{self, Shape, copied, replaced, rows_of};
 use super::capsules;
 use super::objects::{Object, bridged};
 
-/// A function. It is called on threads that may block, so that whoever waits for the interpreter lock keeps no core from the
-/// other segments.
+/// A function. It is called on threads that may block, so that waiting for the interpreter lock does not
+/// occupy a core of other segments.
 pub struct Function {
-    /// Its name in configurations.
+    /// The name of the component in configurations.
     pub kind: &'static str,
-    /// It.
+    /// The function.
     pub function: Object,
-    /// What it is given.
+    /// The form of the batches.
     pub shape: Shape,
 }
 
@@ -43,7 +43,7 @@ struct Calling {
 
 #[async_trait]
 impl WaitingTransform for Calling {
-    async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+    async fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let (function, shape, budget) = (self.function.clone(), self.shape, self.budget.clone());
         let done = tokio::task::spawn_blocking(move || {
             let made = rows_of(&batch, shape).map_err(|error| error.to_string());
@@ -66,15 +66,15 @@ fn call(function: &Object, rows: RecordBatch) -> PyResult<Vec<RecordBatch>> {
     })
 }
 
-/// Gives on what was made of a batch; where nothing could be made of it, its messages leave by `errors`.
+/// Sends the result for a batch. If the call failed, the batch's messages leave by `errors`.
 ///
 /// # Errors
-/// Never for want of a result.
-pub fn give(batch: Batch, made: Result<Vec<RecordBatch>, String>, out: &mut Outlets) -> Result<(), Error> {
+/// None because of a failed call.
+pub fn give(batch: Batch, made: Result<Vec<RecordBatch>, String>, out: &mut Outputs) -> Result<(), Error> {
     match made.and_then(|made| replaced(&batch, &made)) {
         Ok(batches) => {
             batches.into_iter().for_each(|batch| out.send(batch));
-            // What is left of it stands for no message.
+            // The messages carry their share of the ack; the rest of the batch represents no message.
             batch.settle(Outcome::Filtered);
         }
         Err(reason) => {

@@ -1,8 +1,8 @@
-//! A Python function over batches, called in processes of its own.
+//! A Python function over batches, called in worker processes.
 //!
-//! Each copy of the transform has a process, to which it writes batches as Arrow's IPC streams and from which it reads
-//! what came of them. A process that dies is begun again and is given its batch once more; if it dies of it again, the messages of
-//! that batch leave by `errors`, and the run goes on.
+//! Each worker of the transform has a process. It writes batches to the process as Arrow IPC streams, and
+//! reads the results from it. A process that dies is restarted and gets its batch again. If it dies again,
+//! the messages of that batch leave by `errors`, and the run continues.
 
 use std::io;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use async_trait::async_trait;
-use thalweg_engine::{BuildWaiting, Context, Error, Outlets, WaitingTransform};
+use thalweg_engine::{BuildWaiting, Context, Error, Outputs, WaitingTransform};
 use thalweg_record::{Batch, Budget};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -21,26 +21,26 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use super::batches::{Shape, rows_of};
 use super::transform::give;
 
-/// How often a batch is given to a process.
+/// How often a batch is sent to a process.
 const ATTEMPTS: usize = 2;
-/// How long a process may take to end.
+/// How long a process may take to exit.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What a process says: that it is ready, a result, that there are no more, or why there is none.
+/// The kinds of replies: ready, a result, no more results, failed with a reason.
 const READY: u64 = 0;
 const RESULT: u64 = 1;
 const DONE: u64 = 2;
 const FAILED: u64 = 3;
 
-/// A function in so many processes.
+/// A function in `count` processes.
 pub struct Workers {
-    /// Its name in configurations.
+    /// The name of the component in configurations.
     pub kind: &'static str,
     /// The command line of a process.
     pub command: Vec<String>,
-    /// How many there are.
+    /// The number of processes.
     pub count: usize,
-    /// What it is given.
+    /// The form of the batches.
     pub shape: Shape,
 }
 
@@ -72,7 +72,7 @@ struct Remote {
 
 #[async_trait]
 impl WaitingTransform for Remote {
-    async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+    async fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         let rows = rows_of(&batch, self.shape)?;
         let request = written(&rows)?;
         drop(rows);
@@ -91,11 +91,11 @@ impl WaitingTransform for Remote {
                 Err(_) => died = worker.end().await,
             }
         }
-        let reason = format!("the worker process died of this batch {ATTEMPTS} times: {died}");
+        let reason = format!("the worker process died {ATTEMPTS} times on this batch: {died}");
         give(batch, Err(reason), out)
     }
 
-    async fn finish(&mut self, _: &mut Outlets) -> Result<(), Error> {
+    async fn finish(&mut self, _: &mut Outputs) -> Result<(), Error> {
         if let Some(worker) = self.worker.take() {
             worker.end().await;
         }
@@ -103,7 +103,7 @@ impl WaitingTransform for Remote {
     }
 }
 
-/// A process.
+/// A worker process.
 struct Worker {
     child: Child,
     input: ChildStdin,
@@ -111,14 +111,15 @@ struct Worker {
 }
 
 impl Worker {
-    /// Begins a process, and waits until it has found its function.
+    /// Starts a process, and waits until it has loaded its function.
     async fn begin(command: &[String]) -> Result<Self, Error> {
-        let refused = |why: String| Error::permanent(format!("a worker process cannot begin: {why}"));
+        let refused = |why: String| Error::permanent(format!("a worker process cannot start: {why}"));
         let Some((program, arguments)) = command.split_first() else {
             return Err(refused("it has no command line".to_owned()));
         };
         let mut command = Command::new(program);
-        // What a terminal sends to all processes of a run is meant for the run, which ends these when it has drained.
+        // A signal from the terminal goes to all processes of its group, but is meant for the run. The run
+        // ends its workers after draining; hence their own group.
         command.args(arguments).process_group(0).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| refused(error.to_string()))?;
@@ -133,7 +134,7 @@ impl Worker {
         }
     }
 
-    /// Has the function called with a batch: what it gave, or what it raised.
+    /// Calls the function with a batch. Returns its result or the text of its exception.
     ///
     /// # Errors
     /// If the process died.
@@ -149,7 +150,7 @@ impl Worker {
                 },
                 (DONE, _) => return Ok(Ok(made)),
                 (FAILED, why) => return Ok(Err(String::from_utf8_lossy(&why).into_owned())),
-                _ => return Err(io::Error::other("this is no answer")),
+                _ => return Err(io::Error::other("the worker process sent an unknown kind of reply")),
             }
         }
     }
@@ -164,14 +165,14 @@ impl Worker {
         if body.len() < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok((sort, body)) }
     }
 
-    /// Lets it end, or else ends it; says how it ended.
+    /// Waits for the process to exit, or kills it. Returns the exit status as text.
     async fn end(self) -> String {
         let Self { mut child, input, output } = self;
         drop((input, output));
         let ended = match tokio::time::timeout(FAREWELL, child.wait()).await {
             Ok(ended) => ended,
             Err(_) => {
-                // If it cannot be killed it has ended.
+                // If the process cannot be killed, it has already exited.
                 let _ = child.start_kill();
                 child.wait().await
             }
@@ -186,7 +187,7 @@ fn written(rows: &RecordBatch) -> Result<Vec<u8>, Error> {
     Ok(writer.into_inner()?)
 }
 
-/// The batches of a stream, over its bytes.
+/// Decodes the batches of a stream; they share its memory.
 fn read(body: Vec<u8>) -> Result<Vec<RecordBatch>, arrow_schema::ArrowError> {
     let mut buffer = Buffer::from_vec(body);
     let mut decoder = StreamDecoder::new();

@@ -1,14 +1,14 @@
-//! What went wrong with a file elsewhere, as the exceptions that Python has for files.
+//! Errors of remote files, as the exceptions that Python has for files.
 
 use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyPermissionError};
 use pyo3::prelude::*;
 use thalweg_sparse::RemoteError;
 
-/// `ENOENT` and `EACCES`: programs look at these.
+/// `ENOENT` and `EACCES`, which programs check.
 const ABSENT: i32 = 2;
 const DENIED: i32 = 13;
 
-/// The exception for what went wrong.
+/// Converts an error into its Python exception.
 pub fn trouble(error: &RemoteError) -> PyErr {
     match error {
         RemoteError::Absent { name } => {

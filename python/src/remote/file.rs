@@ -15,12 +15,12 @@ use crate::buffer::Buffer;
 use crate::runtime::runtime;
 use crate::sparse::{Pool, spans};
 
-/// A file elsewhere, of which that is fetched what is read: a file object for binary reading.
+/// A remote file, as a file object for binary reading. Only the parts that are read are fetched.
 #[pyclass(frozen, subclass, weakref, module = "thalweg")]
 pub struct RemoteFile {
     opened: Opened,
     given: Given,
-    /// Where the next read begins.
+    /// The position of the next read.
     position: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ impl RemoteFile {
     }
 }
 
-/// A size as files take it: none, or less than nothing, is all.
+/// Converts a size argument of a file method: `None` or a negative number means all.
 fn most(size: Option<i64>) -> u64 {
     size.map_or(u64::MAX, |size| u64::try_from(size).unwrap_or(u64::MAX))
 }
@@ -90,25 +90,25 @@ impl RemoteFile {
         Ok(Self { opened, given, position: AtomicU64::new(0) })
     }
 
-    /// What messages call it: the URL without what may be secret in it.
+    /// The name in messages: the URL without possible secrets.
     #[getter]
     fn name(&self) -> PyResult<String> {
         self.opened.look(|file| file.name().to_owned())
     }
 
-    /// How many bytes it has.
+    /// The length of the file, in bytes.
     #[getter]
     fn size(&self) -> PyResult<u64> {
         self.opened.look(thalweg_sparse::RemoteFile::length)
     }
 
-    /// The entity tag, if the server gives one.
+    /// The entity tag, if the server sends one.
     #[getter]
     fn etag(&self) -> PyResult<Option<String>> {
         self.opened.look(|file| file.fingerprint().etag)
     }
 
-    /// When it was last changed, in seconds since 1970, if that is known.
+    /// When the file was last changed, in seconds since 1970, if known.
     #[getter]
     fn modified(&self) -> PyResult<Option<f64>> {
         self.opened.look(|file| file.fingerprint().modified.map(|modified| modified as f64 / 1e9))
@@ -119,48 +119,49 @@ impl RemoteFile {
         "rb"
     }
 
-    /// Whether it is closed.
+    /// True once the file is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.opened.is_closed()
     }
 
-    /// The ranges that are held in memory.
+    /// Returns the ranges that are held in memory.
     fn held<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         spans::list(py, &self.opened.look(|file| file.held().blocks())?)
     }
 
-    /// What was done so far, by name.
+    /// Returns the statistics by name.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         statistics::dictionary(py, &self.opened.look(Clone::clone)?)
     }
 
-    /// The bytes of a range, as far as the file goes. Where the file is read otherwise stays as it is.
+    /// Returns the bytes of a range, cut off at the end of the file. Does not move the file's position.
     fn read_at<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
         self.opened.read(py, position, length)
     }
 
-    /// Fills a buffer with the bytes from `position` on, as far as the file goes, and says how far.
+    /// Fills a buffer with the bytes from `position` on, up to the end of the file. Returns the number of
+    /// bytes.
     fn readinto_at(&self, py: Python<'_>, position: u64, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.opened.read_into(py, position, Buffer::writable(buffer)?.bytes_mut())
     }
 
-    /// The bytes of each of the ranges, which are planned and fetched together.
+    /// Returns the bytes of each range. The ranges are planned and fetched together.
     fn read_ranges<'py>(&self, py: Python<'py>, spans: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         self.opened.read_ranges(py, &spans::spans(spans)?)
     }
 
-    /// Begins to fetch ranges, and does not wait for them.
+    /// Starts to fetch ranges, without waiting for them.
     fn prefetch(&self, py: Python<'_>, spans: &Bound<'_, PyAny>) -> PyResult<()> {
         let clip = |span: thalweg_sparse::Span| self.opened.clipped(span.position, span.length);
         let wanted = spans::spans(spans)?.into_iter().map(clip).collect::<PyResult<Vec<_>>>()?;
         let file = self.opened.file(py)?;
-        // If it fails, whoever reads there is told.
+        // An error is not reported here: a later read of these ranges gets it.
         runtime()?.spawn(async move { file.fetch(&wanted).await });
         Ok(())
     }
 
-    /// The same as `read_at`, to be awaited.
+    /// `read_at` for `await`.
     fn aread<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyAny>> {
         let span = self.opened.clipped(position, length)?;
         if self.opened.look(|file| span.length == 0 || file.held().has(span.position, span.length))? {
@@ -174,7 +175,7 @@ impl RemoteFile {
         })
     }
 
-    /// The same as `read_ranges`, to be awaited.
+    /// `read_ranges` for `await`.
     fn aread_ranges<'py>(&self, py: Python<'py>, spans: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let clip = |span: thalweg_sparse::Span| self.opened.clipped(span.position, span.length);
         let wanted = spans::spans(spans)?.into_iter().map(clip).collect::<PyResult<Vec<_>>>()?;
@@ -185,7 +186,7 @@ impl RemoteFile {
         })
     }
 
-    // As a file object
+    // The interface of a file object.
 
     #[pyo3(signature = (size = None, /))]
     fn read<'py>(&self, py: Python<'py>, size: Option<i64>) -> PyResult<Bound<'py, PyBytes>> {
@@ -260,7 +261,7 @@ impl RemoteFile {
         };
         let position = base
             .checked_add_signed(offset)
-            .ok_or_else(|| PyValueError::new_err("that would be before the beginning of the file"))?;
+            .ok_or_else(|| PyValueError::new_err("the new position would be before the start of the file"))?;
         self.go_to(position);
         Ok(position)
     }
@@ -296,22 +297,22 @@ impl RemoteFile {
     #[pyo3(signature = (data, /))]
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let _ = data;
-        Err(Self::unsupported(py, "a remote file is only read"))
+        Err(Self::unsupported(py, "a remote file is read-only"))
     }
 
     #[pyo3(signature = (lines, /))]
     fn writelines(&self, py: Python<'_>, lines: &Bound<'_, PyAny>) -> PyResult<()> {
         let _ = lines;
-        Err(Self::unsupported(py, "a remote file is only read"))
+        Err(Self::unsupported(py, "a remote file is read-only"))
     }
 
     #[pyo3(signature = (size = None, /))]
     fn truncate(&self, py: Python<'_>, size: Option<i64>) -> PyResult<u64> {
         let _ = size;
-        Err(Self::unsupported(py, "a remote file is only read"))
+        Err(Self::unsupported(py, "a remote file is read-only"))
     }
 
-    /// Gives up what is still being fetched, and the memory.
+    /// Cancels fetches in flight, and releases the memory.
     fn close(&self, py: Python<'_>) {
         self.opened.close(py);
     }
@@ -330,7 +331,7 @@ impl RemoteFile {
         self.name().map_or_else(|_| "RemoteFile(closed)".to_owned(), |name| format!("RemoteFile('{name}')"))
     }
 
-    // A pool is a matter of one process: elsewhere the file has the memory that is the default.
+    // A pool belongs to one process. In another process, the file uses the default memory.
     fn __getnewargs_ex__(&self) -> ((&str,), &Given) {
         ((self.opened.url(),), &self.given)
     }

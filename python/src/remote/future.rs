@@ -1,4 +1,4 @@
-//! Futures of asyncio that are concluded from the runtime's threads.
+//! Futures of asyncio that the runtime's threads conclude.
 
 use std::future::Future;
 
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::attach::{attach, prepare};
 use crate::runtime::runtime;
 
-/// A future of the event loop that runs here, which will have what `work` gives, as `show` shows it.
+/// Returns a future of the running event loop. Its result is that of `work`, converted by `show`.
 ///
 /// # Errors
 /// `RuntimeError` if no event loop runs.
@@ -23,14 +23,14 @@ pub fn future<'py, T: Send + 'static>(
     runtime()?.spawn(async move {
         let done = work.await;
         attach(|py| {
-            // Neither if the event loop has ended: nobody waits then.
+            // This fails if the event loop has ended; then no task waits for the result.
             let _ = conclude(py, &event_loop, told, show(py, done));
         });
     });
     Ok(future)
 }
 
-/// A future that has its result.
+/// Returns a future that already has its result.
 ///
 /// # Errors
 /// `RuntimeError` if no event loop runs.

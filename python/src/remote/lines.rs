@@ -4,12 +4,12 @@ use pyo3::prelude::*;
 
 use super::opened::Opened;
 
-/// So much is looked through at once, at first.
+/// The number of bytes searched first.
 const FIRST: u64 = 256;
-/// And at most.
+/// The maximum number of bytes searched at once.
 const MOST: u64 = 64 << 10;
 
-/// The line that begins at a position, with its end, and not more than `most` bytes of it.
+/// Returns the line that starts at a position, with its newline, but at most `most` bytes of it.
 ///
 /// # Errors
 /// As for [`Opened::read`].

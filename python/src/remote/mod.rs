@@ -1,7 +1,7 @@
-//! Files elsewhere: `thalweg.RemoteFile`, of which that is fetched what is read.
+//! Remote files: `thalweg.RemoteFile`, which fetches only the parts that are read.
 //!
-//! What is held is read there and then, with the interpreter lock: that takes a fraction of what letting go of it would. Only
-//! what is to be fetched goes to the runtime's threads.
+//! Held bytes are read immediately, with the interpreter lock: that takes a fraction of the time of releasing
+//! the lock. Only ranges to be fetched go to the runtime's threads.
 
 mod error;
 mod file;

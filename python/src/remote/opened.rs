@@ -1,4 +1,4 @@
-//! Reading an open file: what is held at once, the rest when it has come.
+//! Reading an open file: held bytes immediately, the rest once it is fetched.
 
 use parking_lot::RwLock;
 use pyo3::exceptions::PyValueError;
@@ -11,24 +11,27 @@ use crate::errors::configuration_error;
 use crate::fresh::{LONG, bytes_with};
 use crate::runtime::{runtime, wait};
 
-/// What is read at once is held at once: of a limited memory not more than this share.
+/// All bytes of one read are held at once. One read may use at most a quarter of a limited memory.
 const SHARE: usize = 4;
-/// But so many bytes in any case.
+/// The minimum size of such a read, in bytes, whatever the limit.
 const PIECE: usize = 1 << 20;
 
-/// A file that is open, until it is closed.
+/// An open file, until it is closed.
 pub struct Opened {
     url: String,
     options: RemoteOptions,
-    /// How much is read at once.
+    /// The maximum number of bytes to read at once.
     piece: usize,
-    /// With the process in which it was opened. Whoever holds this lock lets nobody else at the interpreter meanwhile.
+    /// The file, and the id of the process that opened it. A thread must not release the interpreter lock
+    /// while it holds this lock.
     file: RwLock<Option<(u32, RemoteFile)>>,
 }
 
 impl Opened {
+    /// Opens a file.
+    ///
     /// # Errors
-    /// `ConfigurationError` for what is no URL; `FileNotFoundError`, `PermissionError`, `OSError`.
+    /// `ConfigurationError` if `url` is not a valid URL; `FileNotFoundError`, `PermissionError`, `OSError`.
     pub fn new(py: Python<'_>, url: String, options: RemoteOptions) -> PyResult<Self> {
         let file = open(py, &url, &options)?;
         let limit = options.pool.as_ref().map(|pool| pool.statistics().limit);
@@ -44,16 +47,16 @@ impl Opened {
         self.file.read().is_none()
     }
 
-    /// Gives up what is still being fetched, and the memory.
+    /// Cancels fetches in flight, and releases the memory.
     pub fn close(&self, py: Python<'_>) {
         let closed = self.file.write().take();
         py.detach(|| end(closed));
     }
 
-    /// Looks at the file, with the interpreter lock.
+    /// Calls `at` with the file, keeping the interpreter lock.
     ///
     /// # Errors
-    /// `ValueError` if it is closed.
+    /// `ValueError` if the file is closed.
     #[inline]
     pub fn look<T>(&self, at: impl FnOnce(&RemoteFile) -> T) -> PyResult<T> {
         match &*self.file.read() {
@@ -62,11 +65,11 @@ impl Opened {
         }
     }
 
-    /// The file, to fetch something. After a `fork` it is opened again: the requests of the process that forked are
-    /// not this one's.
+    /// Returns the file for fetching. After a `fork` it is opened again, because requests belong to the
+    /// parent process.
     ///
     /// # Errors
-    /// As for [`look`](Self::look), and those of opening.
+    /// Those of [`look`](Self::look) and of opening.
     pub fn file(&self, py: Python<'_>) -> PyResult<RemoteFile> {
         let process = std::process::id();
         let opened = self.file.read().as_ref().map(|(of, file)| (*of == process).then(|| file.clone()));
@@ -78,18 +81,18 @@ impl Opened {
         Ok(file)
     }
 
-    /// The part of a range that is in the file.
+    /// Cuts off a range at the end of the file.
     ///
     /// # Errors
-    /// `ValueError` if it is closed.
+    /// `ValueError` if the file is closed.
     pub fn clipped(&self, position: u64, length: u64) -> PyResult<Span> {
         self.look(|file| within(file, position, length))
     }
 
-    /// The bytes of a range, as far as the file goes.
+    /// Returns the bytes of a range, cut off at the end of the file.
     ///
     /// # Errors
-    /// `ValueError` if it is closed; `OSError` and the like if the bytes cannot be had.
+    /// `ValueError` if the file is closed; `OSError` and its subclasses if the bytes cannot be fetched.
     #[inline]
     pub fn read<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
         let held = self.look(|file| {
@@ -118,7 +121,7 @@ impl Opened {
         bytes_with(py, usize::try_from(span.length)?, |bytes| self.fill(py, &file, position, bytes))?
     }
 
-    /// Fills a buffer, as far as the file goes, and says how far.
+    /// Fills a buffer, up to the end of the file. Returns the number of bytes.
     ///
     /// # Errors
     /// As for [`read`](Self::read).
@@ -138,7 +141,7 @@ impl Opened {
         Ok(length)
     }
 
-    /// The bytes of each of the ranges, which are fetched together.
+    /// Returns the bytes of each range. The ranges are fetched together.
     ///
     /// # Errors
     /// As for [`read`](Self::read).
@@ -188,7 +191,7 @@ impl Opened {
             }
             let _pins = ensure(py, file, &[span])?;
             if py.detach(|| file.held().read(span.position, part)).is_err() {
-                // The file has begun anew meanwhile.
+                // The file has changed and was restarted meanwhile.
                 let file = file.clone();
                 let read = wait(py, async move { file.read(span.position, span.length as usize).await })?;
                 part.copy_from_slice(&read.map_err(|error| trouble(&error))?);
@@ -211,7 +214,8 @@ impl Drop for Opened {
     }
 }
 
-/// Lets go of a file, if it was opened in this process: else its threads are not here, and nobody would answer.
+/// Drops a file that this process opened. A file of the parent process is leaked: its threads do not exist
+/// here, so closing would wait for ever.
 fn end(opened: Option<(u32, RemoteFile)>) {
     if opened.as_ref().is_some_and(|(process, _)| *process != std::process::id()) {
         std::mem::forget(opened);
@@ -232,7 +236,7 @@ fn within(file: &RemoteFile, position: u64, length: u64) -> Span {
     Span::new(position, length.min(file.length().saturating_sub(position)))
 }
 
-/// Sees to it that ranges are held, and stay so as long as the pins are there.
+/// Fetches ranges. They stay held while the returned pins exist.
 fn ensure(py: Python<'_>, file: &RemoteFile, spans: &[Span]) -> PyResult<Vec<Pin>> {
     let pins = spans.iter().map(|span| file.held().pin(span.position, span.length)).collect();
     if spans.iter().any(|span| span.length > 0 && !file.held().has(span.position, span.length)) {

@@ -1,4 +1,4 @@
-//! How a file elsewhere is read, as Python says it.
+//! The options of remote files, as Python passes them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use thalweg_sparse::{Cache, OnChange, RemoteOptions, Retries};
 use crate::errors::configuration_error;
 use crate::sparse::Pool;
 
-/// What was given, to be given again where the file is opened again: in another process, from a pickle.
+/// The options as given, kept to reopen the file in another process or from a pickle.
 #[derive(IntoPyObjectRef)]
 pub struct Given {
     pub cache: Option<PathBuf>,
@@ -28,10 +28,10 @@ pub struct Given {
 }
 
 impl Given {
-    /// The options.
+    /// Converts the options.
     ///
     /// # Errors
-    /// `ConfigurationError` for what cannot be; `OSError` if the cache's folder cannot be made.
+    /// `ConfigurationError` for invalid values; `OSError` if the cache directory cannot be created.
     pub fn options(&self, py: Python<'_>, pool: Option<&Pool>) -> PyResult<RemoteOptions> {
         let wrong = |text: String| Err(configuration_error(py, &text));
         let on_change = match self.on_change.as_str() {
@@ -40,10 +40,10 @@ impl Given {
             other => return wrong(format!("on_change is `{other}`: it must be one of `fail`, `restart`")),
         };
         let Ok(silence) = Duration::try_from_secs_f64(self.silence) else {
-            return wrong(format!("silence is {}: it must be seconds, and not negative", self.silence));
+            return wrong(format!("silence is {}: it must be a number of seconds, 0 or more", self.silence));
         };
         if self.attempts == 0 || self.concurrency == Some(0) || self.longest == 0 {
-            return wrong("attempts, concurrency and longest must be 1 at least".to_owned());
+            return wrong("attempts, concurrency and longest must be at least 1".to_owned());
         }
         let default = RemoteOptions::default();
         let cache = self.cache.as_ref().map(|folder| Cache::new(folder, self.cache_limit)).transpose()?;

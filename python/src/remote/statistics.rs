@@ -1,10 +1,10 @@
-//! What was done for a file elsewhere, for Python.
+//! The statistics of a remote file, for Python.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use thalweg_sparse::RemoteFile;
 
-/// What was done, by name; times in seconds.
+/// Returns the statistics by name; times in seconds.
 ///
 /// # Errors
 /// `MemoryError`.

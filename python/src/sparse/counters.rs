@@ -1,4 +1,4 @@
-//! What was done to a sparse file, for Python.
+//! The counters of a sparse file, for Python.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use thalweg_sparse::Counters;
 
-/// The counters by their names; times in seconds since 1970.
+/// Returns the counters by name; times in seconds since 1970.
 ///
 /// # Errors
 /// `MemoryError`.

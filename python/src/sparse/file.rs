@@ -11,15 +11,15 @@ use super::{Pin, Pool, spans, trouble};
 use crate::buffer::Buffer;
 use crate::fresh::{LONG, bytes_with};
 
-/// Those bytes of a file that were written to it, in memory.
+/// The parts of a file that were written to it, in memory.
 ///
-/// Bytes that touch form one block, however many writes they came by. Threads may share it. A write is seen whole or not at
-/// all; one that fails has changed nothing.
+/// Adjacent bytes form one block, no matter how many writes they came from. Threads may share the file. A
+/// write is visible completely or not at all; a failed write changes nothing.
 #[pyclass(frozen, module = "thalweg", weakref)]
 pub struct SparseFile(pub Arc<thalweg_sparse::SparseFile>);
 
 impl SparseFile {
-    /// Writes, with the interpreter lock as long as there is little to copy.
+    /// Writes bytes. Short writes keep the interpreter lock.
     fn put(&self, py: Python<'_>, position: u64, data: &Bound<'_, PyAny>, how: Overlap) -> PyResult<()> {
         let buffer;
         let bytes = match data.cast::<PyBytes>() {
@@ -38,7 +38,7 @@ impl SparseFile {
     }
 
     fn get<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
-        // Asked first, so that a wrong length takes no memory.
+        // Checked first, so that a wrong length allocates no memory.
         if length > LONG as u64 && !self.0.has(position, length) {
             let missing = self.0.need(position, length, 0).first().copied();
             let wanted = Span::new(position, length);
@@ -55,7 +55,7 @@ impl SparseFile {
         read.map_err(|error| trouble(&error))
     }
 
-    /// What is said by a word, or else how this file is kept.
+    /// Returns the policy that a word names, or the file's own without a word.
     fn overlap(&self, py: Python<'_>, given: Option<&str>) -> PyResult<Overlap> {
         given.map_or(Ok(self.0.options().overlap), |word| overlap(py, word))
     }
@@ -88,13 +88,13 @@ impl SparseFile {
         self.0.id()
     }
 
-    /// When the origin was last changed, as a number that means something to the caller.
+    /// When the origin was last changed, as a number that only the caller interprets.
     #[getter]
     fn modified(&self) -> f64 {
         self.0.modified()
     }
 
-    /// Writes bytes at a position; `overlap` says what happens where bytes are held already.
+    /// Writes bytes at a position. `overlap` says what happens where bytes are already held.
     #[pyo3(signature = (position, data, overlap = None))]
     fn write(
         &self,
@@ -106,7 +106,7 @@ impl SparseFile {
         self.put(py, position, data, self.overlap(py, overlap)?)
     }
 
-    /// Many writes in one call, each a tuple of position and data, one after the other.
+    /// Does many writes in one call, one after the other. Each is a tuple of position and data.
     #[pyo3(signature = (writes, overlap = None))]
     fn write_many(&self, py: Python<'_>, writes: &Bound<'_, PyAny>, overlap: Option<&str>) -> PyResult<()> {
         let how = self.overlap(py, overlap)?;
@@ -120,7 +120,7 @@ impl SparseFile {
         }
     }
 
-    /// The `length` bytes from `position` on. `MissingError` if not all of them are held.
+    /// Returns `length` bytes from `position` on. `MissingError` if not all of them are held.
     fn read<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
         self.get(py, position, length)
     }
@@ -138,7 +138,7 @@ impl SparseFile {
         read.map(|()| length).map_err(|error| trouble(&error))
     }
 
-    /// Many reads in one call: the bytes of each range.
+    /// Returns the bytes of each range: many reads in one call.
     fn read_many<'py>(&self, py: Python<'py>, spans: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let read = |item: Bound<'py, PyAny>| {
             let span = spans::span(&item)?;
@@ -151,12 +151,12 @@ impl SparseFile {
         PyList::new(py, read)
     }
 
-    /// Whether all the `length` bytes from `position` on are held.
+    /// True if all `length` bytes from `position` on are held.
     fn has(&self, position: u64, length: u64) -> bool {
         self.0.has(position, length)
     }
 
-    /// What is to be fetched so that a range is held.
+    /// Returns the ranges to fetch so that a range is held.
     #[pyo3(signature = (position, length, greedy = 0))]
     fn need<'py>(
         &self,
@@ -168,7 +168,7 @@ impl SparseFile {
         spans::list(py, &self.0.need(position, length, greedy))
     }
 
-    /// What is to be fetched so that all of the ranges are held.
+    /// Returns the ranges to fetch so that all of these ranges are held.
     #[pyo3(signature = (spans, greedy = 0))]
     fn need_many<'py>(
         &self,
@@ -180,7 +180,7 @@ impl SparseFile {
         spans::list(py, &py.detach(|| self.0.need_many(&spans, greedy)))
     }
 
-    /// The requests to make so that all of the ranges are held.
+    /// Returns the requests to make so that all of these ranges are held.
     #[pyo3(signature = (spans, *, gap = 0, longest = u64::MAX))]
     fn plan<'py>(
         &self,
@@ -193,77 +193,78 @@ impl SparseFile {
         spans::list(py, &py.detach(|| self.0.plan(&spans, Merge { gap, longest })))
     }
 
-    /// The blocks that are held, in order.
+    /// Returns the held blocks, in order of position.
     fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         spans::list(py, &py.detach(|| self.0.blocks()))
     }
 
-    /// How many blocks are held.
+    /// Returns the number of held blocks.
     fn count_blocks(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.0.count_blocks())
     }
 
-    /// The block that the byte at `position` is in, if it is held.
+    /// Returns the block that contains the byte at `position`, if it is held.
     fn block_at(&self, position: u64) -> Option<(u64, u64)> {
         self.0.block_at(position).as_ref().map(spans::pair)
     }
 
-    /// How many bytes are held.
+    /// Returns the number of held bytes.
     fn bytes(&self) -> u64 {
         self.0.bytes()
     }
 
-    /// The position after the last byte that is held; 0 if none is.
+    /// Returns the position after the last held byte; 0 if the file is empty.
     fn end(&self) -> u64 {
         self.0.end()
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory that the file uses, in bytes.
     fn heap_bytes(&self, py: Python<'_>) -> usize {
         py.detach(|| self.0.heap_bytes())
     }
 
-    /// Lets go of what is held of a range, and says how many bytes that was.
+    /// Drops the held bytes of a range, and returns their number.
     fn erase(&self, py: Python<'_>, position: u64, length: u64) -> u64 {
         py.detach(|| self.0.erase(position, length))
     }
 
-    /// Lets go of the block that starts at `position`, and says how long it was. `ValueError` if none starts there.
+    /// Drops the block that starts at `position`, and returns its length in bytes. `ValueError` if none
+    /// starts there.
     fn erase_block(&self, position: u64) -> PyResult<u64> {
         self.0.erase_block(position).map_err(|error| trouble(&error))
     }
 
-    /// Lets go of everything, and counts from zero.
+    /// Drops everything and resets the counters.
     fn clear(&self, py: Python<'_>) {
         py.detach(|| self.0.clear());
     }
 
-    /// Gives back the memory that is kept for blocks to grow.
+    /// Releases the memory that is reserved for blocks to grow.
     fn compact(&self, py: Python<'_>) {
         py.detach(|| self.0.compact());
     }
 
-    /// Keeps what is held of a range, and what comes to be held there, from being evicted, as long as the pin is there.
+    /// Protects a range from eviction while the pin exists. This includes bytes that are written there later.
     fn pin(&self, position: u64, length: u64) -> Pin {
         Pin(Some(self.0.pin(position, length)).into())
     }
 
-    /// What was done so far, by name.
+    /// Returns the counters by name.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         super::counters::dictionary(py, &self.0.counters())
     }
 
-    /// The number that the next use of a block will have, with `touches=True`.
+    /// Returns the number that the next use of a block gets. Needs `touches=True`.
     fn next_touch(&self) -> u64 {
         self.0.next_touch()
     }
 
-    /// For each block the number of its last use and where it starts, with `touches=True`.
+    /// Returns for each block the number of its last use and its start. Needs `touches=True`.
     fn touches(&self) -> Vec<(u64, u64)> {
         self.0.touches()
     }
 
-    /// While `bound` bytes or more are held, lets go of the block that was used least recently; with `touches=True`.
+    /// Drops the least recently used block while `bound` bytes or more are held. Needs `touches=True`.
     fn evict_blocks(&self, py: Python<'_>, bound: u64) -> u64 {
         py.detach(|| self.0.evict_blocks(bound))
     }
@@ -276,7 +277,7 @@ impl SparseFile {
         ((self.0.id(), self.0.modified()), Named::of(self.0.options()))
     }
 
-    /// The blocks, each with its bytes.
+    /// The state of a pickle: each block with its bytes.
     pub(super) fn __getstate__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let mut blocks = Vec::new();
         for block in self.0.blocks() {

@@ -19,15 +19,15 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
-create_exception!(thalweg, MissingError, errors::Error, "Bytes were to be read that are not all held.");
+create_exception!(thalweg, MissingError, errors::Error, "Not all bytes of a read are held.");
 create_exception!(
     thalweg,
     DiffersError,
     errors::Error,
-    "Bytes were to be written that are not those that are held, where they had to be."
+    "A write disagrees with bytes that are held, with `overlap=\"agree\"`."
 );
 
-/// What went wrong, for Python.
+/// Converts an error into its Python exception.
 pub fn trouble(error: &thalweg_sparse::Error) -> PyErr {
     use thalweg_sparse::Error;
     let text = error.to_string();

@@ -1,4 +1,4 @@
-//! How sparse files are kept, as Python says it: by words.
+//! The options of sparse files, which Python passes as words.
 
 use pyo3::prelude::*;
 use thalweg_sparse::{Clock, Options, Overlap};
@@ -25,16 +25,18 @@ fn word<T: Copy + PartialEq>(value: T, all: &[(&'static str, T)]) -> &'static st
     all.iter().find(|(_, other)| *other == value).map_or("", |(name, _)| name)
 }
 
-/// What a write does where bytes are held already.
+/// Returns how a write treats bytes that are already held.
 ///
 /// # Errors
-/// `ConfigurationError` for another word.
+/// `ConfigurationError` for an unknown word.
 pub fn overlap(py: Python<'_>, given: &str) -> PyResult<Overlap> {
     among(py, "overlap", given, &OVERLAPS)
 }
 
+/// Returns the options of a sparse file.
+///
 /// # Errors
-/// `ConfigurationError` for a word that is none of an option's.
+/// `ConfigurationError` for an unknown word.
 pub fn options(
     py: Python<'_>,
     given: &str,
@@ -52,7 +54,7 @@ pub fn options(
     })
 }
 
-/// The options by their names, but for the pool, which is a matter of one process.
+/// The options by name. The pool is left out because it belongs to one process.
 #[derive(IntoPyObject)]
 pub struct Named {
     overlap: &'static str,

@@ -1,16 +1,17 @@
-//! Ranges of a file that are not to be evicted.
+//! Ranges of a file that are protected from eviction.
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// Keeps a range of a file from being evicted, until it is released, left as a context, or gone.
+/// Protects a range of a file from eviction until it is released, its `with` block ends, or it is
+/// garbage-collected.
 #[pyclass(frozen, module = "thalweg")]
 pub struct Pin(pub Mutex<Option<thalweg_sparse::Pin>>);
 
 #[pymethods]
 impl Pin {
-    /// From now on it may be evicted again.
+    /// Allows eviction again.
     fn release(&self) {
         self.0.lock().take();
     }

@@ -1,14 +1,15 @@
-//! A limit on memory that files share.
+//! A memory limit that several files share.
 
 use pyo3::prelude::*;
 
-/// A limit, in bytes, on the memory that files take together: ranges that were not used for long make room for new ones.
+/// A limit, in bytes, on the memory of several files together. At the limit, the least recently used ranges
+/// are evicted.
 ///
-/// A write needs some room to work in: with much less than 256 KiB the limit is exceeded at times.
+/// A write needs some working memory: with a limit far below 256 KiB, the limit is exceeded at times.
 #[pyclass(frozen, module = "thalweg")]
 pub struct Pool(pub thalweg_sparse::Pool);
 
-/// How a pool is doing.
+/// The statistics of a pool.
 #[derive(IntoPyObject)]
 pub struct Statistics {
     limit: usize,
@@ -27,8 +28,8 @@ impl Pool {
         Self(thalweg_sparse::Pool::new(limit))
     }
 
-    /// The limit, the bytes in use and the most that ever were, the ranges that are held, what was let go to make room,
-    /// and how often the limit was exceeded.
+    /// Returns the statistics: the limit, the bytes in use and their peak, the number of held ranges,
+    /// evictions, and how often the limit was exceeded.
     fn statistics(&self) -> Statistics {
         let now = self.0.statistics();
         Statistics {

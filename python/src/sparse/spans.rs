@@ -5,10 +5,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use thalweg_sparse::Span;
 
-/// The range that a tuple of position and length says.
+/// Converts a tuple of position and length into a range.
 ///
 /// # Errors
-/// `TypeError` if it is none, `OverflowError` if a number is negative or beyond 64 bits.
+/// `TypeError` if the object is no such tuple, `OverflowError` if a number is negative or beyond 64 bits.
 pub fn span(given: &Bound<'_, PyAny>) -> PyResult<Span> {
     let wrong = || PyTypeError::new_err("a range is a tuple of two ints, the position and the length");
     let pair = given.cast::<PyTuple>().map_err(|_| wrong())?;
@@ -18,7 +18,7 @@ pub fn span(given: &Bound<'_, PyAny>) -> PyResult<Span> {
     Ok(Span::new(pair.get_borrowed_item(0)?.extract()?, pair.get_borrowed_item(1)?.extract()?))
 }
 
-/// The ranges that an iterable of such tuples says.
+/// Converts an iterable of such tuples into ranges.
 ///
 /// # Errors
 /// As for [`span`].
@@ -29,12 +29,12 @@ pub fn spans(given: &Bound<'_, PyAny>) -> PyResult<Vec<Span>> {
     }
 }
 
-/// A range as a tuple.
+/// Returns a range as a tuple.
 pub fn pair(span: &Span) -> (u64, u64) {
     (span.position, span.length)
 }
 
-/// Ranges as a list of tuples.
+/// Returns ranges as a list of tuples.
 ///
 /// # Errors
 /// `MemoryError`.

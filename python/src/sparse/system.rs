@@ -1,4 +1,4 @@
-//! Many sparse files by their ids.
+//! Sparse files by id.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::file::SparseFile;
 use super::options::{Named, options};
 use super::{Pool, trouble};
 
-/// Many sparse files, by their ids. With a pool, all of them are under its limit together.
+/// Sparse files by id. With a pool, one memory limit covers all of them.
 #[pyclass(frozen, module = "thalweg", mapping)]
 pub struct SparseFileSystem(thalweg_sparse::SparseFileSystem);
 
@@ -30,13 +30,13 @@ impl SparseFileSystem {
         Ok(Self(thalweg_sparse::SparseFileSystem::new(options)))
     }
 
-    /// Adds an empty file. `ValueError` if there is one of this id.
+    /// Adds an empty file. `ValueError` if the id already exists.
     #[pyo3(signature = (id, modified = 0.0))]
     fn insert(&self, id: &str, modified: f64) -> PyResult<SparseFile> {
         self.0.insert(id, modified).map(SparseFile).map_err(|error| trouble(&error))
     }
 
-    /// The file of this id. `KeyError` if there is none.
+    /// Returns the file with this id. `KeyError` if there is none.
     fn get(&self, id: &str) -> PyResult<SparseFile> {
         self.0.get(id).map(SparseFile).map_err(|error| trouble(&error))
     }
@@ -45,12 +45,12 @@ impl SparseFileSystem {
         self.get(id)
     }
 
-    /// Takes a file out, which lives on while others hold it. `KeyError` if there is none.
+    /// Removes a file and returns it; it stays valid while referenced. `KeyError` if there is none.
     fn remove(&self, id: &str) -> PyResult<SparseFile> {
         self.0.remove(id).map(SparseFile).map_err(|error| trouble(&error))
     }
 
-    /// Whether there is a file of this id.
+    /// True if a file with this id exists.
     fn has(&self, id: &str) -> bool {
         self.0.has(id)
     }
@@ -63,7 +63,7 @@ impl SparseFileSystem {
         self.0.len()
     }
 
-    /// The ids of all files, in no order.
+    /// Returns the ids of all files, in no particular order.
     fn ids(&self) -> Vec<String> {
         self.0.ids()
     }
@@ -72,22 +72,22 @@ impl SparseFileSystem {
         Ok(PyList::new(py, self.0.ids())?.try_iter()?.into_any())
     }
 
-    /// How many bytes all files hold.
+    /// Returns the number of bytes that all files hold.
     fn bytes(&self) -> u64 {
         self.0.bytes()
     }
 
-    /// How many blocks all files hold.
+    /// Returns the number of blocks that all files hold.
     fn count_blocks(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.0.count_blocks())
     }
 
-    /// The memory that all files take, in bytes.
+    /// Returns the memory that all files use, in bytes.
     fn heap_bytes(&self, py: Python<'_>) -> usize {
         py.detach(|| self.0.heap_bytes())
     }
 
-    /// `SparseFile.evict_blocks` for each file by itself; says how many bytes went.
+    /// Calls `SparseFile.evict_blocks` on each file. Returns the number of bytes evicted.
     fn evict_blocks(&self, py: Python<'_>, bound: u64) -> u64 {
         py.detach(|| self.0.evict_blocks(bound))
     }

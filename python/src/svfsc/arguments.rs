@@ -1,4 +1,4 @@
-//! Arguments, as strict and as lenient as `svfsc` takes them, with its words about wrong ones.
+//! Conversion of arguments, exactly as strict as `svfsc`, with the same messages for wrong ones.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -19,7 +19,7 @@ pub fn unsigned(given: &Bound<'_, PyAny>, number: usize) -> PyResult<u64> {
     wrapped(given).ok_or_else(|| wrong(number, "int", given))
 }
 
-/// A text without the character 0.
+/// A text without NUL characters.
 pub fn text<'a>(given: &'a Bound<'_, PyAny>, number: usize) -> PyResult<&'a str> {
     let text = given.cast::<PyString>().map_err(|_| wrong(number, "str", given))?.to_str()?;
     match text.contains('\0') {
@@ -28,7 +28,7 @@ pub fn text<'a>(given: &'a Bound<'_, PyAny>, number: usize) -> PyResult<&'a str>
     }
 }
 
-/// `bytes`, and nothing else that has bytes.
+/// `bytes`; other objects with a buffer are rejected.
 #[inline]
 pub fn bytes<'a>(given: &'a Bound<'_, PyAny>, number: usize) -> PyResult<&'a [u8]> {
     given.cast::<PyBytes>().map(|bytes| bytes.as_bytes()).map_err(|_| wrong(number, "bytes", given))

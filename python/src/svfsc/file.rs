@@ -13,7 +13,8 @@ use crate::sparse::spans;
 
 /// A sparse virtual file: fragments of a file in memory.
 ///
-/// What is done under its lock calls nothing of Python's that could let another thread run, which might wait for it.
+/// While its lock is held, no call into Python may let another thread run: that thread might wait for the
+/// lock.
 #[pyclass(frozen, subclass, name = "cSVF", module = "svfsc")]
 #[derive(Default)]
 pub struct File(Mutex<Option<Held>>);
@@ -32,7 +33,7 @@ impl File {
 
 #[pymethods]
 impl File {
-    // Empty, since a pickle makes it so and then gives it its state.
+    // Empty, because unpickling creates the object first and then sets its state.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
@@ -59,29 +60,29 @@ impl File {
         Ok(self.held()?.file.id().to_owned())
     }
 
-    /// When the file was last changed, as it was said.
+    /// Returns the modification time that the caller passed.
     fn file_mod_time(&self) -> PyResult<f64> {
         Ok(self.held()?.file.modified())
     }
 
-    /// Whether that is exactly the time given.
+    /// True if the modification time equals this one exactly.
     fn file_mod_time_matches(&self, file_mod_time: f64) -> PyResult<bool> {
         Ok(self.held()?.file.is_modified_at(file_mod_time))
     }
 
-    /// How it is kept: `compare_for_diff` and `overwrite_on_exit`.
+    /// Returns the options `compare_for_diff` and `overwrite_on_exit`.
     fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let config = self.held()?.config;
         config.dictionary(py)
     }
 
-    /// Whether all bytes of a range are held.
+    /// True if all bytes of a range are held.
     fn has_data(&self, file_position: &Bound<'_, PyAny>, length: &Bound<'_, PyAny>) -> PyResult<bool> {
         let (position, length) = (unsigned(file_position, 1)?, unsigned(length, 2)?);
         Ok(self.held()?.file.has(position, length))
     }
 
-    /// Writes bytes at a position. `OSError` if others are held there.
+    /// Writes bytes at a position. `OSError` if different bytes are held there.
     fn write(&self, file_position: &Bound<'_, PyAny>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let (position, data) = (unsigned(file_position, 1)?, bytes(data, 2)?);
         self.held()?.write(position, data).map_err(|error| {
@@ -92,7 +93,7 @@ impl File {
         })
     }
 
-    /// The bytes of a range. `OSError` if not all of them are held.
+    /// Returns the bytes of a range. `OSError` if not all of them are held.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -110,7 +111,7 @@ impl File {
         })
     }
 
-    /// Many writes in one call, each a tuple of position and data. (`svfsc` has none such.)
+    /// Does many writes in one call, each a tuple of position and data. (`svfsc` has no such method.)
     fn write_many(&self, writes: &Bound<'_, PyList>) -> PyResult<()> {
         writes.iter().try_for_each(|item| {
             let pair = item.cast::<PyTuple>()?;
@@ -118,7 +119,8 @@ impl File {
         })
     }
 
-    /// Many reads in one call: the bytes of each tuple of position and length. (`svfsc` has none such.)
+    /// Returns the bytes of each tuple of position and length: many reads in one call. (`svfsc` has no such
+    /// method.)
     fn read_many<'py>(
         &self,
         py: Python<'py>,
@@ -131,7 +133,7 @@ impl File {
         PyList::new(py, seek_reads.iter().map(read).collect::<PyResult<Vec<_>>>()?)
     }
 
-    /// What is to be fetched so that a range is held: a list of positions and lengths.
+    /// Returns the ranges to fetch so that a range is held: a list of positions and lengths.
     #[pyo3(
         signature = (file_position, length, greedy_length = None),
         text_signature = "($self, file_position, length, greedy_length=0)"
@@ -149,7 +151,7 @@ impl File {
         spans::list(py, &missing)
     }
 
-    /// What is to be fetched so that all of the ranges are held.
+    /// Returns the ranges to fetch so that all of these ranges are held.
     #[pyo3(
         signature = (seek_reads, greedy_length = None),
         text_signature = "($self, seek_reads, greedy_length=0)"
@@ -166,13 +168,13 @@ impl File {
         spans::list(py, &missing)
     }
 
-    /// The blocks, as a tuple of positions and lengths.
+    /// Returns the blocks, as a tuple of positions and lengths.
     fn blocks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let blocks = self.held()?.file.blocks();
         PyTuple::new(py, blocks.iter().map(spans::pair))
     }
 
-    /// Lets go of the block that starts at a position. `OSError` if none does.
+    /// Drops the block that starts at a position. `OSError` if none starts there.
     fn erase(&self, file_position: &Bound<'_, PyAny>) -> PyResult<()> {
         let position = unsigned(file_position, 1)?;
         self.held()?.erase(position).map_err(|error| {
@@ -182,96 +184,97 @@ impl File {
         })
     }
 
-    /// Lets go of everything, and counts from zero.
+    /// Drops everything and resets the counters.
     fn clear(&self) -> PyResult<()> {
         self.held()?.clear();
         Ok(())
     }
 
-    /// The number that the next use of a block will have.
+    /// Returns the number that the next use of a block gets.
     fn block_touch(&self) -> PyResult<u64> {
         Ok(self.held()?.next_touch())
     }
 
-    /// The number of the last use of each block, with the position of the block.
+    /// Returns a dictionary from the number of the last use of each block to the position of the block.
     fn block_touches<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let touches = self.held()?.touches();
         state::touches(py, &touches)
     }
 
-    /// While so many bytes or more are held, lets go of the block that was used least recently, but never of the last.
+    /// Drops the least recently used block while this many bytes or more are held. The last block always
+    /// stays.
     fn lru_punt(&self, cache_size_upper_bound: &Bound<'_, PyAny>) -> PyResult<u64> {
         let bound = unsigned(cache_size_upper_bound, 1)?;
         Ok(self.held()?.punt(bound))
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory that the file uses, in bytes.
     fn size_of(&self) -> PyResult<usize> {
         Ok(self.held()?.heap())
     }
 
-    /// How many bytes are held.
+    /// Returns the number of held bytes.
     fn num_bytes(&self) -> PyResult<u64> {
         Ok(self.held()?.file.bytes())
     }
 
-    /// How many blocks are held.
+    /// Returns the number of held blocks.
     fn num_blocks(&self) -> PyResult<u64> {
         Ok(self.held()?.file.count_blocks())
     }
 
-    /// The position after the last byte.
+    /// Returns the position after the last byte.
     fn last_file_position(&self) -> PyResult<u64> {
         Ok(self.held()?.file.end())
     }
 
-    /// How many reads there were.
+    /// Returns the number of reads.
     fn count_read(&self) -> PyResult<u64> {
         Ok(self.counters()?.reads)
     }
 
-    /// How many writes there were.
+    /// Returns the number of writes.
     fn count_write(&self) -> PyResult<u64> {
         Ok(self.counters()?.writes)
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read.
     fn bytes_read(&self) -> PyResult<u64> {
         Ok(self.counters()?.bytes_read)
     }
 
-    /// How many bytes were given to writes.
+    /// Returns the number of bytes passed to writes.
     fn bytes_write(&self) -> PyResult<u64> {
         Ok(self.counters()?.bytes_written)
     }
 
-    /// How many blocks were let go, by whatever way.
+    /// Returns the number of blocks dropped in any way.
     fn blocks_erased(&self) -> PyResult<u64> {
         Ok(self.counters()?.blocks_erased)
     }
 
-    /// How many bytes were let go, by whatever way.
+    /// Returns the number of bytes dropped in any way.
     fn bytes_erased(&self) -> PyResult<u64> {
         Ok(self.counters()?.bytes_erased)
     }
 
-    /// How many blocks were let go by `lru_punt`.
+    /// Returns the number of blocks dropped by `lru_punt`.
     fn blocks_punted(&self) -> PyResult<u64> {
         Ok(self.counters()?.blocks_evicted)
     }
 
-    /// How many bytes were let go by `lru_punt`.
+    /// Returns the number of bytes dropped by `lru_punt`.
     fn bytes_punted(&self) -> PyResult<u64> {
         Ok(self.counters()?.bytes_evicted)
     }
 
-    /// When it was last read, in UTC; None if it was not.
+    /// Returns the time of the last read, in UTC; None if there was none.
     fn time_read<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let time = self.counters()?.last_read;
         times::naive(py, time)
     }
 
-    /// When it was last written, in UTC; None if it was not.
+    /// Returns the time of the last write, in UTC; None if there was none.
     fn time_write<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let time = self.counters()?.last_write;
         times::naive(py, time)
@@ -285,7 +288,8 @@ impl File {
         let mut read = Vec::with_capacity(blocks.len());
         for block in blocks {
             let bytes = self.held()?.read(py, block.position, block.length);
-            let bytes = bytes.map_err(|_| PyRuntimeError::new_err("it was changed while it was pickled"))?;
+            let bytes =
+                bytes.map_err(|_| PyRuntimeError::new_err("the file changed while it was pickled"))?;
             read.push((block.position, bytes));
         }
         state::get(py, &id, modified, read)

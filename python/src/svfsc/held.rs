@@ -1,4 +1,4 @@
-//! What both classes do with a file, in the way of `svfsc`.
+//! The operations on a file that both classes share, with the behaviour of `svfsc`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use thalweg_sparse::{Clock, Counters, Error, Options, Overlap, Span, SparseFile}
 use super::touches::Touches;
 use crate::fresh::{LONG, bytes_with};
 
-/// How a file is kept, in the words of `svfsc`.
+/// The options of a file, under the names of `svfsc`.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
     pub overwrite_on_exit: bool,
@@ -23,11 +23,11 @@ impl Default for Config {
     }
 }
 
-/// Why a read gave nothing.
+/// Why a read failed.
 pub enum Unread {
-    /// There is no memory for so many bytes.
+    /// The result does not fit into memory.
     Memory,
-    /// What `svfsc` says of it.
+    /// Bytes are missing; the message of `svfsc`.
     Missing(String),
 }
 
@@ -37,7 +37,7 @@ pub struct Held {
     pub config: Config,
     touches: Touches,
     punted: (u64, u64),
-    /// Reads of nothing, which count here.
+    /// Reads of zero bytes, which the sparse file does not count.
     empty_reads: u64,
 }
 
@@ -62,7 +62,7 @@ impl Held {
     }
 
     /// # Errors
-    /// What `svfsc` says of it, without where.
+    /// The message of `svfsc`, without the name of the function.
     #[inline]
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> Result<(), String> {
         if bytes.is_empty() {
@@ -85,7 +85,7 @@ impl Held {
         Ok(())
     }
 
-    /// The interpreter lock is kept: nothing of this is long but the copying, and `svfsc` keeps it as well.
+    /// Keeps the interpreter lock, as `svfsc` does: only the copying takes long.
     #[inline]
     pub fn read<'py>(
         &mut self,
@@ -100,14 +100,14 @@ impl Held {
         let read =
             bytes_with(py, size, |bytes| self.file.read(position, bytes)).map_err(|_| Unread::Memory)?;
         let Ok(bytes) = read else { return Err(Unread::Missing(self.missing(position, length))) };
-        // No bytes may be read at the end of a block.
+        // A read of zero bytes is also possible at the end of a block.
         let at_end = length == 0 && self.file.block_at(position).is_none();
         self.empty_reads += u64::from(length == 0);
         self.note(position - u64::from(at_end));
         Ok(bytes)
     }
 
-    /// Why a range cannot be read.
+    /// Returns the message of why a range cannot be read.
     pub fn missing(&self, position: u64, length: u64) -> String {
         const WHERE: &str = "SparseVirtualFile::read():";
         if self.file.is_empty() {
@@ -129,8 +129,8 @@ impl Held {
         )
     }
 
-    /// The last block that starts at a position or before. It is looked for in ever longer ranges, so that near ones are found
-    /// without looking at all that is held.
+    /// Returns the last block that starts at or before a position. The search range grows, so that near
+    /// blocks are found without looking at all blocks.
     fn block_before(&self, position: u64) -> Option<Span> {
         if let Some(block) = self.file.block_at(position) {
             return Some(block);
@@ -149,7 +149,7 @@ impl Held {
         }
     }
 
-    /// Where the first block after a position starts, at which there is none.
+    /// Returns the start of the first block after a position. The position itself is not in a block.
     fn block_after(&self, position: u64) -> u64 {
         let mut range: u64 = 1 << 16;
         loop {
@@ -165,7 +165,7 @@ impl Held {
     #[inline]
     pub fn need(&self, position: u64, length: u64, greedy: u64) -> Vec<Span> {
         let mut missing = self.file.need(position, length, greedy);
-        // So it is there, also for nothing, before all that is held.
+        // `svfsc` reports a gap here, even for zero bytes, if the position is before all blocks.
         if length == 0 && missing.is_empty() && self.block_before(position).is_none() {
             missing.push(Span::new(position, greedy));
         }
@@ -177,7 +177,7 @@ impl Held {
     }
 
     /// # Errors
-    /// What `svfsc` says of it, without where.
+    /// The message of `svfsc`, without the name of the function.
     pub fn erase(&self, position: u64) -> Result<(), String> {
         self.file.erase_block(position).map(drop).map_err(|_| {
             format!("SparseVirtualFile::erase(): Non-existent file position {position} at start of block.")
@@ -195,7 +195,7 @@ impl Held {
         self.touches.next()
     }
 
-    /// For each block the number of its last use and where it starts, the least recent first.
+    /// Returns for each block the number of its last use and its start, least recent first.
     pub fn touches(&mut self) -> Vec<(u64, u64)> {
         let settled = self.touches.settle(&self.file.blocks());
         let mut list: Vec<_> = settled.iter().map(|(position, number)| (*number, *position)).collect();
@@ -203,7 +203,7 @@ impl Held {
         list
     }
 
-    /// While `bound` bytes or more are held, lets go of the block that was used least recently, but never of the last one.
+    /// Drops the least recently used block while `bound` bytes or more are held. The last block always stays.
     pub fn punt(&mut self, bound: u64) -> u64 {
         let mut held = self.file.bytes();
         if held < bound {
@@ -224,12 +224,12 @@ impl Held {
         before - held
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory that the file uses, in bytes.
     pub fn heap(&self) -> usize {
         self.file.heap_bytes() + self.touches.heap()
     }
 
-    /// What was done, with what was punted.
+    /// Returns the counters, with those of [`punt`](Self::punt).
     pub fn counters(&self) -> Counters {
         let (blocks_evicted, bytes_evicted) = self.punted;
         let counters = self.file.counters();

@@ -1,7 +1,9 @@
-//! `thalweg.svfsc`: the classes of the package `svfsc`, with its names, arguments, results and exceptions, over sparse files.
+//! `thalweg.svfsc`: the classes of the package `svfsc`, with its names, arguments, results and exceptions,
+//! over sparse files.
 //!
-//! Unlike there, a write that does not agree with what is held is refused wherever the first difference is; one that fails changes
-//! nothing; writing nothing makes no block; and ids may have letters beyond ASCII. Sizes in memory are what they are here.
+//! There are these differences. A write that disagrees with held bytes is rejected wherever the first
+//! difference is. A failed write changes nothing. A write of zero bytes creates no block. Ids may have
+//! characters beyond ASCII. Sizes in memory are those of this implementation.
 
 mod arguments;
 mod file;

@@ -1,4 +1,4 @@
-//! Pickles, which are those of `svfsc` byte for byte.
+//! Pickles, identical to those of `svfsc` byte for byte.
 
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::intern;
@@ -13,7 +13,7 @@ const VERSION: u64 = 1;
 const WHERE: &str = "cp_SparseVirtualFile___setstate__()";
 
 impl Config {
-    /// What the arguments of a class say, each true or false by Python's rules.
+    /// Converts the arguments of a class, each by its truth value.
     pub fn of(
         overwrite_on_exit: Option<&Bound<'_, PyAny>>,
         compare_for_diff: Option<&Bound<'_, PyAny>>,
@@ -35,14 +35,14 @@ impl Config {
     }
 }
 
-/// The uses of blocks, each by its number.
+/// Returns the uses of blocks by number.
 pub fn touches<'py>(py: Python<'py>, touches: &[(u64, u64)]) -> PyResult<Bound<'py, PyDict>> {
     let made = PyDict::new(py);
     touches.iter().try_for_each(|(number, position)| made.set_item(number, position))?;
     Ok(made)
 }
 
-/// The state of a file with these blocks.
+/// Returns the state of a file with these blocks.
 pub fn get<'py>(
     py: Python<'py>,
     id: &str,
@@ -50,7 +50,7 @@ pub fn get<'py>(
     blocks: Vec<(u64, Bound<'py, PyBytes>)>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let state = PyDict::new(py);
-    // Interned: it is one object in all pickles of a process then, as it is for `svfsc`.
+    // Interned, so that all pickles of a process share one object, as with `svfsc`.
     state.set_item(intern!(py, "id"), id)?;
     state.set_item(intern!(py, "file_mod_time"), modified)?;
     state.set_item(intern!(py, "blocks"), PyTuple::new(py, blocks)?)?;
@@ -58,7 +58,7 @@ pub fn get<'py>(
     Ok(state)
 }
 
-/// The file of a state.
+/// Restores the file from a state.
 pub fn set(state: &Bound<'_, PyAny>) -> PyResult<Held> {
     let state = state
         .cast::<PyDict>()
@@ -102,8 +102,9 @@ pub fn set(state: &Bound<'_, PyAny>) -> PyResult<Held> {
     Ok(made)
 }
 
-/// What a pickle is made of. The class is named `svfsc.cSVF`, so that the pickle can be read with either package. Where that name
-/// is another class, since `svfsc` itself is installed, a function of ours is named instead.
+/// Returns the parts of a pickle. The class is named `svfsc.cSVF`, so that either package can read the
+/// pickle. If `svfsc` itself is installed, that name is another class, and a function of this package is
+/// named instead.
 pub fn reduce<'py>(file: &Bound<'py, File>, protocol: u8) -> PyResult<Bound<'py, PyAny>> {
     let py = file.py();
     let class = file.get_type();

@@ -12,7 +12,7 @@ use super::held::{Config, Held, Unread};
 use super::{state, times};
 use crate::sparse::spans;
 
-/// A system of sparse virtual files, by their ids.
+/// A system of sparse virtual files, by id.
 #[pyclass(frozen, subclass, name = "cSVFS", module = "svfsc")]
 pub struct FileSystem {
     config: Config,
@@ -20,7 +20,7 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// The file of an id, which is the first argument of the method of this name.
+    /// Returns the file with this id. `id` is the first argument of `method`, which error messages name.
     #[inline]
     fn file(&self, id: &Bound<'_, PyAny>, method: &str) -> PyResult<MappedMutexGuard<'_, Held>> {
         let id = text(id, 1)?;
@@ -53,7 +53,7 @@ impl FileSystem {
         self.files.lock().len()
     }
 
-    /// Adds an empty file. `RuntimeError` if there is one of this id.
+    /// Adds an empty file. `RuntimeError` if the id already exists.
     fn insert(&self, id: &Bound<'_, PyAny>, mod_time: f64) -> PyResult<()> {
         let id = text(id, 1)?;
         let mut files = self.files.lock();
@@ -67,7 +67,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Removes a file. `IndexError` if there is none of this id.
+    /// Removes a file. `IndexError` if there is none with this id.
     fn remove(&self, id: &Bound<'_, PyAny>) -> PyResult<()> {
         let id = text(id, 1)?;
         let removed = self.files.lock().remove(id);
@@ -79,45 +79,45 @@ impl FileSystem {
         })
     }
 
-    /// Whether there is a file of this id.
+    /// True if a file with this id exists.
     fn has(&self, id: &Bound<'_, PyAny>) -> PyResult<bool> {
         let id = text(id, 1)?;
         Ok(self.files.lock().contains_key(id))
     }
 
-    /// All ids, in no order.
+    /// Returns all ids, in no particular order.
     fn keys(&self) -> Vec<String> {
         self.files.lock().keys().cloned().collect()
     }
 
-    /// How its files are kept: `compare_for_diff` and `overwrite_on_exit`.
+    /// Returns the options of its files: `compare_for_diff` and `overwrite_on_exit`.
     fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.config.dictionary(py)
     }
 
-    /// The memory that all files take, in bytes.
+    /// Returns the memory that all files use, in bytes.
     fn total_size_of(&self) -> usize {
         let files = self.files.lock();
         size_of::<Self>() + files.values().map(|held| held.heap()).sum::<usize>()
     }
 
-    /// How many bytes all files hold.
+    /// Returns the number of bytes that all files hold.
     fn total_bytes(&self) -> u64 {
         self.files.lock().values().map(|held| held.file.bytes()).sum()
     }
 
-    /// How many blocks all files hold.
+    /// Returns the number of blocks that all files hold.
     fn total_blocks(&self) -> u64 {
         self.files.lock().values().map(|held| held.file.count_blocks()).sum()
     }
 
-    /// `lru_punt` for each file by itself; says how many bytes went.
+    /// Calls `lru_punt` on each file. Returns the number of bytes dropped.
     fn lru_punt_all(&self, cache_size_upper_bound: &Bound<'_, PyAny>) -> PyResult<u64> {
         let bound = unsigned(cache_size_upper_bound, 1)?;
         Ok(self.files.lock().values_mut().map(|held| held.punt(bound)).sum())
     }
 
-    /// Whether all bytes of a range are held.
+    /// True if all bytes of a range are held.
     fn has_data(
         &self,
         id: &Bound<'_, PyAny>,
@@ -128,7 +128,7 @@ impl FileSystem {
         Ok(self.file(id, "svf_has_data")?.file.has(position, length))
     }
 
-    /// Writes bytes at a position. `OSError` if others are held there.
+    /// Writes bytes at a position. `OSError` if different bytes are held there.
     fn write(
         &self,
         id: &Bound<'_, PyAny>,
@@ -145,7 +145,7 @@ impl FileSystem {
         })
     }
 
-    /// The bytes of a range. `OSError` if not all of them are held.
+    /// Returns the bytes of a range. `OSError` if not all of them are held.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -169,7 +169,7 @@ impl FileSystem {
         })
     }
 
-    /// Lets go of the block that starts at a position. `OSError` if none does.
+    /// Drops the block that starts at a position. `OSError` if none starts there.
     fn erase(&self, id: &Bound<'_, PyAny>, file_position: &Bound<'_, PyAny>) -> PyResult<()> {
         let position = unsigned(file_position, 2)?;
         let erased = self.file(id, "svf_erase")?.erase(position);
@@ -180,7 +180,7 @@ impl FileSystem {
         })
     }
 
-    /// What is to be fetched so that a range is held.
+    /// Returns the ranges to fetch so that a range is held.
     #[pyo3(
         signature = (id, file_position, length, greedy_length = None),
         text_signature = "($self, id, file_position, length, greedy_length=0)"
@@ -199,7 +199,7 @@ impl FileSystem {
         spans::list(py, &missing)
     }
 
-    /// What is to be fetched so that all of the ranges are held.
+    /// Returns the ranges to fetch so that all of these ranges are held.
     #[pyo3(
         signature = (id, seek_reads, greedy_length = None),
         text_signature = "($self, id, seek_reads, greedy_length=0)"
@@ -218,64 +218,64 @@ impl FileSystem {
         spans::list(py, &missing)
     }
 
-    /// The blocks of a file, as a tuple of positions and lengths.
+    /// Returns the blocks of a file, as a tuple of positions and lengths.
     fn blocks<'py>(&self, py: Python<'py>, id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
         let blocks = self.file(id, "svf_blocks")?.file.blocks();
         PyTuple::new(py, blocks.iter().map(spans::pair))
     }
 
-    /// The memory that a file takes, in bytes.
+    /// Returns the memory that a file uses, in bytes.
     fn size_of(&self, id: &Bound<'_, PyAny>) -> PyResult<usize> {
         Ok(self.file(id, "svf_size_of")?.heap())
     }
 
-    /// How many bytes of a file are held.
+    /// Returns the number of held bytes of a file.
     fn num_bytes(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
         Ok(self.file(id, "svf_num_bytes")?.file.bytes())
     }
 
-    /// How many blocks of a file are held.
+    /// Returns the number of held blocks of a file.
     fn num_blocks(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
         Ok(self.file(id, "svf_num_blocks")?.file.count_blocks())
     }
 
-    /// When a file was last changed, as it was said.
+    /// Returns the modification time that the caller passed for a file.
     fn file_mod_time(&self, id: &Bound<'_, PyAny>) -> PyResult<f64> {
         Ok(self.file(id, "file_mod_time")?.file.modified())
     }
 
-    /// Whether that is exactly the time given.
+    /// True if the modification time equals this one exactly.
     fn file_mod_time_matches(&self, id: &Bound<'_, PyAny>, file_mod_time: f64) -> PyResult<bool> {
         Ok(self.file(id, "svf_file_mod_time_matches")?.file.is_modified_at(file_mod_time))
     }
 
-    /// How many reads of a file there were.
+    /// Returns the number of reads of a file.
     fn count_read(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
         Ok(self.file(id, "svf_count_read")?.counters().reads)
     }
 
-    /// How many writes to a file there were.
+    /// Returns the number of writes to a file.
     fn count_write(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
         Ok(self.file(id, "svf_count_write")?.counters().writes)
     }
 
-    /// How many bytes of a file were read.
+    /// Returns the number of bytes read from a file.
     fn bytes_read(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
         Ok(self.file(id, "svf_bytes_read")?.counters().bytes_read)
     }
 
-    /// How many bytes were given to writes to a file.
+    /// Returns the number of bytes passed to writes to a file.
     fn bytes_write(&self, id: &Bound<'_, PyAny>) -> PyResult<u64> {
         Ok(self.file(id, "svf_bytes_write")?.counters().bytes_written)
     }
 
-    /// When a file was last read, in UTC; None if it was not.
+    /// Returns the time of the last read of a file, in UTC; None if there was none.
     fn time_read<'py>(&self, py: Python<'py>, id: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let time = self.file(id, "svf_time_read")?.counters().last_read;
         times::naive(py, time)
     }
 
-    /// When a file was last written, in UTC; None if it was not.
+    /// Returns the time of the last write to a file, in UTC; None if there was none.
     fn time_write<'py>(
         &self,
         py: Python<'py>,
@@ -285,13 +285,14 @@ impl FileSystem {
         times::naive(py, time)
     }
 
-    /// The number of the last use of each block of a file, with the position of the block.
+    /// Returns a dictionary from the number of the last use of each block of a file to the position of the
+    /// block.
     fn block_touches<'py>(&self, py: Python<'py>, id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
         let touches = self.file(id, "svf_block_touches")?.touches();
         state::touches(py, &touches)
     }
 
-    /// While so many bytes or more of a file are held, lets go of the block that was used least recently.
+    /// Drops the least recently used block while this many bytes or more of a file are held.
     fn lru_punt(&self, id: &Bound<'_, PyAny>, cache_size_upper_bound: &Bound<'_, PyAny>) -> PyResult<u64> {
         let bound = unsigned(cache_size_upper_bound, 2)?;
         Ok(self.file(id, "svf_lru_punt")?.punt(bound))

@@ -1,11 +1,11 @@
-//! Times as `svfsc` gives them.
+//! Times in the form of `svfsc`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDateTime;
 
-/// A `datetime` in UTC without saying so.
+/// Returns a `datetime` in UTC without a time zone.
 pub fn naive<'py>(py: Python<'py>, time: Option<SystemTime>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(time) = time else { return Ok(None) };
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,57 +1,60 @@
 //! The order in which blocks were used.
 //!
-//! Each use has a number, and a block the number of its last use. Nothing is looked up when a block is used: where it was used is
-//! put at the end of a list, and only when someone asks, or the list has become long, the last use of each block is found out from it.
-//! That is right since blocks only grow together by a use, whose number is higher than any before. (The sparse file can keep
-//! the order itself, in two trees: a read takes twice as long then.)
+//! Each use has a number, and each block has the number of its last use. A use does no lookup: it only
+//! appends its position to a list. The last use of each block is computed from the list on request, or when
+//! the list has become long.
+//!
+//! This is correct because blocks only merge through a use, whose number is higher than all earlier ones.
+//! (The sparse file can keep the order itself, in two trees, but then a read takes twice as long.)
 
 use thalweg_sparse::Span;
 
-/// The list is not looked through before it has so many entries.
+/// The minimum number of entries before the list is settled.
 const SHORTEST: usize = 1 << 16;
 
 #[derive(Default)]
 pub struct Touches {
-    /// For each block that was there then, where it was used last and the number of that use; in the order of positions.
+    /// For each block at the last settling: the position and number of its last use, in order of position.
     settled: Vec<(u64, u64)>,
-    /// Where blocks were used since, in order.
+    /// The positions of the uses since then, in order of time.
     since: Vec<u64>,
     /// The number of the first of these uses.
     first: u64,
 }
 
 impl Touches {
-    /// The block at a position is used.
+    /// Records a use of the block at a position.
     #[inline]
     pub fn note(&mut self, position: u64) {
         self.since.push(position);
     }
 
-    /// Whether it is time to settle. That takes longer the more blocks there are, and so it comes more seldom: for a million blocks
-    /// of one byte it takes 15 ns of each read. The list takes 32 bytes a block then.
+    /// True if it is time to settle. Settling takes longer with more blocks, and is therefore done less
+    /// often. With a million blocks of one byte it costs 15 ns per read; the list then takes 32 bytes per
+    /// block.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.since.len() >= SHORTEST && self.since.len() / 4 >= self.settled.len()
     }
 
-    /// The number that the next use will have.
+    /// Returns the number that the next use gets.
     pub fn next(&self) -> u64 {
         self.first + self.since.len() as u64
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory in use, in bytes.
     pub fn heap(&self) -> usize {
         self.settled.capacity() * size_of::<(u64, u64)>() + self.since.capacity() * size_of::<u64>()
     }
 
-    /// Finds out the last use of each of the `blocks`, which are all that there are, and gives them in the same order: where it
-    /// was, and its number.
+    /// Computes the last use of each of `blocks`, which must be all blocks. Returns position and number of
+    /// the uses in the same order.
     pub fn settle(&mut self, blocks: &[Span]) -> &[(u64, u64)] {
-        // One more than the number of its last use, for each block.
+        // For each block, one more than the number of its last use.
         let mut last = vec![0; blocks.len()];
         let mut at = 0;
         let mut note = |position: u64, number: u64| {
-            // What was used in a place where no block is any more is forgotten.
+            // Uses at positions that no longer have a block are forgotten.
             if let Some(found) = find(blocks, position, at)
                 && let Some(last) = last.get_mut(found)
             {
@@ -61,7 +64,8 @@ impl Touches {
         };
         self.settled.iter().for_each(|(position, number)| note(*position, *number));
         let numbered = self.since.iter().copied().zip(self.first..);
-        // To go forth is quick, and to sort what goes to and fro is quicker than to look for each.
+        // A forward search is quick. For positions that jump back and forth, sorting is quicker than a search
+        // for each.
         let back = self.since.windows(2).filter(|two| two.first() > two.last()).count();
         if back > self.since.len() / 16 {
             let mut sorted: Vec<_> = numbered.collect();
@@ -79,7 +83,8 @@ impl Touches {
     }
 }
 
-/// The number of the block that a position is in, which is looked for from the block `at` on, if it may be there.
+/// Returns the index of the block that contains a position. The search starts at block `at`, unless the
+/// position is before it.
 #[inline]
 fn find(blocks: &[Span], position: u64, at: usize) -> Option<usize> {
     let starts_before = |block: &Span| block.position <= position;

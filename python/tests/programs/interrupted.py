@@ -1,4 +1,4 @@
-"""Runs until it is interrupted, and says how that went."""
+"""Runs until it is interrupted, and reports how that went."""
 
 import sys
 import threading

@@ -1,4 +1,4 @@
-"""Has processes call a function of this script."""
+"""Calls a function of this script in worker processes."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

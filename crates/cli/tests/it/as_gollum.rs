@@ -1,7 +1,7 @@
-//! gollum's configurations do here what they do there.
+//! gollum's configurations have the same effect here as in gollum.
 //!
-//! Each file in `gollum_cases` has a configuration, an input, and what gollum itself (its last version) wrote. Where
-//! thalweg's output is another, it stands below, and the first lines of the file say why.
+//! Each file in `gollum_cases` has a configuration, an input, and the output of gollum itself (its last
+//! version). If thalweg's output differs, it follows below, and the first lines of the file give the reason.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Lines, those that hold JSON as values: the order of members says nothing.
+/// Splits a text into lines and parses those that are JSON, since the order of members does not matter.
 fn lines(text: &str) -> Vec<Result<Value, String>> {
     let line = |line: &str| {
         let inner = line.strip_prefix('[').and_then(|line| line.strip_suffix(']'));

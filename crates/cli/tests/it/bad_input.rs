@@ -1,4 +1,4 @@
-//! Bad input: what is wrong is said, and nothing else is lost.
+//! Bad input: the problem is reported, and nothing else is lost.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::common::House;
 
-/// A configuration from `in.log` to `out.log` with these transforms.
+/// Writes a configuration from `in.log` to `out.log` with these transforms.
 fn pipeline(folder: &Path, source: &str, transforms: &str) {
     fs::write(
         folder.join("pipeline.yaml"),
@@ -181,11 +181,11 @@ fn a_full_disk_stops_the_run_and_says_so() {
     assert!(text.contains("/dev/full") && text.to_lowercase().contains("space"), "{text}");
 }
 
-/// A file system of 256 KiB in memory, for as long as it is kept.
+/// A file system of 256 KiB in memory, which is unmounted on drop.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
-    /// Mounts it at a folder, or says why that cannot be.
+    /// Mounts it at a folder, or returns the reason why that is impossible.
     fn mounted(at: &'a Path) -> Result<Self, String> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).arg(at);

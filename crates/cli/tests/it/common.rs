@@ -1,4 +1,4 @@
-//! Running the binary as a user does.
+//! Runs the binary as a user does.
 
 use std::fs;
 use std::io::Write;
@@ -7,12 +7,12 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// A folder of its own to run the binary in.
+/// A temporary folder to run the binary in.
 pub struct House {
     folder: TempDir,
 }
 
-/// What a command said, and how it ended.
+/// The output of a command and its exit code.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,
@@ -21,7 +21,7 @@ pub struct Said {
 }
 
 impl House {
-    /// A folder with these files.
+    /// Creates a folder with these files.
     pub fn with(files: &[(&str, &str)]) -> Self {
         let house = Self { folder: tempfile::tempdir().unwrap() };
         files.iter().for_each(|(name, text)| house.write(name, text.as_bytes()));
@@ -40,7 +40,7 @@ impl House {
         fs::read_to_string(self.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// A command that is not started yet.
+    /// Returns a command that is not started yet.
     pub fn command(&self, arguments: &[&str]) -> Command {
         command(self.path(), arguments)
     }
@@ -49,14 +49,14 @@ impl House {
         said(self.command(arguments).output().unwrap())
     }
 
-    /// Runs it and wants it to end well.
+    /// Runs a command and asserts that it succeeds.
     pub fn run_well(&self, arguments: &[&str]) -> Said {
         let said = self.run(arguments);
         assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.err);
         said
     }
 
-    /// The lines of a file.
+    /// Returns the lines of a file.
     pub fn lines(&self, name: &str) -> Vec<String> {
         self.read(name).lines().map(str::to_owned).collect()
     }
@@ -74,7 +74,8 @@ impl House {
     }
 }
 
-/// The binary in a folder, with nothing of the tester's surroundings that could change what it prints.
+/// Returns a command that runs the binary in a folder, without the environment variables that could change
+/// its output.
 pub fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(arguments).current_dir(folder).env_clear().env("COLUMNS", "100").stdin(Stdio::null());

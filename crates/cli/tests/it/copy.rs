@@ -1,4 +1,4 @@
-//! `thalweg copy`, as a user runs it, between folders.
+//! `thalweg copy` between folders, run as a user runs it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use thalweg_testbed::WebDav;
 
 use crate::common::{House, Said, said};
 
-/// A command that keeps what it keeps in the house.
+/// Returns a copy command that keeps its state in the test's folder.
 pub fn copy(house: &House, arguments: &[&str]) -> Command {
     let mut command = house.command(&[&["copy"], arguments].concat());
     command.env("XDG_STATE_HOME", house.path().join("kept"));
@@ -26,7 +26,7 @@ pub fn run_well(house: &House, arguments: &[&str]) -> Said {
     said
 }
 
-/// All files below a folder, by their names below it.
+/// Returns all files below a folder, by their relative names.
 pub fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -44,12 +44,12 @@ pub fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// What copies that were cut off left in the state folder.
+/// Returns the number of interrupted copies in the state folder.
 pub fn jobs(house: &House) -> usize {
     fs::read_dir(house.path().join("kept/thalweg/copies")).map_or(0, Iterator::count)
 }
 
-/// Bytes that do not repeat.
+/// Returns bytes that do not repeat.
 pub fn content(length: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -105,7 +105,7 @@ fn one_file_goes_to_a_name_or_into_a_folder() {
 #[test]
 fn the_checksum_of_one_object_is_told_however_many_parts_it_had() {
     let house = House::with(&[("a", "123456789")]);
-    // The value that CRC-32C is known by.
+    // The standard test value of CRC-32C.
     assert!(run_well(&house, &["a", "b"]).err.contains("crc32c e3069283"));
     house.write("large", &content(5_000_000));
     let told = |arguments: &[&str]| {

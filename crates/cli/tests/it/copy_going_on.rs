@@ -1,4 +1,4 @@
-//! `thalweg copy` that is cut off, and goes on.
+//! `thalweg copy` that is interrupted, and resumes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::{House, said};
 use crate::copy::{content, copy, jobs, run_well, tree};
 
-/// Starts it, ends it by force once `is_far` says so, and says whether it was still at work.
+/// Starts a command and kills it once `is_far` returns true. Returns true if it was still running.
 fn kill(mut command: Command, is_far: impl Fn() -> bool) -> bool {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     loop {
@@ -25,7 +25,7 @@ fn kill(mut command: Command, is_far: impl Fn() -> bool) -> bool {
     }
 }
 
-/// The bytes of what is half written.
+/// Returns the allocated bytes of the unfinished files.
 fn drafted(folder: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -110,7 +110,7 @@ fn a_copy_that_is_told_to_stop_says_that_it_may_not_be_whole() {
     assert!(stopped.err.contains("the same command goes on"), "{}", stopped.err);
     let copied = tree(&out).len();
     let said = run_well(&house, &arguments);
-    // A tree is listed in order, so that it goes on behind what was copied.
+    // A tree is listed in order, so the copy resumes after the files that were copied.
     assert!(said.err.contains(&format!(" {} files copied", 900 - copied)), "{copied} before: {}", said.err);
     assert!(tree(&house.path().join("tree")) == tree(&out));
 }

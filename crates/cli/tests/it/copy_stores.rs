@@ -1,4 +1,4 @@
-//! `thalweg copy` between real servers, with a proxy before them that does what networks do.
+//! `thalweg copy` between real servers, with a proxy in front that simulates network faults.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,10 +12,10 @@ use thalweg_testbed::{Azure, Fault, Proxy, Rule, S3, Times};
 use crate::common::{House, Said, said};
 
 const MIB: usize = 1 << 20;
-/// Parts of this size are the smallest that Amazon's protocol takes.
+/// The smallest part size that the S3 protocol accepts.
 const PARTS: [&str; 4] = ["--part-size", "5MiB", "--memory", "64MiB"];
 
-/// A house, and servers for what it copies.
+/// A folder, and the servers to copy from and to.
 struct Town {
     house: House,
     amazon: S3,
@@ -30,7 +30,7 @@ impl Town {
         Self { house: House::with(&[]), amazon, proxy }
     }
 
-    /// An object, by way of the proxy.
+    /// Returns the URL of an object through the proxy.
     fn url(&self, key: &str) -> String {
         self.amazon.url_through(&self.proxy, "bucket", key)
     }
@@ -51,7 +51,7 @@ impl Town {
         said
     }
 
-    /// What the bucket holds under a key, if it does.
+    /// Returns the content of an object in the bucket, if it exists.
     fn stored(&self, key: &str) -> Option<Vec<u8>> {
         fs::read(self.amazon.folder().join("bucket").join(key)).ok()
     }
@@ -62,19 +62,20 @@ impl Town {
         fs::write(path, content).unwrap();
     }
 
-    /// How many parts of uploads that are not complete the server holds.
+    /// Returns the number of parts of incomplete uploads on the server.
     fn unfinished(&self) -> usize {
         files_of_uploads(&self.amazon.folder(), false)
     }
 
-    /// The numbers of the parts that came whole since the proxy was told to forget.
+    /// Returns the numbers of the parts that were stored since the proxy's log was cleared.
     fn sent_parts(&self) -> BTreeSet<u32> {
         let seen = self.proxy.seen();
         let stored = seen.iter().filter(|seen| seen.method == "PUT" && seen.upstream_status == Some(200));
         stored.filter_map(|seen| number_in(&seen.path_and_query)).collect()
     }
 
-    /// Starts a copy whose fourth part gets no answer, and ends it by force when these parts are there and noted.
+    /// Starts a copy whose fourth part gets no answer, and kills it once these parts are stored and saved in
+    /// its state.
     fn cut_off(&self, arguments: &[&str], parts: &[u32]) {
         self.proxy.set([Rule::new(Fault::Hang).method("PUT").path("partNumber=4&")]);
         let mut child = self.copy(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -191,7 +192,7 @@ fn what_goes_wrong_while_it_is_read_does_no_harm() {
 fn an_object_that_changes_while_it_is_read_is_an_error_and_nothing_is_written() {
     let town = Town::new();
     town.house.write("large.bin", &content(12 * MIB));
-    // What the server has not written itself has no tag.
+    // The server has a tag only for content that it wrote itself.
     town.run_well(&["large.bin", &*town.url("large.bin")]);
     town.proxy.set([Rule::new(Fault::ChangeEtag("\"other\"".to_owned())).method("GET").times(Times::Nth(2))]);
     let said =

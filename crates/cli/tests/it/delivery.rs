@@ -25,7 +25,7 @@ fn numbers(house: &House, name: &str) -> Vec<usize> {
     house.lines(name).into_iter().map(parse).collect()
 }
 
-/// Runs a configuration, killing it at random moments, until it has ended by itself. Says how often it was killed.
+/// Runs a configuration and kills it at random moments, until it ends by itself. Returns the number of kills.
 fn run_through_kills(house: &House, kills: usize) -> usize {
     kill_and_run(house, kills, &["run", "pipeline.yaml", "--state", "state", "--quiet"])
 }
@@ -176,7 +176,7 @@ fn what_a_sink_wrote_and_could_not_bring_into_safety_goes_to_the_next() {
     let house = House::with(&[]);
     let folder = house.path();
     numbered_lines(&folder.join("in.jsonl"), 100_000);
-    // What is compressed is in safety only when it is flushed, which fails here.
+    // Compressed data is durable only after a flush, which fails here.
     fs::write(
         folder.join("pipeline.yaml"),
         "memory: 1MiB\n\
@@ -306,7 +306,7 @@ fn what_is_spooled_survives_kill_9_of_whoever_writes_and_whoever_reads() {
     let killed = std::thread::scope(|scope| {
         let writing =
             scope.spawn(|| kill_and_run(&house, 8, &["run", "in.yaml", "--state", "state-in", "--quiet"]));
-        // At the same time, as far as there is something to read; it ends when it finds nothing.
+        // Both run at the same time once there is something to read. The reader ends when it finds nothing.
         while !folder.join("spool/00000001.spool").exists() && !writing.is_finished() {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -336,7 +336,8 @@ fn what_a_sink_could_not_take_comes_back_from_the_spool() {
          pipelines:\n  main: { from: in, transforms: [parse_json: {}], to: { failover: [broken, spool] } }\n  again: { from: kept, to: out }\n\
          sinks:\n  broken: { file: { path: taken } }\n  spool: { spool: { path: spool, max_file_age: 50ms } }\n  out: { file: { path: out.jsonl, encode: json } }\n";
     fs::write(folder.join("pipeline.yaml"), configuration).unwrap();
-    // The job ends although there is a source that waits; what it had no time for comes with the next run.
+    // The job ends although one source waits for more. The next run delivers the messages that it did not
+    // read.
     house.run_well(&["run", "pipeline.yaml", "--quiet", "--state", "state"]);
     fs::write(
         folder.join("rest.yaml"),

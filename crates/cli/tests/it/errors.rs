@@ -1,4 +1,4 @@
-//! `thalweg errors`: dead letters are listed, shown, processed again and removed.
+//! `thalweg errors`: dead letters are listed, shown, replayed and removed.
 
 use crate::common::House;
 use serde_json::Value;
@@ -65,7 +65,7 @@ fn letters_are_processed_again_once_the_configuration_is_right() {
         assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
         assert_eq!(house.read("out.jsonl"), "{\"n\":1}\n{\"n\":3}\n");
 
-        // Nothing is better yet: they become new letters.
+        // Nothing has been corrected yet: they become new dead letters.
         let said = house.run(&["errors", "replay", "c.yaml"]);
         assert_eq!(said.code, Some(0), "{}", said.err);
         assert!(said.err.contains("2 dead letters: 0 processed\n  2 rejected again"), "{}", said.err);
@@ -84,7 +84,7 @@ fn letters_are_processed_again_once_the_configuration_is_right() {
         assert_eq!(sorted(&house.read("out.jsonl")), expected);
         assert_eq!(letters(&house).len(), 0);
 
-        // What was added is not taken for something torn by the next run.
+        // The next run does not mistake the added lines for a torn write.
         if !state.is_empty() {
             house.write("in.jsonl", format!("{INPUT}{{\"n\": 4}}\n").as_bytes());
             house.write("c.yaml", configuration("parse_json", state).as_bytes());
@@ -150,7 +150,7 @@ fn what_earlier_transforms_did_is_not_done_twice() {
     let shown = house.run(&["errors", "show", &letter["id"].to_string(), "c.yaml"]).out;
     assert!(shown.contains("after:     main.set\n"), "{shown}");
 
-    // A transform that is new before `set` comes too late for it, as does one that is not there any more.
+    // A new transform before `set` has no effect on the dead letter, and neither has a removed one.
     house.write("c.yaml", configuration("{ filter: \"false\" },", "(?<text>.*)").as_bytes());
     let said = house.run(&["errors", "replay", "c.yaml"]);
     assert!(said.err.contains("1 dead letter: 1 processed\n"), "{}", said.err);
@@ -209,7 +209,7 @@ sinks:
     assert!(said.err.contains("3 dead letters: 2 processed\n  1 rejected again"), "{}", said.err);
     assert_eq!(components(&house), ["main.parse_regex"]);
 
-    // One more at the beginning, so that they enter in two places at once.
+    // One more at the beginning, so that the dead letters enter at two places at once.
     house.write("in.jsonl", b"{\"n\":11\n");
     assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
     assert_eq!(components(&house), ["main.parse_regex", "main.parse_json"]);
@@ -251,7 +251,7 @@ sinks:
     assert_eq!(house.read("mended.jsonl"), "{\"n\":\"2\"}\n{\"n\":\"3\"}\n");
     assert_eq!(house.read("out.jsonl"), "{\"n\":1}\n");
 
-    // Rejected by the pipeline whose errors are taken: it goes on from there.
+    // This dead letter was rejected by the pipeline whose errors `mend` reads, so it continues in `mend`.
     let unconnected = configuration("").replace("  mend: { from: main.errors", "  mend: { from: in");
     house.write("in.jsonl", b"n=4\n");
     house.write("c.yaml", unconnected.replace("pattern: ''", "pattern: '(?<n>.)'").as_bytes());
@@ -355,7 +355,8 @@ sinks: { out: { file: { path: out.txt } } }
     assert_eq!(letters(&house).len(), 1);
 }
 
-/// A million records that do not parse neither flood the screen nor fill the disk, with and without a state folder.
+/// A million records that do not parse neither flood the screen nor fill the disk, with and without a state
+/// folder.
 #[test]
 fn a_million_letters_stay_within_their_bounds_and_are_told_of_in_a_few_lines() {
     let configuration = "
@@ -383,7 +384,7 @@ sinks: { out: { discard: {} } }
         assert_eq!(kept + number(lines.last().unwrap()), 1_000_000, "{listed}");
         let bytes = size_of_folder(&house.path().join(folder));
         println!("{bytes} bytes in {folder}");
-        // The store's journal has up to 64 MiB, whatever it holds.
+        // The store's journal may have up to 64 MiB, whatever it contains.
         assert!(bytes < 200 << 20, "{bytes} bytes in {folder}");
     }
     assert_eq!(house.run(&["errors", "clear", "c.yaml", "--yes"]).code, Some(0));

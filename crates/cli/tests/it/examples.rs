@@ -1,4 +1,4 @@
-//! Every example runs as it stands and writes something; every configuration in the repository is right.
+//! Every example runs as it is and writes something; every configuration in the repository is valid.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,8 @@ fn every_components_example_runs_in_an_empty_folder() {
     for component in known {
         let example = component["example"].as_str().unwrap();
         let house = House::with(&[("example.yaml", example)]);
-        // Those that wait for someone else, and what needs a database, which there is not in an empty folder.
+        // Some examples wait for a client, and one needs a database that an empty folder does not have. They
+        // are only checked.
         let waits = example.trim_start().starts_with("# Runs until it is told to stop.");
         if waits || component["name"] == "geoip" {
             house.run_well(&["check", "example.yaml"]);

@@ -25,7 +25,7 @@ sinks:
   refused: { directory: { path: refused } }
 ";
 
-/// The files below a folder, with their texts.
+/// Returns the files below a folder with their texts.
 fn files(folder: &Path) -> Vec<(String, String)> {
     fn walk(root: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
         for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -71,7 +71,7 @@ fn good_files_arrive_and_bad_ones_leave_by_errors_with_their_reason() {
     assert_eq!(names(&house.path().join("out")), ["a.txt", "below/b c'd\"\n.txt", "\u{fffd}\u{fffd}"]);
     assert_eq!(names(&house.path().join("refused")), ["big", "image.txt"]);
 
-    // Without a pipeline for them they are told, and what is known of them is kept.
+    // Without a pipeline for them, rejected files are reported and kept as dead letters.
     let lone = COPY.replace("  others: { from: main.errors, to: refused }\n", "");
     house.write("lone.yaml", lone.replace("  refused: { directory: { path: refused } }\n", "").as_bytes());
     let told = house.run(&["run", "lone.yaml", "--strict"]);
@@ -156,11 +156,12 @@ sinks:
     for (number, (name, text)) in arrived.iter().enumerate() {
         assert_eq!((name.as_str(), text.len()), (format!("{number:03}").as_str(), content(number).len()));
     }
-    // What was delivered before is known by its content: it is not refused.
+    // Files delivered before are recognised by their content, and not rejected.
     assert!(!house.path().join("state/dead_letters").exists());
-    // What was written only just before a run that was cut off may come once more, which is said, but not again.
+    // Files written just before an interruption may arrive a second time, which is reported, but not a third
+    // time.
     let again = house.run_well(&["run", "files.yaml", "--state", "state"]);
-    let said = again.err.contains("files that it had begun with may come a second time");
+    let said = again.err.contains("files that were in progress may be sent a second time");
     assert!(said || again.err.contains(" · 0 files"), "{}", again.err);
     let last = house.run_well(&["run", "files.yaml", "--state", "state"]);
     assert!(last.err.contains(" · 0 files"), "{}", last.err);
@@ -221,14 +222,14 @@ fn a_service_definition_runs_unchanged() {
     assert!(ran.out.contains("    [in/large.txt] file size is too big"), "{}", ran.out);
     assert_eq!(service(&house, &["--compat-exit-code", "-c", "-m", "lock"]).code, Some(0));
 
-    // In our own form it does the same, but for its lines.
+    // The converted configuration writes the same files; only its printed lines differ.
     let mut convert = house.command(&["convert", "service.yml", "photos:archive", "--output", "own.yaml"]);
     assert!(convert.env("OUT_DIR", "own").status().unwrap().success());
     let mut own = house.command(&["run", "own.yaml"]);
     assert!(own.env("PATH", "/usr/bin:/bin").status().unwrap().success());
     assert_eq!(files(&house.path().join("own")), files(&house.path().join("out")));
 
-    // With nothing that failed the command has nothing to do.
+    // Without failed files the command has nothing to do.
     fs::remove_file(house.path().join("in/large.txt")).unwrap();
     fs::remove_dir_all(house.path().join("rejected")).unwrap();
     let ran = service(&house, &[]);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::House;
 
-/// A configuration that was measured with, cut down to `runs` times 3 messages a consumer.
+/// Returns a configuration of the benchmarks, reduced to `runs` times 3 messages per consumer.
 fn measured(name: &str, runs: u32) -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/gollum").join(name);
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
@@ -19,7 +19,7 @@ fn measured(name: &str, runs: u32) -> String {
     cut
 }
 
-/// Which of these components there are not.
+/// True if any of these components is missing.
 fn lacks(names: &[&str]) -> bool {
     let components = House::with(&[]).run_well(&["components", "--json"]).out;
     let components: Value = serde_json::from_str(&components).unwrap();
@@ -28,7 +28,7 @@ fn lacks(names: &[&str]) -> bool {
     names.iter().any(|name| !known.contains(name))
 }
 
-/// The summary of a run.
+/// Runs a configuration and returns the summary.
 fn summary(house: &House, config: &str) -> Value {
     let said = house.run_well(&["run", config, "--json"]);
     let line = said
@@ -39,7 +39,7 @@ fn summary(house: &House, config: &str) -> Value {
     serde_json::from_str(line).unwrap()
 }
 
-/// How many messages came in, were delivered, and could not be processed.
+/// Returns the number of messages that were read, delivered, and rejected.
 fn counts(summary: &Value) -> (u64, u64, u64) {
     let components = summary["components"].as_array().unwrap_or_else(|| panic!("{summary:#}"));
     let sum = |role: &str, key: &str| -> u64 {
@@ -49,7 +49,7 @@ fn counts(summary: &Value) -> (u64, u64, u64) {
     (sum("source", "rows_in"), sum("sink", "rows_out"), sum("", "errors"))
 }
 
-/// Runs a configuration as it is and converted, and gives what came of it in both.
+/// Runs a configuration as it is and converted, asserts that the counts are equal, and returns them.
 fn both(text: &str) -> (u64, u64, u64) {
     let house = House::with(&[("gollum.conf", text)]);
     house.run_well(&["convert", "gollum.conf", "--output", "converted.yaml"]);
@@ -83,12 +83,13 @@ fn those_with_json_run_as_well() {
     for name in ["v060-json.conf", "v050-json.conf"] {
         assert_eq!(both(&measured(name, 700)), (2100, 2100, 0), "{name}");
     }
-    // The document gives this one messages that are no JSON: all are refused.
+    // The document feeds this configuration messages that are not JSON: all are rejected.
     let (made, delivered, errors) = both(&measured("v046-json.conf", 700));
     assert_eq!((made, delivered, errors), (2100, 0, 2100));
 }
 
-/// The file `out.log` that a configuration makes of some lines, as it is and converted.
+/// Returns the `out.log` that a configuration writes for an input; the original and the converted form must
+/// agree.
 fn lines_to_file(text: &str, input: &str) -> String {
     let run = |convert: bool| {
         let house = House::with(&[("gollum.conf", text)]);
@@ -126,7 +127,7 @@ Out:
 "#;
     let written = lines_to_file(text, "one\n2two\nthree's\nskipped\nTHREE\n$ü\\n\n");
     assert_eq!(written, "lines:${HOME} {one}\nlines:${HOME} {three's}\nlines:${HOME} {$ü\\n}\n");
-    // Nothing puts line feeds there but the formatters.
+    // Only the formatters add line feeds there.
     let plain = "In: { Type: consumer.Console, Streams: s }\nOut: { Type: producer.File, Streams: s, File: out.log }\n";
     assert_eq!(lines_to_file(plain, "a\nb\n"), "ab");
 }
@@ -162,7 +163,8 @@ Rest: { Type: producer.File, Streams: rest, File: "*.log", Modulators: [format.E
 
 #[test]
 fn mistakes_are_shown_where_they_were_made() {
-    // The last two are found by the component that the plugin becomes, in the same file.
+    // The last two mistakes are found by the component that replaces the plugin, and reported in the same
+    // file.
     let text = "\
 In:
   Type: consumer.Profiler
@@ -239,7 +241,7 @@ fn what_is_ours_already_is_not_converted() {
     assert_eq!(house.read("c.yaml"), text);
 }
 
-/// What is wrong with what a file becomes.
+/// Checks a configuration, converts it, and checks the result.
 fn checked(text: &str) {
     let house = House::with(&[
         ("gollum.conf", text),
@@ -253,7 +255,7 @@ fn checked(text: &str) {
     house.run_well(&["check", "converted.yaml"]);
 }
 
-/// A consumer, what stands in its list, and a producer.
+/// Returns a configuration with a consumer, these modulators, and two producers.
 fn with_modulators(modulators: &[&str]) -> String {
     let list: String = modulators.iter().map(|one| format!("    - {one}\n")).collect();
     format!(
@@ -426,7 +428,7 @@ fn routers_become_pipelines_that_are_right() {
     );
 }
 
-// What gollum gets wrong, and is right here.
+// Cases that gollum gets wrong, and that are correct here.
 
 #[test]
 fn the_order_is_kept_with_modulator_routines() {

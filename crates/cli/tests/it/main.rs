@@ -1,6 +1,6 @@
 //! The binary, run as a user runs it.
 //!
-//! One program, since each links anew.
+//! All tests are one program, since each test program would link the dependencies again.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -1,9 +1,9 @@
-//! Wrong configurations and command lines: what is printed, and exit code 2.
+//! Wrong configurations and command lines: the message, and exit code 2.
 
 use crate::common::House;
 use insta::assert_snapshot;
 
-/// What `check` says of a configuration; `run` has to say the same.
+/// Returns the messages of `check` for a configuration; `run` must print the same.
 fn mistakes(text: &str) -> String {
     let house = House::with(&[("c.yaml", text)]);
     let checked = house.run(&["check", "c.yaml"]);

@@ -1,4 +1,4 @@
-//! Clients and servers around the binary: what is acknowledged is safe, and answers find their way back.
+//! Clients and servers around the binary: acknowledged messages are durable, and answers find their way back.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::common::{self, House};
 
-/// A run that listens.
+/// A run with a listening source.
 struct Server {
     child: Child,
-    /// Where, as its log says.
+    /// The address from its log.
     address: String,
     log: Option<std::thread::JoinHandle<String>>,
 }
@@ -42,7 +42,7 @@ impl Server {
         stream
     }
 
-    /// Waits until it ends by itself, well.
+    /// Waits until it ends successfully, and returns its log.
     fn end(mut self) -> String {
         let status = self.child.wait().unwrap();
         let log = self.log.take().unwrap().join().unwrap();
@@ -77,7 +77,7 @@ fn what_a_client_was_told_is_safe_survives_kill_9() {
             told += reader.read(&mut answers).unwrap();
         }
         server.child.kill().unwrap();
-        // What was on its way still counts: the client sees it.
+        // Acknowledgements in flight still count: the client sees them.
         while let Ok(read) = reader.read(&mut answers)
             && read > 0
         {
@@ -93,7 +93,7 @@ fn what_a_client_was_told_is_safe_survives_kill_9() {
         for (number, line) in found.iter().take(told).enumerate() {
             assert_eq!(*line, format!("round {round} line {number}"));
         }
-        // The next run begins with an empty file: this one had no position to go on from.
+        // The next run starts with an empty file and without a saved position.
         std::fs::remove_file(house.path().join(name)).unwrap();
         std::fs::remove_dir_all(house.path().join("state")).unwrap();
         acknowledged += told;
@@ -101,7 +101,8 @@ fn what_a_client_was_told_is_safe_survives_kill_9() {
     println!("{acknowledged} messages were acknowledged");
 }
 
-/// A run that continues cuts its files back to what was saved last, so a client is to be told after that.
+/// A run that continues cuts its files back to the last saved state, so a client must be acknowledged only
+/// after the save.
 #[test]
 fn what_a_client_was_told_is_safe_survives_kill_9_and_the_run_that_continues() {
     let house = House::with(&[(
@@ -118,7 +119,7 @@ fn what_a_client_was_told_is_safe_survives_kill_9_and_the_run_that_continues() {
         for batch in 0..8 {
             (lines..lines + 100).for_each(|line| writeln!(stream, "round {round} line {line}").unwrap());
             lines += 100;
-            // The last are killed with the server, at a moment of their own each.
+            // The last batch is killed together with the server, at a different moment in each round.
             if batch == 7 {
                 std::thread::sleep(Duration::from_millis(round * 7));
                 break;
@@ -142,7 +143,7 @@ fn what_a_client_was_told_is_safe_survives_kill_9_and_the_run_that_continues() {
     }
 }
 
-/// Sends a request by hand, and gives the answer.
+/// Sends a request by hand, and returns the answer.
 fn post(mut stream: TcpStream, body: &str) -> String {
     let length = body.len();
     write!(
@@ -188,7 +189,7 @@ fn many_clients_share_a_small_budget() {
 
 #[test]
 fn a_proxy_stands_between_clients_and_a_server() {
-    // Answers each line with it, backwards.
+    // Answers each line with the same line reversed.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = listener.local_addr().unwrap();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! `thalweg run`: what comes out, how it ends, and how it is stopped.
+//! `thalweg run`: its output, how it ends, and how it is stopped.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
@@ -148,7 +148,7 @@ fn the_summary_in_json_tells_all() {
     assert_eq!(summary["components"][1]["errors"], 1);
 }
 
-/// Starts an endless run and waits, for however long, until something was written or the run has ended.
+/// Starts an endless run and waits, without a timeout, until it has written something or has ended.
 fn started(house: &House, arguments: &[&str]) -> Child {
     let mut child = house.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let written = || std::fs::metadata(house.path().join("out.txt")).is_ok_and(|file| file.len() > 0);
@@ -181,7 +181,7 @@ fn a_signal_drains_and_that_is_done() {
 
 #[test]
 fn a_second_signal_ends_what_cannot_drain() {
-    // Nobody reads what it writes, so the sink waits without end.
+    // No process reads its output, so the sink waits without end.
     let house = House::with(&[(
         "c.yaml",
         "\
@@ -288,7 +288,7 @@ sinks:
     let record: serde_json::Value = serde_json::from_str(&log[0]).unwrap();
     assert_eq!(record["level"], "warn");
     assert!(record["message"].as_str().unwrap().contains("`broken`"), "{record}");
-    // It is shown as before, too.
+    // The warning is still shown on the standard error output.
     assert!(said.err.contains("goes another way"), "{}", said.err);
 }
 

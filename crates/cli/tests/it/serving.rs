@@ -1,4 +1,4 @@
-//! A `thalweg serve` that runs, its clients, and those whom it asks.
+//! A running `thalweg serve`, its clients, and the servers that it calls.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -31,18 +31,18 @@ impl Server {
         Self::of(&mut command)
     }
 
-    /// Starts it, and waits until it listens.
+    /// Starts the command, and waits until it listens.
     pub fn of(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
         let mut server = Self { child, address: String::new(), log };
         let said = server.wait_for("listening: http://");
-        // In JSON, a quote follows.
+        // In JSON, a quote follows the address.
         server.address = said.trim().split('"').next().unwrap().to_owned();
         server
     }
 
-    /// What follows a text in the log, on its line.
+    /// Waits for a text in the log, and returns the rest of its line.
     pub fn wait_for(&mut self, text: &str) -> String {
         let mut said = String::new();
         loop {
@@ -75,7 +75,7 @@ impl Server {
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
-    /// Ends it, well.
+    /// Stops the server, asserts that it succeeds, and returns its log.
     pub fn end(mut self) -> String {
         self.terminate();
         let mut log = String::new();
@@ -96,7 +96,7 @@ pub fn request(head: &str, body: &[u8]) -> Vec<u8> {
 pub fn form(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut form = Vec::new();
     for (name, body) in files {
-        // A name that begins so is that of a field.
+        // The prefix marks a form field.
         let what = match name.strip_prefix("field:") {
             Some(name) => format!("name=\"{name}\""),
             None => format!("name=\"file\"; filename=\"{name}\""),
@@ -115,7 +115,7 @@ pub fn answer(stream: &mut TcpStream) -> (u16, Value) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
 }
 
-/// Answers one request after the other with what is given, each on a connection of its own, and gives what was asked.
+/// Answers the requests in turn, each on a connection of its own, and returns the requests.
 pub fn answering(answers: Vec<(u16, String)>) -> (String, std::thread::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! What tells about thalweg itself: help, components, schema, templates, plans.
+//! Commands that describe thalweg itself: help, components, schema, templates, plans.
 
 use crate::common::House;
 use insta::assert_snapshot;

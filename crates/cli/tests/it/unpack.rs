@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::House;
 
-/// Makes a compressed file of what it is given.
+/// Compresses its input into a file.
 const COMPRESS: &str = "\
 sources: { in: stdin }
 pipelines: { main: { from: in, to: out } }
@@ -38,7 +38,7 @@ sinks:
   wrong: { file: { path: wrong.jsonl, encode: { format: json, fields: [payload, error_reason] } } }
 ";
 
-/// The files of a folder, in the order of their names.
+/// Returns the files of a folder, in the order of their names.
 fn contents(house: &House, folder: &str) -> Vec<(String, String)> {
     let entries = fs::read_dir(house.path().join(folder)).unwrap().map(|entry| entry.unwrap().path());
     let mut found: Vec<_> = entries
@@ -56,7 +56,7 @@ fn files_become_lines_and_lines_become_files() {
     let house = House::with(&[("compress.yaml", COMPRESS), ("lines.yaml", LINES)]);
     fs::create_dir_all(house.path().join("in/b")).unwrap();
     let text = |from: usize| (from..from + 20_000).map(|n| format!("line {n}\n")).collect::<String>();
-    // The last line of the plain one has no line feed.
+    // The last line of the uncompressed file has no line feed.
     house.write("in/a.log", text(0).trim_end().as_bytes());
     let said = house.run_with_input(&["run", "compress.yaml"], text(20_000).as_bytes());
     assert_eq!(said.code, Some(0), "{}", said.err);

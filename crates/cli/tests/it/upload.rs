@@ -55,7 +55,7 @@ fn house() -> House {
     House::with(&[("service.yml", SERVICE)])
 }
 
-/// How many temporary files are left.
+/// Returns the number of temporary files that are left.
 fn leftovers(house: &House) -> usize {
     let below = |path: std::path::PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
     let runs = below(house.path().join("tmp")).flat_map(|root| below(root.path()));
@@ -125,7 +125,7 @@ fn bodies_folders_and_parameters_of_requests_are_taken() {
     assert_eq!(told["errors"][0]["message"], "file size can not be less than 5 B");
     let (_, told) = limited("?least=1", "[\"image/png\"]", &[("field:most", b"9"), text]);
     assert_eq!(told["errors"][0]["code"], "FILE_MIME_TYPE_IS_NOT_ALLOWED");
-    // What is missing or malformed is the client's mistake.
+    // A missing or malformed parameter is the client's mistake.
     for (query, types, most) in [
         ("", "[\"text/plain\"]", "4"),
         ("?least=x", "[\"text/plain\"]", "4"),
@@ -170,7 +170,7 @@ fn what_is_not_right_is_refused_and_nothing_of_it_is_kept() {
     }
     let (status, told) = server.ask("POST /photos/archive HTTP/1.1\r\n", b"no form");
     assert_eq!((status, &told["code"]), (400, &json!("INVALID_REQUEST")));
-    // A form without its end; and a connection that breaks off, of which nobody reads the answer.
+    // A form without its end; and a connection that is closed before the form is complete.
     let whole = form(&[("one.txt", half), ("two.txt", b"x")]);
     let cut = &whole[..whole.len() - 30];
     let head = format!("POST /photos/archive HTTP/1.1\r\n{FORM}");
@@ -196,7 +196,7 @@ fn two_hundred_uploads_of_eight_clients_each_get_their_own_answer() {
             scope.spawn(move || {
                 for round in 0..25 {
                     let number = client * 25 + round;
-                    // Some in memory, some in temporary files.
+                    // Small bodies stay in memory, large ones go to temporary files.
                     let body = vec![b'a'; number * 400 + 1];
                     let (status, told) =
                         server.upload("/photos/archive", &[(&format!("{number}.txt"), &body)]);
@@ -323,7 +323,7 @@ fn definitions_come_from_addresses_and_parameters_from_etcd() {
             \"destination\": { \"sourceType\": \"etcd\", \"source\": \"/a/b\" },\
             \"useOriginalFilename\": { \"sourceType\": \"value\", \"source\": true } } }] }] }";
     let (definition, _) = answering(vec![(200, etcd.to_owned())]);
-    // `b3V0` is `out`. Once at the start, and once for the request.
+    // `b3V0` is `out`. It is read once at the start, and once for the request.
     let value = "{ \"kvs\": [{ \"key\": \"L2EvYg==\", \"value\": \"b3V0\" }], \"count\": \"1\" }";
     let token = "{ \"token\": \"a-token\" }";
     let answers = [token, value, token, value].map(|answer| (200, answer.to_owned()));

@@ -1,4 +1,4 @@
-//! Which branch of an enum was meant.
+//! Chooses the branch of an enum that the user meant.
 
 use serde_json::Value as Json;
 
@@ -8,11 +8,11 @@ use super::wording::{list, subject, suggestion};
 use super::{Checker, Context, Found};
 use crate::{Diagnostic, Key, Node, Value};
 
-/// A tag, and the schema of its value.
+/// A tag and the schema of its value.
 type Tagged<'s> = (&'s str, &'s Json);
 
 impl<'s> Checker<'s> {
-    /// Checks against the branch that was meant.
+    /// Checks against the branch that the user meant.
     pub(super) fn choose(
         &self,
         node: &Node,
@@ -40,7 +40,7 @@ impl<'s> Checker<'s> {
                 fitting = branches.iter().filter(fits).collect();
             }
         }
-        // Names that this is not are told all at once, not branch by branch.
+        // A text that is none of the names is reported once with all names, not once per branch.
         let free: Vec<_> =
             fitting.iter().copied().filter(|layers| !constants(layers).any(Json::is_string)).collect();
         if !free.is_empty() {
@@ -61,7 +61,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Chooses by the marks that mappings have. Whether there were any.
+    /// Chooses by the tag of a mapping. Returns true if the branches have tags.
     fn choose_mapping(
         &self,
         node: &Node,
@@ -97,7 +97,8 @@ impl<'s> Checker<'s> {
         false
     }
 
-    /// Checks the value of the first key that is a tag, beside which nothing else may stand. Whether there is one.
+    /// Checks the value of the first key that is a tag; no other key may accompany it. Returns true if there
+    /// is such a key.
     fn tagged(&self, entries: &[(Key, Node)], tagged: &[Tagged<'s>], mistakes: &mut Found) -> bool {
         let tag_of = |name: &str| tagged.iter().find(|(tag, _)| *tag == name);
         let mut known = entries.iter().filter_map(|(key, value)| Some((key, value, tag_of(&key.name)?.1)));
@@ -116,7 +117,7 @@ impl<'s> Checker<'s> {
         true
     }
 
-    /// A mapping with none of the tags that there are.
+    /// Reports a mapping that has none of the tags.
     fn untagged(
         &self,
         node: &Node,
@@ -127,7 +128,7 @@ impl<'s> Checker<'s> {
         mistakes: &mut Found,
     ) {
         match entries {
-            // `stdin:`, of a variant without options.
+            // `stdin:`, a variant without options.
             [(key, value)] if names.contains(&key.name.as_str()) && value.is_null() => {}
             [] => {
                 let message = format!("{} is empty.", subject(context));
@@ -150,7 +151,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Checks against the branch whose constant stands under the key `tag`.
+    /// Checks against the branch whose constant is the value of the key `tag`.
     fn marked(
         &self,
         node: &Node,
@@ -178,7 +179,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Checks against each of the branches, and reports the mistakes of the one that has the fewest.
+    /// Checks against each branch and reports the mistakes of the branch with the fewest.
     fn best(&self, node: &Node, branches: &[&Layers<'s>], context: &Context<'_>, mistakes: &mut Found) {
         let mut best: Option<Found> = None;
         for layers in branches {

@@ -1,4 +1,4 @@
-//! Lists and mappings: their elements and entries, those that are missing and those that are unknown.
+//! Lists and mappings: their elements and entries, missing keys and unknown keys.
 
 use serde_json::Value as Json;
 
@@ -8,7 +8,7 @@ use super::{Checker, Context, Found};
 use crate::{Diagnostic, Key, Node, nearest};
 
 impl<'s> Checker<'s> {
-    /// Checks the elements of a list, and how many there are.
+    /// Checks the elements of a list and their number.
     pub(super) fn sequence(
         &self,
         node: &Node,
@@ -40,7 +40,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Checks the entries of a mapping, and which are missing.
+    /// Checks the entries of a mapping and reports missing keys.
     pub(super) fn mapping(
         &self,
         node: &Node,
@@ -57,7 +57,7 @@ impl<'s> Checker<'s> {
         let others = layers
             .iter()
             .find_map(|layer| layer.get("additionalProperties").filter(|other| other.is_object()));
-        // The keys of which a mistake has been told.
+        // Keys that a mistake already mentions.
         let mut told: Vec<&str> = Vec::new();
         for (key, value) in entries {
             let inner = Context { name: Some(&key.name), place: key.span };
@@ -83,7 +83,8 @@ impl<'s> Checker<'s> {
             }
         }
         for name in layers.iter().flat_map(|layer| array(layer, "required")).filter_map(Json::as_str) {
-            // A misspelt key is one mistake, not an unknown key and a missing one; so is one that two layers require.
+            // A misspelt key is one mistake, not an unknown key plus a missing one. A key that two layers
+            // require is also one mistake.
             if node.get(name).is_some() || told.contains(&name) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Whether the type of a value fits, and making it fit.
+//! Decides whether the type of a value fits, and converts a value that fits leniently.
 
 use std::collections::HashSet;
 
@@ -10,13 +10,13 @@ use crate::{Node, Value, scalar};
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Fit {
     Exact,
-    /// It is decoded all the same: a number as text, a text as the number it is, nothing as a mapping without
-    /// entries.
+    /// The value is decoded after a conversion: a number to text, a text to the number it spells, or no value
+    /// to an empty mapping.
     Lenient,
     No,
 }
 
-/// How well the type of `node` fits.
+/// Returns how well the type of `node` fits.
 pub(super) fn fit(node: &Node, layers: &Layers<'_>) -> Fit {
     let Some(types) = types(layers) else { return Fit::Exact };
     let has = |kind: &str| types.contains(&kind);
@@ -46,7 +46,7 @@ pub(super) fn fit(node: &Node, layers: &Layers<'_>) -> Fit {
     if lenient { Fit::Lenient } else { Fit::No }
 }
 
-/// The node with those below it that are among `those` made what their schema wants.
+/// Returns a copy of the node in which the nodes of `those` have the type that their schema wants.
 pub(super) fn retyped(node: &Node, those: &HashSet<*const Node>) -> Node {
     let mut raw = node.raw.clone();
     let value = match &node.value {

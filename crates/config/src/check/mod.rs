@@ -1,17 +1,18 @@
-//! Holding a node against a JSON schema, and finding everything that is wrong with it.
+//! Compares a node with a JSON schema and finds every mistake in it.
 //!
-//! A validator for JSON schemas answers "does not match any of the branches". A person wants to know which
-//! branch they were in. So this walker knows the few shapes that `schemars` derives from Rust types, and why:
+//! A general validator reports "does not match any of the branches". A user wants the mistakes of the branch
+//! they meant. This walker therefore knows the few shapes that `schemars` derives from Rust types:
 //!
-//! - a struct is `properties`, `required` and `additionalProperties: false`;
-//! - an enum is `oneOf`, and how its variants are told apart depends on how it is tagged: by a constant
-//!   (`mode: fast`), by the only key (`file: { ... }`), by a key with a constant in it (`type: file`), or not at
-//!   all. The branch is chosen by that mark first, and only when there is none by which has the fewest mistakes;
+//! - A struct is `properties`, `required` and `additionalProperties: false`.
+//! - An enum is `oneOf`. Its tagging decides how a branch is recognised: by a constant (`mode: fast`), by the
+//!   only key (`file: { ... }`), or by a key with a constant value (`type: file`). An untagged enum has no
+//!   such tag: the branch with the fewest mistakes is chosen.
 //! - `Option<T>` is `anyOf` with null; `#[serde(flatten)]` is `properties` beside `oneOf`.
 //!
-//! The keywords of a schema, of what it refers to and of the branch chosen are *layers* of one type, so that a
-//! key known to any of them is known. Keywords that `schemars` does not produce are ignored: decoding has
-//! the last word.
+//! A schema, its references and the chosen branch are *layers* of one type. A key is known if any layer knows
+//! it. Keywords that `schemars` does not produce are ignored: decoding makes the final decision.
+//!
+//! See docs/decisions/025-the-document-is-walked-its-options-are-decoded.md.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -35,9 +36,9 @@ use number::number;
 use schema::{Layers, allows, constants};
 pub(crate) use wording::without_secret;
 
-/// A JSON schema: one of `schemars`, or plain JSON.
+/// A JSON schema, either from `schemars` or as plain JSON.
 pub trait AsSchema {
-    /// The schema as JSON.
+    /// Returns the schema as JSON.
     fn as_schema(&self) -> &Json;
 }
 
@@ -58,10 +59,11 @@ pub fn check<S: AsSchema + ?Sized>(node: &Node, schema: &S, diagnostics: &mut Di
     let _only_the_mistakes_are_wanted = retyping(node, schema, diagnostics);
 }
 
-/// Checks, and if nothing is wrong gives the node as its schema wants it; none, if it is as it should be.
+/// Checks `node` and, without mistakes, returns a copy whose scalars have the types of the schema, or `None`
+/// if `node` already has them.
 ///
-/// A number where text is asked for is made text, as it was written, and so on. Decoding could do this where it
-/// knows what is asked for, but within untagged enums and flattened structs `serde` does not ask.
+/// For example, a number where the schema wants text becomes text, as it was written. Decoding could convert
+/// most values, but inside untagged enums and flattened structs `serde` does not say which type it wants.
 pub(crate) fn retyping<S: AsSchema + ?Sized>(
     node: &Node,
     schema: &S,
@@ -82,11 +84,11 @@ pub(crate) fn retyping<S: AsSchema + ?Sized>(
     }
 }
 
-/// What one way to read a node came to.
+/// The result of reading a node in one particular way.
 #[derive(Default)]
 struct Found {
     mistakes: Vec<Diagnostic>,
-    /// Nodes that fit once they are made another type, by their addresses.
+    /// Addresses of the nodes that fit after a conversion to another type.
     retyped: HashSet<*const Node>,
 }
 
@@ -100,14 +102,14 @@ impl Found {
     }
 }
 
-/// Trying the branches of untagged enums inside of untagged enums could take forever.
+/// Limits the work: branches of untagged enums inside untagged enums could take exponential time.
 const MOST_STEPS: usize = 300_000;
 
-/// Where a value stands.
+/// The position of a value.
 struct Context<'a> {
-    /// The key it is the value of.
+    /// The key of the value.
     name: Option<&'a str>,
-    /// That key, or the value itself.
+    /// The position of that key, or of the value if it has no key.
     place: Span,
 }
 
@@ -138,7 +140,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Checks against schemas that all hold.
+    /// Checks against schemas that must all hold.
     fn layers(&self, node: &Node, layers: &Layers<'s>, context: &Context<'_>, mistakes: &mut Found) {
         match fit(node, layers) {
             Fit::No => return mistakes.push(self.wrong_type(node, std::slice::from_ref(layers), context)),

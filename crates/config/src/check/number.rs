@@ -1,4 +1,4 @@
-//! Numbers: what a node is as one, and the bounds that a schema sets.
+//! Numbers: the numeric value of a node, and the bounds of a schema.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use super::wording::subject;
 use super::{Checker, Context, Found};
 use crate::{Diagnostic, Node, Value, scalar};
 
-/// A keyword that bounds numbers, how a number that breaks it compares with the bound, and its words.
+/// A keyword that bounds numbers, the comparison with the bound that violates it, and its words in a message.
 type Bound = (&'static str, fn(Ordering) -> bool, &'static str);
 
 const BOUNDS: [Bound; 4] = [
@@ -19,14 +19,14 @@ const BOUNDS: [Bound; 4] = [
     ("exclusiveMaximum", Ordering::is_ge, "less than"),
 ];
 
-/// A number with as many digits as it has.
+/// A number without loss of digits, if it is whole.
 pub(super) enum Number {
     Whole(i128),
     Fraction(f64),
 }
 
 impl Number {
-    /// How it compares with a number of a schema.
+    /// Compares this number with a number of a schema.
     pub(super) fn partial_cmp(&self, bound: &Json) -> Option<Ordering> {
         let bound = bound.as_number()?;
         let exact = bound.as_i128();
@@ -38,7 +38,7 @@ impl Number {
     }
 }
 
-/// The number that a node is, or that its text is.
+/// Returns the number that a node holds, or that its text spells.
 pub(super) fn number(node: &Node) -> Option<Number> {
     let typed;
     let (value, text) = match &node.value {
@@ -52,7 +52,7 @@ pub(super) fn number(node: &Node) -> Option<Number> {
         Value::Integer(value) => Some(Number::Whole((*value).into())),
         Value::Float(value) => Some(match text.and_then(|text| text.parse().ok()) {
             Some(whole) => Number::Whole(whole),
-            // A float has whole numbers up to here; `1e6` is one of them.
+            // A float holds every whole number up to 2^53. `1e6` is one of them.
             None if value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 => {
                 Number::Whole(*value as i128)
             }
@@ -96,7 +96,7 @@ impl<'s> Checker<'s> {
         };
         let fits = match number {
             Number::Whole(value) => (least..=most).contains(value),
-            // Beyond 128 bits, or with a fraction: the type has been looked at.
+            // A number beyond 128 bits, or a fraction. `fit` has already checked the type.
             Number::Fraction(value) => (least as f64..=most as f64).contains(value),
         };
         if !fits {

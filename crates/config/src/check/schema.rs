@@ -1,20 +1,20 @@
-//! Reading the shapes that `schemars` makes: which ways there are to read a schema, and what each says.
+//! Reads the shapes that `schemars` produces: the alternative readings of a schema, and the keywords of each.
 
 use serde_json::Value as Json;
 
-/// As many ways to read one value are tried.
+/// The most alternative readings that are tried for one value.
 const MOST_BRANCHES: usize = 512;
 
-/// How deep references and combinations of schemas are followed for one value.
+/// The most references and combinations of schemas that are followed for one value.
 const DEEPEST: usize = 32;
 
-/// A schema that says anything.
+/// A schema that is an object, not `true` or `false`.
 pub(super) type Object = serde_json::Map<String, Json>;
 
-/// All the schemas that hold for one value at once.
+/// All schemas that hold for one value at once.
 pub(super) type Layers<'s> = Vec<&'s Object>;
 
-/// All the ways to read a schema that is part of `root`, each with its layers, references resolved.
+/// Returns every alternative reading of a schema within `root`, each with its layers, references resolved.
 pub(super) fn branches<'s>(root: &'s Json, schema: &'s Json) -> Vec<Layers<'s>> {
     branches_within(root, schema, DEEPEST)
 }
@@ -57,24 +57,25 @@ fn resolve<'s>(root: &'s Json, reference: &str) -> Option<&'s Json> {
     root.pointer(reference.strip_prefix('#')?)
 }
 
-/// The elements of a keyword that has a list; none if it is not there.
+/// Returns the elements of a keyword that holds a list; none if the keyword is absent.
 pub(super) fn array<'s>(object: &'s Object, keyword: &str) -> impl Iterator<Item = &'s Json> + use<'s> {
     object.get(keyword).and_then(Json::as_array).into_iter().flatten()
 }
 
-/// The schema of the key `name`.
+/// Returns the schema of the key `name`.
 pub(super) fn property<'s>(layers: &Layers<'s>, name: &str) -> Option<&'s Json> {
     layers.iter().find_map(|layer| layer.get("properties")?.get(name))
 }
 
-/// Maps whose keys are numbers have a pattern for them.
+/// Returns the schema of a key that matches a pattern. `schemars` describes maps with numeric keys by such
+/// patterns.
 pub(super) fn by_pattern<'s>(layers: &Layers<'s>, name: &str) -> Option<&'s Json> {
     let patterns = layers.iter().filter_map(|layer| layer.get("patternProperties")?.as_object()).flatten();
     let matching = |pattern: &str| regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(name));
     patterns.into_iter().find(|(pattern, _)| matching(pattern)).map(|(_, schema)| schema)
 }
 
-/// The names of all keys.
+/// Returns the names of all keys.
 pub(super) fn properties<'s>(layers: &Layers<'s>) -> impl Iterator<Item = &'s str> {
     layers
         .iter()
@@ -83,12 +84,12 @@ pub(super) fn properties<'s>(layers: &Layers<'s>) -> impl Iterator<Item = &'s st
         .map(String::as_str)
 }
 
-/// The values that are all there is: `const` and `enum`.
+/// Returns the only allowed values: those of `const` and `enum`.
 pub(super) fn constants<'s>(layers: &Layers<'s>) -> impl Iterator<Item = &'s Json> {
     layers.iter().flat_map(|layer| layer.get("const").into_iter().chain(array(layer, "enum")))
 }
 
-/// The only key of an externally tagged variant, and the schema of its value.
+/// Returns the only key of an externally tagged variant, and the schema of its value.
 pub(super) fn external_tag<'s>(layers: &Layers<'s>) -> Option<(&'s str, &'s Json)> {
     let mut properties = layers.iter().filter_map(|layer| layer.get("properties")?.as_object()).flatten();
     let (name, schema) = properties.next()?;
@@ -97,7 +98,8 @@ pub(super) fn external_tag<'s>(layers: &Layers<'s>) -> Option<(&'s str, &'s Json
     (closed && required && properties.next().is_none()).then_some((name, schema))
 }
 
-/// The key by whose constant the variants of an internally tagged enum are told apart.
+/// Returns the key whose constant distinguishes the variants of an internally tagged enum, with the branch of
+/// each constant.
 pub(super) fn internal_tag<'a, 's>(
     branches: &[&'a Layers<'s>],
 ) -> Option<(&'s str, Vec<(&'s str, &'a Layers<'s>)>)> {
@@ -112,7 +114,7 @@ pub(super) fn internal_tag<'a, 's>(
     None
 }
 
-/// The types a value may have, if the schemas say so.
+/// Returns the types that a value may have, if the schemas restrict them.
 pub(super) fn types<'s>(layers: &Layers<'s>) -> Option<Vec<&'s str>> {
     layers.iter().find_map(|layer| match layer.get("type")? {
         Json::String(kind) => Some(vec![kind.as_str()]),
@@ -121,12 +123,12 @@ pub(super) fn types<'s>(layers: &Layers<'s>) -> Option<Vec<&'s str>> {
     })
 }
 
-/// Whether values of this type are accepted.
+/// True if values of this type are accepted.
 pub(super) fn allows(layers: &Layers<'_>, kind: &str) -> bool {
     types(layers).is_none_or(|types| types.contains(&kind))
 }
 
-/// Whether values of this type are asked for.
+/// True if the schemas name this type explicitly.
 pub(super) fn has_type(layers: &Layers<'_>, kind: &str) -> bool {
     types(layers).is_some_and(|types| types.contains(&kind))
 }

@@ -8,7 +8,7 @@ use super::{Checker, Context, Found};
 use crate::{Diagnostic, Node, format, place};
 
 impl<'s> Checker<'s> {
-    /// Checks what is asked of a text.
+    /// Checks the format, length and pattern of a text.
     pub(super) fn text(&self, node: &Node, layers: &Layers<'s>, context: &Context<'_>, mistakes: &mut Found) {
         let Some(text) = node.text() else { return };
         for layer in layers {
@@ -36,13 +36,13 @@ impl<'s> Checker<'s> {
             }
             if let Some(most) = layer.get("maxLength").and_then(Json::as_u64).filter(|most| length() > *most)
             {
-                let message = format!("{} is too long: it has room for {most} characters.", subject(context));
+                let message = format!("{} is too long: the limit is {most} characters.", subject(context));
                 mistakes.push(Diagnostic::new(node.span, message));
             }
             if let Some(pattern) = layer.get("pattern").and_then(Json::as_str)
                 && regex::Regex::new(pattern).is_ok_and(|pattern| !pattern.is_match(text))
             {
-                let message = format!("{} does not have the form it should.", subject(context));
+                let message = format!("{} has the wrong form.", subject(context));
                 let mut mistake = Diagnostic::new(node.span, message);
                 mistake.help(format!("It must match the regular expression `{pattern}`."));
                 mistakes.push(mistake);

@@ -1,4 +1,4 @@
-//! How a mistake is told.
+//! The wording of mistakes.
 
 use serde_json::Value as Json;
 
@@ -6,11 +6,11 @@ use super::schema::{self, Layers, array, constants, has_type, types};
 use super::{Checker, Context};
 use crate::{Diagnostic, Node, Span, Value, nearest, scalar};
 
-/// How many names a message lists.
+/// The most names that a message lists.
 const LISTED: usize = 16;
 
 impl<'s> Checker<'s> {
-    /// A key that has to be given, and is not.
+    /// Reports a required key that is missing.
     pub(super) fn missing(&self, node: &Node, name: &str, context: &Context<'_>) -> Diagnostic {
         let message = match context.name {
             Some(parent) => format!("`{parent}` needs the option `{name}`."),
@@ -21,8 +21,8 @@ impl<'s> Checker<'s> {
         mistake
     }
 
-    /// Where to show that something about the whole of a collection is wrong: at itself if it is short, otherwise at
-    /// its key.
+    /// Returns the position to show for a mistake about a whole collection: the collection itself if it fits
+    /// on one line, otherwise its key.
     pub(super) fn place(&self, node: &Node, context: &Context<'_>) -> Span {
         let written = self.source.get(node.span.start..node.span.end).unwrap_or("");
         if node.is_null() || (written.contains('\n') && context.name.is_some()) {
@@ -34,7 +34,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// What the schema says of a key: the first sentence of its documentation, and an example.
+    /// Returns the first sentence of a key's documentation and an example, from the schema.
     pub(super) fn explained(&self, name: &str, schema: &'s Json) -> Option<String> {
         let branches = schema::branches(self.root, schema);
         let layers = branches.first()?;
@@ -52,7 +52,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// A value of a type that fits none of `branches`.
+    /// Reports a value whose type fits none of `branches`.
     pub(super) fn wrong_type(
         &self,
         node: &Node,
@@ -126,7 +126,7 @@ impl<'s> Checker<'s> {
         mistake
     }
 
-    /// A text that is none of the names there are.
+    /// Reports a text that is none of the known names.
     pub(super) fn unknown_name(
         &self,
         node: &Node,
@@ -159,7 +159,8 @@ impl<'s> Checker<'s> {
         mistake
     }
 
-    /// A scalar in backticks: as it stands in the document if a variable was put in, since that may be a secret.
+    /// Returns a scalar in backticks. A scalar with a substituted variable is shown as written in the
+    /// document, since its value may be a secret.
     pub(super) fn shown(&self, node: &Node) -> String {
         /// Longer texts are not repeated in a message.
         const LONGEST: usize = 60;
@@ -173,9 +174,10 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// The message without the values of variables, which may be secrets: as they stand in the document instead.
+/// Returns the message with every substituted value, which may be a secret, replaced by its text in the
+/// document.
 pub(crate) fn without_secret(node: &Node, message: &str, source: &str) -> String {
-    /// What is shorter is no secret, and would be found in the words around it.
+    /// A shorter value is not a secret, and would match parts of other words.
     const SHORTEST: usize = 4;
     let mut message = message.to_owned();
     let mut nodes = vec![node];
@@ -194,12 +196,12 @@ pub(crate) fn without_secret(node: &Node, message: &str, source: &str) -> String
     message
 }
 
-/// What a message is about.
+/// Returns the subject of a message: the key in backticks, or "This".
 pub(super) fn subject(context: &Context<'_>) -> String {
     context.name.map_or_else(|| "This".to_owned(), |name| format!("`{name}`"))
 }
 
-/// "Did you mean", or else all there is.
+/// Returns "Did you mean", or else a list of all names.
 pub(super) fn suggestion<'a>(
     name: &str,
     names: impl Iterator<Item = &'a str> + Clone,
@@ -212,7 +214,7 @@ pub(super) fn suggestion<'a>(
     }
 }
 
-/// `a`, `b` and `c`.
+/// Returns `a`, `b` and `c`.
 pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>, and: &str) -> String {
     let mut seen: Vec<String> = Vec::new();
     for name in names {
@@ -233,7 +235,7 @@ pub(super) fn list<'a>(names: impl Iterator<Item = &'a str>, and: &str) -> Strin
     }
 }
 
-/// What is expected, in words.
+/// Returns the expected values in words.
 fn phrases(layers: &Layers<'_>) -> Vec<String> {
     let names: Vec<&str> = constants(layers).filter_map(Json::as_str).collect();
     if !names.is_empty() {
@@ -259,7 +261,7 @@ fn phrases(layers: &Layers<'_>) -> Vec<String> {
     types.into_iter().map(|kind| phrase(kind).to_owned()).collect()
 }
 
-/// The first example of the schemas, as it would be written.
+/// Returns the first example of the schemas, as it would be written in YAML.
 fn example(layers: &Layers<'_>) -> Option<String> {
     let example = layers.iter().find_map(|layer| array(layer, "examples").next())?;
     match example {

@@ -10,9 +10,10 @@ use crate::FormatError;
 
 pub(crate) const FORMAT: &str = "byte-range";
 
-/// The bytes of a file from one position up to another, counted from 0: `0:1024`. Either may be left out, and a negative
-/// one counts from the end: `-65536:` is the last 64 KiB, or all if the file is shorter. Sizes may have units
-/// (`1MiB:2MiB`).
+/// A range of bytes of a file, from one position up to another, counted from 0: `0:1024`.
+///
+/// Either position may be omitted, and a negative one counts from the end: `-65536:` is the last 64 KiB, or
+/// the whole file if it is shorter. Sizes may have units (`1MiB:2MiB`).
 ///
 /// ```
 /// use thalweg_config::ByteRange;
@@ -29,12 +30,12 @@ pub struct ByteRange {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Endpoint {
     Begin(u64),
-    /// So many bytes before the end.
+    /// A number of bytes before the end.
     End(u64),
 }
 
 impl ByteRange {
-    /// Where that is in a file of this length; none if it is not within the file.
+    /// Returns the range in a file of `length` bytes; `None` if it is not within the file.
     pub fn within(self, length: u64) -> Option<Range<u64>> {
         let at = |place| match place {
             Endpoint::Begin(at) => at,

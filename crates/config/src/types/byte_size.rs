@@ -10,7 +10,7 @@ use crate::{FormatError, nearest};
 
 pub(crate) const FORMAT: &str = "byte-size";
 
-/// The units as they are written back, from the largest.
+/// The units, from the largest, as `Display` writes them.
 const UNITS: [(&str, u64); 11] = [
     ("EiB", 1 << 60),
     ("PiB", 1 << 50),
@@ -27,9 +27,9 @@ const UNITS: [(&str, u64); 11] = [
 
 /// A number of bytes, written `256MiB`, `64 KiB`, `1.5GB` or `4096`.
 ///
-/// `KiB`, `MiB`, `GiB`, `TiB`, `PiB` and `EiB` are powers of 1024; `kB`, `MB`, `GB` and `TB` are powers of 1000;
-/// a plain number is bytes. Case does not matter. A single letter (`10k`) is refused, since half of the
-/// world reads it as 10,000 and the other half as 10,240.
+/// `KiB`, `MiB`, `GiB`, `TiB`, `PiB` and `EiB` are powers of 1024. Powers of 1000 are `kB`, `MB`, `GB` and
+/// `TB`. A plain number is bytes. Case does not matter. A single letter (`10k`) is rejected because it is
+/// ambiguous: it can mean 10,000 or 10,240.
 ///
 /// ```
 /// use thalweg_config::ByteSize;
@@ -41,27 +41,27 @@ const UNITS: [(&str, u64); 11] = [
 pub struct ByteSize(pub u64);
 
 impl ByteSize {
-    /// That many times 1024 bytes.
+    /// Returns a size of `count` × 1024 bytes.
     pub const fn kib(count: u64) -> Self {
         Self(count << 10)
     }
 
-    /// That many times 1024 × 1024 bytes.
+    /// Returns a size of `count` × 1024 × 1024 bytes.
     pub const fn mib(count: u64) -> Self {
         Self(count << 20)
     }
 
-    /// That many times 1024 × 1024 × 1024 bytes.
+    /// Returns a size of `count` × 1024 × 1024 × 1024 bytes.
     pub const fn gib(count: u64) -> Self {
         Self(count << 30)
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
 
-    /// The number of bytes, or the most that the machine can address.
+    /// Returns the number of bytes, at most `usize::MAX`.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -79,7 +79,7 @@ impl From<ByteSize> for u64 {
     }
 }
 
-/// The largest unit that divides it: what is shown can be written, and means the same.
+/// Uses the largest unit that divides the size exactly, so the text parses back to the same size.
 impl fmt::Display for ByteSize {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = UNITS.into_iter().find(|(_, bytes)| self.0 > 0 && self.0.is_multiple_of(*bytes));
@@ -98,7 +98,7 @@ impl FromStr for ByteSize {
             .unwrap_or(trimmed.len());
         let (number, rest) = trimmed.split_at(digits);
         if trimmed.starts_with('-') {
-            return Err(FormatError::new(format!("`{text}` is less than nothing.")).help(EXAMPLE));
+            return Err(FormatError::new(format!("`{text}` is negative.")).help(EXAMPLE));
         }
         if number.is_empty() {
             return Err(FormatError::new(format!("`{text}` is not a size.")).help(EXAMPLE));
@@ -120,7 +120,7 @@ impl FromStr for ByteSize {
             return Err(malformed());
         }
         let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_large())? };
-        // Twelve digits of a fraction are exact in 128 bits, and more than anyone means.
+        // Twelve digits of a fraction are exact in 128 bits. Users need no more.
         let fraction: String = fraction.chars().take(12).collect();
         let numerator: u128 =
             if fraction.is_empty() { 0 } else { fraction.parse().map_err(|_| malformed())? };
@@ -132,7 +132,7 @@ impl FromStr for ByteSize {
 
 const EXAMPLE: &str = "Write a number and a unit, for example `256MiB`.";
 
-/// The number of bytes in a unit.
+/// Returns the number of bytes in a unit.
 fn factor(number: &str, unit: &str) -> Result<u64, FormatError> {
     let lower = unit.to_ascii_lowercase();
     if matches!(lower.as_str(), "" | "byte" | "bytes") {
@@ -151,7 +151,7 @@ fn factor(number: &str, unit: &str) -> Result<u64, FormatError> {
         )));
     }
     let error = FormatError::new(format!("`{unit}` is not a unit of size."));
-    // `mb` may have been drawn out (`megs`, `gigabytes`): the letter tells more than the edit distance.
+    // A unit may be spelt out (`megs`, `gigabytes`): then its first letters say more than the edit distance.
     let named = nearest(unit, UNITS.map(|(name, _)| name)).or_else(|| {
         let words = [
             ("kilo", "KiB"),
@@ -193,9 +193,7 @@ impl<'de> Deserialize<'de> for ByteSize {
             }
 
             fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<ByteSize, E> {
-                u64::try_from(bytes)
-                    .map(ByteSize)
-                    .map_err(|_| E::custom("A size cannot be less than nothing."))
+                u64::try_from(bytes).map(ByteSize).map_err(|_| E::custom("A size cannot be negative."))
             }
         }
 

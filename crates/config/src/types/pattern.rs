@@ -10,7 +10,7 @@ use regex::bytes::Regex;
 
 pub(crate) const FORMAT: &str = "regex";
 
-/// A regular expression, compiled when it is read, matched against bytes.
+/// A regular expression, compiled when it is read and matched against bytes.
 ///
 /// ```
 /// use thalweg_config::Pattern;
@@ -21,7 +21,7 @@ pub(crate) const FORMAT: &str = "regex";
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// The compiled expression.
+    /// Returns the compiled expression.
     pub fn regex(&self) -> &Regex {
         &self.0
     }
@@ -35,7 +35,7 @@ impl Deref for Pattern {
     }
 }
 
-/// Patterns are equal if they are written alike.
+/// Patterns are equal if their texts are equal.
 impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.0.as_str() == other.0.as_str()
@@ -64,14 +64,14 @@ impl FromStr for Pattern {
     }
 }
 
-/// The place and the words for what `regex` refused: it gives them only drawn as a picture, so the
-/// syntax is parsed once more.
+/// Returns the reason why `regex` rejected a text, with its position. `regex` returns both only as a drawing,
+/// so the text is parsed again with `regex_syntax`.
 fn explain(text: &str, error: &regex::Error) -> FormatError {
     if let regex::Error::CompiledTooBig(limit) = error {
         return FormatError::new(format!(
             "The regular expression is too big: compiled, it takes more than {limit} bytes."
         ))
-        .help("Repetitions with large counts, such as `\\w{1000}`, are what makes it big.");
+        .help("Repetitions with large counts, such as `\\w{1000}`, make it big.");
     }
     let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(text);
     let (span, reason, look_around) = match &parsed {
@@ -87,9 +87,8 @@ fn explain(text: &str, error: &regex::Error) -> FormatError {
         FormatError::new(format!("The regular expression is wrong: {}.", reason.trim_end_matches('.')))
             .at(span.start.offset..span.end.offset);
     if look_around {
-        return error.help(
-            "Expressions are matched in linear time, which leaves these out. Try to say it without them.",
-        );
+        return error
+            .help("Look-around and backreferences are not supported, because matching takes linear time.");
     }
     match reason.as_str() {
         "unclosed group" | "unopened group" => {

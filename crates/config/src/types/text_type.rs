@@ -1,7 +1,6 @@
-//! What the values share that are written as one text.
+//! Macros for the types that are written as one text.
 
-/// How a type that is shown by `Display` and read by `FromStr` is written and told to a schema; `check` is the
-/// meaning of its format.
+/// Implements `Serialize`, `JsonSchema` and the format's `check` for a type with `Display` and `FromStr`.
 macro_rules! text_type {
     ($type:ident, $schema:tt) => {
         pub(crate) fn check(text: &str) -> Result<(), $crate::FormatError> {
@@ -34,7 +33,8 @@ macro_rules! text_type {
     };
 }
 
-/// Reads a type that is nothing but text; a size, which may be a number as well, reads itself.
+/// Implements `Deserialize` for a type that is always text. `ByteSize` may also be a number, so it has its
+/// own implementation.
 macro_rules! read_from_text {
     ($type:ident) => {
         impl<'de> serde::Deserialize<'de> for $type {

@@ -10,7 +10,7 @@ use crate::{FormatError, nearest};
 
 pub(crate) const FORMAT: &str = "time-span";
 
-/// The units and their nanoseconds, from the largest, as they are written back.
+/// The units and their nanoseconds, from the largest, as `Display` writes them.
 const UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -21,7 +21,7 @@ const UNITS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
-/// What people write for them.
+/// Other spellings of the units.
 const NAMES: [(&str, &str); 21] = [
     ("day", "d"),
     ("days", "d"),
@@ -48,8 +48,8 @@ const NAMES: [(&str, &str); 21] = [
 
 /// A length of time, written `500ms`, `5s`, `2m`, `1h30m` or `1d`.
 ///
-/// The units are `ns`, `us`, `ms`, `s`, `m`, `h` and `d` (24 hours). A number without a unit is refused, since
-/// nobody can tell whether seconds or milliseconds were meant; only `0` needs none.
+/// The units are `ns`, `us`, `ms`, `s`, `m`, `h` and `d` (24 hours). A number without a unit is rejected,
+/// because it could mean seconds or milliseconds; only `0` needs no unit.
 ///
 /// ```
 /// use std::time::Duration;
@@ -62,17 +62,17 @@ const NAMES: [(&str, &str); 21] = [
 pub struct TimeSpan(pub Duration);
 
 impl TimeSpan {
-    /// That many seconds.
+    /// Returns a span of `count` seconds.
     pub const fn seconds(count: u64) -> Self {
         Self(Duration::from_secs(count))
     }
 
-    /// That many milliseconds.
+    /// Returns a span of `count` milliseconds.
     pub const fn milliseconds(count: u64) -> Self {
         Self(Duration::from_millis(count))
     }
 
-    /// As the standard library has it.
+    /// Returns the standard library's type.
     pub const fn duration(self) -> Duration {
         self.0
     }
@@ -145,7 +145,7 @@ impl FromStr for TimeSpan {
                     return Ok(Self(Duration::ZERO));
                 }
                 return Err(FormatError::new(format!("`{}` has no unit.", text.trim()))
-                    .help(format!("Say `{number}s` or `{number}ms`.")));
+                    .help(format!("Write `{number}s` or `{number}ms`.")));
             }
             let nanoseconds = nanoseconds(unit).ok_or_else(|| unknown(number, unit).at(place))?;
             let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
@@ -166,10 +166,10 @@ impl FromStr for TimeSpan {
     }
 }
 
-/// The nanoseconds in a unit.
+/// Returns the nanoseconds in a unit.
 fn nanoseconds(unit: &str) -> Option<u64> {
     let lower = unit.to_lowercase();
-    // `M` is a month to some, and `5M` five million to others.
+    // `M` is ambiguous: it may mean months or millions.
     let lower = if unit == "M" { return None } else { lower.as_str() };
     let short = NAMES.into_iter().find(|(name, _)| *name == lower).map_or(lower, |(_, short)| short);
     UNITS.into_iter().find(|(name, _)| *name == short).map(|(_, nanoseconds)| nanoseconds)
@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn a_number_without_a_unit_is_refused() {
-        assert_eq!(refused("5"), "`5` has no unit. Say `5s` or `5ms`.");
-        assert_eq!(refused("1h30"), "`1h30` has no unit. Say `30s` or `30ms`.");
+        assert_eq!(refused("5"), "`5` has no unit. Write `5s` or `5ms`.");
+        assert_eq!(refused("1h30"), "`1h30` has no unit. Write `30s` or `30ms`.");
     }
 
     #[test]

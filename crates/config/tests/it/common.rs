@@ -1,4 +1,4 @@
-//! A configuration such as the real ones, and what is made of texts for it.
+//! A configuration similar to the real ones, and functions that read texts into it.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use thalweg_config::{ByteSize, Document, Node, Pattern, TimeSpan, decode};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// How much memory may be used.
+    /// The most memory to use.
     pub(crate) memory: ByteSize,
-    /// How many threads there are.
+    /// The number of threads.
     #[schemars(range(min = 1))]
     pub(crate) threads: Option<u32>,
-    /// Where a dashboard is served.
+    /// The port of the dashboard.
     pub(crate) port: Option<u16>,
     pub(crate) sources: BTreeMap<String, Source>,
     pub(crate) transforms: Vec<Transform>,
     pub(crate) output: Option<Output>,
     pub(crate) drain: TimeSpan,
-    /// Whether to say more.
+    /// True for more output.
     pub(crate) verbose: bool,
     pub(crate) to: To,
     pub(crate) name: Option<String>,
@@ -100,7 +100,7 @@ impl Default for To {
     }
 }
 
-/// What is shown for a document with mistakes.
+/// Returns the rendered mistakes of a document.
 pub(crate) fn shown(text: &str) -> String {
     let document = match Document::parse("pipeline.yaml", text) {
         Ok(document) => document,
@@ -112,7 +112,7 @@ pub(crate) fn shown(text: &str) -> String {
     diagnostics.render(false)
 }
 
-/// The value of a document without mistakes.
+/// Returns the value of a document without mistakes.
 pub(crate) fn read(text: &str) -> Config {
     let document = Document::parse("pipeline.yaml", text).unwrap();
     let mut diagnostics = document.diagnostics();
@@ -121,17 +121,17 @@ pub(crate) fn read(text: &str) -> Config {
     config.unwrap()
 }
 
-/// The document that a text is.
+/// Parses a text into a document.
 pub(crate) fn parsed(text: &str) -> Document {
     Document::parse("x.yaml", text).unwrap_or_else(|diagnostics| panic!("{}", diagnostics.render(false)))
 }
 
-/// The tree as JSON, to compare it easily.
+/// Returns the tree as JSON, for easy comparison.
 pub(crate) fn json(node: &Node) -> serde_json::Value {
     serde_json::Value::deserialize(node).unwrap()
 }
 
-/// The variables of the tests.
+/// Returns the variables of the tests.
 pub(crate) fn variables(name: &str) -> Option<String> {
     match name {
         "PORT" => Some("8080".into()),

@@ -1,4 +1,4 @@
-//! How documents are read: places, anchors, tags, and the bounds that keep them small.
+//! Reading documents: positions, anchors, tags, and the limits that keep documents small.
 
 use thalweg_config::{Document, Node, Value};
 
@@ -47,13 +47,13 @@ fn anchors_and_merge_keys_work() {
     assert_eq!(value["all"], serde_json::json!({"d": 4, "a": 1, "b": 2, "c": 6}));
     assert_eq!(value["same"], serde_json::json!({"a": 1, "b": 2}));
     assert!(
-        refused("a: {<<: 5}").contains("`<<` takes a mapping or a list of mappings, but this is a number.")
+        refused("a: {<<: 5}").contains("`<<` needs a mapping or a list of mappings, but this is a number.")
     );
 }
 
 #[test]
 fn an_alias_that_contains_itself_is_refused() {
-    assert!(refused("a: &a [*a]").contains("This stands for something that it is itself a part of."));
+    assert!(refused("a: &a [*a]").contains("This alias repeats a value that contains it."));
 }
 
 #[test]

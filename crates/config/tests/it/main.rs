@@ -1,4 +1,4 @@
-//! Configurations as people write them: one program, so that linking it is paid for once.
+//! Configurations as people write them. All tests are one program, which is linked only once.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 

@@ -70,7 +70,7 @@ fn a_wrong_unit_is_answered_with_the_one_meant() {
  2 │ drain: 5
    ·        ─
    ╰────
-  help: Say `5s` or `5ms`.
+  help: Write `5s` or `5ms`.
 
 2 mistakes in pipeline.yaml
 "#);

@@ -1,4 +1,4 @@
-//! What is right is read, whatever the shape of the type.
+//! Correct values are read, whatever the shape of their type.
 
 use thalweg_config::ByteSize;
 

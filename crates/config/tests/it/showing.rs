@@ -1,4 +1,4 @@
-//! How mistakes are drawn: columns, long lines, colours, and those that no schema foresees.
+//! The drawing of mistakes: columns, long lines, colours, and mistakes that no schema foresees.
 
 use insta::assert_snapshot;
 use schemars::JsonSchema;

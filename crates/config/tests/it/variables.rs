@@ -1,4 +1,4 @@
-//! Variables and files that are put into a document.
+//! Variables and files that are substituted in a document.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use thalweg_config::{Document, TimeSpan, decode};
 
 use crate::common::{json, parsed, variables};
 
-/// The values after substitution, or the mistakes.
+/// Returns the values after substitution, or the mistakes.
 fn substituted(text: &str) -> Result<serde_json::Value, String> {
     let mut document = parsed(text);
     let mut diagnostics = document.diagnostics();
@@ -50,8 +50,8 @@ fn a_wrong_variable_is_shown_at_its_place() {
         .unwrap_err(),
         "x.yaml:1:7: The variable `NONE` is not set. (Set it, or give it a default: `${NONE:-default}`.)\n\
          x.yaml:2:4: The file `no/such` cannot be read: No such file or directory (os error 2). \
-         (It was looked for at `no/such`; paths are relative to this document.)\n\
-         x.yaml:3:4: A `${` is never closed. (Close it with `}`, or write `$${` if it is no variable.)\n\
+         (The full path is `no/such`; paths are relative to this document.)\n\
+         x.yaml:3:4: A `${` is never closed. (Close it with `}`, or write `$${` if it is not a variable.)\n\
          x.yaml:4:4: `a b` is not the name of a variable. (For the characters themselves write `$${`.)\n\
          x.yaml:5:4: `fil:x` is not the name of a variable. (Did you mean `${file:x}`?)\n\
          x.yaml:6:4: `PORT:5` is not the name of a variable. (A default is written `${PORT:-5}`.)"

@@ -1,4 +1,4 @@
-//! Mistakes where one of several can stand: the branch that was meant is the one that is spoken of.
+//! Mistakes in a value with several alternatives: messages refer to the branch that the user meant.
 
 use insta::assert_snapshot;
 use schemars::JsonSchema;
@@ -192,7 +192,7 @@ fn flattened_structs_and_enums_are_one_mapping() {
     };
     assert_eq!(read("path: 5\ntimeout: 5s\njson: { pretty: true }\n"), (true, String::new()));
     assert_snapshot!(read("path: x\ntimeout: 5\nlimit: 5k\njson: { pretty: maybe }\n").1, @r#"
-x.yaml:2:10: `5` has no unit. (Say `5s` or `5ms`.)
+x.yaml:2:10: `5` has no unit. (Write `5s` or `5ms`.)
 x.yaml:3:9: The unit `k` can be read in two ways. (Write `5KiB` (times 1024) or `5kB` (times 1000).)
 x.yaml:4:17: `pretty` should be `true` or `false`, but it is the text `maybe`.
 "#);

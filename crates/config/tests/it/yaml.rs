@@ -42,7 +42,7 @@ fn bad_indentation_is_shown() {
 #[test]
 fn a_tab_is_shown() {
     assert_snapshot!(shown("sources:\n\taccess: stdin\n"), @r#"
-  × A tab stands where only spaces may.
+  × A tab is used where only spaces are allowed.
    ╭─[pipeline.yaml:2:1]
  1 │ sources:
  2 │     access: stdin
@@ -53,7 +53,7 @@ fn a_tab_is_shown() {
 1 mistake in pipeline.yaml
 "#);
     assert_snapshot!(shown("sources:\n  access: stdin\n\tb: stdin\n"), @r#"
-  × A tab stands where only spaces may.
+  × A tab is used where only spaces are allowed.
    ╭─[pipeline.yaml:3:1]
  2 │   access: stdin
  3 │     b: stdin
@@ -85,7 +85,7 @@ fn unclosed_things_are_shown() {
    ·       ─
  2 │ memory: 1GiB
    ╰────
-  help: Close it with the same quote. If the text is meant to go on, indent its other lines.
+  help: Close it with the same quote. If the text continues, indent its other lines.
 
 1 mistake in pipeline.yaml
 "#);
@@ -114,7 +114,7 @@ fn a_missing_colon_is_shown() {
    · ───────────
  2 │ verbose: true
    ╰────
-  help: Put a `:` and a space after the key. A text that goes on is indented further than its key.
+  help: Put a `:` and a space after the key. Indent a continued text further than its key.
 
 1 mistake in pipeline.yaml
 "#);
@@ -126,7 +126,7 @@ fn a_missing_colon_is_shown() {
    · ───────────
  3 │ threads: 5
    ╰────
-  help: Put a `:` and a space after the key. A text that goes on is indented further than its key.
+  help: Put a `:` and a space after the key. Indent a continued text further than its key.
 
 1 mistake in pipeline.yaml
 "#);
@@ -152,8 +152,7 @@ fn an_escape_in_double_quotes_is_shown() {
  2 │   - match: { pattern: "^\d+$" }
    ·                         ──
    ╰────
-  help: Inside of `"..."`, a backslash is written `\\`. In `'...'` it stands for itself, which suits
-        patterns.
+  help: Inside of `"..."`, a backslash is written `\\`. In `'...'` it needs no escape.
 
 1 mistake in pipeline.yaml
 "#);

@@ -1,6 +1,6 @@
-//! The codes of what can be wrong with a file, and their texts.
+//! The codes of the problems that a file can have, and their texts.
 
-/// Each code with its text, as capyfile says them.
+/// Each code with capyfile's text for it.
 pub const CODES: &[(&str, &str)] = &[
     ("FILE_SIZE_IS_TOO_SMALL", "file size is too small"),
     ("FILE_SIZE_IS_TOO_BIG", "file size is too big"),
@@ -29,7 +29,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("COMMAND_EXECUTION_ERROR", "command execution error"),
 ];
 
-/// The text of a code; the code itself if it is none of these.
+/// Returns the text of a code, or the code itself if it is unknown.
 pub fn text(code: &str) -> &str {
     CODES.iter().find(|(known, _)| *known == code).map_or(code, |(_, text)| text)
 }

@@ -1,7 +1,7 @@
-//! A service definition, read as far as it goes without the world around it.
+//! Reads a service definition as far as possible without the environment.
 //!
-//! capyfile ignores keys that it does not know, and so a slip changes what a definition does without a word. Here what is
-//! ignored is said, and what looks like a slip in a key that matters is a mistake.
+//! capyfile ignores unknown keys, so a typo silently changes what a definition does. Here an unknown key is a
+//! remark, and a key that looks like a misspelled important key is a mistake.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use thalweg_config::{Diagnostic, Document, Key, Node, Span, nearest};
 use super::operation::{self, Operation};
 use crate::report::Report;
 
-/// A service: processors by their names.
+/// A service and its processors.
 pub(super) struct Definition<'a> {
     pub(super) name: &'a str,
     pub(super) processors: Vec<Processor<'a>>,
 }
 
-/// A processor: operations in their order.
+/// A processor and its operations, in order.
 pub(super) struct Processor<'a> {
     pub(super) name: &'a str,
-    /// Where it begins.
+    /// The offset at which the processor begins.
     pub(super) start: usize,
-    /// The place of its name.
+    /// The position of its name.
     pub(super) span: Span,
     pub(super) operations: Vec<Operation<'a>>,
 }
 
-/// The keys and values of mappings, as the reader of YAML or that of JSON would find them.
+/// Looks up keys the way Go's reader of YAML or of JSON does.
 #[derive(Clone, Copy)]
 pub(super) struct Keys {
-    /// Go's reader of JSON does not look at case.
+    /// Go's JSON reader ignores case.
     ignore_case: bool,
 }
 
@@ -47,7 +47,7 @@ impl Keys {
     }
 }
 
-/// Says which keys mean nothing; those that look like one of `vital` are mistakes.
+/// Reports keys that mean nothing. A key that looks like one of `vital` is a mistake, any other a remark.
 pub(super) fn unknown_keys(
     keys: Keys,
     node: &Node,
@@ -75,12 +75,12 @@ pub(super) fn unknown_keys(
     }
 }
 
-/// Where something is missing in a mapping: its beginning.
+/// The start of a mapping, where a missing key is reported.
 pub(super) fn beginning(node: &Node) -> Span {
     Span::new(node.span.start, node.span.start)
 }
 
-/// Reads all that can be read of it. What is wrong is left out, and in the report.
+/// Reads as much of the definition as possible. Wrong parts are left out and reported.
 pub(super) fn read<'a>(document: &'a Document, report: &mut Report) -> Definition<'a> {
     let keys = Keys::of(document);
     let root = document.root();
@@ -109,7 +109,7 @@ pub(super) fn read<'a>(document: &'a Document, report: &mut Report) -> Definitio
     definition
 }
 
-/// What a list holds; a mistake if there is no list or nothing in it.
+/// Returns the elements of a list; a value that is no list, or an empty list, is reported.
 pub(super) fn items<'a>(node: &'a Node, name: &str, help: &str, report: &mut Report) -> &'a [Node] {
     match node.as_sequence() {
         None if node.is_null() => {
@@ -127,7 +127,7 @@ pub(super) fn items<'a>(node: &'a Node, name: &str, help: &str, report: &mut Rep
     node.items()
 }
 
-/// A name, which may also look like a number.
+/// Reads a name, which may look like a number.
 pub(super) fn text<'a>(node: &'a Node, name: &str, report: &mut Report) -> Option<&'a str> {
     let text = node.text();
     if text.is_none() {
@@ -182,7 +182,7 @@ fn processor<'a>(
 
 const NO_OPERATIONS: &str = "Add at least one that reads files: `- name: filesystem_input_read`.";
 
-/// The key of an entry, for its place.
+/// Returns the key of an entry, for its position.
 pub(super) fn key_of<'a>(keys: Keys, node: &'a Node, name: &str) -> Option<&'a Key> {
     node.entries().iter().find(|(key, _)| keys.are_same(&key.name, name)).map(|(key, _)| key)
 }

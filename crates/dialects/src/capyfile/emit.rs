@@ -1,4 +1,4 @@
-//! A draft, written as a document of thalweg's.
+//! Writes a draft as a document in thalweg's form.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ pub(super) fn emit(
     phases
 }
 
-/// Where processors and operations begin.
+/// The start offsets of all processors and operations.
 fn starts(definition: &Definition<'_>) -> BTreeSet<usize> {
     let processors = definition.processors.iter();
     let operations = processors.clone().flat_map(|processor| &processor.operations);
@@ -75,7 +75,8 @@ struct Emitter<'r> {
 }
 
 impl Emitter<'_> {
-    /// Says the remarks on what begins there and before anything else begins, or before everything.
+    /// Copies to `place` the remarks that lie between `start` and the next start offset. With `None`, copies
+    /// those before the first.
     fn say(&mut self, start: Option<usize>, place: &str) {
         for remark in self.remarks.iter() {
             if self.starts.range(..=remark.span.start).next_back().copied() == start {
@@ -85,7 +86,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Says also where values came from that do not stand in the definition: what is printed has what they were.
+    /// Adds the remarks on an operation, and a comment for each value from outside the definition. The
+    /// converted document contains the fetched value itself, so the comment names its source.
     fn operation(&mut self, operation: &Operation<'_>, place: &str) {
         for parameter in operation.parameters().filter(|parameter| parameter.from != SourceType::Value) {
             let (name, from) = (parameter.source.text().unwrap_or(""), parameter.from.name());
@@ -108,7 +110,7 @@ fn step(operation: &Operation<'_>, component: &'static str, node: &Node) -> Step
     }
 }
 
-/// A name that the engine takes and that none of the others has.
+/// Turns a processor's name into a valid name that differs from `input`, `done` and `failed`.
 fn pipeline_name(processor: &str) -> String {
     let is_right = |character: char| character.is_alphanumeric() || matches!(character, '_' | '-');
     let name: String =

@@ -1,4 +1,4 @@
-//! Where parameters come from, beside the service definition itself.
+//! The sources of parameters outside the service definition.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,12 +7,12 @@ use std::path::Path;
 /// The folder in which capyfile looks for secrets.
 pub const SECRETS: &str = "/run/secrets";
 
-/// What a request says: names and values, in their order.
+/// The parameters of a request: names and values, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Of the address, after its `?`.
+    /// The query of the address, after its `?`.
     pub query: Vec<(String, String)>,
-    /// Of a form in the body; files are not among them.
+    /// The fields of a form in the body, without its files.
     pub form: Vec<(String, String)>,
     /// Headers.
     pub headers: Vec<(String, String)>,
@@ -23,7 +23,7 @@ impl Request {
         first(&self.query, |known| known == name)
     }
 
-    /// What a form says, or else the address: both are one to Go.
+    /// Returns a field of the form, or else of the query: Go's `FormValue` reads both.
     pub(super) fn form(&self, name: &str) -> Option<&str> {
         first(&self.form, |known| known == name).or_else(|| self.query(name))
     }
@@ -33,34 +33,35 @@ impl Request {
     }
 }
 
-/// The first value of a name, if it is not empty.
+/// Returns the first value of a name, unless it is empty.
 fn first(pairs: &[(String, String)], is_meant: impl Fn(&str) -> bool) -> Option<&str> {
     let (_, value) = pairs.iter().find(|(name, _)| is_meant(name))?;
     Some(value.as_str()).filter(|value| !value.is_empty())
 }
 
-/// What etcd says to a key: its value, nothing, or why it cannot be asked.
+/// Looks up a key in etcd: returns its value, `None` if there is no such key, or the reason why the lookup
+/// failed.
 pub type Etcd<'a> = &'a dyn Fn(&str) -> Result<Option<String>, String>;
 
-/// The world as parameters see it.
+/// The outside world as parameters see it.
 ///
-/// Everything that is asked of it is asked once for each parameter when a definition is read, before any file is.
+/// Each parameter is fetched once, when a definition is read and before any file is.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
-    /// A variable of the environment.
+    /// Looks up an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// The content of a file, of which the last line feed is left out.
+    /// Reads a file, without the line feed at its end.
     pub file: &'a dyn Fn(&Path) -> io::Result<String>,
-    /// The folder with a file for each secret, as a rule [`SECRETS`].
+    /// The folder with one file for each secret, usually [`SECRETS`].
     pub secrets: &'a Path,
-    /// The request that is served; none where there is no server.
+    /// The request being served; `None` without a server.
     pub request: Option<&'a Request>,
-    /// etcd; none where it is not set up.
+    /// Looks up a key in etcd; `None` if etcd is not set up.
     pub etcd: Option<Etcd<'a>>,
 }
 
 impl Environment<'static> {
-    /// The environment and the files of this process, without a request and without etcd.
+    /// Returns the environment and files of this process, without a request and without etcd.
     pub fn of_this_process() -> Self {
         Self {
             variable: &|name| std::env::var(name).ok(),
@@ -72,7 +73,7 @@ impl Environment<'static> {
     }
 }
 
-/// The content of a file that is not larger than a parameter can be: the one that is named may have no end.
+/// Reads a file of at most 1 MiB. The limit guards against endless files such as `/dev/zero`.
 fn read(path: &Path) -> io::Result<String> {
     const LARGEST: u64 = 1 << 20;
     let mut text = String::new();
@@ -83,18 +84,18 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// The kinds of places that a value may come from.
+/// The kinds of sources for a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceType {
-    /// It stands in the definition.
+    /// The definition itself.
     Value,
-    /// A variable of the environment.
+    /// An environment variable.
     Variable,
     /// A file.
     File,
     /// A file in the folder of secrets.
     Secret,
-    /// A parameter in the address of the request.
+    /// A parameter in the query of the request's address.
     HttpGet,
     /// A field of the form in the body of the request.
     HttpPost,
@@ -105,7 +106,7 @@ pub enum SourceType {
 }
 
 impl SourceType {
-    /// All of them, by their names in a definition.
+    /// All source types, by their names in a definition.
     pub const NAMES: [(&'static str, Self); 8] = [
         ("value", Self::Value),
         ("env_var", Self::Variable),
@@ -117,7 +118,7 @@ impl SourceType {
         ("etcd", Self::Etcd),
     ];
 
-    /// Whether the value is a client's, and so what is wrong with it.
+    /// True if the value comes from a client, who is then to blame for a wrong value.
     pub fn is_of_request(self) -> bool {
         matches!(self, Self::HttpGet | Self::HttpPost | Self::HttpHeader)
     }

@@ -1,18 +1,18 @@
-//! Lines of progress, as capyfile prints them.
+//! Formats lines of progress as capyfile prints them.
 
 use super::codes;
 use super::tables::Operation;
 
-/// What became of a file at an operation.
+/// The state of a file at an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// The operation begins.
     Started,
-    /// It is done. That a check has found something wrong is this, too.
+    /// The operation is done. A check that found a problem is done, too.
     Finished,
-    /// It could not be done.
+    /// The operation could not be done.
     Failed,
-    /// There was nothing to do, or the file is not one of those that the operation is for.
+    /// There was nothing to do, or the operation does not apply to this file.
     Skipped,
 }
 
@@ -27,7 +27,7 @@ impl Status {
         }
     }
 
-    /// What an operation says at its end.
+    /// Returns the status of an operation at its end.
     pub fn at_end(operation: Operation, problem: Option<&str>) -> Self {
         let is_check = matches!(
             operation,
@@ -41,7 +41,8 @@ impl Status {
     }
 }
 
-/// What is said when an operation has this status, with the code of the problem if there is one; none where capyfile says nothing.
+/// Returns the message for a status of an operation. `problem` is the code of the file's problem, if it has
+/// one. Returns `None` where capyfile prints nothing.
 pub fn message(operation: Operation, status: Status, problem: Option<&str>) -> Option<&str> {
     use Operation as Op;
     use Status::{Failed, Finished, Skipped, Started};
@@ -79,7 +80,7 @@ pub fn message(operation: Operation, status: Status, problem: Option<&str>) -> O
     })
 }
 
-/// What a check says of a file that it finds wrong: for times it is not the text of the code.
+/// The message for a file that fails a check. For times it differs from the text of the code.
 fn checked(code: &str) -> Option<&'static str> {
     Some(match code {
         "FILE_SIZE_IS_TOO_SMALL" => "file size is too small",
@@ -95,15 +96,15 @@ fn checked(code: &str) -> Option<&'static str> {
     })
 }
 
-/// What is said of a file that an operation is not for: the policy is the value of its `targetFiles`.
+/// The message for a file that an operation skips. `policy` is the value of the operation's `targetFiles`.
 pub fn not_targeted(policy: &str) -> String {
     format!("skipped due to \"{policy}\" target files policy")
 }
 
-/// How lines are printed.
+/// Formats lines for the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Printer {
-    /// Whether with colours.
+    /// True if lines have colours.
     pub colours: bool,
 }
 
@@ -116,7 +117,8 @@ impl Printer {
         self.styled("31", text)
     }
 
-    /// One event: `[/in/a.jpg] file_size_validate FINISHED file size is valid`. Without a file there is a hyphen.
+    /// Formats one event: `[/in/a.jpg] file_size_validate FINISHED file size is valid`. Without a file, a
+    /// hyphen replaces its name.
     pub fn event(
         self,
         original: Option<&str>,
@@ -128,13 +130,13 @@ impl Printer {
         format!("[{}] {what} {message}", original.unwrap_or("-"))
     }
 
-    /// An operation that could not be done at all.
+    /// Formats the failure of a whole operation.
     pub fn operation_failed(self, operation: Operation, reason: &str) -> String {
         self.red(&format!("{}: {reason}", operation.name()))
     }
 
-    /// What stands after all events, an empty line before it: that it is done, and the files that failed, each with the
-    /// text of its problem.
+    /// Formats the summary after all events: an empty line, `Completed`, and each failed file with the text
+    /// of its problem.
     pub fn completed<'a>(self, failures: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
         let mut out = format!("\n{}", self.styled("32", "Completed"));
         for (index, (original, text)) in failures.into_iter().enumerate() {
@@ -146,46 +148,46 @@ impl Printer {
         out
     }
 
-    /// A run that ended before its end.
+    /// Formats the failure of a run.
     pub fn failed_to_run(self, reason: &str) -> String {
         self.red(&format!("Failed to run the processor: {reason}"))
     }
 
-    /// A service that is not the one of the definition.
+    /// Formats the error for a service name that the definition does not have.
     pub fn service_not_found(self, name: &str) -> String {
         self.red(&format!("Service \"{name}\" not found"))
     }
 
-    /// A processor that the service has not.
+    /// Formats the error for a processor that the service does not have.
     pub fn processor_not_found(self, name: &str) -> String {
         self.red(&format!("Processor \"{name}\" not found"))
     }
 
-    /// An argument that is not `service:processor`.
+    /// Formats the error for an argument that is not `service:processor`.
     pub fn invalid_processor(self) -> String {
         self.red("Invalid service processor provided. Expected format: <service>:<processor>")
     }
 
-    /// A concurrency mode that is neither `event` nor `lock`.
+    /// Formats the error for a concurrency mode that is neither `event` nor `lock`.
     pub fn invalid_mode(self) -> String {
         self.red("Invalid concurrency mode provided")
     }
 }
 
-/// What stands before all events, an empty line after it.
+/// Formats the text before all events, followed by an empty line.
 pub fn running(service: &str, processor: &str) -> String {
     format!("Running {service}:{processor} service processor...\n")
 }
 
-/// What is said between two iterations.
+/// Formats the message between two iterations.
 pub fn sleeping(seconds: u64) -> String {
     format!("sleeping for {seconds} seconds...")
 }
 
-/// What is said after the last iteration.
+/// The message after the last iteration.
 pub const LAST_ITERATION: &str = "reached maximum number of iterations";
 
-/// What is said when it has been asked to stop.
+/// The message after a request to stop.
 pub const SHUTTING_DOWN: &str = "shutting down gracefully...";
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Go's patterns of paths, in the notation of the source `files`.
+//! Translates Go's path patterns into those of the source `files`.
 //!
-//! Go has `*`, `?`, `[…]` with `^` and `\`, and a backslash before a character that is to mean itself. It has neither `**`
-//! nor braces; those characters are written so that they mean to us what they mean there.
+//! Go has `*`, `?`, `[…]` with `^` and `\`, and a backslash that escapes the next character. It has neither
+//! `**` nor braces. Those characters are escaped, so that they keep the meaning they have in Go.
 
-/// The pattern in our notation, or what is wrong with it.
+/// Returns the translated pattern, or what is wrong with the original.
 pub(super) fn translated(pattern: &str) -> Result<String, &'static str> {
     let mut out = String::with_capacity(pattern.len());
     let mut characters: Characters<'_> = pattern.chars().peekable();
     while let Some(character) = characters.next() {
         match character {
-            // Several are as one.
+            // Several stars mean the same as one.
             '*' => {
                 while characters.next_if_eq(&'*').is_some() {}
                 out.push('*');
@@ -36,7 +36,7 @@ fn literal(character: char, out: &mut String) {
 
 type Characters<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
-/// What stands between `[` and `]`: ranges, of which most begin and end with the same character.
+/// Translates a class, from after its `[`. Most members are single characters.
 fn class(characters: &mut Characters<'_>, out: &mut String) -> Result<(), &'static str> {
     let negated = characters.next_if_eq(&'^').is_some();
     let (mut singles, mut ranges) = (Vec::new(), String::new());
@@ -49,7 +49,7 @@ fn class(characters: &mut Characters<'_>, out: &mut String) -> Result<(), &'stat
             }
             if matches!(first, ']' | '-' | '!' | '^') || matches!(last, ']' | '-') {
                 return Err(
-                    "A range within its `[…]` begins or ends with a character that cannot be said here.",
+                    "A range within its `[…]` begins or ends with a character that cannot be expressed here.",
                 );
             }
             ranges.extend([first, '-', last]);
@@ -60,12 +60,12 @@ fn class(characters: &mut Characters<'_>, out: &mut String) -> Result<(), &'stat
             break;
         }
     }
-    // One alone needs no class.
+    // A single character needs no class.
     if let ([only], true, false) = (singles.as_slice(), ranges.is_empty(), negated) {
         literal(*only, out);
         return Ok(());
     }
-    // `]` means itself where it stands first, `-` where it stands last, and a negation where it does not stand first.
+    // In a class, `]` must come first and `-` last to be literal, and `!` and `^` must not come first.
     let chosen = |wanted: fn(char) -> bool| singles.iter().copied().filter(move |single| wanted(*single));
     let mut content: String = chosen(|single| single == ']').collect();
     content.extend(chosen(|single| !matches!(single, ']' | '-' | '!' | '^')));
@@ -73,7 +73,7 @@ fn class(characters: &mut Characters<'_>, out: &mut String) -> Result<(), &'stat
     content.extend(chosen(|single| matches!(single, '!' | '^')));
     content.extend(chosen(|single| single == '-').take(1));
     if !negated && content.starts_with(['!', '^']) {
-        return Err("Its `[…]` has nothing but characters that mean a negation where they stand first.");
+        return Err("Its `[…]` has only characters that would mean a negation at the start.");
     }
     out.push('[');
     if negated {
@@ -88,8 +88,8 @@ fn member(characters: &mut Characters<'_>) -> Result<char, &'static str> {
     const UNCLOSED: &str = "It has a `[` without its `]`.";
     match characters.next().ok_or(UNCLOSED)? {
         '\\' => characters.next().ok_or(UNCLOSED),
-        ']' => Err("There is nothing where its `[…]` should have a character."),
-        '-' => Err("Within its `[…]`, a `-` that means itself needs a backslash before it."),
+        ']' => Err("A character is missing in its `[…]`."),
+        '-' => Err("Within its `[…]`, a literal `-` needs a backslash before it."),
         character => Ok(character),
     }
 }

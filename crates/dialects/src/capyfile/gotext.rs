@@ -1,8 +1,8 @@
-//! Go's templates, as far as a command has any use for them: variables, and text around them.
+//! Translates the subset of Go's templates that commands need: variables with text around them.
 
 use thalweg_config::nearest;
 
-/// The variables, and what they are here.
+/// Go's variables and their names here.
 const VARIABLES: [(&str, &str); 8] = [
     ("AbsolutePath", "path"),
     ("Filename", "name"),
@@ -14,14 +14,14 @@ const VARIABLES: [(&str, &str); 8] = [
     ("OriginalExtension", "original_suffix"),
 ];
 
-/// What cannot be said, and what to do.
+/// A part of a template that cannot be expressed, with advice.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Inexpressible {
     pub(super) message: String,
     pub(super) help: String,
 }
 
-/// The template in our notation: `{path}`, and braces that mean themselves doubled.
+/// Returns the translated template: variables become `{path}` and the like, literal braces are doubled.
 pub(super) fn translated(template: &str) -> Result<String, Inexpressible> {
     let mut out = String::with_capacity(template.len());
     let mut rest = template;
@@ -52,7 +52,8 @@ fn literal(text: &str, out: &mut String) {
 fn variable(action: &str) -> Result<&'static str, Inexpressible> {
     let name = action.strip_prefix('.').unwrap_or("");
     if name.is_empty() || !name.chars().all(|character| character.is_alphanumeric() || character == '_') {
-        let message = format!("`{{{{{action}}}}}` is more than a variable, which is all that there is here.");
+        let message =
+            format!("`{{{{{action}}}}}` is not a variable; templates here can contain only variables.");
         return Err(Inexpressible { message, help: all() });
     }
     match VARIABLES.iter().find(|(known, _)| *known == name) {

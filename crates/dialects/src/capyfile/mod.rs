@@ -1,18 +1,19 @@
-//! capyfile's service definitions.
+//! Converts capyfile's service definitions.
 //!
-//! capyfile reads files, checks, converts and writes them: a *service* has *processors*, each a list of *operations* whose
-//! parameters may come from the environment, from files, or from the HTTP request that is served. A definition is read
-//! in steps:
+//! capyfile reads, checks, converts and writes files. A *service* has *processors*, each a list of
+//! *operations*. The parameters of an operation may come from the environment, from files, or from the HTTP
+//! request being served. A definition is read in steps:
 //!
-//! 1. `definition` and `operation` read what stands in it, held against `tables`, where every parameter of every operation
-//!    has its fate. What capyfile ignored in silence is a remark, or a mistake if it changed what was meant.
-//! 2. `values` fetches the parameters of the processor that is to run, from the [`Environment`], and `transforms` makes
-//!    a transform of each operation. `goglob` and `gotext` translate patterns and templates.
-//! 3. `phases` cuts a processor at its reading operations: where one stands in the middle, the files before it end there,
-//!    and another run begins. `emit` writes a document for each.
+//! 1. `definition` and `operation` read the definition and check it against `tables`, which lists what every
+//!    parameter of every operation becomes. Keys that capyfile ignored silently are remarks, or mistakes if
+//!    they probably misspell a key that matters.
+//! 2. `values` fetches the parameters of the processor to run from the [`Environment`]. `transforms` turns
+//!    each operation into a transform. `goglob` and `gotext` translate patterns and templates.
+//! 3. `phases` cuts a processor into phases at its reading operations. If one stands in the middle, the files
+//!    before it end there and the next phase begins. `emit` writes a document for each phase.
 //!
-//! Every node that is made has the place in the definition that it came from. [`response`] and [`events`] are what
-//! capyfile's programs say: answers to requests, and lines of progress.
+//! Every node keeps its position in the definition. [`response`] and [`events`] produce the output of
+//! capyfile's programs: answers to requests, and lines of progress.
 
 pub mod codes;
 mod definition;
@@ -42,53 +43,53 @@ use values::Values;
 pub use environment::{Environment, Etcd, Request, SECRETS, SourceType};
 pub use tables::Operation;
 
-/// A service as it calls itself.
+/// A service and its processors, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// Its name; empty if it has none.
+    /// The service's name; empty if it has none.
     pub name: String,
-    /// The names of its processors, in their order.
+    /// The names of the processors, in the order of the definition.
     pub processors: Vec<String>,
 }
 
-/// What files begin at.
+/// The source of a processor's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
-    /// Files of this machine.
+    /// Files on this machine.
     Files,
-    /// The files in the form that a request brings.
+    /// The files in the form of a request.
     Multipart,
     /// The body of a request, as one file.
     Body,
 }
 
-/// A transform of a document that was made, and the operation that it does.
+/// A transform of a converted document, with the operation that it performs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The kind of the transform.
     pub component: &'static str,
     /// The operation.
     pub operation: Operation,
-    /// The how manyth operation of its processor it is, from 0.
+    /// The operation's index in its processor, from 0.
     pub index: usize,
-    /// The sizes that are allowed, where the operation checks sizes: the least, and the largest.
+    /// The smallest and largest allowed sizes in bytes, if the operation checks sizes.
     pub sizes: [Option<u64>; 2],
 }
 
-/// A part of a processor that is one run: from a reading operation to the next one.
+/// A part of a processor that is one phase of the job: from one reading operation to the next.
 #[derive(Debug, Clone)]
 pub struct Phase {
-    /// What it is in our form.
+    /// The phase in thalweg's form.
     pub conversion: Conversion,
-    /// The name of the processor, as it was written.
+    /// The name of the processor, as written in the definition.
     pub processor: String,
     /// The name of the pipeline in the document.
     pub pipeline: String,
-    /// What its files begin at.
+    /// The source of the phase's files.
     pub input: Input,
-    /// The reading operation: the `component` is that of the source `input`.
+    /// The reading operation; `component` is the kind of the source `input`.
     pub reading: Step,
-    /// The operations of the pipeline's transforms, one for each, in their order.
+    /// The operations of the pipeline's transforms, in order, one for each transform.
     pub steps: Vec<Step>,
 }
 
@@ -161,24 +162,24 @@ fn converted(document: &Document, phases: Vec<Phase>) -> Converted {
     Converted { phases: phases.collect(), remarks }
 }
 
-/// Why nothing can be run.
+/// The reason why a definition cannot run.
 #[derive(Debug, Clone)]
 pub enum LoadError {
-    /// The definition is wrong, or what it refers to on this machine is missing.
+    /// The definition is wrong, or something that it refers to on this machine is missing.
     Definition(Diagnostics),
-    /// The definition is right, and what the request says is missing or is not what it should be.
+    /// The definition is right, but a value from the request is missing or malformed.
     Request(Diagnostics),
 }
 
 impl LoadError {
-    /// What is wrong, each at its place in the definition.
+    /// The mistakes, each at its position in the definition.
     pub fn diagnostics(&self) -> &Diagnostics {
         match self {
             Self::Definition(wrong) | Self::Request(wrong) => wrong,
         }
     }
 
-    /// The same as a value.
+    /// The mistakes by value; see [`diagnostics`](Self::diagnostics).
     pub fn into_diagnostics(self) -> Diagnostics {
         match self {
             Self::Definition(wrong) | Self::Request(wrong) => wrong,
@@ -194,7 +195,8 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Whether a document has the form of a service definition: a list of `processors`, and none of the sections of ours.
+/// True if a document looks like a service definition: it lists `processors` and has no section of thalweg's
+/// own form.
 pub fn is_capyfile(document: &Document) -> bool {
     let (keys, root) = (Keys::of(document), document.root());
     if ["sources", "pipelines", "sinks"].iter().any(|section| root.get(section).is_some()) {
@@ -208,10 +210,10 @@ pub fn is_capyfile(document: &Document) -> bool {
     })
 }
 
-/// The names of the service and of its processors.
+/// Returns the names of the service and of its processors.
 ///
 /// # Errors
-/// Every mistake in it that can be told without the world around it.
+/// All mistakes that can be found without the environment.
 pub fn service(document: &Document) -> Result<Service, Diagnostics> {
     let mut report = Report::new(document);
     let definition = definition::read(document, &mut report);
@@ -220,7 +222,7 @@ pub fn service(document: &Document) -> Result<Service, Diagnostics> {
     report.mistakes.into_result(service)
 }
 
-/// The operations of a processor, in their order.
+/// Returns the operations of a processor, in order.
 pub fn operations(document: &Document, processor: &str) -> Vec<Operation> {
     let mut report = Report::new(document);
     let definition = definition::read(document, &mut report);
@@ -229,7 +231,8 @@ pub fn operations(document: &Document, processor: &str) -> Vec<Operation> {
     operations.map(|operation| operation.kind.operation).collect()
 }
 
-/// Whether a processor can run only where a request is served: it reads one, or has parameters from one.
+/// True if a processor can run only while a request is served: it reads the request, or takes parameters from
+/// it.
 pub fn needs_request(document: &Document, processor: &str) -> bool {
     let mut report = Report::new(document);
     let definition = definition::read(document, &mut report);
@@ -246,12 +249,13 @@ pub fn needs_request(document: &Document, processor: &str) -> bool {
     })
 }
 
-/// Reads a processor of a service definition into thalweg's form, or all of them: a document for each run that it takes.
+/// Converts one processor of a service definition, or all of them, to thalweg's form. Each phase becomes a
+/// document.
 ///
-/// The definition is checked as a whole; values are fetched for what is to run.
+/// The whole definition is checked. Values are fetched only for the processors to run.
 ///
 /// # Errors
-/// Every mistake in it, each at its place. There is no phase without a document, and at least one.
+/// All mistakes, each at its position. On success there is at least one phase, and each has its document.
 pub fn read(
     document: &Document,
     processor: Option<&str>,
@@ -278,10 +282,10 @@ pub fn read(
     Ok(emit::emit(document, &definition, drafts, &remarks))
 }
 
-/// Checks a definition and all of its values but those that only a request has, and gives the remarks on it.
+/// Checks a definition and all its values except those from a request, and returns the remarks.
 ///
 /// # Errors
-/// Every mistake in it, each at its place.
+/// All mistakes, each at its position.
 pub fn check(document: &Document, environment: Environment<'_>) -> Result<Diagnostics, Diagnostics> {
     let mut report = Report::new(document);
     let definition = definition::read(document, &mut report);

@@ -1,4 +1,4 @@
-//! One operation of a processor: which it is, whom it is for, and where its parameters come from.
+//! Reads one operation of a processor: its kind, the files it applies to, and the sources of its parameters.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use super::environment::SourceType;
 use super::tables::{self, KINDS, Need, OperationKind, ParameterRule};
 use crate::report::Report;
 
-/// The files that an operation is for.
+/// The files that an operation applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     WithoutErrors,
@@ -19,7 +19,7 @@ pub(super) enum Target {
     All,
 }
 
-/// What is to become of a file that an operation made.
+/// The fate of a file that an operation created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cleanup {
     Keep,
@@ -29,15 +29,15 @@ pub(super) enum Cleanup {
 /// An operation as it was written.
 pub(super) struct Operation<'a> {
     pub(super) kind: &'static OperationKind,
-    /// The how manyth it is of its processor, from 0.
+    /// The operation's index in its processor, from 0.
     pub(super) index: usize,
-    /// Where it begins.
+    /// The offset at which the operation begins.
     pub(super) start: usize,
-    /// The place of its name.
+    /// The position of its name.
     pub(super) span: Span,
     pub(super) target: Option<(Target, Span)>,
     pub(super) cleanup: Option<(Cleanup, Span)>,
-    /// How many files at once, if that is bounded.
+    /// The limit on files processed at once, if there is one.
     pub(super) packet: Option<(i64, Span)>,
     parameters: BTreeMap<&'static str, Parameter<'a>>,
 }
@@ -61,7 +61,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// Reads an operation; none if it cannot be told which it is.
+/// Reads an operation. Returns `None` if its kind is unknown.
 pub(super) fn read<'a>(
     keys: Keys,
     node: &'a Node,
@@ -111,7 +111,7 @@ const TARGETS: [(&str, Target); 3] =
 
 const CLEANUPS: [(&str, Cleanup); 2] = [("keep_files", Cleanup::Keep), ("remove_files", Cleanup::Remove)];
 
-/// One of several words. capyfile takes an empty one for the default.
+/// Reads one of several words. An empty word is the default, as in capyfile.
 fn choice<T: Copy>(
     keys: Keys,
     node: &Node,
@@ -138,13 +138,16 @@ fn packet(keys: Keys, node: &Node, report: &mut Report) -> Option<(i64, Span)> {
         Some(size) if size > 0 => Some((size, value.span)),
         _ => {
             let message = "`maxPacketSize` is a whole number that is not negative.";
-            report.mistake(value.span, message).help("It is how many files at once; 0 is no bound.");
+            report
+                .mistake(value.span, message)
+                .help("It is the number of files processed at once; 0 means no limit.");
             None
         }
     }
 }
 
-/// Delays of capyfile's polling loops: nothing is polled here, but what capyfile refuses is wrong here too.
+/// Checks the delays of capyfile's polling loops. Nothing is polled here, but a value that capyfile rejects
+/// is a mistake here too.
 fn delays(keys: Keys, node: &Node, report: &mut Report) {
     for key in ["ioTickDelay", "handlerTickDelay", "statusTickDelay"] {
         let Some(value) = keys.get(node, key).filter(|value| !value.is_null() && value.as_str() != Some(""))
@@ -212,7 +215,8 @@ fn parameters<'a>(
                 report.mistake(span, message).help(help);
             }
             Need::Assumed(value) => {
-                let message = format!("`{}` is not given, and is `{value}`; capyfile demands it.", rule.name);
+                let message =
+                    format!("`{}` is missing, so it is `{value}`; capyfile requires it.", rule.name);
                 report.remark(span, message);
             }
             Need::Optional => {}

@@ -1,4 +1,4 @@
-//! A processor, cut into phases: one for each reading operation.
+//! Cuts a processor into phases: one for each reading operation.
 
 use thalweg_config::Node;
 
@@ -11,7 +11,7 @@ use super::{Input, goglob};
 use crate::made::{self, Made};
 use crate::report::Report;
 
-/// A phase before it is written.
+/// A phase that is not yet written as a document.
 pub(super) struct Draft<'d, 'a> {
     pub(super) processor: &'d Processor<'a>,
     pub(super) input: Input,
@@ -20,10 +20,10 @@ pub(super) struct Draft<'d, 'a> {
     pub(super) transforms: Vec<(&'d Operation<'a>, Transform)>,
 }
 
-/// What must be so in every processor, whether it is to run or not.
+/// Checks the rules that hold for every processor, including those that do not run.
 pub(super) fn check(processor: &Processor<'_>, report: &mut Report) {
     let Some(first) = processor.operations.first() else { return };
-    // What could not be read was said, and may have been the one that reads.
+    // An operation that could not be read is already reported, and may have been the reading one.
     if first.index == 0 && !first.kind.operation.reads() {
         let message =
             format!("The processor `{}` has no operation before this one that reads files.", processor.name);
@@ -40,7 +40,7 @@ pub(super) fn check(processor: &Processor<'_>, report: &mut Report) {
     }
 }
 
-/// Reads what a processor does. What is wrong is in the report.
+/// Reads what a processor does. Mistakes are in the report.
 pub(super) fn drafts<'d, 'a>(
     definition: &Definition<'a>,
     processor: &'d Processor<'a>,

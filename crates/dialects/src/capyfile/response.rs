@@ -1,16 +1,17 @@
-//! The answers to requests, as capyfile's server gives them.
+//! Builds the answers of capyfile's server.
 //!
-//! Their bodies are capyfile's, key by key: its clients read `status` and `code` there. The HTTP statuses tell more than
-//! its own did: what a client did wrong is 400 and not 500, and a request of which no file succeeded is 422 and not 200.
+//! The bodies equal capyfile's, key by key: its clients read `status` and `code` there. The HTTP statuses say
+//! more than capyfile's did. A client's mistake is 400 instead of 500, and a request without a single
+//! successful file is 422 instead of 200.
 
 use serde::Serialize;
 
-/// An answer.
+/// An HTTP answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
     pub http_status: u16,
-    /// The body, in JSON: its type is always [`CONTENT_TYPE`].
+    /// The body in JSON; its type is always [`CONTENT_TYPE`].
     pub body: String,
 }
 
@@ -19,24 +20,25 @@ pub const CONTENT_TYPE: &str = "application/json";
 
 impl Answer {
     fn new(http_status: u16, body: &impl Serialize) -> Self {
-        // Texts and numbers can always be written; if they could not, the client would be told no lies.
+        // Text and numbers always serialize. If they ever did not, an empty object would be no false
+        // statement.
         Self { http_status, body: serde_json::to_string(body).unwrap_or_else(|_| "{}".to_owned()) }
     }
 }
 
-/// A file that was processed.
+/// A file that was processed without a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Processed {
-    /// Where it can be fetched; empty unless it was uploaded somewhere.
+    /// The address of the uploaded file; empty unless it was uploaded.
     pub url: String,
-    /// The name that was made for it: its id, with the extension of its type.
+    /// The generated name: the file's id with the extension of its type.
     pub filename: String,
-    /// The name that the client gave it.
+    /// The name that the client sent.
     #[serde(rename = "originalFilename")]
     pub original_filename: String,
-    /// Its type, with a charset where it is text.
+    /// The MIME type, with a charset for text.
     pub mime: String,
-    /// How many bytes it has.
+    /// The size in bytes.
     pub size: u64,
     status: &'static str,
     code: &'static str,
@@ -44,7 +46,7 @@ pub struct Processed {
 }
 
 impl Processed {
-    /// A file with these names, this type and this size, without an address.
+    /// Returns a file without an address.
     pub fn new(filename: String, original_filename: String, mime: String, size: u64) -> Self {
         Self {
             url: String::new(),
@@ -62,33 +64,34 @@ impl Processed {
 /// A file that has a problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rejected {
-    /// The name that the client gave it.
+    /// The name that the client sent.
     #[serde(rename = "originalFilename")]
     pub original_filename: String,
     status: &'static str,
     /// The code of the problem.
     pub code: String,
-    /// What is said to the client of it; empty for most codes, see [`message`].
+    /// The message for the client; empty for most codes, see [`message`].
     pub message: String,
 }
 
 impl Rejected {
-    /// A file with this name and this problem.
+    /// Returns a file with its problem.
     pub fn new(original_filename: String, code: String, message: String) -> Self {
         Self { original_filename, status: "ERROR", code, message }
     }
 }
 
-/// What is told about a problem beyond its code.
+/// Details about a problem beyond its code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Details<'a> {
-    /// The least size that is allowed, or the largest.
+    /// The smallest or largest allowed size, in bytes.
     pub bound: Option<u64>,
-    /// The type that was found.
+    /// The detected MIME type.
     pub mime: Option<&'a str>,
 }
 
-/// What is said to a client of a problem: capyfile says something of sizes and types, and nothing of anything else.
+/// Returns the message about a problem for a client. capyfile has messages about sizes and types only; for
+/// other codes the message is empty.
 pub fn message(code: &str, details: Details<'_>) -> String {
     match (code, details) {
         ("FILE_SIZE_IS_TOO_SMALL", Details { bound: Some(bound), .. }) => {
@@ -104,13 +107,13 @@ pub fn message(code: &str, details: Details<'_>) -> String {
     }
 }
 
-/// A size for people: `5.0 KiB`.
+/// Formats a size in bytes for people: `5.0 KiB`.
 fn size(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
     }
     let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
-    // What would be printed as 1024.0 is one of the next unit.
+    // A value that would be printed as 1024.0 belongs to the next unit.
     while value >= 1023.95 && unit < 5 {
         value /= 1024.0;
         unit += 1;
@@ -139,7 +142,7 @@ struct Meta {
     failed: usize,
 }
 
-/// The answer to a request that was processed: what became of each of its files.
+/// Returns the answer to a request that was processed: the result of each of its files.
 pub fn result(files: &[Processed], errors: &[Rejected]) -> Answer {
     let (successful, failed) = (files.len(), errors.len());
     let total = successful + failed;
@@ -166,71 +169,73 @@ fn error(http_status: u16, code: &str, message: &str) -> Answer {
     Answer::new(http_status, &Error { status: "ERROR", code, message })
 }
 
-/// An address that is not `/service/processor`.
+/// Returns the answer to an address that is not `/service/processor`.
 pub fn not_found() -> Answer {
     error(404, "NOT_FOUND", "not found")
 }
 
-/// A service that is not the one of the definition.
+/// Returns the answer to a service name that the definition does not have.
 pub fn service_not_found(name: &str) -> Answer {
     error(404, "SERVICE_NOT_FOUND", &format!("service {name} not found"))
 }
 
-/// A processor that the service has not.
+/// Returns the answer to a processor that the service does not have.
 pub fn processor_not_found(name: &str) -> Answer {
     error(404, "PROCESSOR_NOT_FOUND", &format!("processor {name} not found"))
 }
 
-/// An operation that cannot work as it is set up: `IMAGE_CONVERT_OPERATION_CONFIGURATION` and its like.
+/// Returns the answer if an operation is configured in a way that cannot work. An example of `code` is
+/// `IMAGE_CONVERT_OPERATION_CONFIGURATION`.
 pub fn configuration(code: &str, message: &str) -> Answer {
     error(500, code, message)
 }
 
-/// A mistake of the client: a parameter that is missing or malformed, or a body that is not the form it should be.
+/// Returns the answer to a client's mistake: a missing or malformed parameter, or a body that is not the
+/// expected form.
 pub fn invalid_request(message: &str) -> Answer {
     error(400, "INVALID_REQUEST", message)
 }
 
-/// A body, or a file in it, that is larger than what is accepted.
+/// Returns the answer to a body, or a file in it, that exceeds its limit.
 pub fn too_large(message: &str) -> Answer {
     error(413, "REQUEST_TOO_LARGE", message)
 }
 
-/// Anything else that went wrong. What it was is for the log and not for the client.
+/// Returns the answer to any other error. The log has the details; the client gets none.
 pub fn internal() -> Answer {
     error(500, "INTERNAL", "something went wrong")
 }
 
-/// What the health check tells.
+/// The data of the health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Health<'a> {
-    /// Now, in RFC 3339.
+    /// The current time in RFC 3339.
     pub timestamp: &'a str,
-    /// The program.
+    /// The name of the program.
     pub name: &'a str,
-    /// Its version.
+    /// The version of the program.
     pub version: &'a str,
-    /// What it was built from.
+    /// The commit that the program was built from.
     pub commit: &'a str,
-    /// How the process is.
+    /// The state of the process.
     pub system: System<'a>,
 }
 
-/// How a process is, under the names that capyfile has for it.
+/// The state of a process, under capyfile's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct System<'a> {
     /// The compiler's version.
     pub version: &'a str,
-    /// What is under way: here requests.
+    /// The number of requests in progress, where capyfile counts goroutines.
     #[serde(rename = "goroutinesCount")]
     pub under_way: u64,
-    /// Bytes of memory that the process has from the system.
+    /// Bytes of memory that the process has from the operating system.
     #[serde(rename = "totalAllocBytes")]
     pub memory: u64,
-    /// Bytes that hold data now: here what is leased from the budget.
+    /// Bytes leased from the budget, where capyfile reports its heap.
     #[serde(rename = "heapAllocBytes")]
     pub held: u64,
-    /// Things that hold them: here leases.
+    /// The number of leases, where capyfile reports heap objects.
     #[serde(rename = "heapObjects")]
     pub objects: u64,
 }
@@ -252,7 +257,8 @@ struct Program<'a> {
     commit: &'a str,
 }
 
-/// The answer to a health check: with verbosity 1 the program too, with 2 also the process.
+/// Returns the answer to a health check. From verbosity 1 on it includes the program, from 2 on also the
+/// process.
 pub fn health(verbosity: u8, health: &Health<'_>) -> Answer {
     let &Health { timestamp, name, version, commit, system } = health;
     let program = (verbosity >= 1).then_some(Program { name, version, commit });

@@ -1,6 +1,7 @@
-//! What capyfile has: each operation with each of its parameters, and what becomes of it.
+//! Lists capyfile's operations and parameters, and what each becomes.
 //!
-//! One table serves all: reading checks names by it, and the page `docs/from-capyfile.md` is held against it by a test.
+//! One table serves everything: the reader checks names against it, and a test compares the page
+//! `docs/from-capyfile.md` with it.
 
 /// An operation of capyfile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,12 +35,12 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Its name in a service definition.
+    /// Returns the operation's name in a service definition.
     pub fn name(self) -> &'static str {
         self.kind().map_or("", |kind| kind.name)
     }
 
-    /// Whether files begin at it.
+    /// True if the operation reads files and so begins a phase.
     pub fn reads(self) -> bool {
         matches!(
             self,
@@ -52,7 +53,7 @@ impl Operation {
     }
 }
 
-/// What the value of a parameter is.
+/// The type of a parameter's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// Text.
@@ -65,42 +66,42 @@ pub enum Takes {
     List,
 }
 
-/// Whether a parameter has to be there.
+/// Whether a parameter is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Without it there is nothing to do.
+    /// The operation is impossible without it.
     Required,
-    /// capyfile demands it, and some of its own examples leave it out; then it is this.
+    /// capyfile requires it, although some of capyfile's own examples omit it; then this value is used.
     Assumed(&'static str),
-    /// It may be left out.
+    /// It may be omitted.
     Optional,
 }
 
 /// A parameter of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct ParameterRule {
-    /// Its name.
+    /// The parameter's name.
     pub name: &'static str,
-    /// Another name of it: what the documentation says where the program reads something else.
+    /// A second accepted name, where capyfile's documentation differs from its program.
     pub also: Option<&'static str>,
-    /// What its value is.
+    /// The type of its value.
     pub takes: Takes,
-    /// Whether it has to be there.
+    /// Whether it is required.
     pub need: Need,
-    /// What becomes of it, in the words of the page.
+    /// The equivalent of the parameter here, in the words of the page.
     pub becomes: &'static str,
 }
 
 /// An operation with its parameters.
 #[derive(Debug)]
 pub struct OperationKind {
-    /// Which it is.
+    /// The operation.
     pub operation: Operation,
-    /// Its name.
+    /// The operation's name.
     pub name: &'static str,
-    /// What it becomes, in the words of the page.
+    /// The equivalent of the operation here, in the words of the page.
     pub becomes: &'static str,
-    /// Its parameters.
+    /// The operation's parameters.
     pub parameters: &'static [ParameterRule],
 }
 
@@ -125,25 +126,25 @@ pub const KINDS: &[OperationKind] = &[
     kind(
         Operation::FilesystemInputRead,
         "filesystem_input_read",
-        "source `files`. Folders that match are left out, and nothing in them is read. In the middle of a processor it \
-         begins a second run, after the first has ended: the files of the first end there, as in capyfile",
+        "source `files`. Matching folders are skipped. In the middle of a processor it begins a new phase after the \
+         previous one has ended; files of the previous phase end there, as in capyfile",
         &[rule(
             "target",
             Text,
             Required,
-            "`path`, a pattern as Go has it: `**` is `*`, and names that begin with a dot match",
+            "`path`, a pattern with Go's rules: `**` means `*`, which also matches names that begin with a dot",
         )],
     ),
     kind(
         Operation::HttpMultipartFormInputRead,
         "http_multipart_form_input_read",
-        "source `http_upload` with `accept: multipart`; `thalweg serve` has it",
+        "source `http_upload` with `accept: multipart`; only in `thalweg serve`",
         &[],
     ),
     kind(
         Operation::HttpOctetStreamInputRead,
         "http_octet_stream_input_read",
-        "source `http_upload` with `accept: body`; `thalweg serve` has it",
+        "source `http_upload` with `accept: body`; only in `thalweg serve`",
         &[],
     ),
     kind(
@@ -151,8 +152,8 @@ pub const KINDS: &[OperationKind] = &[
         "file_size_validate",
         "transform `check_size`",
         &[
-            rule("minFileSize", Number, Optional, "`min`; 0 and less is no bound"),
-            rule("maxFileSize", Number, Optional, "`max`; 0 and less is no bound"),
+            rule("minFileSize", Number, Optional, "`min`; 0 or less means no bound"),
+            rule("maxFileSize", Number, Optional, "`max`; 0 or less means no bound"),
         ],
     ),
     kind(
@@ -163,13 +164,13 @@ pub const KINDS: &[OperationKind] = &[
             "allowedMimeTypes",
             List,
             Required,
-            "`allow`. One text is a list of one; `image/*` is any image; an empty list is a mistake",
+            "`allow`. A single text is a list of one; `image/*` allows any image; an empty list is a mistake",
         )],
     ),
     kind(
         Operation::FileTimeValidate,
         "file_time_validate",
-        "transform `check_time`. Times may be without quotes",
+        "transform `check_time`. Times need no quotes",
         &[
             rule("minAtime", Text, Optional, "`min_accessed`"),
             rule("maxAtime", Text, Optional, "`max_accessed`"),
@@ -188,13 +189,13 @@ pub const KINDS: &[OperationKind] = &[
             also: Some("overwriteOriginalFile"),
             takes: Flag,
             need: Optional,
-            becomes: "`in_place`. The documentation calls it `overwriteOriginalFile`, which is accepted too",
+            becomes: "`in_place`. capyfile's documentation calls it `overwriteOriginalFile`, which is accepted too",
         }],
     ),
     kind(
         Operation::ImageConvert,
         "image_convert",
-        "transform `convert_image`. A file that is of the type already is left alone (`same: keep`)",
+        "transform `convert_image`. A file that already has the type is left unchanged (`same: keep`)",
         &[
             rule(
                 "toMimeType",
@@ -216,14 +217,13 @@ pub const KINDS: &[OperationKind] = &[
         "transform `exec`; a command runs for each file and never without one",
         &[
             rule("commandName", Text, Required, "`command`"),
-            rule("commandArgs", List, Optional, "`args`; nothing is escaped as in HTML"),
+            rule("commandArgs", List, Optional, "`args`; values are not HTML-escaped"),
             rule("outputFileDestination", Text, Optional, "`output`"),
             rule(
                 "allowParallelExecution",
                 Flag,
                 Optional,
-                "`one_at_a_time` where it is said to be `false`; without it commands run side by side, as they did in capyfile \
-                 in any case",
+                "`one_at_a_time` if it is `false`; otherwise commands run in parallel, as they always did in capyfile",
             ),
         ],
     ),
@@ -237,8 +237,8 @@ pub const KINDS: &[OperationKind] = &[
                 "useOriginalFilename",
                 Flag,
                 Assumed("false"),
-                "`name`: the original name, its extension (if it has one) replaced by that of the detected type; without it 21 random \
-                 characters and that extension",
+                "`name`. If `true`, the original name, with the extension of the detected type in place of its own (if it has one). \
+                 If `false`, 21 random characters and that extension",
             ),
         ],
     ),
@@ -252,7 +252,7 @@ pub const KINDS: &[OperationKind] = &[
     kind(
         Operation::S3Upload,
         "s3_upload",
-        "transform `upload`, with 21 random characters and the extension of the detected type for a name",
+        "transform `upload`; the name is 21 random characters and the extension of the detected type",
         &[
             rule("accessKeyId", Text, Required, "`url`"),
             rule("secretAccessKey", Text, Required, "`url`"),
@@ -261,7 +261,7 @@ pub const KINDS: &[OperationKind] = &[
                 "endpoint",
                 Text,
                 Required,
-                "`url`; the bucket stands before the host where capyfile's `{bucket}` does and at Amazon's own, else after it",
+                "`url`. The bucket goes before the host if the endpoint contains `{bucket}.` or ends with `amazonaws.com`, else into the path",
             ),
             rule("region", Text, Required, "`url`"),
             rule("bucket", Text, Required, "`url`"),
@@ -269,20 +269,17 @@ pub const KINDS: &[OperationKind] = &[
     ),
 ];
 
-/// The keys of an operation beside its name and its parameters, with what becomes of them.
+/// The keys of an operation besides its name and parameters, with what they become.
 pub const SETTINGS: &[(&str, &str)] = &[
     (
         "targetFiles",
-        "`for` beside the transform; any value but `without_errors`, `with_errors` and `all` is a mistake",
+        "`for` next to the transform; values other than `without_errors`, `with_errors` and `all` are mistakes",
     ),
     (
         "cleanupPolicy",
-        "`output_cleanup` of `exec`. Temporary files are removed in any case; any value but `keep_files` and `remove_files` is a mistake",
+        "`output_cleanup` of `exec`. Temporary files are always removed; values other than `keep_files` and `remove_files` are mistakes",
     ),
-    (
-        "maxPacketSize",
-        "`concurrency` of the pipeline, the least of all its operations: so many files at once",
-    ),
+    ("maxPacketSize", "`concurrency` of the pipeline, in files: the smallest value of all its operations"),
     ("ioTickDelay", "*accepted, and means nothing:* nothing is polled"),
     ("handlerTickDelay", "*accepted, and means nothing:* nothing is polled"),
     ("statusTickDelay", "*accepted, and means nothing:* nothing is polled"),

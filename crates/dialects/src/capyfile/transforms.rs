@@ -1,4 +1,4 @@
-//! What an operation becomes: a transform with its options.
+//! Turns each operation into a transform with its options.
 
 use std::sync::LazyLock;
 
@@ -12,13 +12,14 @@ use super::tables;
 use super::values::{Got, Values};
 use crate::made::{self, Made};
 
-/// A transform that was made.
+/// A finished transform.
 pub(super) struct Transform {
     pub(super) component: &'static str,
     pub(super) node: Node,
 }
 
-/// Makes it; none if something is wrong, which is then in the report, or if the operation reads files.
+/// Returns the transform of an operation. Returns `None` if the operation reads files or is wrong; the report
+/// then has the mistake.
 pub(super) fn transform(operation: &Operation<'_>, values: &mut Values<'_>) -> Option<Transform> {
     let mut options = Made::new(operation.span);
     let component = match operation.kind.operation {
@@ -51,13 +52,14 @@ pub(super) fn transform(operation: &Operation<'_>, values: &mut Values<'_>) -> O
     Some(Transform { component, node: step.done() })
 }
 
-/// Only what a command made can be kept: everything else that is made on the way is ours, and temporary.
+/// Remarks on a `cleanupPolicy` without effect. Only the output of a command can be kept; all other files in
+/// between are thalweg's own temporary files.
 fn idle_cleanup(operation: &Operation<'_>, values: &mut Values<'_>) {
     let Some((cleanup, span)) = operation.cleanup else { return };
     match (operation.kind.operation, cleanup) {
         (tables::Operation::CommandExec, _) if operation.parameter("outputFileDestination").is_some() => {}
         (tables::Operation::ImageConvert | tables::Operation::ExiftoolMetadataCleanup, Cleanup::Keep) => {
-            values.report.remark(span, "Temporary files are removed in any case.");
+            values.report.remark(span, "Temporary files are always removed.");
         }
         (tables::Operation::ImageConvert | tables::Operation::ExiftoolMetadataCleanup, Cleanup::Remove)
         | (_, Cleanup::Keep) => {}
@@ -91,7 +93,7 @@ fn size(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) 
     }
     if options.is_empty() && !is_wrong {
         let message = "either \"minFileSize\" or \"maxFileSize\" parameter must be set".to_owned();
-        values.wrong(from, operation.span, message).help("A bound of 0 is none.");
+        values.wrong(from, operation.span, message).help("A bound of 0 means no bound.");
     }
     (!options.is_empty()).then_some("check_size")
 }
@@ -115,7 +117,8 @@ fn mime(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made) 
             continue;
         }
         if bare.ends_with("/*") {
-            let message = format!("`{bare}` is any type that begins so; capyfile refused every file.");
+            let message =
+                format!("`{bare}` matches all types that begin like this; capyfile rejected every file.");
             values.report.remark(*span, message);
         }
         if !parameters.is_empty() {
@@ -181,7 +184,7 @@ fn image(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made)
         } else {
             let message = match to.value.as_str() {
                 "application/pdf" => {
-                    "Images cannot be made PDF files: that failed in capyfile for every file.".to_owned()
+                    "Images cannot be converted to PDF: in capyfile this failed for every file.".to_owned()
                 }
                 other => format!("`{other}` is not a type that images can be converted to."),
             };
@@ -210,14 +213,14 @@ fn percent(quality: &Got<String>, values: &mut Values<'_>) -> i64 {
             let number = other.parse().ok().filter(|number| (1..=100).contains(number));
             let shown = match quality.from {
                 SourceType::Value => format!("`{other}`"),
-                _ => "what it holds".to_owned(),
+                _ => "Its value".to_owned(),
             };
             let message = match number {
                 Some(number) => format!(
                     "The quality is {number} of 100; capyfile knows `best`, `high`, `medium` and `low` only."
                 ),
                 None => format!(
-                    "{shown} is no quality, which is taken for `high`; there are `best`, `high`, `medium` and `low`."
+                    "{shown} is not a quality, so `high` is used; there are `best`, `high`, `medium` and `low`."
                 ),
             };
             values.report.remark(quality.span, message);
@@ -304,7 +307,7 @@ fn upload(operation: &Operation<'_>, values: &mut Values<'_>, options: &mut Made
     Some("upload")
 }
 
-/// A value as it stands in the query of a URL.
+/// Escapes a value for the query of a URL.
 fn escaped(value: &str) -> String {
     let mut escaped = String::with_capacity(value.len());
     for byte in value.bytes() {

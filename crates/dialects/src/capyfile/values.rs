@@ -1,7 +1,8 @@
-//! The values of parameters: fetched from where they come from, and held against what they are to be.
+//! Fetches the values of parameters and checks their types.
 //!
-//! What is missing is said in capyfile's words. Where it went on with a value that nobody meant (a scalar that became an
-//! empty list) or broke down (a number for a text), the value is taken for what was meant, or is a mistake.
+//! A missing value is reported in capyfile's words. In two cases capyfile misread a value: a scalar for a
+//! list became an empty list, and a number for a text was a crash. Here such a value is read as the user
+//! meant it, or is a mistake.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use super::operation::{Operation, Parameter};
 use super::tables::Takes;
 use crate::report::Report;
 
-/// A value and where it came from.
+/// A value with its position and source.
 #[derive(Debug, Clone)]
 pub(super) struct Got<T> {
     pub(super) value: T,
@@ -20,19 +21,19 @@ pub(super) struct Got<T> {
     pub(super) from: SourceType,
 }
 
-/// What is found where a parameter comes from.
+/// A value before its type is checked.
 enum Raw<'a> {
     Node(&'a Node),
     Text(String),
 }
 
-/// Fetches values.
+/// Fetches values and collects what is wrong with them.
 pub(super) struct Values<'v> {
     pub(super) report: &'v mut Report,
-    /// Mistakes in what a request says.
+    /// Mistakes in the values of a request.
     pub(super) of_request: Diagnostics,
     environment: Environment<'v>,
-    /// Whether parameters of requests are passed over, since there is none yet.
+    /// True if parameters from requests are skipped because there is no request yet.
     before_requests: bool,
 }
 
@@ -41,7 +42,8 @@ impl<'v> Values<'v> {
         Self { report, of_request: none, environment, before_requests: false }
     }
 
-    /// The same before there is a request: what only it can say is neither there nor missing.
+    /// Returns an instance for a check without a request: parameters from requests are skipped and do not
+    /// count as missing.
     pub(super) fn without_request(
         report: &'v mut Report,
         none: Diagnostics,
@@ -50,7 +52,7 @@ impl<'v> Values<'v> {
         Self { before_requests: true, ..Self::new(report, none, environment) }
     }
 
-    /// A mistake in a value: the client's if it is from the request.
+    /// Adds a mistake in a value. It is the client's mistake if the value comes from the request.
     pub(super) fn wrong(&mut self, from: SourceType, span: Span, message: String) -> &mut Diagnostic {
         let mistakes = if from.is_of_request() { &mut self.of_request } else { &mut self.report.mistakes };
         mistakes.error(span, message)
@@ -61,13 +63,13 @@ impl<'v> Values<'v> {
         let raw = self.raw(parameter)?;
         let value = match raw {
             Raw::Text(text) => Some(text),
-            // Numbers, and times without quotes, are taken as they were written.
+            // A number, or a time without quotes, is used as written.
             Raw::Node(node) => node.text().map(str::to_owned),
         };
         self.fits(operation, parameter, value, "Put quotes around it.")
     }
 
-    /// A text that is not empty.
+    /// Fetches a text that must not be empty.
     pub(super) fn some_text(&mut self, operation: &Operation<'_>, name: &str) -> Option<Got<String>> {
         let got = self.text(operation, name)?;
         if got.value.is_empty() {
@@ -88,7 +90,7 @@ impl<'v> Values<'v> {
         let value = match &raw {
             Raw::Node(node) => match node.value {
                 Value::Integer(value) => Some(value),
-                // As Go does it: the fraction is cut off.
+                // Go cuts off the fraction, too.
                 Value::Float(value) if value.abs() < 9.0e18 => Some(value as i64),
                 _ => text.and_then(|text| text.parse().ok()),
             },
@@ -166,11 +168,11 @@ impl<'v> Values<'v> {
             Takes::Flag => "`true` or `false`",
             Takes::List => "a list of texts",
         };
-        // What came from elsewhere may be a secret, so it is not shown.
+        // A value from outside the definition may be a secret, so the message does not show it.
         let found = match (from, parameter.source.text()) {
             (SourceType::Value, Some(text)) => format!("this is `{text}`"),
             (SourceType::Value, None) => format!("this is {}", parameter.source.kind()),
-            (_, source) => format!("what `{}` `{}` holds is not", from.name(), source.unwrap_or("")),
+            (_, source) => format!("the value of `{}` `{}` is not", from.name(), source.unwrap_or("")),
         };
         let message =
             format!("`{}` of `{}` is {wanted}, but {found}.", parameter.rule.name, operation.kind.name);
@@ -178,7 +180,7 @@ impl<'v> Values<'v> {
         None
     }
 
-    /// What is where the parameter comes from, or a mistake in capyfile's words.
+    /// Fetches a parameter from its source, or reports in capyfile's words why that failed.
     fn raw<'a>(&mut self, parameter: Parameter<'a>) -> Option<Raw<'a>> {
         let (span, from) = (parameter.source.span, parameter.from);
         if from == SourceType::Value {
@@ -199,7 +201,7 @@ impl<'v> Values<'v> {
         match self.fetch(from, name) {
             Ok(text) => Some(Raw::Text(text)),
             Err((message, help)) => {
-                // Without a server nobody could have said it.
+                // Without a server no client can supply the value, so the definition is wrong.
                 let mistake = match self.environment.request {
                     Some(_) => self.wrong(from, span, message),
                     None => self.report.mistake(span, message),
@@ -264,7 +266,7 @@ impl<'v> Values<'v> {
     }
 }
 
-/// The words that Go takes for truth values.
+/// Parses the words that Go accepts as booleans.
 fn flag(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -273,7 +275,7 @@ fn flag(text: &str) -> Option<bool> {
     }
 }
 
-/// A file ends with a line feed because editors put it there.
+/// Removes the final line feed, which editors add to a file.
 fn without_line_feed(mut text: String) -> String {
     if text.ends_with('\n') {
         text.pop();

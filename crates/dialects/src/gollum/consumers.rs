@@ -1,4 +1,4 @@
-//! Consumers: what each is as a source, and the transforms that its settings ask for.
+//! Turns consumers into sources, with the transforms that their settings need.
 
 use thalweg_config::{Node, Span};
 
@@ -9,13 +9,13 @@ use super::made::{self, Made};
 use super::report::Report;
 use super::settings::Settings;
 
-/// What a consumer becomes.
+/// The result of converting a consumer.
 pub(super) struct Source {
     pub(super) node: Node,
-    /// What comes before its modulators.
+    /// The transforms before the consumer's modulators.
     pub(super) steps: Vec<Step>,
     pub(super) notes: Vec<String>,
-    /// The folder for positions, if it says one.
+    /// The folder for positions, if the consumer names one.
     pub(super) state: Option<(String, Span)>,
 }
 
@@ -42,7 +42,8 @@ struct Reading<'a> {
     state: Option<(String, Span)>,
 }
 
-/// The most that a regular expression or a list is checked for here is done by the component itself, at the same place.
+/// The methods check few values themselves: the component checks regular expressions and lists, at the same
+/// position.
 impl Reading<'_> {
     fn made(&self) -> Made {
         Made::new(self.settings.span)
@@ -79,7 +80,8 @@ impl Reading<'_> {
             settings.idle(&["Permissions"], "for the standard input", self.report);
             if !ends {
                 self.notes.push(
-                    "The standard input ends once: then the run ends, unless another source goes on.".into(),
+                    "At the end of standard input the run ends, unless another source is still running."
+                        .into(),
                 );
             }
             return ("stdin", self.made());
@@ -100,7 +102,7 @@ impl Reading<'_> {
             "newest" | "end" => true,
             "oldest" | "start" | "begin" => false,
             other => {
-                let message = format!("`{other}` is no place to begin.");
+                let message = format!("`{other}` is not a start position.");
                 self.report
                     .mistake(settings.at("DefaultOffset"), message)
                     .help("There are `newest` and `oldest`.");
@@ -170,7 +172,7 @@ impl Reading<'_> {
             options.put("rate", rate(delay, settings.at("DelayMs")));
         }
         if settings.flag("KeepRunning") == Some(true) {
-            let note = "The run ends when all its sources have ended; gollum went on (`KeepRunning`), with nothing more to do.";
+            let note = "The run ends when all its sources have ended; gollum kept running (`KeepRunning`), with nothing more to do.";
             self.notes.push(note.into());
         }
         options
@@ -180,7 +182,8 @@ impl Reading<'_> {
         self.texts(options, &[("Permissions", "permissions")]);
     }
 
-    /// The framing; whether binary lengths and delimiters stay in the messages, by the consumer.
+    /// Returns the framing. `keeps_all` is true if the consumer leaves binary lengths and delimiters in the
+    /// messages.
     fn framing(&mut self, keeps_all: bool) -> Option<Node> {
         framing(self.settings, self.report, keeps_all)
     }
@@ -244,7 +247,7 @@ impl Reading<'_> {
             "RFC3164" => true,
             "RFC5424" | "RFC6587" => false,
             other => {
-                let message = format!("`{other}` is no format of syslog.");
+                let message = format!("`{other}` is not a format of syslog.");
                 self.report
                     .mistake(settings.at("Format"), message)
                     .help("There are `RFC3164`, `RFC5424` and `RFC6587`.");
@@ -277,7 +280,7 @@ impl Reading<'_> {
                 }
                 Err(wrong) => {
                     let message =
-                        format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                        format!("`{}` in this layout of a time has no equivalent here.", wrong.element);
                     self.report.mistake(settings.at("TimestampFormat"), message);
                 }
             }
@@ -286,13 +289,14 @@ impl Reading<'_> {
     }
 }
 
-/// One message each so many milliseconds, as messages a second.
+/// Turns a delay of `delay` ms between messages into a rate in messages per second.
 fn rate(delay: i64, span: Span) -> Node {
     let rate = 1000.0 / delay as f64;
     Node::plain(span, &rate.to_string())
 }
 
-/// An address as thalweg writes it. A socket of the file system is of the kind that the plugin uses.
+/// Returns an address in thalweg's notation. `unix` is the scheme that the plugin uses for a socket in the
+/// file system.
 pub(super) fn address(written: &str, unix: &str) -> String {
     match written.split_once("://") {
         Some(("unix", path)) => format!("{unix}://{path}"),
@@ -300,7 +304,7 @@ pub(super) fn address(written: &str, unix: &str) -> String {
     }
 }
 
-/// The framing of a socket or proxy; none where each line is a message, as it is without.
+/// Returns the framing of a socket or proxy, or `None` for the default, where each line is a message.
 pub(super) fn framing(settings: &Settings, report: &mut Report, keeps_binary_prefix: bool) -> Option<Node> {
     let by = settings.text_or("Partitioner", "delimiter").to_ascii_lowercase();
     let delimiter = settings.text_or("Delimiter", "\n");

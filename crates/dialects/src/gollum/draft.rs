@@ -1,4 +1,5 @@
-//! The graph while it is being made: sources, lanes that will be pipelines, and sinks.
+//! The graph under construction: sources, branches and sinks. A branch is a future pipeline; variables call
+//! its index `lane`.
 
 use thalweg_config::{Node, Span};
 
@@ -9,63 +10,64 @@ use super::text::Text;
 pub(super) struct Station {
     pub(super) name: String,
     pub(super) span: Span,
-    /// Its kind with its options.
+    /// A component: its kind with its options.
     pub(super) node: Node,
     pub(super) notes: Vec<String>,
 }
 
-/// What feeds a lane, beside the lanes that lead to it.
+/// An input of a branch, besides the branches that lead to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Feed {
     /// A source.
     Source(usize),
-    /// A named output of a lane.
+    /// A named output of a branch.
     Output(usize, String),
 }
 
-/// Where a lane leads.
+/// A target of a branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
-    /// To another lane.
+    /// Another branch.
     Branch(usize),
-    /// To a sink.
+    /// A sink.
     Sink(usize),
 }
 
-/// How a lane chooses among its ends.
+/// How a branch chooses among its targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Each gets a copy.
+    /// Each target gets a copy.
     All,
-    /// One after the other.
+    /// The targets take turns.
     RoundRobin,
-    /// One at random.
+    /// A random target.
     Random,
-    /// The next gets what the one before cannot take, or has not taken after so many milliseconds.
+    /// The next target gets the messages that the previous one rejects, or does not accept within this many
+    /// ms.
     Failover(Option<i64>),
 }
 
 /// A transform.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// A text that a column is set to.
+    /// Sets a column to a text.
     Text(Text),
-    /// Anything else.
+    /// Any other transform.
     Transform(Transform),
 }
 
-/// A transform that is written as it stands.
+/// A transform that is written unchanged.
 #[derive(Debug, Clone)]
 pub(super) struct Transform {
     pub(super) kind: &'static str,
     pub(super) options: Node,
     pub(super) span: Span,
     pub(super) notes: Vec<String>,
-    /// The named outputs that it has.
+    /// The transform's named outputs.
     pub(super) outputs: Vec<String>,
-    /// Whether what it does depends on the messages before.
+    /// True if the result depends on earlier messages.
     pub(super) stateful: bool,
-    /// Whether it writes JSON that was parsed before and whose fields are still there.
+    /// Set if it writes JSON that was parsed earlier and whose fields still exist.
     pub(super) writes_parsed: Option<Parsed>,
 }
 
@@ -105,7 +107,7 @@ impl Step {
         }
     }
 
-    /// Whether both do the same, wherever they were written.
+    /// True if both steps do the same, regardless of their positions in the file.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Text(left), Self::Text(right)) => {
@@ -121,7 +123,7 @@ impl Step {
     }
 }
 
-/// Puts a step after others: texts become one, and so do neighbouring renames and drops.
+/// Appends a step. Neighbouring texts are merged, and so are neighbouring renames and drops.
 pub(super) fn push(steps: &mut Vec<Step>, step: Step) {
     let joined = match (steps.last(), &step) {
         (Some(Step::Text(last)), Step::Text(next)) => last.followed_by(next).map(Step::Text),
@@ -151,7 +153,7 @@ fn joined(last: &Transform, next: &Transform) -> Option<Transform> {
         (thalweg_config::Value::Mapping(pairs), thalweg_config::Value::Mapping(more))
             if last.kind == "rename" =>
         {
-            // All are renamed at once, so that none may touch what another does.
+            // All renames of one transform happen at once, so no rename may touch a name of another.
             let touched: Vec<&str> = last
                 .options
                 .entries()
@@ -176,11 +178,11 @@ fn joined(last: &Transform, next: &Transform) -> Option<Transform> {
     Some(Transform { options, ..last.clone() })
 }
 
-/// What will be a pipeline.
+/// A future pipeline.
 #[derive(Debug)]
 pub(super) struct Branch {
     pub(super) name: String,
-    /// Which of two lanes that become one gives its name: the greater.
+    /// When two branches merge, the one with the greater rank keeps its name.
     pub(super) rank: u8,
     pub(super) span: Span,
     pub(super) from: Vec<Feed>,
@@ -191,15 +193,15 @@ pub(super) struct Branch {
     pub(super) notes: Vec<String>,
 }
 
-/// The graph. Lanes that have become part of others are none.
+/// The graph. A branch that was merged into another is `None`.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) sources: Vec<Station>,
     pub(super) lanes: Vec<Option<Branch>>,
     pub(super) sinks: Vec<Station>,
-    /// The folder for positions, where the file says one.
+    /// The folder for positions, if the file names one.
     pub(super) state: Option<(String, Span)>,
-    /// The sink for what nobody takes, once there is one.
+    /// The sink for messages without a producer, once it is needed.
     nobody: Option<usize>,
 }
 
@@ -219,7 +221,7 @@ impl Draft {
         self.lanes.len() - 1
     }
 
-    /// The lane of a number. Numbers come from [`lane`](Self::lane), and lanes end only in the simplification.
+    /// Returns a branch by its index from [`lane`](Self::lane). Only the simplification removes branches.
     pub(super) fn at(&mut self, lane: usize) -> Option<&mut Branch> {
         self.lanes.get_mut(lane)?.as_mut()
     }
@@ -234,7 +236,7 @@ impl Draft {
         self.sources.len() - 1
     }
 
-    /// The sink for what nobody takes, and for what may be thrown away.
+    /// Returns the sink for messages that no producer reads or that may be dropped.
     pub(super) fn nobody(&mut self, span: Span) -> End {
         if let Some(sink) = self.nobody {
             return End::Sink(sink);

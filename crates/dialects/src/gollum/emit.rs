@@ -1,4 +1,4 @@
-//! A draft, written as a document of thalweg's.
+//! Writes a draft as a document in thalweg's form.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use super::modulators::valid_name;
 use super::plugins::unique;
 use super::text::TextPart;
 
-/// The nodes, and what is to be said beside them.
+/// Returns the nodes of the document, and the comments to print beside them.
 pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, plugins: &[Span], root: Span) -> (Node, Comments) {
     let order = order(draft);
     let mut taken = BTreeMap::new();
@@ -54,7 +54,7 @@ pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, plugins: &[Span], root:
     (document.done(), emitter.comments)
 }
 
-/// The lanes that sources lead to, each after what leads to it where that is possible.
+/// Returns the branches that sources lead to, each after its predecessors where possible.
 fn order(draft: &Draft) -> Vec<usize> {
     let living = |lane: &usize| draft.lanes[*lane].is_some();
     let fed = |lane: &usize| {
@@ -184,10 +184,11 @@ impl Emitter {
         chosen.done()
     }
 
-    /// Remarks stand before what their plugin became, or at the head.
+    /// Adds each remark as a comment at the node that its plugin became, or at the head of the document.
     fn remarks(&mut self, draft: &Draft, remarks: &Diagnostics, plugins: &[Span]) {
         let mut places: BTreeMap<usize, String> = BTreeMap::new();
-        // What comes later takes the place of what a plugin has as well: a lane for a sink, a sink for a source.
+        // If a plugin became several nodes, a sink takes precedence over a pipeline, and a pipeline over a
+        // source.
         for (index, name) in &self.lanes {
             if let Some(lane) = &draft.lanes[*index] {
                 places.insert(lane.span.start, format!("pipelines/{name}"));

@@ -1,4 +1,4 @@
-//! Filters.
+//! Converts filters.
 
 use regex::Regex;
 use thalweg_config::Span;
@@ -8,11 +8,11 @@ use super::made::{self, Made};
 use super::modulators::{Modulation, Reroute};
 use super::settings::Settings;
 
-/// When a message passes.
+/// The condition under which a message passes.
 enum Condition {
-    /// As this SQL says.
+    /// A condition in SQL.
     Sql(String),
-    /// Always or never.
+    /// Always or never, known beforehand.
     Known(bool),
 }
 
@@ -50,7 +50,7 @@ impl Modulation<'_> {
         }
     }
 
-    /// A transform whose output leads to the pipeline of a stream.
+    /// Adds a transform with an output that leads to the pipeline of a stream.
     fn rerouting(&mut self, mut transform: Transform, output: String, (stream, span): (String, Span)) {
         if self.output(&output) != output {
             let message =
@@ -65,14 +65,15 @@ impl Modulation<'_> {
         self.done.reroutes.push(Reroute { output, stream, span, helpers: Vec::new() });
     }
 
-    /// Whether the messages here are in one of these streams; a mistake where that is not known.
+    /// True if the messages here are in one of these streams. Reports a mistake and returns `None` if the
+    /// stream is unknown.
     fn is_in(&mut self, settings: &Settings, names: &[(String, Span)]) -> Option<bool> {
         if names.is_empty() {
             return Some(false);
         }
         let Some(stream) = &self.place.stream else {
             let message =
-                format!("`{}` asks for the stream of messages that go to several.", settings.kind.name);
+                format!("`{}` needs a single stream, but these messages go to several.", settings.kind.name);
             self.report
                 .mistake(settings.span, message)
                 .help("Put it on the producers, or on routers of the streams.");
@@ -107,7 +108,7 @@ impl Modulation<'_> {
             return;
         }
         if take >= group {
-            return; // All of each group pass.
+            return; // Every message of a group passes.
         }
         if take <= 0 {
             return self.by_condition(Condition::Known(false), filtered, settings.span);
@@ -154,7 +155,7 @@ impl Modulation<'_> {
                         continue;
                     }
                     if filter.kind.role != super::tables::Role::Filter {
-                        self.report.mistake(filter.span, format!("`{}` is no filter.", filter.kind.name));
+                        self.report.mistake(filter.span, format!("`{}` is not a filter.", filter.kind.name));
                         continue;
                     }
                     filter.idle(&["FilteredStream"], "for one of several conditions", self.report);
@@ -180,7 +181,7 @@ impl Modulation<'_> {
             settings.idle(&["ApplyTo"], "beside `Target`", self.report);
         }
         let column = column.or_else(|| self.column(settings, "ApplyTo"));
-        // What a message does not have is an empty text to gollum.
+        // gollum treats a missing field as empty text.
         let value = match column {
             None => "payload".to_owned(),
             Some(column) => format!("coalesce(CAST({} AS VARCHAR), '')", quoted(&column)),
@@ -200,7 +201,7 @@ impl Modulation<'_> {
         }
     }
 
-    /// Says what is wrong with a regular expression.
+    /// Returns true for a valid regular expression, and reports an invalid one.
     pub(super) fn is_pattern(&mut self, pattern: &str, span: Span) -> bool {
         let Err(error) = Regex::new(pattern) else { return true };
         let reason = error.to_string();
@@ -210,7 +211,7 @@ impl Modulation<'_> {
     }
 }
 
-/// A column's name in SQL.
+/// Returns a column's name in SQL.
 pub(super) fn quoted(column: &str) -> String {
     format!("\"{}\"", column.replace('"', "\"\""))
 }

@@ -1,25 +1,26 @@
-//! Go's layouts of times, in strftime's notation.
+//! Translates Go's time layouts into strftime's notation.
 //!
-//! A layout is an example: the second of January 2006, 15:04:05, seven hours west of Greenwich. What each element is
-//! recognised by follows Go's own rules, which take the longest that fits and leave `Janitor` alone.
+//! A layout is an example: the second of January 2006, 15:04:05, seven hours west of Greenwich. Elements are
+//! recognised by Go's own rules: the longest match wins, and `Jan` in `Janitor` is no month.
 
-/// What a layout is for: some elements can be read and not written, or the other way round.
+/// The purpose of a layout. Some elements can be read but not written, or the other way round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Times are written, in UTC.
+    /// Writes times, in UTC.
     Write,
-    /// Times are read.
+    /// Reads times.
     Read,
 }
 
-/// What cannot be expressed, and where in the layout.
+/// An element that cannot be expressed, with its offset in the layout.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Inexpressible {
     pub(super) element: String,
     pub(super) at: usize,
 }
 
-/// The elements whose meaning does not depend on what is around them, the longest first among those that begin alike.
+/// Elements whose meaning is independent of their neighbours. Among those with a common start, the longest
+/// comes first.
 const ELEMENTS: &[(&str, &str)] = &[
     ("January", "%B"),
     ("Jan", "%b"),
@@ -50,7 +51,7 @@ const ELEMENTS: &[(&str, &str)] = &[
     ("-0700", "%z"),
 ];
 
-/// Elements of which UTC is written in one way, while there is nothing to read them by.
+/// Elements with a single text for UTC. strftime has no equivalent to read them.
 const OF_UTC: &[(&str, &str)] = &[
     ("-070000", "+000000"),
     ("-07", "+00"),
@@ -69,7 +70,7 @@ const NAMED: &[(&str, &str)] = &[
     ("02/Jan/2006:15:04:05 -0700", "clf"),
 ];
 
-/// Turns a layout into a format.
+/// Translates a layout.
 pub(super) fn strftime(layout: &str, purpose: Purpose) -> Result<String, Inexpressible> {
     if purpose == Purpose::Read
         && let Some((_, name)) = NAMED.iter().find(|(known, _)| *known == layout)
@@ -109,7 +110,7 @@ fn begins(rest: &str, element: &str) -> bool {
     let Some(after) = rest.strip_prefix(element) else { return false };
     match element {
         "Jan" | "Mon" => !after.starts_with(|next: char| next.is_ascii_lowercase()),
-        // `-07` of `-070000` and `-0700` is not alone; the longer ones stand in another list.
+        // `-07` is no match within `-070000`, `-0700` or `-07:00`: the longer elements are in another list.
         "-07" => !["00", ":00"].iter().any(|longer| after.starts_with(longer)),
         "-0700" => !after.starts_with("00"),
         "-07:00" => !after.starts_with(":00"),
@@ -117,7 +118,8 @@ fn begins(rest: &str, element: &str) -> bool {
     }
 }
 
-/// A dot or comma with zeros (all digits) or nines (without the zeros at the end), unless more digits follow.
+/// Translates fractions of a second: a dot or comma with zeros (all digits) or nines (without trailing
+/// zeros). If more digits follow, it is no fraction.
 fn fraction(rest: &str, purpose: Purpose) -> Result<Option<(usize, String)>, String> {
     let mut characters = rest.chars();
     let Some(separator @ ('.' | ',')) = characters.next() else { return Ok(None) };

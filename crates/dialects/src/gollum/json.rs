@@ -1,7 +1,7 @@
-//! The formatters for JSON of v0.4 and v0.5, which took a message apart and wrote it again.
+//! Converts the JSON formatters of v0.4 and v0.5, each of which parsed a message and wrote it again.
 //!
-//! Each parsed the JSON it was given and wrote what came of it. Here it is parsed once: where `ExtractJSON` follows
-//! `ProcessJSON`, the object between them is never written.
+//! Here JSON is parsed once. If `ExtractJSON` follows `ProcessJSON`, the object between them is never
+//! written.
 
 use super::draft::{Parsed, Step, Transform};
 use super::gotime::{Purpose, strftime};
@@ -19,11 +19,11 @@ impl Modulation<'_> {
     pub(super) fn extract_json(&mut self, spot: &Spot, settings: &Settings) {
         let field = settings.text_or("Field", "");
         if field.is_empty() {
-            let message = "`format.ExtractJSON` does not say which field it takes.";
+            let message = "`format.ExtractJSON` does not name the field to extract.";
             self.report.mistake(settings.span, message).help("Add `Field`.");
         }
         if settings.number("Precision").is_some_and(|digits| digits != 0) {
-            let message = "Numbers are written as they stand in the JSON, whatever `Precision` says.";
+            let message = "Numbers are written as they are in the JSON, regardless of `Precision`.";
             self.report
                 .mistake(settings.at("Precision"), message)
                 .help("Leave it out, or use `format.Template`.");
@@ -60,7 +60,7 @@ impl Modulation<'_> {
             let directive = directive.replace("\\:", "\r");
             let parts: Vec<String> = directive.split(':').map(|part| part.replace('\r', ":")).collect();
             let [key, operation, parameters @ ..] = parts.as_slice() else {
-                let message = format!("`{directive}` is no directive.");
+                let message = format!("`{directive}` is not a directive.");
                 self.report.mistake(span, message).help("Write `field:operation:parameter`.");
                 continue;
             };
@@ -135,7 +135,7 @@ impl Modulation<'_> {
                     "ms" => "unix_ms",
                     "ns" => "unix_ns",
                     other => {
-                        let message = format!("`{other}` is no unit of time here.");
+                        let message = format!("`{other}` is not a unit of time here.");
                         self.report.mistake(span, message).help("There are `s`, `ms` and `ns`.");
                         return;
                     }
@@ -181,14 +181,15 @@ impl Modulation<'_> {
             }
             ("remove" | "pick" | "ip", _) => {
                 let message = format!(
-                    "The directive `{operation}` works on the elements of a list, and has nothing like it here."
+                    "The directive `{operation}` works on the elements of a list, and has no equivalent here."
                 );
                 self.report.mistake(span, message).help(
                     "Use the transform `set` with an expression such as `list[0]` in a converted file.",
                 );
             }
             ("rename" | "split" | "replace" | "trim" | "time" | "unixtimestamp" | "flatten", _) => {
-                self.report.mistake(span, format!("`{operation}` has not as many parameters."));
+                self.report
+                    .mistake(span, format!("`{operation}` does not accept this number of parameters."));
             }
             _ => {
                 let known = [
@@ -213,8 +214,7 @@ impl Modulation<'_> {
         match strftime(layout, purpose) {
             Ok(format) => Some(format),
             Err(wrong) => {
-                let message =
-                    format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                let message = format!("`{}` in this layout of a time has no equivalent here.", wrong.element);
                 self.report.mistake(settings.span, message);
                 None
             }

@@ -1,8 +1,8 @@
-//! Files of v0.4: a list of plugins by their type, in flat settings.
+//! Reads files of v0.4: a list of plugins by their type, with flat settings.
 //!
-//! They are turned into what v0.6 would have: `stream.X` into a router, `Formatter` and the formatters that their
-//! options name before them into a list in the order in which they work, `Filter` before it, `Instances` into as many
-//! plugins. Names that were others are replaced; the places stay.
+//! They are converted to their equivalent in v0.6, under their old positions. `stream.X` becomes a router.
+//! `Formatter` and the formatters that its options name become a list in the order of execution, after those
+//! of `Filter`. `Instances` becomes that many plugins. Options get their new names.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::report::Report;
 use super::settings::Settings;
 use super::tables::{self, OptionSupport, Role, consumers, formatters, producers};
 
-/// A filter of v0.4: its type, its options with their new names, and what they mean where they are not given.
+/// A filter of v0.4: its type, its options with their new names, and the defaults of omitted options.
 struct FormerFilter {
     name: &'static str,
     options: &'static [(&'static str, &'static str)],
@@ -56,10 +56,10 @@ const FILTERS: &[FormerFilter] = &[
     },
 ];
 
-/// The stream of what could not be delivered.
+/// The stream of messages that could not be delivered.
 const DROPPED: &str = "_DROPPED_";
 
-/// Reads the list.
+/// Reads the list of plugins.
 pub(super) fn read(root: &Node, report: &mut Report) -> Plugins {
     let listens_to_dropped = root.items().iter().flat_map(Node::entries).any(|(key, settings)| {
         key.name.to_ascii_lowercase().starts_with("producer.")
@@ -74,7 +74,7 @@ pub(super) fn read(root: &Node, report: &mut Report) -> Plugins {
                 reader.plugin(key, settings);
             }
             [(first, nothing), (second, _), ..] if nothing.is_null() => {
-                let message = format!("`{}` stands beside `{}` and not in it.", second.name, first.name);
+                let message = format!("`{}` is next to `{}` and not inside it.", second.name, first.name);
                 let help = format!("Indent the settings of `{}` further than its name.", first.name);
                 reader.report.mistake(second.span, message).help(help);
             }
@@ -176,7 +176,7 @@ impl Reader<'_> {
         list: &[Node],
     ) {
         let settings = Settings::new(kind, span, entries, self.report);
-        // In v0.4 a stream could format as well.
+        // In v0.4 a stream could have formatters as well.
         let list_role = if kind.role == Role::Router { Role::Producer } else { kind.role };
         self.plugins.add(Plugin { id, span, settings, list: list.to_vec(), list_role });
     }
@@ -200,7 +200,7 @@ impl Reader<'_> {
         Some((known(&name, key.span, self.report)?, rest))
     }
 
-    /// A setting of the plugin itself, under its new name.
+    /// Adds a setting of the plugin itself, under its new name.
     fn option(
         &mut self,
         kind: &'static tables::PluginKind,
@@ -215,7 +215,7 @@ impl Reader<'_> {
         if let Some(rule) = gone.iter().find(|rule| rule.name == key.name) {
             match rule.fate {
                 OptionSupport::Refused(instead) => {
-                    let message = format!("`{}` has nothing like it here.", rule.name);
+                    let message = format!("`{}` has no equivalent here.", rule.name);
                     self.report.mistake(key.span, message).help(instead);
                 }
                 OptionSupport::Idle(why) | OptionSupport::Used(why) => {
@@ -230,7 +230,7 @@ impl Reader<'_> {
         entries.push((Key { name, span: key.span }, node));
     }
 
-    /// Filters and formatters, in the order in which they work.
+    /// Returns the filters and formatters in the order of execution.
     fn list(&mut self, kind: &'static tables::PluginKind, settings: &[(Key, Node)]) -> Vec<Node> {
         let find = |name: &str| settings.iter().find(|(key, _)| key.name == name).map(|(_, node)| node);
         let mut list = Vec::new();
@@ -251,7 +251,7 @@ impl Reader<'_> {
                 let gone = tables::GONE.iter().find(|(gone, _)| gone.split(' ').next() == Some(name));
                 match gone {
                     Some((_, instead)) => {
-                        let message = format!("`{name}` of v0.4 has nothing like it here.");
+                        let message = format!("`{name}` of v0.4 has no equivalent here.");
                         self.report.mistake(formatter.span, message).help(*instead);
                     }
                     None => {
@@ -338,7 +338,7 @@ fn kind_span(settings: &[(Key, Node)]) -> Span {
     settings.first().map_or_else(Span::default, |(key, _)| key.span)
 }
 
-/// The names in a text or a list.
+/// Returns the names in a text or a list.
 fn names(node: &Node) -> Vec<Node> {
     match node.as_sequence() {
         Some(items) => items.to_vec(),
@@ -346,7 +346,7 @@ fn names(node: &Node) -> Vec<Node> {
     }
 }
 
-/// Whether a setting is one of a filter or formatter.
+/// True if a setting belongs to a filter or formatter.
 fn belongs_to_list(name: &str) -> bool {
     let of_formatter = |former: &formatters::Former| {
         !former.before.is_empty() && former.before == name

@@ -1,17 +1,17 @@
-//! gollum's configurations.
+//! Converts gollum's configurations.
 //!
-//! gollum (a message multiplexer that is no longer developed) reads consumers, routers and producers that meet in
-//! *streams*, named lanes; filters and formatters stand in lists on them. A file is read in steps:
+//! gollum is a message multiplexer that is no longer developed. Its consumers, routers and producers meet in
+//! named *streams*, with lists of filters and formatters on them. A file is read in steps:
 //!
-//! 1. `plugins` (v0.5 and v0.6, a mapping) or `legacy` (v0.4, a list) reads the plugins, and holds their settings against
-//!    `tables`, where every option of every plugin has its fate: used, without meaning here, or refused.
-//! 2. `streams` makes a draft of lanes beginning at the consumers; `consumers` and `producers` say what each is as a source
-//!    or sink, `modulators` (with `filters`, `formatters`, `json`) turns lists into transforms, of which `text` makes one
-//!    template where neighbours only put text around a value.
-//! 3. `simplify` leaves out of the draft what does nothing, and `emit` writes it.
+//! 1. `plugins` (v0.5 and v0.6, a mapping) or `legacy` (v0.4, a list) reads the plugins. It checks their
+//!    settings against `tables`, where every option of every plugin is used, meaningless here, or refused.
+//! 2. `streams` drafts a graph of branches, beginning at the consumers. `consumers` and `producers` turn each
+//!    plugin into a source or sink. `modulators` (with `filters`, `formatters`, `json`) turns lists into
+//!    transforms. `text` merges neighbouring formatters that only put text around a value into one template.
+//! 3. `simplify` removes the parts of the draft without effect, and `emit` writes it as a document.
 //!
-//! Every node that is made has the place in the gollum file that it came from. So a mistake that only the engine or
-//! a component can find is shown to the user in their own line.
+//! Every node keeps its position in the gollum file. An error that only the engine or a component can find is
+//! therefore shown at the user's own line.
 
 mod consumers;
 mod draft;
@@ -61,8 +61,8 @@ impl Dialect for Gollum {
     }
 }
 
-/// Whether a document has the form of a gollum configuration: plugins with a `Type`, or, in the form of v0.4, a list
-/// of plugins by their type.
+/// True if a document looks like a gollum configuration: plugins with a `Type`, or in v0.4 a list of plugins
+/// by their type.
 pub fn is_gollum(document: &Document) -> bool {
     let root = document.root();
     let is_type = |name: &str| {
@@ -78,10 +78,10 @@ pub fn is_gollum(document: &Document) -> bool {
     }
 }
 
-/// Reads a gollum configuration into thalweg's form.
+/// Converts a gollum configuration to thalweg's form.
 ///
 /// # Errors
-/// Every mistake in it, each at its place.
+/// All mistakes in the document, each at its position.
 pub fn read(document: &Document) -> Result<Conversion, Diagnostics> {
     let mut report = Report::new(document);
     let root: &Node = document.root();
@@ -101,7 +101,7 @@ pub fn read(document: &Document) -> Result<Conversion, Diagnostics> {
         }
     }
     simplify::simplify(&mut draft);
-    // Where each plugin begins, also those that nothing was made of.
+    // The start of each plugin, including plugins that became nothing.
     let items = root.items().iter().flat_map(Node::entries);
     let keys = root.entries().iter().chain(items).map(|(key, _)| key.span);
     let all = plugins.consumers.iter().chain(&plugins.producers).chain(&plugins.routers);

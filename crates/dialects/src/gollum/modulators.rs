@@ -1,4 +1,4 @@
-//! A list of filters and formatters, turned into transforms.
+//! Turns a list of filters and formatters into transforms.
 
 use std::rc::Rc;
 
@@ -10,36 +10,36 @@ use super::report::Report;
 use super::settings::Settings;
 use super::tables::{self, Role};
 
-/// Messages that leave a list by a named output, for a stream.
+/// Messages that leave a list by a named output and go to a stream.
 #[derive(Debug, Clone)]
 pub(super) struct Reroute {
     pub(super) output: String,
     pub(super) stream: String,
     pub(super) span: Span,
-    /// Columns that were made to choose the stream, and are of no use behind it.
+    /// Columns that were added only to choose the stream; they are dropped afterwards.
     pub(super) helpers: Vec<String>,
 }
 
-/// What a list becomes.
+/// The result of converting a list.
 #[derive(Debug, Default)]
 pub(super) struct Modulated {
     pub(super) steps: Vec<Step>,
     pub(super) reroutes: Vec<Reroute>,
-    /// Nothing comes out at the end of it: it all goes to this stream, if to any.
+    /// Set if no message reaches the end of the list. All messages then go to this stream, or nowhere.
     pub(super) ends: Option<Option<(String, Span)>>,
 }
 
-/// Where a list stands.
+/// The surroundings of a list.
 #[derive(Debug, Clone)]
 pub(super) struct ListContext {
     pub(super) role: Role,
-    /// The stream that its messages are in, where it is one.
+    /// The stream of its messages, if there is exactly one.
     pub(super) stream: Option<String>,
-    /// The streams that messages can be led to.
+    /// The streams that messages can be sent to.
     pub(super) streams: Rc<[String]>,
 }
 
-/// The columns that a formatter works on.
+/// The columns that a formatter reads and writes.
 #[derive(Debug, Clone)]
 pub(super) struct Spot {
     pub(super) source: String,
@@ -48,16 +48,16 @@ pub(super) struct Spot {
     pub(super) span: Span,
 }
 
-/// What a formatter around others says for them.
+/// Settings that an enclosing formatter imposes on the formatters inside it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Frame {
     pub(super) source: Option<String>,
     pub(super) target: Option<String>,
-    /// A column that stands in for another.
+    /// A column and its replacement.
     pub(super) instead: Option<(String, String)>,
 }
 
-/// Turns lists into transforms.
+/// Converts lists.
 pub(super) struct Modulation<'a> {
     pub(super) report: &'a mut Report,
     pub(super) place: ListContext,
@@ -83,13 +83,13 @@ impl Modulation<'_> {
             }
             settings.finish(self.report);
             if ended {
-                // Nothing gets here; it was read for its mistakes.
+                // No message gets here; the plugin was read only to report its mistakes.
                 self.done.steps.truncate(before);
             }
         }
     }
 
-    /// The plugins of a list, each with its settings.
+    /// Returns the plugins of a list, each with its settings.
     pub(super) fn read(&mut self, nodes: &[Node]) -> Vec<Settings> {
         let mut found = Vec::new();
         for node in nodes {
@@ -108,7 +108,7 @@ impl Modulation<'_> {
                     (key.name.as_str(), key.span, settings.entries())
                 }
                 (None, [(first, nothing), (second, _), ..]) if nothing.is_null() => {
-                    let message = format!("`{}` stands beside `{}` and not in it.", second.name, first.name);
+                    let message = format!("`{}` is next to `{}` and not inside it.", second.name, first.name);
                     let help = format!("Indent the settings of `{}` further than its name.", first.name);
                     self.report.mistake(second.span, message).help(help);
                     continue;
@@ -146,13 +146,13 @@ impl Modulation<'_> {
             let what = if self.place.role == Role::Router {
                 "A router has filters only"
             } else {
-                "Filters and formatters stand here"
+                "Only filters and formatters are allowed here"
             };
             self.report.mistake(span, format!("{what}, and `{name}` is a {}.", kind.role.word()));
             return None;
         }
         if let Some((_, instead)) = tables::GONE.iter().find(|(gone, _)| gone.eq_ignore_ascii_case(name)) {
-            self.report.mistake(span, format!("`{name}` was in older versions only.")).help(*instead);
+            self.report.mistake(span, format!("`{name}` exists only in older versions.")).help(*instead);
             return None;
         }
         let known: Vec<&str> =
@@ -171,7 +171,7 @@ impl Modulation<'_> {
         self.push(Step::Transform(Transform::new(kind, options.done(), span)));
     }
 
-    /// A name for an output that the list does not have yet.
+    /// Returns a name for an output that the list does not have yet.
     pub(super) fn output(&self, wanted: &str) -> String {
         let taken = |name: &str| {
             self.done.steps.iter().any(|step| step.outputs().iter().any(|output| output == name))
@@ -185,7 +185,7 @@ impl Modulation<'_> {
         name
     }
 
-    /// A transform that leads messages to the streams that a column names.
+    /// Adds a transform that sends messages to the stream that a column names.
     pub(super) fn route_by(&mut self, mut options: Made, helpers: &[String], span: Span) {
         let mut outputs = Made::new(span);
         let mut reroutes = Vec::new();
@@ -201,7 +201,7 @@ impl Modulation<'_> {
             reroutes.push(Reroute { output, stream: stream.clone(), span, helpers });
         }
         if reroutes.is_empty() {
-            self.report.remark(span, "There is no other stream that messages could be led to.");
+            self.report.remark(span, "There is no other stream that messages could go to.");
             return;
         }
         options.put("outputs", outputs.done());
@@ -211,7 +211,7 @@ impl Modulation<'_> {
         self.done.reroutes.extend(reroutes);
     }
 
-    /// The columns of a formatter.
+    /// Returns the columns of a formatter.
     pub(super) fn spot(&mut self, settings: &Settings) -> Spot {
         let mut source = self.column(settings, "Source");
         let mut target = self.column(settings, "Target");
@@ -239,7 +239,7 @@ impl Modulation<'_> {
         }
     }
 
-    /// The column of a metadata path; none for the payload.
+    /// Returns the column of a metadata path, or `None` for the payload.
     pub(super) fn column(&mut self, settings: &Settings, name: &str) -> Option<String> {
         let path = settings.text(name).filter(|path| !path.is_empty())?;
         Some(column(&path, settings.at(name), self.report))
@@ -247,7 +247,7 @@ impl Modulation<'_> {
 }
 
 impl Spot {
-    /// The options that say which columns a transform works on.
+    /// Returns the options that name a transform's columns.
     pub(super) fn options(&self, settings: &Settings) -> Made {
         let mut options = Made::new(self.span);
         if self.source != "payload" {
@@ -262,7 +262,7 @@ impl Spot {
         options
     }
 
-    /// Those of a transform that makes several columns, below the target.
+    /// Returns the same options for a transform that writes several columns below the target.
     pub(super) fn options_with_prefix(&self, settings: &Settings, prefix: &str) -> Made {
         let mut options = Spot { target: self.source.clone(), ..self.clone() }.options(settings);
         let below = if self.target == "payload" { String::new() } else { format!("{}.", self.target) };
@@ -274,15 +274,17 @@ impl Spot {
     }
 }
 
-/// The column that a path of gollum's metadata is.
+/// Returns the column for a path of gollum's metadata.
 pub(super) fn column(path: &str, span: Span, report: &mut Report) -> String {
     let path = path.trim_matches('/');
     if path.contains(['[', ']']) {
         let message = format!("`{path}` means an element of a list, which cannot be named here.");
         report.mistake(span, message).help("Use `format.SplitPick`, or `format.Template` with `index`.");
     } else if path.contains(['{', '}', ':']) {
-        report
-            .mistake(span, format!("`{path}` cannot be the name of a field: it has one of `{{`, `}}`, `:`."));
+        report.mistake(
+            span,
+            format!("`{path}` cannot be the name of a field: it contains one of `{{`, `}}`, `:`."),
+        );
     } else if matches!(path, "payload" | "hostname" | "now") || path.starts_with("meta/") {
         let message = format!("`{path}` means something else in thalweg, and cannot be the name of a field.");
         report.mistake(span, message).help("Choose another name for the metadata.");
@@ -290,7 +292,7 @@ pub(super) fn column(path: &str, span: Span, report: &mut Report) -> String {
     path.replace('/', ".")
 }
 
-/// The letters of a name that a component may have.
+/// Turns a name into one that a component may have.
 pub(super) fn valid_name(name: &str) -> String {
     let name = match name {
         "*" => "all",

@@ -1,4 +1,4 @@
-//! The plugins of a file in the form of v0.5 and v0.6: a mapping of ids to settings.
+//! Reads the plugins of a file of v0.5 or v0.6: a mapping of ids to settings.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ pub(super) struct Plugin {
     pub(super) settings: Settings,
     /// Its filters and formatters.
     pub(super) list: Vec<Node>,
-    /// What may stand in that list: of a router, filters only.
+    /// Decides which plugins may be in that list: filters only for a router.
     pub(super) list_role: Role,
 }
 
 impl Plugin {
-    /// The streams that it reads or writes, or the one that it owns.
+    /// Returns the streams that it reads or writes, or the stream that a router owns.
     pub(super) fn streams(&self) -> Vec<(String, Span)> {
         self.settings.list(if self.settings.kind.role == Role::Router { "Stream" } else { "Streams" })
     }
 }
 
-/// All plugins of a file that are switched on.
+/// All enabled plugins of a file.
 #[derive(Debug, Default)]
 pub(super) struct Plugins {
     pub(super) consumers: Vec<Plugin>,
@@ -45,7 +45,7 @@ impl Plugins {
     }
 }
 
-/// Reads the mapping.
+/// Reads the mapping of plugins.
 pub(super) fn read(root: &Node, report: &mut Report) -> Plugins {
     let mut plugins = Plugins::default();
     for (key, node) in root.entries() {
@@ -65,12 +65,12 @@ pub(super) fn read(root: &Node, report: &mut Report) -> Plugins {
     plugins
 }
 
-/// A key by its name, however it is capitalised.
+/// Returns an entry by its key, ignoring case.
 pub(super) fn get<'n>(node: &'n Node, name: &str) -> Option<(&'n Key, &'n Node)> {
     node.entries().iter().find(|(key, _)| key.name.eq_ignore_ascii_case(name)).map(|(key, node)| (key, node))
 }
 
-/// Plugins that share settings: each has those of the aggregate, and its own in their place.
+/// Reads plugins that share settings. A plugin's own settings replace those of the aggregate.
 fn aggregate(key: &Key, node: &Node, plugins: &mut Plugins, report: &mut Report) {
     let Some((_, inner)) = get(node, "Plugins") else {
         report.mistake(key.span, format!("The aggregate `{}` has no `Plugins`.", key.name));
@@ -150,19 +150,19 @@ fn plugin(id: &str, span: Span, entries: &[(Key, Node)], plugins: &mut Plugins, 
             report.mistake(span, format!("`{id}` has no `{name}`.")).help(match kind.role {
                 Role::Consumer => "Add the streams that its messages go to.",
                 Role::Producer => "Add the streams whose messages it writes; `\"*\"` is all.",
-                _ => "Add the stream whose messages it leads on.",
+                _ => "Add the stream whose messages it forwards.",
             });
         }
     }
     plugins.add(Plugin { id: id.to_owned(), span, settings, list, list_role });
 }
 
-/// The type of a consumer, producer or router, if there is one and it can be something here.
+/// Returns the type of a consumer, producer or router, or reports why it cannot be used.
 pub(super) fn known(name: &str, span: Span, report: &mut Report) -> Option<&'static tables::PluginKind> {
     let allowed = |role: Role| matches!(role, Role::Consumer | Role::Producer | Role::Router);
     match tables::kind(name) {
         Some(kind) if !allowed(kind.role) => {
-            let message = format!("`{name}` is a part of another plugin, and cannot stand alone.");
+            let message = format!("`{name}` is a part of another plugin and cannot be used alone.");
             report.mistake(span, message).help("Put it into the `Modulators` of a consumer or producer.");
             None
         }
@@ -189,7 +189,7 @@ pub(super) fn known(name: &str, span: Span, report: &mut Report) -> Option<&'sta
     }
 }
 
-/// Gives each name once: a second one gets a number.
+/// Makes a name unique by appending a number.
 pub(super) fn unique(name: String, taken: &mut BTreeMap<String, ()>) -> String {
     let mut unique = name.clone();
     let mut number = 1;

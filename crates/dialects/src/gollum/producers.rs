@@ -1,4 +1,4 @@
-//! Producers: what each is as a sink.
+//! Turns producers into sinks.
 
 use thalweg_config::{Node, Span};
 
@@ -8,7 +8,7 @@ use super::made::{self, Made};
 use super::report::Report;
 use super::settings::Settings;
 
-/// Whether what a producer does depends on the stream that a message is in, beyond its modulators.
+/// True if a producer's work depends on the stream of a message, apart from its modulators.
 pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     match settings.kind.name {
         "producer.File" => settings.text_or("File", "").contains('*'),
@@ -17,12 +17,12 @@ pub(super) fn depends_on_stream(settings: &Settings) -> bool {
     }
 }
 
-/// Whether the producer has a queue, so that its time-outs mean something.
+/// True if the producer has a queue; only then do its timeouts have a meaning.
 pub(super) fn has_queue(settings: &Settings) -> bool {
     settings.kind.all().any(|rule| rule.name == "ChannelTimeoutMs")
 }
 
-/// The sink that a producer is, for messages of a stream.
+/// Returns the sink of a producer for messages of a stream.
 pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Report) -> Node {
     let mut writing = Writing { settings, report };
     let (kind, options) = match settings.kind.name {
@@ -38,7 +38,7 @@ pub(super) fn sink(settings: &Settings, stream: Option<&str>, report: &mut Repor
     made::component(kind, settings.span, options.done())
 }
 
-/// The sink and the source of a spool, in a folder of the stream.
+/// Returns the sink and the source of a spool, both in a folder of the stream.
 pub(super) fn spool(settings: &Settings, stream: &str, report: &mut Report) -> (Node, Node) {
     let writing = Writing { settings, report };
     let folder = settings.text_or("Path", "/var/run/gollum/spooling");
@@ -95,7 +95,7 @@ impl Writing<'_> {
                 options.text("target", "stderr", settings.at("Console"));
             }
             other => {
-                let message = format!("`{other}` is no console.");
+                let message = format!("`{other}` is not a console.");
                 self.report.mistake(settings.at("Console"), message).help("There are `stdout` and `stderr`.");
             }
         }
@@ -157,7 +157,7 @@ impl Writing<'_> {
                     rotate.text("at", format!("{hour:0>2}:{minute:0>2}"), settings.at("Rotation/At"));
                 }
                 _ => {
-                    let message = format!("`{at}` is no time of a day.");
+                    let message = format!("`{at}` is not a time of day.");
                     self.report
                         .mistake(settings.at("Rotation/At"), message)
                         .help("Write hours and minutes: `03:00`.");
@@ -170,8 +170,7 @@ impl Writing<'_> {
                 rotate.text("timestamp", format, settings.at("Rotation/Timestamp"));
             }
             Err(wrong) => {
-                let message =
-                    format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                let message = format!("`{}` in this layout of a time has no equivalent here.", wrong.element);
                 self.report.mistake(settings.at("Rotation/Timestamp"), message);
             }
         }

@@ -1,7 +1,8 @@
-//! The settings of one plugin, held against the table of its type.
+//! The settings of one plugin, checked against the table of its type.
 //!
-//! Keys and types are checked once, here; whoever reads a setting gets it or nothing. What a table calls used has to
-//! be read by somebody: what was not is a mistake in the end, so that no option can be forgotten.
+//! Keys and types are checked once, here; callers get a valid setting or nothing. The code must read every
+//! setting that a table calls used. [`Settings::finish`] reports unread settings as mistakes, so that no
+//! option can be forgotten.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use super::tables::{OptionRule, OptionSupport, PluginKind, Takes};
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) kind: &'static PluginKind,
-    /// The place of the plugin: its id, or its name in a list.
+    /// The position of the plugin: its id, or its name in a list.
     pub(super) span: Span,
     values: BTreeMap<&'static str, Setting>,
     read: RefCell<BTreeSet<&'static str>>,
@@ -80,7 +81,7 @@ impl Settings {
             .filter_map(|rule| rule.name.strip_prefix(prefix))
             .map(|rest| rest.split('/').next().unwrap_or(rest))
             .collect();
-        // `BatchTimeoutSec` and `Timeout` may be meant as what stands one level deeper.
+        // A flat name such as `BatchTimeoutSec` may be meant as the nested `Batch/TimeoutSec`.
         let flat: Vec<String> = self.kind.all().map(|rule| rule.name.replace('/', "")).collect();
         if let Some(rule) = self
             .kind
@@ -104,14 +105,14 @@ impl Settings {
     fn add(&mut self, rule: &'static OptionRule, key: Span, node: &Node, report: &mut Report) {
         if let OptionSupport::Refused(instead) = rule.fate {
             report
-                .mistake(key, format!("`{}` of `{}` has nothing like it here.", rule.name, self.kind.name))
+                .mistake(key, format!("`{}` of `{}` has no equivalent here.", rule.name, self.kind.name))
                 .help(instead);
             return;
         }
         if node.is_null() && rule.takes != Takes::Plugins {
-            // `Key:` with nothing after it leaves the default, as in gollum.
+            // `Key:` without a value keeps the default, as in gollum.
             if let OptionSupport::Used(_) = rule.fate {
-                report.remark(key, format!("`{}` has no value, so that it means its default.", rule.name));
+                report.remark(key, format!("`{}` has no value, so its default applies.", rule.name));
             }
             return;
         }
@@ -151,27 +152,27 @@ impl Settings {
         Some(setting)
     }
 
-    /// The same settings as those of a part that has its own place.
+    /// Returns a copy for a part with its own position.
     pub(super) fn placed(&self, span: Span) -> Self {
         Self { span, ..self.clone() }
     }
 
-    /// Whether there is a setting, which is not read by that.
+    /// True if the setting exists. Does not count as reading it.
     pub(super) fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// The place of a setting's value, or that of the plugin.
+    /// Returns the position of a setting's value, or else that of the plugin.
     pub(super) fn at(&self, name: &str) -> Span {
         self.values.get(name).map_or(self.span, |setting| setting.node.span)
     }
 
-    /// A text with its escapes resolved.
+    /// Returns a text with its escapes resolved.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.raw_text(name).map(|text| unescape(&text))
     }
 
-    /// A text as it was written: patterns have escapes of their own.
+    /// Returns a text as written: patterns have escapes of their own.
     pub(super) fn raw_text(&self, name: &str) -> Option<String> {
         plain(&self.get(name)?.node).map(str::to_owned)
     }
@@ -188,7 +189,7 @@ impl Settings {
         flag(&self.get(name)?.node)
     }
 
-    /// A list with the place of each of its texts.
+    /// Returns the texts of a list, each with its position.
     pub(super) fn list(&self, name: &str) -> Vec<(String, Span)> {
         let Some(setting) = self.get(name) else { return Vec::new() };
         match setting.node.as_sequence() {
@@ -201,7 +202,7 @@ impl Settings {
         }
     }
 
-    /// Names, and texts with their places.
+    /// Returns the names of a mapping with their texts and positions.
     pub(super) fn map(&self, name: &str) -> Vec<(String, String, Span)> {
         let Some(setting) = self.get(name) else { return Vec::new() };
         let entry =
@@ -209,7 +210,7 @@ impl Settings {
         setting.node.entries().iter().filter_map(entry).collect()
     }
 
-    /// The nodes of a list of plugins.
+    /// Returns the nodes of a list of plugins.
     pub(super) fn plugins(&self, name: &str) -> Vec<Node> {
         let Some(setting) = self.get(name) else { return Vec::new() };
         match &setting.node.value {
@@ -219,16 +220,17 @@ impl Settings {
         }
     }
 
-    /// Says what no code has read.
+    /// Reports the settings that no code has read.
     pub(super) fn finish(&self, report: &mut Report) {
         let read = self.read.borrow();
         for (name, setting) in self.values.iter().filter(|(name, _)| !read.contains(*name)) {
-            let message = format!("`{name}` of `{}` has no effect together with the others.", self.kind.name);
+            let message =
+                format!("`{name}` of `{}` has no effect together with the other settings.", self.kind.name);
             report.mistake(setting.key, message).help("Leave it out.");
         }
     }
 
-    /// Remarks on settings that mean nothing beside the others.
+    /// Adds remarks on settings that mean nothing together with the others, and marks them as read.
     pub(super) fn idle(&self, names: &[&'static str], why: &str, report: &mut Report) {
         for name in names.iter().filter(|name| self.has(name)) {
             report.remark(self.at(name), format!("`{name}` means nothing {why}."));
@@ -237,7 +239,7 @@ impl Settings {
     }
 }
 
-/// What stands there, in words.
+/// Describes a value in words.
 fn shown(node: &Node) -> String {
     match node.as_str() {
         Some(text) if text.chars().count() <= 40 => format!("`{text}`"),
@@ -259,14 +261,14 @@ fn number(node: &Node) -> Option<i64> {
 
 fn flag(node: &Node) -> Option<bool> {
     node.as_bool().or_else(|| match node.as_str()? {
-        // Its library reads YAML 1.1.
+        // gollum's YAML library reads YAML 1.1.
         "true" | "True" | "yes" | "on" | "1" => Some(true),
         "false" | "False" | "no" | "off" | "0" => Some(false),
         _ => None,
     })
 }
 
-/// The escapes that gollum resolves in every text, beside those of YAML.
+/// Resolves the escapes that gollum allows in every text, in addition to those of YAML.
 pub(super) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();

@@ -1,8 +1,8 @@
-//! A draft without what does nothing, so that what is printed is what a person would write.
+//! Removes the parts of a draft without effect, so that the printed result looks as if written by hand.
 //!
-//! Three things are done until none can be done any more: a lane that leads to one other lane only, which nothing else
-//! feeds, becomes a part of it; a lane without transforms is left out where what leads to it can lead on; lanes that do
-//! the same become one.
+//! Three steps repeat until none applies. `absorb` merges a branch into its only target, if nothing else
+//! feeds that target. `unite` merges branches that do the same. `pass_through` removes a branch without
+//! transforms, if its predecessors can lead to its targets directly.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,14 @@ pub(super) fn simplify(draft: &mut Draft) {
     while absorb(draft) || unite(draft) || pass_through(draft) {}
 }
 
-/// What each message's line feed is made by: sinks write one of themselves, unless gollum's way, in which a formatter
-/// puts it into the payload, is asked for. Where all that comes to a sink ends so, it is left to the sink.
+/// Leaves the line feed after each message to the sink. In gollum a formatter appends it to the payload; a
+/// sink of thalweg writes one by default, unless its delimiter is set to be empty. Applies to sinks where all
+/// arriving messages end with a line feed.
 fn line_feeds(draft: &mut Draft) {
     let mut able: BTreeSet<usize> =
         (0..draft.sinks.len()).filter(|&sink| delimiter(&draft.sinks[sink].node) == Some("")).collect();
-    // A lane that leads to several sinks does it for all or for none, so that one sink decides for others.
+    // A branch that leads to several sinks can drop its line feed only for all of them, so one unsuitable
+    // sink excludes the others.
     loop {
         let before = able.len();
         for lane in draft.lanes.iter().flatten() {
@@ -68,7 +70,7 @@ fn ends_line(step: &Step) -> bool {
     into == "payload" && matches!(parts.last(), Some(TextPart::Literal(text)) if text.ends_with('\n'))
 }
 
-/// Which lanes lead to a lane.
+/// Returns the branches that lead to a branch.
 fn inflow(draft: &Draft, lane: usize) -> Vec<usize> {
     let lanes = draft.lanes.iter().enumerate();
     lanes
@@ -81,7 +83,7 @@ fn living(draft: &Draft) -> Vec<usize> {
     (0..draft.lanes.len()).filter(|&index| draft.lanes[index].is_some()).collect()
 }
 
-/// Everything that meant `from` means `to` from now on.
+/// Replaces every reference to the branch `from` with `to`.
 fn redirect(draft: &mut Draft, from: usize, to: usize) {
     for lane in draft.lanes.iter_mut().flatten() {
         for end in &mut lane.to {
@@ -103,7 +105,7 @@ fn outputs(lane: &Branch) -> Vec<&str> {
     lane.steps.iter().flat_map(|step| step.outputs()).map(String::as_str).collect()
 }
 
-/// A lane that leads to one other, which nothing else feeds, becomes the beginning of it.
+/// Merges a branch into its only target, if nothing else feeds that target.
 fn absorb(draft: &mut Draft) -> bool {
     for first in living(draft) {
         let Some(lane) = &draft.lanes[first] else { continue };
@@ -115,7 +117,7 @@ fn absorb(draft: &mut Draft) -> bool {
         let disagree = next.concurrency.is_some() && lane.concurrency.is_some();
         let is_circle = next.from.iter().any(|feed| matches!(feed, Feed::Output(lane, _) if *lane == first));
         let alone = inflow(draft, second) == [first] && next.from.is_empty();
-        // Without transforms, it can join others that feed the same.
+        // A branch without transforms can also join other inputs of the same target.
         let joins = lane.steps.is_empty()
             && lane.concurrency.is_none()
             && lane.notes.is_empty()
@@ -152,7 +154,8 @@ fn absorb(draft: &mut Draft) -> bool {
     false
 }
 
-/// A lane without transforms that only lanes feed is left out: they lead to where it led.
+/// Removes a branch without transforms that is fed by branches only. Its predecessors then lead to its
+/// targets.
 fn pass_through(draft: &mut Draft) -> bool {
     for index in living(draft) {
         let Some(lane) = &draft.lanes[index] else { continue };
@@ -183,7 +186,7 @@ fn pass_through(draft: &mut Draft) -> bool {
     false
 }
 
-/// Lanes that do the same with what they get become one.
+/// Merges branches that do the same with their messages.
 fn unite(draft: &mut Draft) -> bool {
     let lanes = living(draft);
     for (at, &first) in lanes.iter().enumerate() {
@@ -201,7 +204,7 @@ fn unite(draft: &mut Draft) -> bool {
                     });
             let fed_by_sources = |lane: &Branch| lane.from.iter().all(|feed| matches!(feed, Feed::Source(_)));
             let shared = one.from.iter().any(|feed| other.from.contains(feed));
-            // A lane that others lead to has its own name for a reason.
+            // A branch that other branches lead to keeps its own name, so it is not merged.
             let leads = !inflow(draft, first).is_empty() || !inflow(draft, second).is_empty();
             if !alike || shared || leads || !fed_by_sources(one) || !fed_by_sources(other) {
                 continue;

@@ -1,7 +1,8 @@
-//! Texts around a value: what gollum does formatter by formatter is one template here.
+//! Merges formatters that only put text around a value into one template.
 //!
-//! `Envelope`, `Timestamp`, `Hostname`, `StreamName`, `Sequence`, `Override` and `Double` each make a text of a value and
-//! something beside it. As long as each works on what the one before it made, they are one template.
+//! `Envelope`, `Timestamp`, `Hostname`, `StreamName`, `Sequence`, `Override` and `Double` each combine a
+//! value with other text. As long as each works on the result of the previous one, a single template does the
+//! work of all.
 
 use thalweg_config::{Node, Span};
 
@@ -10,15 +11,15 @@ use super::made::{self, Made};
 /// A part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TextPart {
-    /// These characters.
+    /// Literal characters.
     Literal(String),
     /// The value of a column.
     Column(String),
-    /// When the message was read, in strftime's notation.
+    /// The time at which the message was read, in strftime's notation.
     Time(String),
     /// The name of the host.
     Hostname,
-    /// The number of the message, from 1.
+    /// The number of the message, counted from 1.
     Sequence,
     /// An id of this kind for the message.
     Id(&'static str),
@@ -29,20 +30,20 @@ pub(super) enum TextPart {
 pub(super) struct Text {
     pub(super) parts: Vec<TextPart>,
     pub(super) into: String,
-    /// The column that has to hold something, where messages that have nothing there are left alone.
+    /// If set, messages where this column is empty are left unchanged.
     pub(super) unless_empty: Option<String>,
     pub(super) span: Span,
 }
 
 impl Text {
-    /// Whether each message's text depends on those before it.
+    /// True if a message's text depends on earlier messages.
     pub(super) fn is_stateful(&self) -> bool {
         self.parts.iter().any(|part| {
             matches!(part, TextPart::Sequence | TextPart::Id("sequence" | "sequence_hex" | "time"))
         })
     }
 
-    /// This text with another put after it, if both can be one.
+    /// Returns this text combined with the text that follows it, if one template can do both.
     pub(super) fn followed_by(&self, next: &Text) -> Option<Text> {
         let here = TextPart::Column(self.into.clone());
         let hashes = next.parts.contains(&TextPart::Id("hash"));
@@ -70,7 +71,7 @@ impl Text {
         Some(Text { parts, ..self.clone() })
     }
 
-    /// The transforms that it is, each with its kind and options.
+    /// Returns the equivalent transforms, each with its kind and options.
     pub(super) fn transforms(&self) -> Vec<(&'static str, Node)> {
         if let [TextPart::Id(kind)] = self.parts.as_slice() {
             return vec![("add_id", self.id(kind, &self.into))];
@@ -125,7 +126,8 @@ impl Text {
                 TextPart::Literal(text) => template.push_str(&text.replace('{', "{{").replace('}', "}}")),
                 TextPart::Column(name) => template.push_str(&format!("{{{name}}}")),
                 TextPart::Time(format) => {
-                    // What is no element of the time can stand outside, where it is easier to read.
+                    // Text before the first and after the last time element goes outside of the time, where
+                    // it is easier to read.
                     let end = format.rfind('%').map_or(0, |at| at + element_length(&format[at..]));
                     let start = format.find('%').unwrap_or(0).min(end);
                     let plain = |text: &str| text.replace("%%", "%").replace('{', "{{").replace('}', "}}");
@@ -144,7 +146,7 @@ impl Text {
     }
 }
 
-/// The length of the element of strftime that a text begins with: `%`, flags, a letter.
+/// Returns the length in bytes of the strftime element at the start of `format`: `%`, flags, a letter.
 fn element_length(format: &str) -> usize {
     let flags = format[1..].find(|character: char| character.is_ascii_alphabetic() || character == '%');
     flags.map_or(format.len(), |flags| flags + 2)

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use thalweg_record::{File, Outcome, Problem};
 
 use super::{BuildSink, BuildTransform, Context, InFlight, Mistake, Sink};
-use crate::{Error, FileOutput};
+use crate::{Error, SourceOutput};
 
 /// What becomes of a file after a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub trait FileReader: Send {
     ///
     /// # Errors
     /// See [`FileError`].
-    async fn unpack(&mut self, file: &mut File, out: &mut FileOutput) -> Result<(), FileError>;
+    async fn unpack(&mut self, file: &mut File, out: &mut SourceOutput) -> Result<(), FileError>;
 }
 
 /// A configured transform of files to messages.

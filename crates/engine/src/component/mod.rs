@@ -16,7 +16,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use thalweg_record::{Batch, Share};
 
-use crate::{Details, Error, Journal, Outlets, Rejects, SourceOutput, Temporaries};
+use crate::{Details, Error, Journal, Outputs, Rejects, SourceOutput, Temporaries};
+
+pub use thalweg_config::Mistake;
 
 pub use build::{BuildSink, BuildSource, BuildTransform};
 pub use files::{
@@ -67,13 +69,13 @@ pub trait Transform: Send {
     ///
     /// # Errors
     /// Only where the transform itself is broken: this stops the run.
-    fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error>;
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error>;
 
     /// All input has come: gives what was held back.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
-    fn finish(&mut self, out: &mut Outlets) -> Result<(), Error> {
+    fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
         let _ = out;
         Ok(())
     }
@@ -177,31 +179,6 @@ pub struct Context {
     pub journal: Option<Journal>,
 }
 
-/// Something about a configured component that its schema could not say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    /// The option it is about, or `""` for the component as a whole.
-    pub option: &'static str,
-    /// What is wrong, as a sentence.
-    pub message: String,
-    /// What would be right.
-    pub help: Option<String>,
-}
-
-impl Mistake {
-    /// A mistake in an option, or, with `""`, in the component as a whole. The message is a sentence.
-    pub fn new(option: &'static str, message: impl Into<String>) -> Self {
-        Self { option, message: message.into(), help: None }
-    }
-
-    /// Says what would be right, in a sentence.
-    #[must_use]
-    pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
-        self
-    }
-}
-
 /// A configured source.
 pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// Its key in configurations.
@@ -256,7 +233,7 @@ pub trait TransformConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static
         Vec::new()
     }
 
-    /// The names of its outputs beside the one that leads on and `errors`. [`Outlets::send_to`] counts in this
+    /// The names of its outputs beside the one that leads on and `errors`. [`Outputs::send_to`] counts in this
     /// order.
     fn outputs(&self) -> Vec<String> {
         Vec::new()

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use thalweg_record::Batch;
 
 use super::{Context, Mistake};
-use crate::{Error, Outlets};
+use crate::{Error, Outputs};
 
 /// Changes batches, as a [`Transform`](super::Transform) does, and may wait meanwhile. It begins a segment: what follows it is
 /// called in the same segment as soon as it has done its part. It is built once for each copy of the segment.
@@ -14,13 +14,13 @@ pub trait WaitingTransform: Send {
     ///
     /// # Errors
     /// Only where the transform itself is broken: this stops the run.
-    async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error>;
+    async fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error>;
 
     /// All input has come: gives what was held back, and ends what it has begun.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
-    async fn finish(&mut self, out: &mut Outlets) -> Result<(), Error> {
+    async fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
         let _ = out;
         Ok(())
     }

@@ -21,9 +21,9 @@ use thalweg_config::ByteSize;
 use crate::component::{BuildFileReader, BuildTransform, Cost, FileSink, Flow, Step};
 use crate::flow::Flows;
 use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
-use crate::outlets::Output;
 use crate::read::DeadLetterLimits;
 use crate::router::{Router, Way};
+use thalweg_record::Output;
 
 /// Where a channel leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

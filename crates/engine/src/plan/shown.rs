@@ -6,7 +6,7 @@ use thalweg_config::{ByteSize, TimeSpan};
 
 use super::{Destination, Plan};
 use crate::component::{Cost, Flow, InFlight};
-use crate::outlets::Output;
+use thalweg_record::Output;
 
 impl Plan {
     fn name_of(&self, destination: Destination) -> String {

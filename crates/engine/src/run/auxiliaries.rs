@@ -1,51 +1,74 @@
-//! Sources that only accompany the others.
+//! Auxiliary sources: those that only accompany the others, and stop when these have ended.
+
+use std::time::Duration;
 
 use thalweg_runtime::Stop;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
-use crate::Error;
+use super::threads::{Placement, Task};
 use crate::plan::Plan;
-use crate::positions::{LiveGuard, Positions};
+use crate::positions::{LiveGuard, Never, Positions};
 
-use super::source;
+/// How long auxiliary sources run after the others have ended, so that what these sent can be settled. It is settled sooner
+/// unless something holds it back until all input has come, that of the auxiliary sources included.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
 
-/// The sources that only accompany the others, and how they learn that those have ended.
+/// Ends when the last [`LiveGuard`] is dropped.
+type Watch = mpsc::Receiver<Never>;
+
+/// The auxiliary sources of a plan, and how they learn that the others have ended.
 pub(super) struct Auxiliaries {
-    /// Theirs: asked for when the others have ended, however that came about.
+    /// Requested when the other sources have ended, for whatever reason.
     stop: Stop,
-    /// Of the others.
+    /// Of the other sources: the run's own.
     others: Stop,
-    watches: Option<[(LiveGuard, source::Watch); 2]>,
+    watches: Option<Watches>,
+}
+
+struct Watches {
+    /// Held by each other source until it ends.
+    running: (LiveGuard, Watch),
+    /// Held by each of their batches until it is settled.
+    unsettled: (LiveGuard, Watch),
 }
 
 impl Auxiliaries {
     pub(super) fn of(plan: &Plan, stop: &Stop) -> Self {
-        let attending = plan.sources.iter().filter(|stage| stage.node.config.is_auxiliary()).count();
-        // With nobody to accompany they are sources like any other.
-        let has_both = attending > 0 && attending < plan.sources.len();
+        let auxiliary = plan.sources.iter().filter(|stage| stage.node.config.is_auxiliary()).count();
+        // With no other source, auxiliary sources are sources like any other.
+        let has_both = auxiliary > 0 && auxiliary < plan.sources.len();
         let own = if has_both { Stop::default() } else { stop.clone() };
-        let watches = has_both.then(|| [(); 2].map(|()| mpsc::channel(1)));
-        Self { stop: own, others: stop.clone(), watches }
+        let watches = || Watches { running: mpsc::channel(1), unsettled: mpsc::channel(1) };
+        Self { stop: own, others: stop.clone(), watches: has_both.then(watches) }
     }
 
     pub(super) fn stop(&self, is_auxiliary: bool) -> &Stop {
         if is_auxiliary { &self.stop } else { &self.others }
     }
 
-    /// What a source holds until it has ended; what its batches hold until they are settled is given to its positions.
+    /// Returns what a source holds until it ends. Its positions get what its batches hold until they are settled.
     pub(super) fn guard(&self, is_auxiliary: bool, positions: &Positions) -> Option<LiveGuard> {
-        let [(running, _), (unsettled, _)] = self.watches.as_ref().filter(|_| !is_auxiliary)?;
-        positions.attend(unsettled.clone());
-        Some(running.clone())
+        let watches = self.watches.as_ref().filter(|_| !is_auxiliary)?;
+        positions.set_guard(watches.unsettled.0.clone());
+        Some(watches.running.0.clone())
     }
 
-    pub(super) fn dismiss_in_time(self, tasks: &mut JoinSet<Result<(), Error>>) {
-        let Some([(running, ended), (unsettled, settled)]) = self.watches else { return };
+    /// The task that stops the auxiliary sources in time.
+    pub(super) fn dismissal(self) -> Option<Task> {
+        let Watches { running: (running, ended), unsettled: (unsettled, settled) } = self.watches?;
         drop((running, unsettled));
-        tasks.spawn(async move {
-            source::dismiss(ended, settled, self.stop).await;
+        let stop = self.stop;
+        Some(Task::new("auxiliary sources".into(), Placement::Runtime, async move {
+            dismiss(ended, settled, stop).await;
             Ok(())
-        });
+        }))
     }
+}
+
+/// Stops the auxiliary sources when the others have ended and what they sent is settled.
+async fn dismiss(mut ended: Watch, mut settled: Watch, stop: Stop) {
+    // Both end with the last of the senders; nothing is ever sent.
+    let _ = ended.recv().await;
+    let _ = tokio::time::timeout(LONGEST_FAREWELL, settled.recv()).await;
+    stop.request();
 }

@@ -1,38 +1,112 @@
-//! The channels between stages.
+//! The channels between the stages of a plan.
 
 use std::collections::BTreeMap;
 
-use thalweg_record::Parcel;
-use thalweg_runtime::{Receiver, Sender, channel};
+use thalweg_record::Batch;
+use thalweg_runtime::{HandOver, Receiver, Sender, channel};
 
-use crate::plan::{Destination, Segment};
+use crate::Flow;
+use crate::parcel::{Files, Parcel};
+use crate::plan::{Destination, Plan, Segment};
 
-/// The channels between stages, made as they are asked for.
+type Made<P> = BTreeMap<Destination, (Sender<P>, Receiver<P>)>;
+
+/// The channels between the stages of a plan, made when they are first asked for. A stage takes messages or files, as the
+/// plan says; the dead letters take both, each by a channel of its own.
 pub(super) struct Channels {
+    /// In bytes, of each channel.
     limit: usize,
-    made: BTreeMap<Destination, (Sender<Parcel>, Receiver<Parcel>)>,
+    messages: Made<Batch>,
+    files: Made<Files>,
 }
+
+/// The channels that a segment leads to.
+pub(super) struct Exits<P>(pub(super) BTreeMap<Destination, Sender<P>>);
 
 impl Channels {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, made: BTreeMap::new() }
+        Self { limit, messages: BTreeMap::new(), files: BTreeMap::new() }
     }
 
-    fn get(&mut self, to: Destination) -> &(Sender<Parcel>, Receiver<Parcel>) {
-        self.made.entry(to).or_insert_with(|| channel(self.limit))
+    fn messages(&mut self, to: Destination) -> &(Sender<Batch>, Receiver<Batch>) {
+        self.messages.entry(to).or_insert_with(|| channel(self.limit))
     }
 
-    pub(super) fn sender(&mut self, to: Destination) -> Sender<Parcel> {
-        self.get(to).0.clone()
+    fn files(&mut self, to: Destination) -> &(Sender<Files>, Receiver<Files>) {
+        self.files.entry(to).or_insert_with(|| channel(self.limit))
     }
 
-    pub(super) fn receiver(&mut self, to: Destination) -> Receiver<Parcel> {
-        self.get(to).1.clone()
+    pub(super) fn message_sender(&mut self, to: Destination) -> Sender<Batch> {
+        self.messages(to).0.clone()
     }
 
-    pub(super) fn exits(&mut self, segment: &Segment) -> BTreeMap<Destination, Sender<Parcel>> {
-        let outputs = segment.operators.iter().flat_map(|operator| operator.outputs.values());
-        let stages = outputs.flat_map(|targets| targets.iter()).filter_map(|target| target.stage());
-        stages.collect::<Vec<_>>().into_iter().map(|stage| (stage, self.sender(stage))).collect()
+    pub(super) fn message_senders(&mut self, to: &[Destination]) -> Vec<Sender<Batch>> {
+        to.iter().map(|&to| self.message_sender(to)).collect()
+    }
+
+    pub(super) fn message_receiver(&mut self, to: Destination) -> Receiver<Batch> {
+        self.messages(to).1.clone()
+    }
+
+    pub(super) fn file_sender(&mut self, to: Destination) -> Sender<Files> {
+        self.files(to).0.clone()
+    }
+
+    pub(super) fn file_senders(&mut self, to: &[Destination]) -> Vec<Sender<Files>> {
+        to.iter().map(|&to| self.file_sender(to)).collect()
+    }
+
+    pub(super) fn file_receiver(&mut self, to: Destination) -> Receiver<Files> {
+        self.files(to).1.clone()
+    }
+
+    /// The channels by which messages leave a segment.
+    pub(super) fn message_exits(&mut self, plan: &Plan, segment: &Segment) -> Exits<Batch> {
+        let stages = stages(plan, segment, Flow::Messages);
+        Exits(stages.map(|stage| (stage, self.message_sender(stage))).collect())
+    }
+
+    /// The channels by which files leave a segment.
+    pub(super) fn file_exits(&mut self, plan: &Plan, segment: &Segment) -> Exits<Files> {
+        let stages = stages(plan, segment, Flow::Files);
+        Exits(stages.map(|stage| (stage, self.file_sender(stage))).collect())
+    }
+}
+
+/// The stages outside of a segment that it leads to and that take a flow.
+fn stages(plan: &Plan, segment: &Segment, flow: Flow) -> impl Iterator<Item = Destination> {
+    let outputs = segment.operators.iter().flat_map(|operator| operator.outputs.values());
+    let stages = outputs.flat_map(|targets| targets.iter()).filter_map(|target| target.stage());
+    stages.filter(move |&stage| match stage {
+        Destination::Segment(number) => plan.segments[number].takes == flow,
+        Destination::Sink(_) | Destination::Failover(_) => flow == Flow::Messages,
+        // A segment rejects what it takes.
+        Destination::DeadLetters => segment.takes == flow,
+    })
+}
+
+impl<P: Parcel> Exits<P> {
+    pub(super) fn has_room(&self) -> bool {
+        self.0.values().all(Sender::has_room)
+    }
+
+    /// Waits until there is room in all of them.
+    pub(super) async fn room(&self) {
+        for exit in self.0.values() {
+            exit.room().await;
+        }
+    }
+
+    /// Hands results over in their order. What the next stages take at once is not done here, where the other workers have to
+    /// wait, but when `at_once` is run.
+    pub(super) fn deliver(&self, results: Vec<(Destination, P)>, at_once: &mut Vec<HandOver>) {
+        for (stage, parcel) in results {
+            let weight = parcel.weight();
+            if let Some(exit) = self.0.get(&stage) {
+                // A stage has ended only after it failed, which ends the run. The parcel is then dropped, its ack fails, and
+                // its source sends it again in the next run.
+                at_once.extend(exit.hand_over(parcel, weight).ok());
+            }
+        }
     }
 }

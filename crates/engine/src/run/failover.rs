@@ -1,23 +1,23 @@
-//! A failover at work: what one way does not deliver goes the next.
+//! A failover: what one way does not deliver goes the next.
 //!
-//! A batch is sent on as a copy over the same memory, with an acknowledgement of its own. If that is settled well, so
-//! is the batch; if it fails, the batch as it was is sent the next way. So a way may be anything: a sink, or a
-//! pipeline with all it leads to. A way of which one part was delivered and another failed is repeated as a whole by the
-//! next: messages may then be delivered twice, but never not at all.
+//! A batch is sent as a copy over the same memory, with an ack of its own. If the copy is delivered, so is the batch. If
+//! the copy fails, the original batch is sent the next way. So a way may be anything: a sink, or a pipeline with all that it
+//! leads to. If one part of a way delivers and another fails, the next way gets the whole batch: messages may then be
+//! delivered twice, but they are never lost.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_record::{Ack, Batch, Outcome, Parcel};
+use thalweg_record::{Ack, Batch, Outcome};
 use thalweg_runtime::{HandOver, Sender, Ticket, Worker};
 
-use crate::Error;
+use super::RunFailure;
 use crate::metrics::ComponentMetrics;
 
-/// One of the ways, and those after it. It does not know those before: what waits for a way to be settled must not
-/// keep the way itself from coming to its end.
+/// One of the ways, and those after it. It does not know those before: a batch that waits for a way to be settled must not
+/// keep that way from ending.
 pub(super) struct Way {
-    stages: Vec<Sender<Parcel>>,
+    stages: Vec<Sender<Batch>>,
     next: Option<Arc<Way>>,
     metrics: Arc<ComponentMetrics>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Way {
 impl Way {
     /// The first of these ways, each of which leads to some stages.
     pub(super) fn first_of(
-        ways: impl DoubleEndedIterator<Item = Vec<Sender<Parcel>>>,
+        ways: impl DoubleEndedIterator<Item = Vec<Sender<Batch>>>,
         metrics: &Arc<ComponentMetrics>,
     ) -> Option<Arc<Self>> {
         ways.rev().fold(None, |next, stages| Some(Arc::new(Way { stages, next, metrics: metrics.clone() })))
@@ -41,7 +41,7 @@ impl Way {
         }
     }
 
-    /// What is to be sent this way: a copy whose failure sends the batch the next, or the batch if there is none.
+    /// What is sent this way: a copy whose failure sends the batch the next way, or the batch if there is none.
     fn guard(&self, batch: Batch) -> Batch {
         let Some(next) = self.next.clone() else { return batch };
         let mut copy = batch.with_ack(Ack::noop());
@@ -55,36 +55,35 @@ impl Way {
         copy
     }
 
-    /// Sends a batch this way since the one before failed. This may be in the middle of anything, so it only goes into
-    /// the channels.
+    /// Sends a batch this way because the one before failed. The caller may be in the middle of anything, so the batch only
+    /// goes into the channels.
     fn take_over(&self, batch: Batch) {
         self.metrics.add_errors(batch.rows());
-        self.give(batch, |stage, parcel, bytes| drop(stage.push(parcel, bytes)));
+        self.give(batch, |stage, batch, bytes| drop(stage.push(batch, bytes)));
     }
 
-    /// Where nobody takes it any more, it is dropped, and by that fails: the run is ending, or it goes the next way.
-    fn give(&self, batch: Batch, give: impl Fn(&Sender<Parcel>, Parcel, usize)) {
+    /// A stage that has ended drops the batch, which thereby fails: the run is ending, or the batch goes the next way.
+    fn give(&self, batch: Batch, give: impl Fn(&Sender<Batch>, Batch, usize)) {
         let batch = self.guard(batch);
         let Some((last, others)) = self.stages.split_last() else {
             return batch.settle(Outcome::Filtered);
         };
         for stage in others {
-            let parcel = Parcel::from(batch.share());
-            let bytes = parcel.bytes();
-            give(stage, parcel, bytes);
+            let batch = batch.share();
+            let bytes = batch.payload_bytes();
+            give(stage, batch, bytes);
         }
-        let parcel = Parcel::from(batch);
-        let bytes = parcel.bytes();
-        give(last, parcel, bytes);
+        let bytes = batch.payload_bytes();
+        give(last, batch, bytes);
     }
 }
 
-/// What takes a failover's input.
+/// The worker of a failover.
 pub(super) struct Failover {
     pub(super) first: Arc<Way>,
-    /// How long to wait until a way has room, if not for ever.
+    /// How long to wait until a way has room. None: without end.
     pub(super) timeout: Option<Duration>,
-    /// Whether the wait for the next batch was too long.
+    /// True if the wait for the next batch was too long.
     pub(super) has_waited: bool,
 }
 
@@ -96,10 +95,10 @@ impl Failover {
 }
 
 impl Worker for Failover {
-    type Item = Parcel;
-    type Error = Error;
+    type Item = Batch;
+    type Error = RunFailure;
 
-    /// What fails goes into the channels of the later ways without a wait, so these must have room as well.
+    /// A batch that fails goes into the channels of the later ways without a wait, so these must have room as well.
     fn has_room(&self) -> bool {
         match self.timeout {
             None => self.ways().all(|way| way.has_room()),
@@ -118,7 +117,7 @@ impl Worker for Failover {
                     way.room().await;
                 }
             }
-            // The last one is waited for however long it takes.
+            // The wait for the last way has no limit.
             Some(timeout) => {
                 for way in &ways {
                     if way.next.is_none() {
@@ -133,10 +132,7 @@ impl Worker for Failover {
         }
     }
 
-    async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
-        let Parcel::Messages(mut batch) = parcel else {
-            return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
-        };
+    async fn take(&mut self, _: Ticket, mut batch: Batch) -> Result<(), RunFailure> {
         let metrics = &self.first.metrics;
         batch.ack_mut().enter(&metrics.name);
         metrics.add_in(batch.rows(), batch.payload_bytes());
@@ -145,14 +141,14 @@ impl Worker for Failover {
         let first = self.timeout.and_then(|_| self.ways().find(|way| way.has_room()));
         match first.filter(|way| !Arc::ptr_eq(way, &self.first)) {
             Some(later) => later.take_over(batch),
-            None => self.first.give(batch, |stage, parcel, bytes| {
-                drop(stage.hand_over(parcel, bytes).map(HandOver::run));
+            None => self.first.give(batch, |stage, batch, bytes| {
+                drop(stage.hand_over(batch, bytes).map(HandOver::run));
             }),
         }
         Ok(())
     }
 
-    async fn finish(self) -> Result<(), Error> {
+    async fn finish(self) -> Result<(), RunFailure> {
         Ok(())
     }
 }

@@ -1,97 +1,94 @@
-//! One copy of a segment of files: each file goes through its transforms by itself.
+//! One worker of a segment of files: each file goes through its transforms by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use thalweg_record::{File, Outcome, Parcel, Problem};
-use thalweg_runtime::{ConcurrencyLimit, HandOver, Sender, Sequencer, Ticket, Worker};
+use thalweg_record::{File, Outcome, Problem};
+use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Ticket, Worker};
 
+use super::channels::Exits;
+use super::{Retries, RunFailure};
 use crate::component::{Disposition, FileError, FileTransform};
 use crate::graph::{OnError, Targets};
 use crate::metrics::ComponentMetrics;
-use crate::outlets::Output;
+use crate::parcel::Files;
 use crate::plan::{Destination, Target};
-use crate::{Error, ErrorKind};
+use thalweg_record::Output;
 
-use super::Retries;
-use super::segment::Results;
-
-/// What happens to a file, for those who watch.
+/// What happens to a file, for a [`FileWatcher`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileEvent {
-    /// A transform begins with it.
+    /// A transform begins with the file.
     Started,
-    /// It went through.
+    /// The file went through.
     WentOn,
-    /// It ended there.
+    /// The file ended there.
     Ended(Outcome),
-    /// It was rejected; its problem says why.
+    /// The file was rejected; its problem says why.
     Rejected,
-    /// It went past, since the transform is not for files like it.
+    /// The file was skipped: the transform is not for files like it.
     WentPast,
 }
 
-/// Watches what happens to each file.
+/// Receives what happens to each file.
 pub trait FileWatcher: Send + Sync {
-    /// Something happened to a file in a transform or sink of this name. Called on the thread that works at it.
+    /// Something happened to a file in a transform or sink of this name. Called on the thread that processes the file.
     fn saw(&self, component: &Arc<str>, file: &File, event: FileEvent);
 }
 
+/// The files that leave the segment, in order.
+type Results = Vec<(Destination, Files)>;
+
 /// What an operator does.
 pub(super) enum Work {
-    /// A transform of files.
+    /// It transforms files.
     Transform(Box<dyn FileTransform>),
-    /// It sends those that have a problem to `errors`.
+    /// It sends files with a problem to `errors`.
     Part,
 }
 
-/// A transform of files that runs.
+/// A file transform that runs.
 pub(super) struct FileOperator {
     pub(super) work: Work,
     pub(super) metrics: Arc<ComponentMetrics>,
     pub(super) targets: Targets,
     pub(super) on_error: OnError,
-    /// Whether it is a sink: what went through is delivered.
+    /// True if it is a sink: what went through is delivered.
     pub(super) delivers: bool,
     pub(super) outputs: BTreeMap<Output, Arc<[Target]>>,
 }
 
-/// One copy of a segment of files.
-pub(super) struct FileCopy {
+/// One worker of a segment of files.
+pub(super) struct FileSegmentWorker {
     pub(super) operators: Vec<FileOperator>,
-    pub(super) exits: BTreeMap<Destination, Sender<Parcel>>,
-    /// The exits to what takes each file by itself.
+    pub(super) exits: Exits<Files>,
+    /// The exits to stages that take each file by itself.
     pub(super) singly: BTreeSet<Destination>,
-    /// Shared by the copies; none if the order need not be kept.
+    /// Shared by the workers. None if the order need not be kept.
     pub(super) sequencer: Option<Arc<Sequencer<Results>>>,
-    /// Shared by the copies; none if it is fixed how many work at once.
+    /// Shared by the workers. None if the number of those at work is fixed.
     pub(super) limit: Option<ConcurrencyLimit>,
     pub(super) retries: Retries,
     pub(super) watcher: Option<Arc<dyn FileWatcher>>,
 }
 
-impl Worker for FileCopy {
-    type Item = Parcel;
-    type Error = Error;
+impl Worker for FileSegmentWorker {
+    type Item = Files;
+    type Error = RunFailure;
 
     fn has_room(&self) -> bool {
-        self.exits.values().all(Sender::has_room)
+        self.exits.has_room()
     }
 
     async fn room(&mut self) {
-        for exit in self.exits.values() {
-            exit.room().await;
-        }
+        self.exits.room().await;
     }
 
-    async fn take(&mut self, ticket: Ticket, parcel: Parcel) -> Result<(), Error> {
-        let Parcel::Files(files) = parcel else {
-            return Err(Error::permanent("messages came where files are taken; this is a bug of thalweg"));
-        };
-        let mut left: BTreeMap<Destination, Vec<File>> = BTreeMap::new();
+    async fn take(&mut self, ticket: Ticket, files: Files) -> Result<(), RunFailure> {
+        let mut left: BTreeMap<Destination, Files> = BTreeMap::new();
         for file in files {
-            // For each file anew: how long a group takes says nothing of how much is too much.
+            // A permit for each file: how long a group takes says nothing of how much is too much.
             let permit = match self.limit.as_ref().map(|limit| limit.acquire(file.size())) {
                 Some(permit) => Some(permit.await),
                 None => None,
@@ -101,38 +98,39 @@ impl Worker for FileCopy {
                 permit.succeeded();
             }
         }
-        let results = self.parcels(left);
+        let results = self.results(left);
         let mut at_once = Vec::new();
         match &self.sequencer {
             Some(sequencer) => {
-                sequencer.submit(ticket, results, |results| self.deliver(results, &mut at_once));
+                sequencer.submit(ticket, results, |results| self.exits.deliver(results, &mut at_once));
             }
-            None => self.deliver(results, &mut at_once),
+            None => self.exits.deliver(results, &mut at_once),
         }
         at_once.into_iter().for_each(HandOver::run);
         Ok(())
     }
 
-    async fn finish(self) -> Result<(), Error> {
+    async fn finish(self) -> Result<(), RunFailure> {
         Ok(())
     }
 }
 
-impl FileCopy {
-    /// Takes a file through the operators; what leaves the segment is put into `left`.
-    async fn carry(&mut self, file: File, left: &mut BTreeMap<Destination, Vec<File>>) -> Result<(), Error> {
+impl FileSegmentWorker {
+    /// Takes a file through the operators. What leaves the segment is put into `left`.
+    async fn carry(&mut self, file: File, left: &mut BTreeMap<Destination, Files>) -> Result<(), RunFailure> {
         let mut open = vec![(0, file)];
-        // When one operator ends the next begins: looking at the clock is a part of what a small file costs.
+        // When one operator ends, the next begins: reading the clock is a part of what a small file costs.
         let mut since = Instant::now();
         while let Some((at, mut file)) = open.pop() {
-            let output = match self.apply(at, &mut file, &mut since).await? {
+            let operator = &mut self.operators[at];
+            let output = match operator.apply(&mut file, &mut since, &self.watcher, &self.retries).await? {
                 Next::Output(output) => output,
                 Next::End(outcome) => {
                     file.settle(outcome);
                     continue;
                 }
             };
-            let targets = self.operators[at].outputs.get(&output).cloned().unwrap_or_default();
+            let targets = operator.outputs.get(&output).cloned().unwrap_or_default();
             let Some((&last, others)) = targets.split_last() else {
                 file.settle(Outcome::Filtered);
                 continue;
@@ -147,19 +145,36 @@ impl FileCopy {
         Ok(())
     }
 
-    /// Has an operator do its work on a file, again and again after temporary errors.
-    async fn apply(&mut self, at: usize, file: &mut File, since: &mut Instant) -> Result<Next, Error> {
-        let operator = &mut self.operators[at];
-        let name = &operator.metrics.name;
-        file.ack_mut().enter(name);
-        let transform = match &mut operator.work {
-            Work::Transform(transform) => transform,
-            Work::Part if file.problem().is_some() => return Ok(Next::Output(Output::Errors)),
-            Work::Part => return Ok(Next::Output(Output::Main)),
-        };
-        let watch =
-            |file: &File, event| self.watcher.iter().for_each(|watcher| watcher.saw(name, file, event));
-        let is_meant = match operator.targets {
+    fn results(&self, left: BTreeMap<Destination, Files>) -> Results {
+        let mut results = Vec::new();
+        for (stage, files) in left {
+            if self.singly.contains(&stage) {
+                results.extend(files.into_iter().map(|file| (stage, vec![file])));
+            } else {
+                results.push((stage, files));
+            }
+        }
+        results
+    }
+}
+
+impl FileOperator {
+    /// Processes a file, with retries after temporary errors.
+    async fn apply(
+        &mut self,
+        file: &mut File,
+        since: &mut Instant,
+        watcher: &Option<Arc<dyn FileWatcher>>,
+        retries: &Retries,
+    ) -> Result<Next, RunFailure> {
+        let name = self.metrics.name.clone();
+        file.ack_mut().enter(&name);
+        if let Work::Part = self.work {
+            let output = if file.problem().is_some() { Output::Errors } else { Output::Main };
+            return Ok(Next::Output(output));
+        }
+        let watch = |file: &File, event| watcher.iter().for_each(|watcher| watcher.saw(&name, file, event));
+        let is_meant = match self.targets {
             Targets::WithoutErrors => file.problem().is_none(),
             Targets::WithErrors => file.problem().is_some(),
             Targets::All => true,
@@ -168,46 +183,22 @@ impl FileCopy {
             watch(file, FileEvent::WentPast);
             return Ok(Next::Output(Output::Main));
         }
-        let metrics = &operator.metrics;
-        metrics.add_in(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
+        self.metrics.add_in(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
         watch(file, FileEvent::Started);
-        let mut attempt = 0;
-        let trouble = loop {
-            let applied = transform.apply(file).await;
-            let now = Instant::now();
-            metrics.add_busy_until(*since, now);
-            *since = now;
-            match applied {
-                Ok(fate) => {
-                    let outcome = match fate {
-                        Disposition::End(outcome) => Some(outcome),
-                        Disposition::Continue => operator.delivers.then_some(Outcome::Delivered),
-                    };
-                    if outcome != Some(Outcome::Filtered) {
-                        metrics.add_out(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
-                    }
-                    watch(file, outcome.map_or(FileEvent::WentOn, FileEvent::Ended));
-                    return Ok(outcome.map_or(Next::Output(Output::Main), Next::End));
-                }
-                Err(FileError::Failed(error)) if error.kind() != ErrorKind::Permanent => {
-                    if let Err(error) = self.retries.pause(metrics, error, attempt).await {
-                        break FileError::Failed(error);
-                    }
-                    *since = Instant::now();
-                    attempt += 1;
-                }
-                Err(trouble) => break trouble,
+        match self.transform(file, since, retries).await {
+            Ok(disposition) => {
+                let outcome = self.passed(file, disposition);
+                watch(file, outcome.map_or(FileEvent::WentOn, FileEvent::Ended));
+                Ok(outcome.map_or(Next::Output(Output::Main), Next::End))
             }
-        };
-        match trouble {
-            FileError::Failed(error) => {
-                Err(Error::permanent(format!("`{name}` failed at `{file}`")).caused_by(error))
+            Err(FileError::Failed(error)) => {
+                Err(RunFailure::of(&self.metrics, error.context(format!("`{name}` failed at `{file}`"))))
             }
-            FileError::Rejected(problem) => {
+            Err(FileError::Rejected(problem)) => {
                 file.set_problem(Problem { component: name.clone(), ..problem });
-                metrics.add_errors(1);
+                self.metrics.add_errors(1);
                 watch(file, FileEvent::Rejected);
-                Ok(Next::Output(match operator.on_error {
+                Ok(Next::Output(match self.on_error {
                     OnError::Divert => Output::Errors,
                     OnError::Carry => Output::Main,
                 }))
@@ -215,20 +206,41 @@ impl FileCopy {
         }
     }
 
-    fn parcels(&self, left: BTreeMap<Destination, Vec<File>>) -> Results {
-        let mut results = Vec::new();
-        for (stage, files) in left {
-            if self.singly.contains(&stage) {
-                results.extend(files.into_iter().map(|file| (stage, Parcel::Files(vec![file]))));
-            } else {
-                results.push((stage, Parcel::Files(files)));
+    /// Calls the transform, again after each temporary error.
+    async fn transform(
+        &mut self,
+        file: &mut File,
+        since: &mut Instant,
+        retries: &Retries,
+    ) -> Result<Disposition, FileError> {
+        let Work::Transform(transform) = &mut self.work else { return Ok(Disposition::Continue) };
+        let mut attempt = 0;
+        loop {
+            let applied = transform.apply(file).await;
+            let now = Instant::now();
+            self.metrics.add_busy_until(*since, now);
+            *since = now;
+            match applied {
+                Err(FileError::Failed(error)) if error.kind().is_temporary() => {
+                    retries.pause(&self.metrics, error, attempt).await?;
+                    *since = Instant::now();
+                    attempt += 1;
+                }
+                other => return other,
             }
         }
-        results
     }
 
-    fn deliver(&self, results: Results, at_once: &mut Vec<HandOver>) {
-        super::segment::deliver(&self.exits, results, at_once);
+    /// Counts a file that went through. Returns how it ended, if it ended here.
+    fn passed(&self, file: &File, disposition: Disposition) -> Option<Outcome> {
+        let outcome = match disposition {
+            Disposition::End(outcome) => Some(outcome),
+            Disposition::Continue => self.delivers.then_some(Outcome::Delivered),
+        };
+        if outcome != Some(Outcome::Filtered) {
+            self.metrics.add_out(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
+        }
+        outcome
     }
 }
 

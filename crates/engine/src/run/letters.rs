@@ -1,52 +1,65 @@
-//! The task that keeps what could not be processed and that no pipeline takes.
+//! The task that keeps what could not be processed and that no pipeline takes: the dead letters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arrow_array::{Array, cast::AsArray};
-use thalweg_record::{Batch, Content, ERROR_COMPONENT, ERROR_REASON, File, Outcome, Parcel, Problem};
+use thalweg_record::{Batch, Content, ERROR_COMPONENT, ERROR_REASON, File, Outcome, Problem};
 use thalweg_runtime::{Receiver, blocking};
 
+use super::RunFailure;
+use super::checkpoints::LazyStore;
+use crate::DeadLetterLimits;
 use crate::kept::keep;
 use crate::metrics::ComponentMetrics;
+use crate::parcel::{Files, Parcel};
 use crate::store::{DeadLetter, KeptFile};
-use crate::{DeadLetterLimits, Error};
 
-use super::LazyStore;
-
-pub(super) struct Task {
-    pub(super) input: Receiver<Parcel>,
+/// Keeps dead letters.
+pub(super) struct DeadLetters {
+    pub(super) messages: Receiver<Batch>,
+    pub(super) files: Receiver<Files>,
     pub(super) store: Arc<LazyStore>,
     pub(super) metrics: Arc<ComponentMetrics>,
     /// How many are kept.
-    pub(super) bounds: DeadLetterLimits,
+    pub(super) limits: DeadLetterLimits,
     /// For each transform, those before it in its pipeline.
     pub(super) before: BTreeMap<Arc<str>, Arc<[Arc<str>]>>,
 }
 
-impl Task {
-    pub(super) async fn run(self) -> Result<(), Error> {
-        while let Some((_, parcel)) = self.input.take().await {
-            let start = Instant::now();
-            let letters = match &parcel {
-                Parcel::Messages(batch) => letters(batch, &self.before),
-                Parcel::Files(files) => files.iter().map(|file| letter_of(file, &self.before)).collect(),
-            };
-            let dropped = blocking(|| self.store.get()?.add_letters(&letters, &self.bounds))?;
-            self.metrics.add_in(parcel.items(), parcel.bytes());
-            self.metrics.add_errors(usize::try_from(dropped).unwrap_or(usize::MAX));
-            self.metrics.add_busy(start);
-            parcel.settle(Outcome::Rejected);
+impl DeadLetters {
+    pub(super) async fn run(self) -> Result<(), RunFailure> {
+        loop {
+            tokio::select! {
+                Some((_, batch)) = self.messages.take() => {
+                    let letters = letters(&batch, &self.before);
+                    self.keep(batch, &letters)?;
+                }
+                Some((_, files)) = self.files.take() => {
+                    let letters: Vec<_> = files.iter().map(|file| letter_of(file, &self.before)).collect();
+                    self.keep(files, &letters)?;
+                }
+                else => return Ok(()),
+            }
         }
+    }
+
+    fn keep<P: Parcel>(&self, parcel: P, letters: &[DeadLetter]) -> Result<(), RunFailure> {
+        let start = Instant::now();
+        let dropped = blocking(|| self.store.get()?.add_letters(letters, &self.limits))?;
+        self.metrics.add_in(parcel.items(), parcel.bytes());
+        self.metrics.add_errors(usize::try_from(dropped).unwrap_or(usize::MAX));
+        self.metrics.add_busy(start);
+        parcel.settle(Outcome::Rejected);
         Ok(())
     }
 }
 
-/// The content of a file up to so many bytes is kept, if it lies nowhere else.
+/// Up to this many bytes of a file's content are kept, if the content is nowhere else.
 const MOST_KEPT: u64 = 1 << 20;
 
-/// The letter of a file. What lies in a file of somebody else's is not copied: the letter says where it is.
+/// The letter of a file. A file that is not the run's own is not copied: the letter says where it is.
 fn letter_of(file: &File, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> DeadLetter {
     let problem =
         file.problem().cloned().unwrap_or_else(|| Problem::new("it was rejected for no reason given"));
@@ -73,7 +86,7 @@ fn letter_of(file: &File, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> DeadL
     };
     match file.content() {
         Content::Memory(buffer) if buffer.len() as u64 <= MOST_KEPT => letter.set_payload(buffer),
-        // It is gone when the run is: what is small enough is kept in the letter.
+        // The content goes with the run. What is small enough is kept in the letter.
         Content::Temporary(temporary) if origin.path.is_none() && file.size() <= MOST_KEPT => {
             if let Ok(content) = std::fs::read(temporary.path()) {
                 letter.set_payload(&content);

@@ -1,4 +1,4 @@
-//! Trying again.
+//! Pauses between retries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use thalweg_runtime::Stop;
 use crate::Error;
 use crate::metrics::ComponentMetrics;
 
-/// Trying again after temporary errors: later and later, from a tenth of a second to ten.
+/// Pauses between retries after temporary errors: each twice as long as the last, from 100 ms to 10 s.
 #[derive(Clone)]
 pub(super) struct Retries {
     pub(super) stop: Stop,
@@ -20,8 +20,10 @@ impl Retries {
     const FIRST: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(10);
 
-    /// Notes the error and waits before the next attempt. `Err` if the run was told to stop meanwhile: a
-    /// component that still fails then has failed for good.
+    /// Notes the error and waits before the next attempt.
+    ///
+    /// # Errors
+    /// The error, if the run was asked to stop meanwhile: a component that still fails then has failed for good.
     pub(super) async fn pause(
         &self,
         metrics: &ComponentMetrics,

@@ -1,20 +1,27 @@
-//! One copy of a segment: its transforms, called one after the other on each batch.
+//! One worker of a segment of messages: its transforms, called one after the other on each batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thalweg_record::{Batch, Budget, File, Outcome, Parcel};
-use thalweg_runtime::{ConcurrencyLimit, HandOver, Sender, Sequencer, Stop, Ticket, Worker};
+use thalweg_record::{Batch, Budget, File, Outcome};
+use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Stop, Ticket, Worker};
 
+use super::RunFailure;
+use super::channels::Exits;
 use crate::Error;
 use crate::component::{Transform, WaitingTransform};
 use crate::metrics::ComponentMetrics;
-use crate::outlets::{Outlets, Output};
+use crate::parcel::Files;
 use crate::plan::{Destination, Target};
+use thalweg_record::{Output, Outputs};
 
 /// What a batch came to: what leaves the segment, in order.
-pub(super) type Results = Vec<(Destination, Parcel)>;
+#[derive(Default)]
+pub(super) struct Results {
+    batches: Vec<(Destination, Batch)>,
+    files: Vec<(Destination, Files)>,
+}
 
 /// What an operator does.
 pub(super) enum Work {
@@ -28,7 +35,7 @@ pub(super) enum Work {
 pub(super) struct Operator {
     work: Work,
     metrics: Arc<ComponentMetrics>,
-    outlets: Outlets,
+    outlets: Outputs,
     outputs: BTreeMap<Output, Arc<[Target]>>,
 }
 
@@ -38,46 +45,48 @@ impl Operator {
         metrics: Arc<ComponentMetrics>,
         outputs: BTreeMap<Output, Arc<[Target]>>,
     ) -> Self {
-        let outlets = Outlets::new(metrics.name.clone());
+        let outlets = Outputs::new(metrics.name.clone());
         Self { work, metrics, outlets, outputs }
+    }
+
+    fn targets(&self, output: Output) -> Arc<[Target]> {
+        self.outputs.get(&output).cloned().unwrap_or_default()
     }
 }
 
-/// One copy of a segment.
-pub(super) struct Copy {
+/// One worker of a segment.
+pub(super) struct SegmentWorker {
     pub(super) operators: Vec<Operator>,
-    pub(super) exits: BTreeMap<Destination, Sender<Parcel>>,
-    /// Shared by the copies; none if the order need not be kept.
+    pub(super) exits: Exits<Batch>,
+    /// The exits of files that were made of messages.
+    pub(super) file_exits: Exits<Files>,
+    /// Shared by the workers. None if the order need not be kept.
     pub(super) sequencer: Option<Arc<Sequencer<Results>>>,
-    /// Shared by the copies; none if it is fixed how many work at once.
+    /// Shared by the workers. None if the number of those at work is fixed.
     pub(super) limit: Option<ConcurrencyLimit>,
     pub(super) budget: Budget,
     pub(super) stop: Stop,
 }
 
-impl Worker for Copy {
-    type Item = Parcel;
-    type Error = Error;
+impl Worker for SegmentWorker {
+    type Item = Batch;
+    type Error = RunFailure;
 
     fn has_room(&self) -> bool {
-        self.exits.values().all(Sender::has_room)
+        self.exits.has_room() && self.file_exits.has_room()
     }
 
     async fn room(&mut self) {
-        for exit in self.exits.values() {
-            exit.room().await;
-        }
+        self.exits.room().await;
+        self.file_exits.room().await;
     }
 
-    async fn take(&mut self, ticket: Ticket, parcel: Parcel) -> Result<(), Error> {
-        let permit = match self.limit.as_ref().map(|limit| limit.acquire(parcel.bytes() as u64)) {
+    async fn take(&mut self, ticket: Ticket, batch: Batch) -> Result<(), RunFailure> {
+        let permit = match self.limit.as_ref().map(|limit| limit.acquire(batch.payload_bytes() as u64)) {
             Some(permit) => Some(permit.await),
             None => None,
         };
-        let Parcel::Messages(batch) = parcel else {
-            return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
-        };
-        let mut results = Vec::new();
+        let mut results = Results::default();
         self.begin(batch, &mut results).await?;
         if let Some(permit) = permit {
             permit.succeeded();
@@ -92,22 +101,23 @@ impl Worker for Copy {
         at_once.into_iter().for_each(HandOver::run);
         let pause = self.operators.iter_mut().map(|operator| operator.outlets.take_pause()).max();
         if let Some(pause) = pause.filter(|pause| *pause > Duration::ZERO) {
-            // A run that was told to stop drains without pausing.
+            // A run that was asked to stop drains without pauses.
             self.stop.sleep(pause).await;
         }
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<(), Error> {
-        let mut results = Vec::new();
+    async fn finish(mut self) -> Result<(), RunFailure> {
+        let mut results = Results::default();
         for at in 0..self.operators.len() {
             let operator = &mut self.operators[at];
             let start = Instant::now();
-            match &mut operator.work {
-                Work::Calls(transform) => transform.finish(&mut operator.outlets)?,
-                Work::Waits(transform) => transform.finish(&mut operator.outlets).await?,
-            }
+            let finished = match &mut operator.work {
+                Work::Calls(transform) => transform.finish(&mut operator.outlets),
+                Work::Waits(transform) => transform.finish(&mut operator.outlets).await,
+            };
             operator.metrics.add_busy(start);
+            finished.map_err(|error| RunFailure::of(&operator.metrics, error))?;
             self.pass_on(at, &mut results)?;
         }
         let mut at_once = Vec::new();
@@ -117,9 +127,9 @@ impl Worker for Copy {
     }
 }
 
-impl Copy {
-    /// Calls the first operator, and all that follows; waits for it, if it is one that does.
-    async fn begin(&mut self, mut batch: Batch, results: &mut Results) -> Result<(), Error> {
+impl SegmentWorker {
+    /// Calls the first operator, and all that follow. Waits for the first, if it is one that does.
+    async fn begin(&mut self, mut batch: Batch, results: &mut Results) -> Result<(), RunFailure> {
         let Some(Operator { work: Work::Waits(transform), metrics, outlets, .. }) =
             self.operators.first_mut()
         else {
@@ -133,7 +143,7 @@ impl Copy {
         self.pass_on(0, results)
     }
 
-    fn apply(&mut self, at: usize, mut batch: Batch, results: &mut Results) -> Result<(), Error> {
+    fn apply(&mut self, at: usize, mut batch: Batch, results: &mut Results) -> Result<(), RunFailure> {
         let operator = &mut self.operators[at];
         enters(&mut batch, &operator.metrics);
         let start = Instant::now();
@@ -147,7 +157,7 @@ impl Copy {
     }
 
     /// Calls what follows for all that an operator gave.
-    fn pass_on(&mut self, at: usize, results: &mut Results) -> Result<(), Error> {
+    fn pass_on(&mut self, at: usize, results: &mut Results) -> Result<(), RunFailure> {
         for (output, batch) in self.operators[at].outlets.take() {
             let operator = &self.operators[at];
             if output == Output::Errors {
@@ -155,7 +165,7 @@ impl Copy {
             } else {
                 operator.metrics.add_out(batch.rows(), batch.payload_bytes());
             }
-            let targets = operator.outputs.get(&output).cloned().unwrap_or_default();
+            let targets = operator.targets(output);
             let Some((&last, others)) = targets.split_last() else {
                 batch.settle(Outcome::Filtered);
                 continue;
@@ -172,36 +182,36 @@ impl Copy {
         Ok(())
     }
 
-    /// Files that were made of messages leave the segment: it has nothing that takes them.
-    fn pass_on_files(&mut self, at: usize, files: Vec<File>, results: &mut Results) {
+    /// Files that were made of messages leave the segment: nothing in it takes files.
+    fn pass_on_files(&mut self, at: usize, files: Files, results: &mut Results) {
         let operator = &self.operators[at];
+        let targets = operator.targets(Output::Main);
+        let stages: Vec<Destination> = targets.iter().filter_map(|target| target.stage()).collect();
         for file in files {
             operator.metrics.add_out(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
-            let targets =
-                operator.outputs.get(&Output::Main).map(|targets| targets.iter()).into_iter().flatten();
-            let stages: Vec<Destination> = targets.filter_map(|target| target.stage()).collect();
             let Some((&last, others)) = stages.split_last() else {
-                file.settle(Outcome::Filtered);
+                File::settle(file, Outcome::Filtered);
                 continue;
             };
-            results.extend(others.iter().map(|&stage| (stage, vec![file.share()].into())));
-            results.push((last, vec![file].into()));
+            results.files.extend(others.iter().map(|&stage| (stage, vec![file.share()])));
+            results.files.push((last, vec![file]));
         }
     }
 
-    fn give(&mut self, target: Target, batch: Batch, results: &mut Results) -> Result<(), Error> {
+    fn give(&mut self, target: Target, batch: Batch, results: &mut Results) -> Result<(), RunFailure> {
         match target {
             Target::Operator(next) => self.apply(next, batch, results),
             Target::Stage(stage) => {
                 batch.claim(&self.budget);
-                results.push((stage, batch.into()));
+                results.batches.push((stage, batch));
                 Ok(())
             }
         }
     }
 
     fn deliver(&self, results: Results, at_once: &mut Vec<HandOver>) {
-        deliver(&self.exits, results, at_once);
+        self.exits.deliver(results.batches, at_once);
+        self.file_exits.deliver(results.files, at_once);
     }
 }
 
@@ -211,25 +221,8 @@ fn enters(batch: &mut Batch, metrics: &ComponentMetrics) {
     metrics.add_in(batch.rows(), batch.payload_bytes());
 }
 
-fn failed(metrics: &ComponentMetrics, error: Error) -> Error {
-    Error::permanent(format!("the transform `{}` failed", metrics.name)).caused_by(error)
-}
-
-/// Hands results over in their order. What the next stages take at once they do not do here, where the other
-/// copies have to wait, but when `at_once` is run.
-pub(super) fn deliver(
-    exits: &BTreeMap<Destination, Sender<Parcel>>,
-    results: Results,
-    at_once: &mut Vec<HandOver>,
-) {
-    for (stage, parcel) in results {
-        let weight = parcel.weight();
-        if let Some(exit) = exits.get(&stage) {
-            // Nobody is left to take it only after the stage there failed, which ends the run: the parcel's
-            // acknowledgement then fails by being dropped, and its source sends it again next time.
-            at_once.extend(exit.hand_over(parcel, weight).ok());
-        }
-    }
+fn failed(metrics: &ComponentMetrics, error: Error) -> RunFailure {
+    RunFailure::of(metrics, error.context(format!("the transform `{}` failed", metrics.name)))
 }
 
 #[cfg(test)]
@@ -240,18 +233,18 @@ mod tests {
     use super::*;
     use crate::{Role, testing};
 
-    /// Waits, and then gives a batch on; at the end, another one.
+    /// Waits, then sends a batch on; at the end, another one.
     struct Late;
 
     #[async_trait]
     impl WaitingTransform for Late {
-        async fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+        async fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
             tokio::task::yield_now().await;
             out.send(batch);
             Ok(())
         }
 
-        async fn finish(&mut self, out: &mut Outlets) -> Result<(), Error> {
+        async fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
             tokio::task::yield_now().await;
             out.send(testing::batch(["held back"]));
             Ok(())
@@ -262,7 +255,7 @@ mod tests {
     struct Twice;
 
     impl Transform for Twice {
-        fn apply(&mut self, batch: Batch, out: &mut Outlets) -> Result<(), Error> {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
             out.send(batch.share());
             out.send(batch);
             Ok(())
@@ -270,32 +263,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_begins_a_segment_and_what_follows_is_called_when_it_is_done() {
+    async fn a_transform_that_waits_begins_a_segment_and_the_next_is_called_when_it_is_done() {
         let exit = Destination::Sink(0);
         let (out, sink) = channel(usize::MAX);
         let operator = |name: &str, work, target| {
             let metrics = ComponentMetrics::new(name.into(), Role::Transform, "test");
             Operator::new(work, metrics, BTreeMap::from([(Output::Main, Arc::from([target]))]))
         };
-        let mut copy = Copy {
+        let mut worker = SegmentWorker {
             operators: vec![
                 operator("late", Work::Waits(Box::new(Late)), Target::Operator(1)),
                 operator("twice", Work::Calls(Box::new(Twice)), Target::Stage(exit)),
             ],
-            exits: BTreeMap::from([(exit, out)]),
+            exits: Exits(BTreeMap::from([(exit, out)])),
+            file_exits: Exits(BTreeMap::new()),
             sequencer: None,
             limit: None,
             budget: Budget::new(1 << 20),
             stop: Stop::default(),
         };
         let (input, taken) = channel(usize::MAX);
-        input.hand_over(Parcel::from(testing::batch(["one"])), 1).map(HandOver::run).ok();
-        let (ticket, parcel) = taken.take().await.unwrap();
-        copy.take(ticket, parcel).await.unwrap();
-        assert_eq!(copy.operators.iter().map(|of| of.metrics.counts().rows_out).collect::<Vec<_>>(), [1, 2]);
-        copy.finish().await.unwrap();
+        input.hand_over(testing::batch(["one"]), 1).map(HandOver::run).ok();
+        let (ticket, batch) = taken.take().await.unwrap();
+        worker.take(ticket, batch).await.unwrap();
+        assert_eq!(
+            worker.operators.iter().map(|of| of.metrics.counts().rows_out).collect::<Vec<_>>(),
+            [1, 2]
+        );
+        worker.finish().await.unwrap();
         let mut came = Vec::new();
-        while let Some((_, Parcel::Messages(batch))) = sink.take().await {
+        while let Some((_, batch)) = sink.take().await {
             came.extend(testing::payloads(&batch));
             batch.settle(Outcome::Delivered);
         }

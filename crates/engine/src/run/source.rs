@@ -1,69 +1,56 @@
 //! The task of a source.
 
-use std::time::Duration;
+use crate::Source;
+use crate::positions::LiveGuard;
+use crate::source_output::SourceOutput;
 
-use thalweg_runtime::Stop;
-use tokio::sync::mpsc;
+use super::{Retries, RunFailure};
 
-use crate::outlet::SourceOutput;
-use crate::positions::{LiveGuard, Never};
-use crate::{Error, ErrorKind, Source};
-
-use super::Retries;
-
-/// How long what attends the other sources waits, after these have ended, for what they sent to be settled. It is
-/// settled sooner, but where something holds it back until all has come, what attends them included.
-const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
-
-/// Tells those who attend the other sources to stop when these have ended and what they sent is settled.
-pub(super) async fn dismiss(mut ended: Watch, mut settled: Watch, stop: Stop) {
-    // Both end with the last of the senders; nothing is ever sent.
-    let _ = ended.recv().await;
-    let _ = tokio::time::timeout(LONGEST_FAREWELL, settled.recv()).await;
-    stop.request();
-}
-
-/// Sees when all of something have ended.
-pub(super) type Watch = mpsc::Receiver<Never>;
-
-/// Runs a source until it ends, again and again after temporary errors. `guard` is dropped then.
+/// Runs a source until it ends, with retries after temporary errors. Then drops `guard`.
 pub(super) async fn run(
     source: Box<dyn Source>,
-    outlet: SourceOutput,
+    output: SourceOutput,
     retries: Retries,
     guard: Option<LiveGuard>,
-) -> Result<(), Error> {
-    let positions = outlet.positions.clone();
-    let result = read(source, outlet, retries).await;
-    positions.leave();
+) -> Result<(), RunFailure> {
+    let positions = output.positions().cloned();
+    let result = read(source, output, retries).await;
+    if let Some(positions) = positions {
+        positions.drop_guard();
+    }
     drop(guard);
     result
 }
 
-async fn read(mut source: Box<dyn Source>, mut outlet: SourceOutput, retries: Retries) -> Result<(), Error> {
-    let name = outlet.name().clone();
+async fn read(
+    mut source: Box<dyn Source>,
+    mut output: SourceOutput,
+    retries: Retries,
+) -> Result<(), RunFailure> {
+    let name = output.name().clone();
     let mut attempt = 0;
     loop {
-        let read = outlet.metrics.counts().rows_out;
-        match source.run(&mut outlet).await {
+        let read = output.metrics.counts().rows_out;
+        match source.run(&mut output).await {
             Ok(()) => return Ok(()),
-            // What failed there says why; that this source cannot go on is nothing but a consequence, which must not be
-            // told in its place.
-            Err(_) if outlet.is_abandoned() => return Ok(()),
-            Err(error) if error.kind() != ErrorKind::Permanent && outlet.is_stopping() => {
-                // It is to read no more in any case.
+            // What the source leads to has failed and says why. That the source cannot continue is a consequence, which must
+            // not be reported in its place.
+            Err(_) if output.is_abandoned() => return Ok(()),
+            Err(error) if error.kind().is_temporary() && output.is_stopping() => {
+                // The source would have ended anyway.
                 tracing::warn!("`{name}`: {}; the run is stopping", error.full());
                 return Ok(());
             }
-            Err(error) if error.kind() != ErrorKind::Permanent => {
-                // One that got somewhere starts anew with the short pauses.
-                attempt = if outlet.metrics.counts().rows_out > read { 0 } else { attempt + 1 };
-                if retries.pause(&outlet.metrics, error, attempt).await.is_err() {
+            Err(error) if error.kind().is_temporary() => {
+                // A source that got somewhere begins with the short pauses again.
+                attempt = if output.metrics.counts().rows_out > read { 0 } else { attempt + 1 };
+                if retries.pause(&output.metrics, error, attempt).await.is_err() {
                     return Ok(());
                 }
             }
             Err(error) => {
-                return Err(Error::permanent(format!("the source `{name}` failed")).caused_by(error));
+                let error = error.context(format!("the source `{name}` failed"));
+                return Err(RunFailure::of(&output.metrics, error));
             }
         }
     }
@@ -79,8 +66,7 @@ mod tests {
     use thalweg_runtime::Stop;
 
     use super::*;
-    use crate::outlet::loose_outlet;
-    use crate::{Reading, testing};
+    use crate::{Error, Reading, testing};
 
     struct One;
 
@@ -93,12 +79,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn that_what_it_leads_to_has_failed_is_no_failure_of_its_own() {
+    async fn a_source_does_not_fail_because_what_it_leads_to_has_failed() {
         let budget = Budget::new(1 << 20);
-        let (mut outlet, main, errors) = loose_outlet(Stop::default(), &budget, 1 << 10, BTreeMap::new());
+        let (mut output, main, errors) =
+            testing::source_output(Stop::default(), &budget, 1 << 10, BTreeMap::new());
         drop((main, errors));
-        assert!(One.run(&mut outlet).await.is_err());
+        assert!(One.run(&mut output).await.is_err());
         let retries = Retries { stop: Stop::default(), log: Arc::default() };
-        assert!(run(Box::new(One), outlet, retries, None).await.is_ok());
+        assert!(run(Box::new(One), output, retries, None).await.is_ok());
     }
 }

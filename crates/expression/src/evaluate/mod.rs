@@ -1,4 +1,4 @@
-//! Running an expression over batches.
+//! Evaluates an expression over batches.
 
 use std::{
     collections::HashMap,
@@ -25,47 +25,46 @@ const EXTENSION: &str = "ARROW:extension:name";
 /// The extension type of JSON text.
 const JSON: &str = "arrow.json";
 
-/// For how many sets of types, and purposes, an expression is kept compiled.
+/// The most compiled plans kept per expression: one for each set of types and purpose.
 const KEPT: usize = 8;
 
 /// One value for each message.
 #[derive(Debug, Clone)]
 pub struct Evaluated {
-    /// The values, as 64-bit integers or floats, truth values, text (`Utf8View`) or times (microseconds,
-    /// UTC).
+    /// The values: 64-bit integers or floats, booleans, text (`Utf8View`) or times (microseconds, UTC).
     pub values: ArrayRef,
-    /// Whether the values are JSON text: where the expression is just a JSON column or a part of one.
+    /// True if the values are JSON text: the expression is a JSON column or a part of one.
     pub json: bool,
-    /// The messages for which it failed, in order, each with the reason. Their values are NULL.
+    /// The messages that failed, in order, each with the reason. Their values are NULL.
     pub failed: Vec<(u32, String)>,
 }
 
-/// Yes, no or NULL for each message.
+/// True, false or NULL for each message.
 #[derive(Debug, Clone)]
 pub struct Condition {
-    /// The answers. NULL counts as no.
+    /// The results. NULL counts as false.
     pub values: BooleanArray,
-    /// The messages for which it failed, in order, each with the reason. Their answers are NULL.
+    /// The messages that failed, in order, each with the reason. Their results are NULL.
     pub failed: Vec<(u32, String)>,
 }
 
-/// Evaluates one expression over batches. It is compiled when a batch comes with types of the columns that
-/// it refers to which were not seen lately; other columns do not matter.
+/// Evaluates one expression over batches. It compiles the expression when a batch has types that are not
+/// among the recently used ones. Only the types of columns in the expression matter.
 #[derive(Debug)]
 pub struct Evaluator {
     expression: Expression,
-    /// The last used first.
+    /// The compiled plans, most recently used first.
     compiled: Vec<Compiled>,
 }
 
 #[derive(Debug)]
 struct Compiled {
     purpose: Purpose,
-    /// The types for which it is compiled, one for each of the expression's possible columns.
+    /// The types of the plan, one for each of the expression's possible columns.
     types: Vec<Option<ColumnType>>,
-    /// The schema in which those types were last found, and where.
+    /// The schema in which those types were last found, and the columns' places in it.
     seen: Seen,
-    /// The mistake is kept too, so that it is not looked for with every batch.
+    /// A mistake is cached too, so an invalid expression is not planned again for every batch.
     plan: Result<Plan, String>,
 }
 
@@ -75,27 +74,27 @@ struct Seen {
     inputs: Vec<Input>,
 }
 
-/// Where a plan's column comes from.
+/// The origin of a plan's column.
 #[derive(Debug)]
 enum Input {
     Field(usize),
     PayloadBytes,
-    /// The payload as text, or one of `meta`.
+    /// The payload as text, or a `meta` column.
     Named(String),
 }
 
 impl Evaluator {
-    /// An evaluator that has not compiled anything yet.
+    /// Creates an evaluator without compiled plans.
     pub fn new(expression: Expression) -> Evaluator {
         Evaluator { expression, compiled: Vec::new() }
     }
 
-    /// The expression.
+    /// Returns the expression.
     pub fn expression(&self) -> &Expression {
         &self.expression
     }
 
-    /// The values for a batch.
+    /// Returns the values for a batch.
     pub fn evaluate(&mut self, batch: &Batch) -> Evaluated {
         let expression = self.expression.clone();
         let compiled = self.compiled(batch, Purpose::Value);
@@ -112,8 +111,8 @@ impl Evaluator {
         }
     }
 
-    /// The answers for a batch. If the expression is no condition for the types that its columns have there,
-    /// every message has failed.
+    /// Returns the results for a batch. If the expression is not a condition for the column types of the
+    /// batch, every message fails.
     pub fn condition(&mut self, batch: &Batch) -> Condition {
         let expression = self.expression.clone();
         let rows = batch.rows();
@@ -124,7 +123,7 @@ impl Evaluator {
                 if let Some(values) = values.as_boolean_opt() {
                     return Condition { values: values.clone(), failed };
                 }
-                // A column that is not there gives no answer, and that is not a mistake.
+                // A missing column makes the result NULL; that is not an error.
                 if plan.data_type == DataType::Null {
                     return Condition { values: BooleanArray::new_null(rows), failed };
                 }
@@ -135,7 +134,7 @@ impl Evaluator {
         Condition { values: BooleanArray::new_null(rows), failed: all_failed(rows, &reason) }
     }
 
-    /// The plan for the types in a batch, compiled if need be; it comes first from then on.
+    /// Returns the plan for the types in a batch, compiled if necessary, and moves it to the front.
     fn compiled(&mut self, batch: &Batch, purpose: Purpose) -> &Compiled {
         let schema = batch.fields().schema_ref();
         let same_schema =
@@ -147,7 +146,7 @@ impl Evaluator {
         &self.compiled[0]
     }
 
-    /// Finds or makes the plan for a schema that comes as a new object: usually the types are known already.
+    /// Finds or compiles the plan for a new schema object. Usually a plan for its types exists already.
     fn meet(&mut self, schema: &SchemaRef, purpose: Purpose) -> usize {
         let names = self.expression.possible_columns();
         let types: Vec<Option<ColumnType>> = names.iter().map(|name| column_type(schema, name)).collect();
@@ -184,7 +183,7 @@ impl Seen {
     }
 }
 
-/// The type of the column of that name in a batch with these fields, if it has one.
+/// Returns the type of the column `name` in a batch with these fields, if it has one.
 fn column_type(schema: &SchemaRef, name: &str) -> Option<ColumnType> {
     if let Some((_, field)) = schema.fields().find(name) {
         let data_type = field.data_type().clone();
@@ -202,14 +201,14 @@ fn column_type(schema: &SchemaRef, name: &str) -> Option<ColumnType> {
 }
 
 fn not_a_condition(expression: &Expression, data_type: &DataType) -> String {
-    let gives = match data_type {
+    let value = match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text",
         data_type if data_type.is_numeric() => "a number",
         DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => "a time",
         _ => "another kind of value",
     };
     format!(
-        "`{expression}` is not a condition: it gives {gives}. Compare it with something, or write `CAST({expression} AS BOOLEAN)`."
+        "`{expression}` is not a condition: it returns {value}. Compare it with something, or write `CAST({expression} AS BOOLEAN)`."
     )
 }
 
@@ -217,8 +216,8 @@ fn all_failed(rows: usize, reason: &str) -> Vec<(u32, String)> {
     (0..rows).map(|row| (row as u32, reason.to_owned())).collect()
 }
 
-/// Runs a plan over a batch: over the whole of it, and if that fails over ever smaller parts of it, until
-/// the messages are found that it fails for.
+/// Runs a plan over a whole batch. If that fails, it runs the plan over ever smaller parts to find the
+/// messages that fail.
 fn run(plan: &Plan, seen: &Seen, batch: &Batch, expression: &Expression) -> (ArrayRef, Vec<(u32, String)>) {
     let rows = batch.rows();
     let nothing = |reason: &str| {
@@ -248,7 +247,7 @@ fn run(plan: &Plan, seen: &Seen, batch: &Batch, expression: &Expression) -> (Arr
     }
 }
 
-/// The columns that a plan reads.
+/// Returns the columns that a plan reads.
 fn read(plan: &Plan, seen: &Seen, batch: &Batch) -> Result<RecordBatch, String> {
     let rows = batch.rows();
     let columns = seen
@@ -269,19 +268,19 @@ fn read(plan: &Plan, seen: &Seen, batch: &Batch) -> Result<RecordBatch, String> 
         .map_err(|error| error.to_string())
 }
 
-/// The values of a plan over some messages, or why there are none. What panics in a kernel is a failure
-/// like another.
+/// Returns the values of a plan over some messages, or the reason for a failure. A panic in a kernel counts
+/// as a failure.
 fn evaluate(plan: &Plan, inputs: &RecordBatch) -> Result<ArrayRef, String> {
     let rows = inputs.num_rows();
     let work = AssertUnwindSafe(|| plan.physical.evaluate(inputs).and_then(|values| values.into_array(rows)));
     match catch_unwind(work) {
         Ok(Ok(values)) => Ok(values),
         Ok(Err(error)) => Err(words(&error)),
-        Err(_) => Err("the value is too large, or a function broke on it".to_owned()),
+        Err(_) => Err("the value is too large, or a function panicked on it".to_owned()),
     }
 }
 
-/// The search for the messages that a plan fails for.
+/// The search for the messages for which a plan fails.
 struct Search<'a> {
     plan: &'a Plan,
     /// The values of all rows so far, in order.
@@ -290,7 +289,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Looks into `inputs`, the first of which is message `first`, and which as a whole failed for `reason`.
+    /// Searches `inputs`, which failed as a whole for `reason`. Its first row is message `first`.
     fn divide(&mut self, inputs: &RecordBatch, first: usize, reason: String) {
         let rows = inputs.num_rows();
         if rows <= 1 {

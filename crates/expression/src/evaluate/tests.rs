@@ -5,7 +5,7 @@ use arrow_schema::Field;
 use proptest::prelude::*;
 use thalweg_record::{Ack, Meta, PayloadWriter};
 
-/// A batch of payloads (one a field's row) and the fields given.
+/// Returns a batch of the given fields and payloads, one payload per row.
 fn batch_of(payloads: &[&str], fields: Vec<(Field, ArrayRef)>) -> Batch {
     let mut writer = PayloadWriter::default();
     payloads.iter().for_each(|payload| writer.push(payload.as_bytes()));
@@ -41,7 +41,7 @@ fn yes(sql: &str, batch: &Batch) -> Vec<Option<bool>> {
     condition.values.iter().collect()
 }
 
-/// The values as text.
+/// Returns the values as text.
 fn shown(sql: &str, batch: &Batch) -> Vec<Option<String>> {
     let evaluated = evaluator(sql).evaluate(batch);
     assert_eq!(evaluated.failed, [], "{sql}");
@@ -152,7 +152,7 @@ fn text_beside_a_number_is_read_as_one() {
     assert_eq!(yes("t IN (9, 0.5)", &batch), [F, T, T, None, None]);
     assert_eq!(yes("t * 2 = 18", &batch), [F, T, F, None, None]);
     assert_eq!(yes("-t < -100", &batch), [T, F, F, None, None]);
-    // A literal that is a number is one, and another is compared as text.
+    // A text literal that spells a number is compared as a number; any other is compared as text.
     assert_eq!(yes("n >= '10'", &batch), [T, F, F, F, F]);
     assert_eq!(yes("n <> 'unknown'", &batch), [T; 5]);
     assert_eq!(yes("n IN ('500', 'unknown')", &batch), [T, F, F, F, F]);
@@ -194,7 +194,7 @@ fn a_json_column_is_used_as_what_it_holds() {
         one("CAST(j AS BIGINT) + 1", &with(vec![json("j", vec![Some("\"4\"")])])).as_deref(),
         Some("5")
     );
-    // As itself it stays JSON.
+    // The column alone stays JSON.
     let itself = evaluator("j").evaluate(&batch);
     assert!(itself.json);
     assert_eq!(itself.values.as_string_view().value(1), "\"500\"");
@@ -216,7 +216,7 @@ fn a_dotted_name_is_the_column_of_that_name_or_else_a_lookup() {
     assert_eq!(yes("request.nothing IS NULL", &batch), [T]);
     assert_eq!(one("upper(request.\"x y\")", &batch).as_deref(), Some("Z"));
     assert_eq!(one("json_get(request, 'items[1].id')", &batch).as_deref(), Some("7"));
-    // Set as a field it stays JSON.
+    // A part of the column, alone, stays JSON.
     let items = evaluator("request.items").evaluate(&batch);
     assert!(items.json);
     assert_eq!(items.values.as_string_view().value(0), r#"[{"id": "a b"}, {"id": 7}]"#);
@@ -321,7 +321,7 @@ fn what_is_not_a_condition_fails_for_every_message() {
     assert_eq!(condition.failed.len(), 2);
     assert_eq!(
         condition.failed[1],
-        (1, "`size + 1` is not a condition: it gives a number. Compare it with something, or write `CAST(size + 1 AS BOOLEAN)`.".into())
+        (1, "`size + 1` is not a condition: it returns a number. Compare it with something, or write `CAST(size + 1 AS BOOLEAN)`.".into())
     );
     assert_eq!(condition.values.null_count(), 2);
 }
@@ -360,7 +360,7 @@ fn it_is_compiled_once_for_the_types_of_the_columns_it_refers_to() {
     assert_eq!(evaluator.condition(&one).values.iter().collect::<Vec<_>>(), [F]);
     assert_eq!(evaluator.compiled.len(), 2);
     for row in 0..20 {
-        // Each as a new type: decimals of another scale.
+        // Each scale of a decimal is a new type.
         let decimals = arrow_array::Decimal128Array::from(vec![5]).with_precision_and_scale(20, row).unwrap();
         let field = Field::new("n", decimals.data_type().clone(), true);
         evaluator.condition(&with(vec![(field, Arc::new(decimals))]));
@@ -429,7 +429,7 @@ fn many_conditions_and_deep_ones_fit_on_a_small_stack() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The plain evaluation is the one over a field with the same text.
+    /// The plain evaluation reads a field with the same text.
     #[test]
     fn the_searches_agree_with_the_plain_evaluation(
         lines in prop::collection::vec("[abé%]{0,20}", 1..30),
@@ -511,7 +511,7 @@ const OPERANDS: [&str; 16] = [
     "INTERVAL '1 day'",
 ];
 
-/// Whatever the text is, it is refused or evaluated.
+/// Checks that any text is either rejected or evaluated.
 fn anything(sql: &str) {
     let _ = check(sql);
     let Ok(expression) = Expression::parse(sql) else { return };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use thalweg_components::sources::objects::ObjectsSource;
+use thalweg_files::sources::objects::ObjectsSource;
 use thalweg_store::Store;
 
 use super::rows::Rows;

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_components::sinks::objects::discard_unfinished;
 use thalweg_engine::{Journal, StateDir, Store};
+use thalweg_files::sinks::objects::discard_unfinished;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::CopyOptions;

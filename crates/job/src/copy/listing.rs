@@ -1,6 +1,6 @@
 //! Lists what a copy would read and write.
 
-use thalweg_components::sources::objects::ObjectsSource;
+use thalweg_files::sources::objects::ObjectsSource;
 use thalweg_store::Store;
 
 use super::CopyJob;

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_components::sources::objects::ObjectsSource;
 use thalweg_config::{ByteSize, Document};
 use thalweg_engine::{Graph, Handle};
+use thalweg_files::sources::objects::ObjectsSource;
 
 use crate::error::{LoadError, RunError};
 use crate::outcome::Outcome;

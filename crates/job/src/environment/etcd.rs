@@ -5,8 +5,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use thalweg_components::shared::fetch::Fetch;
 use thalweg_engine::Error;
+use thalweg_net::fetch::Fetch;
 
 use super::wait;
 use crate::error::LoadError;

@@ -183,8 +183,8 @@ pub fn run_graph(
 
 /// Prepares the run of a phase.
 fn prepared_run(phase: &Phase, options: &RunOptions, observer: &dyn Observer) -> Result<Run, Error> {
-    tracing::debug!(drain_timeout = ?options.drain_timeout, "preparing a run");
     let run = Run::new(Plan::new(&phase.graph, options.cores), phase.state_dir.clone())?;
+    let run = run.drain_timeout(options.drain_timeout);
     let run = if options.appends || phase.state_dir.positions { run.continuing() } else { run };
     Ok(match observer.watcher() {
         Some(watcher) => run.watched(watcher),

@@ -1,20 +1,20 @@
 //! The segments of a JPEG.
 
-/// What EXIF begins with in a segment.
+/// The first bytes of EXIF in a segment.
 pub(crate) const EXIF: &[u8] = b"Exif\0\0";
-/// What XMP begins with in a segment.
+/// The first bytes of XMP in a segment.
 pub(crate) const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
-/// What a part of a colour profile begins with; the number of the part and how many there are follow.
+/// The first bytes of a part of a colour profile. The number of the part and the number of parts follow.
 pub(crate) const ICC: &[u8] = b"ICC_PROFILE\0";
 
 /// A part of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment<'a> {
-    /// What it is: the second byte of its marker.
+    /// The type: the second byte of the marker.
     pub marker: u8,
-    /// What it holds, behind its length; empty for those that have none.
+    /// The content after the length; empty for segments without a length.
     pub payload: &'a [u8],
-    /// The whole of it, with its marker and, behind a scan's header, its pixels.
+    /// The whole segment: its marker and, after the header of a scan, the pixels.
     pub whole: &'a [u8],
 }
 
@@ -23,13 +23,13 @@ pub(crate) const SCAN: u8 = 0xda;
 /// The marker of the end.
 pub(crate) const END: u8 = 0xd9;
 
-/// The segments of a JPEG, from behind its first marker; what is behind the end is left out.
+/// The segments of a JPEG after its first marker. Bytes after the end are ignored.
 #[derive(Debug, Clone)]
 pub(crate) struct Segments<'a> {
     rest: &'a [u8],
 }
 
-/// Walks through a JPEG; none if it is not one.
+/// Iterates over the segments of a JPEG; `None` if the bytes are not a JPEG.
 pub(crate) fn segments(bytes: &[u8]) -> Option<Segments<'_>> {
     bytes.strip_prefix(b"\xff\xd8").map(|rest| Segments { rest })
 }
@@ -46,7 +46,7 @@ impl<'a> Iterator for Segments<'a> {
     type Item = Segment<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Bytes before a marker mean nothing, and a marker may be preceded by as many 0xff as one likes.
+        // Bytes before a marker have no meaning, and any number of 0xff bytes may precede a marker.
         let begin = memchr::memchr(0xff, self.rest)?;
         self.rest = self.rest.get(begin..)?;
         let fill = self.rest.iter().skip(1).take_while(|byte| **byte == 0xff).count();
@@ -68,14 +68,14 @@ impl<'a> Iterator for Segments<'a> {
     }
 }
 
-/// How many bytes of pixels there are before the next marker.
+/// Returns the number of bytes of pixels before the next marker.
 fn pixels(bytes: &[u8]) -> usize {
     memchr::memchr_iter(0xff, bytes)
         .find(|at| !matches!(bytes.get(at + 1), Some(0 | 0xd0..=0xd7 | 0xff) | None))
         .unwrap_or(bytes.len())
 }
 
-/// A segment as it is written; none if it is longer than one can be.
+/// Encodes a segment; `None` if it is too long.
 pub(crate) fn segment(marker: u8, parts: &[&[u8]]) -> Option<Vec<u8>> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let told = u16::try_from(length + 2).ok()?;
@@ -85,7 +85,7 @@ pub(crate) fn segment(marker: u8, parts: &[&[u8]]) -> Option<Vec<u8>> {
     Some(written)
 }
 
-/// A colour profile as segments; none if it is longer than 255 of them hold.
+/// Encodes a colour profile as segments; `None` if it needs more than 255 of them.
 pub(crate) fn profile(icc: &[u8]) -> Option<Vec<u8>> {
     let parts = icc.chunks(65_519);
     let count = u8::try_from(parts.len()).ok()?;

@@ -1,6 +1,7 @@
-//! Where the parts of a picture's file stand: the segments of a JPEG, the chunks of a PNG, those of a WebP.
+//! The positions of the parts of a picture file: the segments of a JPEG, the chunks of a PNG or WebP.
 //!
-//! These walks copy nothing and understand nothing but lengths. Each ends where the bytes do, whatever was promised.
+//! These iterators copy nothing and interpret only lengths. Each ends with the bytes, even if a length
+//! promises more.
 
 pub(crate) mod jpeg;
 pub(crate) mod png;

@@ -6,21 +6,21 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 
-/// What a PNG begins with.
+/// The first bytes of a PNG.
 pub(crate) const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
-/// The keyword of the text that is XMP.
+/// The keyword of a text chunk that contains XMP.
 const XMP: &[u8] = b"XML:com.adobe.xmp\0";
-/// No profile is larger; what would decompress to more is left out.
+/// The maximum size of a profile or XMP in bytes; larger ones are ignored.
 const MAX_PROFILE: u64 = 16 << 20;
 
 /// A part of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk<'a> {
-    /// What it is.
+    /// The type.
     pub name: [u8; 4],
-    /// What it holds.
+    /// The content.
     pub payload: &'a [u8],
-    /// The whole of it, with length, name and checksum.
+    /// The whole chunk, with length, type and checksum.
     pub whole: &'a [u8],
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Chunks<'a> {
     rest: &'a [u8],
 }
 
-/// Walks through a PNG; none if it is not one.
+/// Iterates over the chunks of a PNG; `None` if the bytes are not a PNG.
 pub(crate) fn chunks(bytes: &[u8]) -> Option<Chunks<'_>> {
     bytes.strip_prefix(SIGNATURE).map(|rest| Chunks { rest })
 }
@@ -47,7 +47,7 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// A chunk as it is written; none if it is longer than one can be.
+/// Encodes a chunk; `None` if it is too long.
 pub(crate) fn chunk(name: &[u8; 4], parts: &[&[u8]]) -> Option<Vec<u8>> {
     let length = u32::try_from(parts.iter().map(|part| part.len()).sum::<usize>()).ok()?;
     let mut written = length.to_be_bytes().to_vec();
@@ -58,21 +58,21 @@ pub(crate) fn chunk(name: &[u8; 4], parts: &[&[u8]]) -> Option<Vec<u8>> {
     Some(written)
 }
 
-/// The colour profile that an `iCCP` chunk holds.
+/// Returns the colour profile in an `iCCP` chunk.
 pub(crate) fn profile(payload: &[u8]) -> Option<Vec<u8>> {
     let name = memchr::memchr(0, payload)?;
-    // The byte behind the name is the method of compression, of which there is one.
+    // The byte after the name is the compression method; there is only one.
     inflate(payload.get(name + 2..)?)
 }
 
-/// A colour profile as a chunk.
+/// Encodes a colour profile as a chunk.
 pub(crate) fn profile_chunk(icc: &[u8]) -> Option<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(icc).ok()?;
     chunk(b"iCCP", &[b"icc\0\0", &encoder.finish().ok()?])
 }
 
-/// The XMP that an `iTXt` chunk holds; none if it is another text.
+/// Returns the XMP in an `iTXt` chunk; `None` if it is another text.
 pub(crate) fn xmp(payload: &[u8]) -> Option<Vec<u8>> {
     let (is_compressed, rest) = match payload.strip_prefix(XMP)? {
         [flag, _, rest @ ..] => (*flag == 1, rest),
@@ -86,7 +86,7 @@ pub(crate) fn xmp(payload: &[u8]) -> Option<Vec<u8>> {
     if is_compressed { inflate(rest) } else { Some(rest.to_vec()) }
 }
 
-/// XMP as a chunk.
+/// Encodes XMP as a chunk.
 pub(crate) fn xmp_chunk(xmp: &[u8]) -> Option<Vec<u8>> {
     chunk(b"iTXt", &[XMP, b"\0\0\0\0", xmp])
 }

@@ -1,22 +1,22 @@
 //! The chunks of a WebP.
 
-/// In the flags of an extended header: there is a colour profile.
+/// Flag of an extended header: there is a colour profile.
 pub(crate) const HAS_ICC: u8 = 0x20;
-/// There is EXIF.
+/// Flag: there is EXIF.
 pub(crate) const HAS_EXIF: u8 = 0x08;
-/// There is XMP.
+/// Flag: there is XMP.
 pub(crate) const HAS_XMP: u8 = 0x04;
-/// There are pixels that one can see through.
+/// Flag: there are transparent pixels.
 pub(crate) const HAS_ALPHA: u8 = 0x10;
-/// There are several pictures.
+/// Flag: there are several frames.
 pub(crate) const IS_ANIMATED: u8 = 0x02;
 
 /// A part of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk<'a> {
-    /// What it is.
+    /// The type.
     pub name: [u8; 4],
-    /// What it holds.
+    /// The content.
     pub payload: &'a [u8],
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Chunks<'a> {
     rest: &'a [u8],
 }
 
-/// Walks through a WebP; none if it is not one.
+/// Iterates over the chunks of a WebP; `None` if the bytes are not a WebP.
 pub(crate) fn chunks(bytes: &[u8]) -> Option<Chunks<'_>> {
     let rest = bytes.strip_prefix(b"RIFF")?;
     let length = u32::from_le_bytes(*rest.first_chunk()?) as usize;
@@ -42,13 +42,13 @@ impl<'a> Iterator for Chunks<'a> {
         let name: [u8; 4] = *self.rest.first_chunk()?;
         let length = u32::from_le_bytes(*self.rest.get(4..)?.first_chunk()?) as usize;
         let payload = self.rest.get(8..length.checked_add(8)?)?;
-        // A byte is added to what would end at an odd position.
+        // A chunk of odd length is padded with a byte.
         self.rest = self.rest.get(8 + length + length % 2..).unwrap_or_default();
         Some(Chunk { name, payload })
     }
 }
 
-/// A file of chunks; none if it is longer than one can be.
+/// Encodes a file of chunks; `None` if it is too long.
 pub(crate) fn file<'a>(chunks: impl IntoIterator<Item = (&'a [u8; 4], &'a [u8])>) -> Option<Vec<u8>> {
     let mut written = b"RIFF\0\0\0\0WEBP".to_vec();
     for (name, payload) in chunks {
@@ -62,28 +62,28 @@ pub(crate) fn file<'a>(chunks: impl IntoIterator<Item = (&'a [u8; 4], &'a [u8])>
     Some(written)
 }
 
-/// An extended header: flags, and the size of the picture.
+/// Encodes an extended header: flags, and the size of the picture.
 pub(crate) fn extended(flags: u8, width: u32, height: u32) -> Vec<u8> {
     let three = |number: u32| number.saturating_sub(1).to_le_bytes().into_iter().take(3);
     [flags, 0, 0, 0].into_iter().chain(three(width)).chain(three(height)).collect()
 }
 
-/// What the header of a picture says.
+/// The values in the header of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     /// In pixels.
     pub width: u32,
     /// In pixels.
     pub height: u32,
-    /// Whether one can see through it.
+    /// True if the picture has transparency.
     pub has_alpha: bool,
-    /// Whether there are several pictures.
+    /// True if there are several frames.
     pub is_animated: bool,
-    /// Whether its pixels are as they were.
+    /// True if the compression is lossless.
     pub is_lossless: bool,
 }
 
-/// Reads the header; none if it is damaged.
+/// Reads the header; `None` if it is damaged.
 pub(crate) fn header(bytes: &[u8]) -> Option<Header> {
     let mut found: Option<Header> = None;
     let headers = Headers { rest: bytes.get(12..)? };
@@ -142,7 +142,7 @@ pub(crate) fn header(bytes: &[u8]) -> Option<Header> {
     found
 }
 
-/// The chunks of which at least the beginning is there: a header is worth reading although its pixels are cut off.
+/// The chunks whose beginning is present: a header is worth reading even if the pixels are cut off.
 struct Headers<'a> {
     rest: &'a [u8],
 }

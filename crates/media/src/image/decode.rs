@@ -1,4 +1,4 @@
-//! Pixels from each format.
+//! Decodes the pixels of each format.
 
 use std::io::Cursor;
 
@@ -12,7 +12,7 @@ use zune_jpeg::zune_core::options::DecoderOptions;
 use super::pixels::Pixels;
 use super::{Format, ImageError, ImageInfo, external};
 
-/// The pixels of a picture, no more of them than its header promised.
+/// Returns the pixels of a picture, at most as many as its header promised.
 pub(super) fn decode(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
     let pixels = match info.format {
         Format::Jpeg => jpeg(bytes, info)?,
@@ -21,12 +21,12 @@ pub(super) fn decode(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageErro
         Format::Webp => webp(bytes, info)?,
         Format::Tiff => tiff(bytes, info)?,
         Format::Avif | Format::Heic => {
-            return Err(unsupported(info, format!("it is not read here; {}", external::INSTALL)));
+            return Err(unsupported(info, format!("this format is not supported; {}", external::INSTALL)));
         }
     };
     let length = u64::from(pixels.width) * u64::from(pixels.height) * u64::from(pixels.channels);
     if pixels.data.len() as u64 != length || (pixels.width, pixels.height) != (info.width, info.height) {
-        return Err(damaged(info, "its pixels are not as many as its header says"));
+        return Err(damaged(info, "the number of its pixels differs from its header"));
     }
     Ok(pixels)
 }
@@ -39,11 +39,11 @@ fn unsupported(info: &ImageInfo, why: impl ToString) -> ImageError {
     ImageError::Unsupported { format: info.format, why: why.to_string() }
 }
 
-/// Room for so many bytes, if a machine has that much.
+/// Allocates memory for all pixels, if the machine has that much.
 fn room(info: &ImageInfo, channels: u8) -> Result<Vec<u8>, ImageError> {
     let length = u64::from(info.width).saturating_mul(info.height.into()).saturating_mul(channels.into());
     let mut room = Vec::new();
-    let length = usize::try_from(length).map_err(|_| damaged(info, "it is larger than any memory"))?;
+    let length = usize::try_from(length).map_err(|_| damaged(info, "its size exceeds the address space"))?;
     room.try_reserve_exact(length).map_err(|_| damaged(info, "there is not enough memory for it"))?;
     room.resize(length, 0);
     Ok(room)
@@ -68,7 +68,7 @@ fn jpeg(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
 fn png(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
     let mut decoder = png::Decoder::new(Cursor::new(bytes));
     decoder.set_transformations(png::Transformations::normalize_to_color8());
-    // They are read elsewhere, and these could be longer when they are no longer compressed.
+    // Text and profiles are read elsewhere, and could be much larger when decompressed.
     decoder.set_ignore_text_chunk(true);
     decoder.set_ignore_iccp_chunk(true);
     let mut reader = decoder.read_info().map_err(|error| damaged(info, error))?;
@@ -87,7 +87,7 @@ fn gif(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
     options.check_frame_consistency(true);
     let mut decoder = options.read_info(bytes).map_err(|error| damaged(info, error))?;
     let frame = decoder.next_frame_info().map_err(|error| damaged(info, error))?;
-    let frame = frame.ok_or_else(|| damaged(info, "there is no picture in it"))?;
+    let frame = frame.ok_or_else(|| damaged(info, "it contains no picture"))?;
     let (left, top, width) = (usize::from(frame.left), usize::from(frame.top), usize::from(frame.width));
     let is_whole = (u32::from(frame.width), u32::from(frame.height)) == (info.width, info.height);
     let mut canvas = room(info, 4)?;
@@ -99,7 +99,7 @@ fn gif(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
         let lines = part.chunks_exact((width * 4).max(1));
         for (line, to) in lines.zip(canvas.chunks_exact_mut(info.width as usize * 4).skip(top)) {
             let to = to.get_mut(left * 4..(left + width) * 4);
-            to.ok_or_else(|| damaged(info, "a picture stands out of it"))?.copy_from_slice(line);
+            to.ok_or_else(|| damaged(info, "a frame exceeds the size of the picture"))?.copy_from_slice(line);
         }
     }
     Ok(Pixels { width: info.width, height: info.height, channels: 4, data: canvas })
@@ -107,10 +107,10 @@ fn gif(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
 
 fn webp(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
     if info.is_animated {
-        return Err(unsupported(info, "moving pictures are not read here; leave them as they are"));
+        return Err(unsupported(info, "animated pictures are not supported; leave them unconverted"));
     }
     let image = webp::Decoder::new(bytes).decode();
-    let image = image.ok_or_else(|| damaged(info, "libwebp finds it cut off or not to be WebP"))?;
+    let image = image.ok_or_else(|| damaged(info, "libwebp cannot decode it: it is cut off or not WebP"))?;
     let channels = if image.is_alpha() { 4 } else { 3 };
     Ok(Pixels { width: image.width(), height: image.height(), channels, data: image.to_vec() })
 }
@@ -128,12 +128,12 @@ fn tiff(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
     }
     let data = match decoder.read_image().map_err(|error| of_tiff(info, error))? {
         DecodingResult::U8(data) => data,
-        // The upper half of each; the lower is less than one can see.
+        // The upper byte of each value; the lower one makes no visible difference.
         DecodingResult::U16(data) => data.iter().map(|value| (value >> 8) as u8).collect(),
         _ => {
             return Err(unsupported(
                 info,
-                "its pixels are neither 8 nor 16 bits a channel; make it one of these",
+                "its pixels have neither 8 nor 16 bits per channel; convert it to one of these",
             ));
         }
     };
@@ -147,7 +147,7 @@ fn tiff(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
         other => {
             return Err(unsupported(
                 info,
-                format!("pixels of the kind {other:?} are not read here; make them RGB"),
+                format!("pixels of type `{other:?}` are not supported; convert them to RGB"),
             ));
         }
     };
@@ -161,7 +161,7 @@ fn of_tiff(info: &ImageInfo, error: tiff::TiffError) -> ImageError {
     }
 }
 
-/// Pixels of one bit each, eight in a byte, each row beginning a byte.
+/// Unpacks pixels of one bit: eight per byte, each row starting at a byte.
 fn bits(data: &[u8], info: &ImageInfo) -> Vec<u8> {
     let width = info.width as usize;
     let rows = data.chunks_exact(width.div_ceil(8).max(1));

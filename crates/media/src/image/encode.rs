@@ -1,4 +1,4 @@
-//! Files of each format from pixels.
+//! Encodes pixels in each format.
 
 #[cfg(feature = "avif")]
 use std::borrow::Cow;
@@ -13,7 +13,8 @@ use super::pixels::Pixels;
 use super::{Conversion, DEFAULT_EFFORT, Format, ImageError};
 use crate::metadata::Kept;
 
-/// A file of the format that is asked for. What is kept is only for formats that have to have it while they are written.
+/// Returns a file in the requested format. `kept` is used only by formats that write metadata together with
+/// the pixels.
 pub(super) fn encode(pixels: Pixels, conversion: &Conversion, kept: &Kept) -> Result<Vec<u8>, ImageError> {
     let effort = conversion.effort.unwrap_or(DEFAULT_EFFORT);
     match conversion.to {
@@ -24,7 +25,8 @@ pub(super) fn encode(pixels: Pixels, conversion: &Conversion, kept: &Kept) -> Re
         Format::Tiff => tiff(pixels, kept),
         Format::Avif => avif(pixels, conversion.quality, effort, kept),
         Format::Heic => {
-            let why = "it is not written here; `avif` is as small and free of patents".to_owned();
+            let why =
+                "this format cannot be written; use `avif`, which is as small and free of patents".to_owned();
             Err(ImageError::Unsupported { format: Format::Heic, why })
         }
     }
@@ -34,7 +36,7 @@ fn failed(format: Format, why: impl ToString) -> ImageError {
     ImageError::Unsupported { format, why: format!("it could not be written: {}", why.to_string()) }
 }
 
-/// A side of a picture, which was compared with what the format can hold before.
+/// Returns width and height; they were compared with the limits of the format before.
 fn side(format: Format, pixels: &Pixels) -> Result<(u16, u16), ImageError> {
     let too_large = |_| ImageError::TooLarge { format, width: pixels.width, height: pixels.height };
     Ok((u16::try_from(pixels.width).map_err(too_large)?, u16::try_from(pixels.height).map_err(too_large)?))
@@ -45,7 +47,7 @@ fn jpeg(pixels: Pixels, quality: u8, effort: u8) -> Result<Vec<u8>, ImageError> 
     let (width, height) = side(Format::Jpeg, &pixels)?;
     let mut file = Vec::with_capacity(pixels.data.len() / 8);
     let mut encoder = JpegEncoder::new(&mut file, quality);
-    // Tables for this picture cost a second pass over it, and save a few hundredths.
+    // Optimised tables need a second pass through the picture, and save a few percent.
     encoder.set_optimized_huffman_tables(effort >= 4);
     encoder.set_progressive(effort >= 6);
     let colour = if pixels.has_colour() { JpegColour::Rgb } else { JpegColour::Luma };
@@ -80,7 +82,7 @@ fn png(pixels: &Pixels, effort: u8) -> Result<Vec<u8>, ImageError> {
 fn gif(pixels: Pixels, effort: u8) -> Result<Vec<u8>, ImageError> {
     let (width, height) = side(Format::Gif, &pixels)?;
     let mut pixels = pixels.into_colour();
-    // The speed of the search for the 256 colours: 1, all pixels are looked at, to 30, one in thirty.
+    // The speed of the search for the 256 colours, from 1 (uses all pixels) to 30 (uses one pixel in thirty).
     let speed = [30, 20, 10, 7, 5, 3, 1].get(usize::from(effort)).copied().unwrap_or(10);
     let frame = match pixels.channels {
         3 => gif::Frame::from_rgb_speed(width, height, &pixels.data, speed),
@@ -97,7 +99,7 @@ fn webp(pixels: Pixels, quality: u8, effort: u8) -> Result<Vec<u8>, ImageError> 
     let pixels = pixels.into_colour();
     let layout = if pixels.has_alpha() { webp::PixelLayout::Rgba } else { webp::PixelLayout::Rgb };
     let mut config =
-        webp::WebPConfig::new().map_err(|()| failed(Format::Webp, "libwebp is of another version"))?;
+        webp::WebPConfig::new().map_err(|()| failed(Format::Webp, "libwebp has an incompatible version"))?;
     config.quality = quality.into();
     config.method = effort.into();
     let encoder = webp::Encoder::new(&pixels.data, layout, pixels.width, pixels.height);
@@ -106,7 +108,7 @@ fn webp(pixels: Pixels, quality: u8, effort: u8) -> Result<Vec<u8>, ImageError> 
 }
 
 fn tiff(pixels: Pixels, kept: &Kept) -> Result<Vec<u8>, ImageError> {
-    // The format has grey with alpha, but the library does not write it.
+    // The format has grey with alpha, but the library cannot write it.
     let pixels = if pixels.channels == 2 { pixels.into_colour() } else { pixels };
     let mut file = Cursor::new(Vec::new());
     let written = write_tiff(&mut file, &pixels, kept);
@@ -147,7 +149,7 @@ fn avif(_: Pixels, _: u8, _: u8, _: &Kept) -> Result<Vec<u8>, ImageError> {
 fn avif(pixels: Pixels, quality: u8, effort: u8, kept: &Kept) -> Result<Vec<u8>, ImageError> {
     let pixels = pixels.into_colour();
     let (width, height) = (pixels.width as usize, pixels.height as usize);
-    // The encoder's speeds are 10, fastest, to 1; what is beyond 4 takes seconds for each megapixel.
+    // The encoder's speeds are 10 (fastest) to 1; below 4, it takes seconds per megapixel.
     let encoder =
         ravif::Encoder::new().with_quality(quality.into()).with_speed(10 - effort).with_num_threads(Some(1));
     let encoder = match &kept.exif {

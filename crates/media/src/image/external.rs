@@ -1,30 +1,32 @@
-//! Pictures that a program of the system reads: HEIC, whose decoder is under patents, and AVIF.
+//! Commands of the system that read other formats: HEIC, whose decoder is under patents, and AVIF.
 //!
-//! Nothing is run here. This says which programs can do it and how they are called, and looks for them in the folders that
-//! it is given; who runs them has their time and their output in hand.
+//! This module runs nothing. It knows which programs can read these formats and their arguments, and looks
+//! for them in given folders. The caller runs them, and so controls their time limit and output.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// How a program is called that makes a PNG of a picture.
+/// The call of a program that converts a picture to PNG.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// Where it is.
+    /// The path of the program.
     pub program: PathBuf,
-    /// What it is given.
+    /// Its arguments.
     pub arguments: Vec<OsString>,
 }
 
-/// Programs that read HEIC and AVIF, the best first. All take the two files as their last arguments.
+/// Programs that read HEIC and AVIF, the best first. All accept the two files as their last arguments.
 const PROGRAMS: &[(&str, &[&str])] =
     &[("heif-dec", &[]), ("heif-convert", &[]), ("vips", &["copy"]), ("magick", &[])];
 
-/// What to install where there is none of them.
-pub const INSTALL: &str = "install `libheif-examples` (`heif-dec` or `heif-convert`), libvips or ImageMagick, one of which then reads it";
+/// The advice if none of them is installed.
+pub const INSTALL: &str =
+    "install `libheif-examples` (`heif-dec` or `heif-convert`), libvips or ImageMagick to read it";
 
-/// How to make a PNG at `to` of the picture at `from` by a program in one of the folders; none if there is none.
+/// Returns the command that converts the picture `from` to a PNG `to`, with a program in one of the folders.
+/// Returns `None` if none of them has such a program.
 ///
-/// `folders` are those of the `PATH`, split. `to` has to end in `.png`: that is how the programs know what to make.
+/// `folders` are the entries of `PATH`. `to` must end in `.png`: the programs derive the format from it.
 pub fn to_png<F: AsRef<Path>>(
     folders: impl IntoIterator<Item = F>,
     from: &Path,

@@ -1,13 +1,14 @@
-//! What a conversion takes.
+//! The memory that a conversion needs.
 
 use super::{Conversion, DEFAULT_EFFORT, Format, ImageInfo, resize};
 
-/// The bytes that [`convert`](super::convert) takes at its peak, beside those it is given: an upper bound, about five
-/// times the decoded pixels where the size stays, and for what WebP makes of alpha or at an effort above 2, up to fifteen.
+/// Returns the peak memory of [`convert`](super::convert) in bytes, beside its input. This is an upper bound:
+/// about five times the decoded pixels if the size stays, and up to fifteen times for WebP with alpha or at
+/// an effort above 2.
 ///
-/// That is the largest of the steps: decoding; changing the size, with the original, a copy of it where one can see through
-/// it, what is narrower but not yet lower, and the result; turning, with a copy; encoding, with what the encoder holds of
-/// each pixel and the file. Saturates rather than overflows.
+/// It is the maximum of the steps. Decoding. Resizing: the original, a copy of it if it has transparency, the
+/// picture with the new width but the old height, and the result. Rotating, with a copy. Encoding: the
+/// encoder's memory per pixel, and the file. The result saturates instead of overflowing.
 pub fn memory_needed(info: &ImageInfo, conversion: &Conversion) -> u64 {
     let channels = u64::from(info.channels);
     let bytes = |(width, height): (u32, u32)| {
@@ -24,20 +25,21 @@ pub fn memory_needed(info: &ImageInfo, conversion: &Conversion) -> u64 {
     let turning = if conversion.rotate && info.orientation > 1 { after.saturating_mul(2) } else { 0 };
     let pixels = after / channels.max(1);
     let encoding = after.saturating_add(pixels.saturating_mul(beside(info, conversion)));
-    // Tables and buffers, which even a picture of one pixel takes.
+    // Tables and buffers that even a picture of one pixel needs.
     let fixed = 1 << 20;
     info.decoded_bytes.max(resizing).max(turning).max(encoding).saturating_add(fixed)
 }
 
-/// The bytes that an encoder holds for each pixel beside it: its own form of the pixels, and the file, twice where it is put
-/// together with metadata. How long a file gets depends on the picture, so these are for noise at the best quality.
+/// Returns the bytes per pixel that an encoder uses beside the pixels: its own form of them, and the file,
+/// twice if it is combined with metadata. The length of a file depends on the picture, so these values are
+/// for noise at the best quality.
 fn beside(info: &ImageInfo, conversion: &Conversion) -> u64 {
     match conversion.to {
         Format::Jpeg => 12,
-        // What cannot be compressed is held three times over while it is written.
+        // Incompressible data is held three times while it is written.
         Format::Png => 4 * u64::from(info.channels),
         Format::Gif => 8,
-        // From effort 3, libwebp keeps all it found for a second look; what one sees through is a picture of its own.
+        // From effort 3, libwebp keeps its results for a second pass. Alpha is encoded as a separate picture.
         Format::Webp => {
             let looks = if conversion.effort.unwrap_or(DEFAULT_EFFORT) > 2 { 30 } else { 14 };
             looks + if info.has_alpha { 24 } else { 0 }

@@ -1,13 +1,13 @@
-//! Pictures: their size by their header, and pictures of another format or size made of them.
+//! Pictures: reading their size from the header, and converting them to another format or size.
 //!
-//! Pixels have 8 bits a channel on the way; what has 16 is rounded. Of what moves, the first picture is taken: who would
-//! rather leave it alone asks [`ImageInfo::is_animated`]. A picture is decoded, made smaller, turned, encoded, in this
-//! order: what is turned is small by then.
+//! Pixels have 8 bits per channel during a conversion; 16 bits are rounded. Only the first frame of an
+//! animation is converted; [`ImageInfo::is_animated`] tells a caller to skip it instead. A picture is
+//! decoded, resized, rotated and encoded, in this order: it is usually smaller when it is rotated.
 //!
 //! # Memory
 //!
-//! [`probe`] reads headers and allocates nothing. [`memory_needed`] says what [`convert`] will take at its peak, so that a
-//! caller can reserve it, or refuse. `convert` decodes no more than the header promised.
+//! [`probe`] reads headers and allocates nothing. [`memory_needed`] returns the peak memory of [`convert`],
+//! so that a caller can reserve it or reject the picture. `convert` decodes no more than the header promised.
 //!
 //! # Formats
 //!
@@ -21,7 +21,8 @@
 //! | AVIF | – | with the feature `avif` |
 //! | HEIC | – | – |
 //!
-//! What is not read here is [`ImageError::Unsupported`] with what to install, and [`external`] runs that.
+//! Other formats are [`ImageError::Unsupported`] with advice on what to install; [`external`] returns the
+//! command for it.
 
 mod decode;
 mod encode;
@@ -62,16 +63,16 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 7] =
         [Self::Jpeg, Self::Png, Self::Gif, Self::Webp, Self::Tiff, Self::Avif, Self::Heic];
 
-    /// The format of a picture by its first bytes.
+    /// Detects the format of a picture by its first bytes.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         Self::from_mime(mime::detect(bytes).mime)
     }
 
-    /// The format that a type is: `image/webp`, or one of its other names.
+    /// Returns the format of a MIME type or one of its aliases: `image/webp`.
     pub fn from_mime(name: &str) -> Option<Self> {
         match mime::canonical(name)?.name {
             "image/jpeg" => Some(Self::Jpeg),
@@ -85,7 +86,7 @@ impl Format {
         }
     }
 
-    /// The type, such as `image/webp`.
+    /// Returns the MIME type, such as `image/webp`.
     pub fn mime(self) -> &'static str {
         match self {
             Self::Jpeg => "image/jpeg",
@@ -98,12 +99,12 @@ impl Format {
         }
     }
 
-    /// The usual extension, without a dot.
+    /// Returns the usual extension, without a dot.
     pub fn extension(self) -> &'static str {
         mime::extension_of(self.mime()).unwrap_or_default()
     }
 
-    /// The longest side that a picture of this format may have.
+    /// Returns the longest side that a picture of this format may have, in pixels.
     pub fn longest_side(self) -> u32 {
         match self {
             Self::Webp => 16_383,
@@ -127,30 +128,30 @@ impl std::fmt::Display for Format {
     }
 }
 
-/// Why a picture could not be read or made.
+/// Why a picture could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// It has the signature of no format of pictures.
+    /// The file has the signature of no known picture format.
     #[error("this is not a picture of a known format; known are JPEG, PNG, GIF, WebP, TIFF, AVIF and HEIC")]
     NotAnImage,
-    /// The format, or something in it, is not read or written here.
+    /// The format, or a feature that the picture uses, cannot be read or written.
     #[error("{format}: {why}")]
     Unsupported {
         /// The format.
         format: Format,
-        /// What is missing, and what to do.
+        /// The missing feature, and what to do.
         why: String,
     },
-    /// It is not what its format demands.
+    /// The file violates its format.
     #[error("the {format} is damaged: {why}")]
     Damaged {
         /// The format.
         format: Format,
-        /// What is wrong.
+        /// The defect.
         why: String,
     },
-    /// The format holds no picture of that size.
-    #[error("a {format} has at most {most} pixels a side, and this would be {width} × {height}; say a `width` or `height`", most = .format.longest_side())]
+    /// The format cannot contain a picture of that size.
+    #[error("a {format} has at most {most} pixels a side, and this would be {width} × {height}; set `width` or `height`", most = .format.longest_side())]
     TooLarge {
         /// The format.
         format: Format,
@@ -159,98 +160,98 @@ pub enum ImageError {
         /// In pixels.
         height: u32,
     },
-    /// What is asked for makes no sense.
+    /// An option is out of range.
     #[error("`{option}` is {given}; {right}")]
     Option {
-        /// Which option.
+        /// The name of the option.
         option: &'static str,
-        /// What it is.
+        /// Its value.
         given: u32,
-        /// What it may be.
+        /// Its permitted range.
         right: &'static str,
     },
 }
 
-/// What the header of a picture says.
+/// The values in the header of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageInfo {
     /// The format.
     pub format: Format,
-    /// In pixels, as they are stored: before the orientation is applied.
+    /// The stored width in pixels: before the orientation is applied.
     pub width: u32,
-    /// In pixels, as they are stored.
+    /// The stored height in pixels.
     pub height: u32,
-    /// How many bytes decoding takes: those of the pixels, and what the decoder holds beside them.
+    /// The bytes of memory that decoding needs: the pixels, and the decoder's own buffers.
     pub decoded_bytes: u64,
-    /// How many bytes a decoded pixel has, 1 to 4.
+    /// The bytes per decoded pixel, 1 to 4.
     pub channels: u8,
-    /// Whether one may see through it.
+    /// True if the picture may have transparency.
     pub has_alpha: bool,
-    /// Which way up it is, by EXIF: 1, as it stands, to 8.
+    /// The orientation by EXIF, 1 (not rotated) to 8.
     pub orientation: u8,
-    /// Whether there are, or may be, several pictures that follow one another.
+    /// True if there are, or may be, several frames.
     pub is_animated: bool,
 }
 
-/// What is to become of a picture.
+/// The options of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conversion {
-    /// The format to make.
+    /// The output format.
     pub to: Format,
-    /// How much is to be seen of the original, 1 to 100, where a format loses something: JPEG, WebP, AVIF.
+    /// The quality of lossy formats (JPEG, WebP, AVIF), 1 to 100.
     pub quality: u8,
-    /// How long to look for a smaller file: 0, fastest, to 6, smallest. See [`DEFAULT_EFFORT`].
+    /// How hard to search for a smaller file: 0 (fastest) to 6 (smallest). See [`DEFAULT_EFFORT`].
     pub effort: Option<u8>,
-    /// The size to make; none leaves it.
+    /// The output size; `None` keeps the size.
     pub size: Option<Resize>,
-    /// Whether to turn the pixels as EXIF says.
+    /// True to rotate the pixels as EXIF says.
     pub rotate: bool,
-    /// Whether to leave out EXIF and XMP. The colour profile is kept, since the colours would be others without it, and so
-    /// is the orientation if it is not applied. Otherwise all is kept that the format can hold: a GIF nothing, an AVIF
-    /// EXIF only, a TIFF no EXIF.
+    /// True to remove EXIF and XMP. The colour profile is kept, since the colours would change without it.
+    /// The orientation is kept if it is not applied. If false, all metadata is kept that the format can hold:
+    /// nothing in a GIF, only EXIF in an AVIF, no EXIF in a TIFF.
     pub strip: bool,
 }
 
-/// The effort that is made if none is said. For WebP it is the method of libwebp: the files of 2 are about a twentieth larger
-/// than those of 4, which takes two and a half times as long.
+/// The effort if none is set. For WebP it is the method of libwebp: files of method 2 are about a twentieth
+/// larger than those of method 4, which takes two and a half times as long.
 pub const DEFAULT_EFFORT: u8 = 2;
 
-/// The size to make.
+/// The output size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
-    /// In pixels, as it is seen: if the picture is turned, after that.
+    /// The width in pixels, after a rotation.
     pub width: Option<u32>,
-    /// In pixels.
+    /// The height in pixels, after a rotation.
     pub height: Option<u32>,
-    /// What becomes of the proportions.
+    /// How to treat the aspect ratio.
     pub fit: Fit,
-    /// Whether a smaller picture is made larger.
+    /// True to enlarge a smaller picture.
     pub enlarge: bool,
 }
 
-/// What becomes of the proportions if width and height are both said.
+/// How to treat the aspect ratio if both width and height are set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
-    /// They are kept, and nothing is longer than said.
+    /// Keep the ratio; no side exceeds the given one.
     Inside,
-    /// They are kept, and what stands out is cut off on both sides.
+    /// Keep the ratio; crop the excess on both sides.
     Cover,
-    /// They become those that are said.
+    /// Change the ratio to the given sides.
     Fill,
 }
 
-/// Makes another picture of one.
+/// Converts a picture.
 ///
 /// # Errors
-/// The picture is damaged, or something of it or of what is to become of it is not supported.
+/// If the picture is damaged, or the conversion is not supported.
 pub fn convert(bytes: &[u8], conversion: &Conversion) -> Result<Vec<u8>, ImageError> {
     check(conversion)?;
     let info = probe(bytes)?;
-    // Decoders of strangers' bytes are where the panics of libraries are. One that panics has lost nothing but its picture:
-    // all it worked on was made here and is dropped.
+    // Decoders of untrusted bytes are where libraries panic. A panic loses only this picture: all the data
+    // that the decoder used was created here and is dropped.
     let result = catch_unwind(AssertUnwindSafe(|| run(bytes, &info, conversion)));
     result.unwrap_or_else(|_| {
-        let why = "its decoder gave up on it".to_owned();
+        let why = "its decoder panicked".to_owned();
         Err(ImageError::Damaged { format: info.format, why })
     })
 }
@@ -258,14 +259,14 @@ pub fn convert(bytes: &[u8], conversion: &Conversion) -> Result<Vec<u8>, ImageEr
 fn check(conversion: &Conversion) -> Result<(), ImageError> {
     let wrong = |option, given, right| Err(ImageError::Option { option, given, right });
     if !(1..=100).contains(&conversion.quality) {
-        return wrong("quality", conversion.quality.into(), "it is 1 to 100");
+        return wrong("quality", conversion.quality.into(), "it must be 1 to 100");
     }
     if let Some(effort) = conversion.effort.filter(|effort| *effort > 6) {
-        return wrong("effort", effort.into(), "it is 0 to 6");
+        return wrong("effort", effort.into(), "it must be 0 to 6");
     }
     match conversion.size {
-        Some(Resize { width: Some(0), .. }) => wrong("width", 0, "a picture has a pixel at least"),
-        Some(Resize { height: Some(0), .. }) => wrong("height", 0, "a picture has a pixel at least"),
+        Some(Resize { width: Some(0), .. }) => wrong("width", 0, "it must be at least 1"),
+        Some(Resize { height: Some(0), .. }) => wrong("height", 0, "it must be at least 1"),
         _ => Ok(()),
     }
 }
@@ -289,10 +290,11 @@ fn run(bytes: &[u8], info: &ImageInfo, conversion: &Conversion) -> Result<Vec<u8
     Ok(embed(conversion.to, encoded, &kept))
 }
 
-/// What goes along with the pixels.
+/// Returns the metadata to write with the pixels.
 fn kept(bytes: &[u8], info: &ImageInfo, conversion: &Conversion, has_colour: bool) -> Kept {
     let mut kept = read(info.format, bytes);
-    // A profile is for one kind of colours; that of a CMYK picture says nothing of the RGB it has become.
+    // A profile applies to one colour space: that of a CMYK picture is wrong for the RGB that it was
+    // converted to.
     let kind: &[u8] = if has_colour || conversion.to == Format::Webp { b"RGB " } else { b"GRAY" };
     kept.icc = kept.icc.filter(|icc| icc.get(16..20) == Some(kind));
     if conversion.strip {

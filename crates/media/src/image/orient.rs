@@ -1,11 +1,11 @@
-//! Turning a picture the right way up.
+//! Rotates a picture according to its orientation.
 
 use super::pixels::Pixels;
 
-/// The side of a block. Rows that become columns are read in blocks, so that what is written stays in the cache.
+/// The side of a block. Rows that become columns are read in blocks, so that the output stays in the cache.
 const BLOCK: usize = 32;
 
-/// A picture as it is to be seen, by its orientation in EXIF.
+/// Returns the picture rotated according to its EXIF orientation.
 pub(super) fn apply(pixels: Pixels, orientation: u8) -> Pixels {
     if !(2..=8).contains(&orientation) {
         return pixels;
@@ -18,7 +18,7 @@ pub(super) fn apply(pixels: Pixels, orientation: u8) -> Pixels {
     }
 }
 
-/// Whether width and height change places.
+/// True if width and height are swapped.
 pub(super) fn swaps(orientation: u8) -> bool {
     orientation >= 5
 }
@@ -29,7 +29,7 @@ fn turn<const N: usize>(pixels: Pixels, orientation: u8) -> Pixels {
     let mut data = vec![0; pixels.data.len()];
     let to = data.as_chunks_mut::<N>().0;
     let (out_width, out_height) = if swaps(orientation) { (height, width) } else { (width, height) };
-    // Where a pixel of the result comes from.
+    // The source position of a pixel of the result.
     let source = |x: usize, y: usize| match orientation {
         2 => (width - 1 - x, y),
         3 => (width - 1 - x, height - 1 - y),
@@ -56,7 +56,7 @@ fn turn<const N: usize>(pixels: Pixels, orientation: u8) -> Pixels {
 mod tests {
     use super::*;
 
-    /// `ab` over `cd` over `ef`, turned.
+    /// Returns `ab` over `cd` over `ef`, rotated.
     fn turned(orientation: u8) -> (u32, String) {
         let pixels = Pixels { width: 2, height: 3, channels: 1, data: b"abcdef".to_vec() };
         let turned = apply(pixels, orientation);

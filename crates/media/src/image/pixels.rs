@@ -1,6 +1,6 @@
 //! A decoded picture.
 
-/// Pixels, row by row, 8 bits a channel.
+/// Pixels, row by row, 8 bits per channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pixels {
     /// In pixels.
@@ -9,22 +9,22 @@ pub(super) struct Pixels {
     pub height: u32,
     /// 1: grey, 2: grey and alpha, 3: RGB, 4: RGB and alpha.
     pub channels: u8,
-    /// Exactly as many bytes as these say.
+    /// Exactly the number of bytes given by these values.
     pub data: Vec<u8>,
 }
 
 impl Pixels {
-    /// Whether they have colours.
+    /// True if the pixels have colours.
     pub fn has_colour(&self) -> bool {
         self.channels > 2
     }
 
-    /// Whether one may see through them.
+    /// True if the pixels have alpha.
     pub fn has_alpha(&self) -> bool {
         self.channels.is_multiple_of(2)
     }
 
-    /// As RGB, with alpha if it was there: for formats that know no grey.
+    /// Converts to RGB, and keeps alpha: for formats without grey.
     pub fn into_colour(self) -> Self {
         let data = match self.channels {
             1 => self.data.iter().flat_map(|grey| [*grey; 3]).collect(),
@@ -40,7 +40,7 @@ impl Pixels {
         Self { channels: self.channels + 2, data, ..self }
     }
 
-    /// Without alpha, over white: for formats that one cannot see through.
+    /// Removes alpha by blending with white: for formats without transparency.
     pub fn into_opaque(self) -> Self {
         let data = match self.channels {
             2 => self.data.as_chunks().0.iter().map(|[grey, alpha]| over_white(*grey, *alpha)).collect(),

@@ -1,14 +1,15 @@
-//! What the headers of a picture say, without decoding or allocating anything.
+//! Reads the headers of a picture, without decoding or allocating anything.
 
 use super::{Format, ImageError, ImageInfo};
 use crate::container::{jpeg, png, webp};
 use crate::exif::{self, Directory};
 
-/// Reads the size of a picture, and what decoding it takes. Only headers are read, and nothing is allocated: a file of a
-/// hundred bytes may say that it has fifty thousand pixels a side, and that is what is told.
+/// Reads the size of a picture, and the memory that decoding needs. Only headers are read, and nothing is
+/// allocated. A file of a hundred bytes may claim fifty thousand pixels a side, and that is what this
+/// returns.
 ///
 /// # Errors
-/// It is not a picture, or its header is damaged.
+/// If the bytes are not a picture, or the header is damaged.
 pub fn probe(bytes: &[u8]) -> Result<ImageInfo, ImageError> {
     let format = Format::of(bytes).ok_or(ImageError::NotAnImage)?;
     let read = match format {
@@ -20,12 +21,12 @@ pub fn probe(bytes: &[u8]) -> Result<ImageInfo, ImageError> {
         Format::Avif | Format::Heic => of_heif(bytes),
     };
     let damaged = |why: &str| ImageError::Damaged { format, why: why.to_owned() };
-    let read = read.ok_or_else(|| damaged("its header is cut off or makes no sense"))?;
+    let read = read.ok_or_else(|| damaged("its header is cut off or invalid"))?;
     if read.width == 0 || read.height == 0 {
         return Err(damaged("it has no pixels"));
     }
     let pixels = u64::from(read.width).saturating_mul(read.height.into());
-    // Halves of a byte, since some decoders hold that for each pixel.
+    // Half bytes, since some decoders need half a byte per pixel.
     let decoded_bytes = (pixels.saturating_mul(read.halves.into()) / 2).saturating_add(64 << 10);
     Ok(ImageInfo {
         format,
@@ -39,12 +40,12 @@ pub fn probe(bytes: &[u8]) -> Result<ImageInfo, ImageError> {
     })
 }
 
-/// What a header says.
+/// The values in a header.
 struct Header {
     width: u32,
     height: u32,
     channels: u8,
-    /// Half bytes that decoding takes for each pixel.
+    /// Half bytes that decoding needs per pixel.
     halves: u32,
     orientation: u8,
     is_animated: bool,
@@ -61,7 +62,8 @@ fn of_jpeg(bytes: &[u8]) -> Option<Header> {
                 let [_, h1, h2, w1, w2, components] = *segment.payload.first_chunk()?;
                 let channels = if components == 1 { 1 } else { 3 };
                 let is_progressive = segment.marker & 3 == 2;
-                // A progressive one is held whole as numbers of 16 bits, of all its components, before it is pixels.
+                // A progressive picture is held as a whole, as 16-bit coefficients of all components, before
+                // it is converted to pixels.
                 let coefficients = if is_progressive { 4 * u32::from(components) } else { 0 };
                 return Some(Header {
                     width: u16::from_be_bytes([w1, w2]).into(),
@@ -80,7 +82,7 @@ fn of_jpeg(bytes: &[u8]) -> Option<Header> {
 }
 
 fn of_png(bytes: &[u8]) -> Option<Header> {
-    // The header is read by its place, not as a chunk: what follows may be cut off.
+    // The header is read by its position, not as a chunk: the rest may be cut off.
     let header: &[u8; 13] = bytes.get(16..)?.first_chunk()?;
     let [w1, w2, w3, w4, h1, h2, h3, h4, _, colour, _, _, _] = *header;
     let mut orientation = 1;
@@ -117,10 +119,11 @@ fn of_gif(bytes: &[u8]) -> Option<Header> {
         width: u16::from_le_bytes([w1, w2]).into(),
         height: u16::from_le_bytes([h1, h2]).into(),
         channels: 4,
-        // A picture that is a part of the whole is decoded beside it.
+        // A frame smaller than the picture is decoded into a separate buffer.
         halves: 2 * (4 + 4),
         orientation: 1,
-        // What repeats says so near the beginning; finding a second picture would need a walk through the first.
+        // A repeating animation says so near the beginning; to find a second frame, the first would have to
+        // be parsed.
         is_animated: memchr::memmem::find(bytes.get(..bytes.len().min(2048))?, b"NETSCAPE2.0").is_some(),
     })
 }
@@ -130,8 +133,8 @@ fn of_webp(bytes: &[u8]) -> Option<Header> {
     let exif = webp::chunks(bytes)?.find(|chunk| &chunk.name == b"EXIF").map(|chunk| chunk.payload);
     let exif = exif.map(|exif| exif.strip_prefix(jpeg::EXIF).unwrap_or(exif));
     let channels: u8 = if header.has_alpha { 4 } else { 3 };
-    // The pixels as libwebp gives them and our copy; a lossless one is decoded in a form of its own before, and so is
-    // what one can see through.
+    // The pixels from libwebp, and our copy of them. Lossless pictures and those with alpha are decoded in
+    // another form first.
     let own = if header.is_lossless { 8 } else { u32::from(header.has_alpha) * 4 + 2 };
     Some(Header {
         width: header.width,
@@ -143,7 +146,7 @@ fn of_webp(bytes: &[u8]) -> Option<Header> {
     })
 }
 
-/// Tags of a TIFF that matter for its size.
+/// Tags of a TIFF that determine its size.
 const WIDTH: u16 = 256;
 const HEIGHT: u16 = 257;
 const BITS: u16 = 258;
@@ -155,7 +158,7 @@ fn of_tiff(bytes: &[u8]) -> Option<Header> {
     let number = |tag: u16| directory.find(tag).and_then(|entry| directory.number(entry, 0));
     let samples = number(SAMPLES).unwrap_or(1);
     let bits = number(BITS).unwrap_or(1);
-    // 5: inks, which become RGB; 6: JPEG's colours; 2: RGB; else shades of grey.
+    // 5: inks, which are converted to RGB; 6: JPEG's colours; 2: RGB; otherwise shades of grey.
     let channels = match (number(MEANING), samples) {
         (Some(5), _) => 3,
         (Some(2 | 6), 4..) => 4,
@@ -163,7 +166,7 @@ fn of_tiff(bytes: &[u8]) -> Option<Header> {
         (_, 2) => 2,
         _ => 1,
     };
-    // The pixels, and as the file has them: a strip of it may be all.
+    // The pixels, and their form in the file: one strip may contain all of them.
     let stored = samples.saturating_mul(bits.div_ceil(8)).saturating_mul(2);
     Some(Header {
         width: number(WIDTH)?,
@@ -175,7 +178,7 @@ fn of_tiff(bytes: &[u8]) -> Option<Header> {
     })
 }
 
-/// The size of the largest picture in a HEIF file: its properties are boxes in boxes.
+/// Returns the size of the largest picture in a HEIF file: its properties are in nested boxes.
 fn of_heif(bytes: &[u8]) -> Option<Header> {
     let meta = boxed(bytes, b"meta")?.get(4..)?;
     let properties = boxed(boxed(meta, b"iprp")?, b"ipco")?;
@@ -194,12 +197,12 @@ fn of_heif(bytes: &[u8]) -> Option<Header> {
     Some(Header { width, height, channels, halves: 2 * u32::from(channels) + 6, orientation: 1, is_animated })
 }
 
-/// The content of the first box of a name.
+/// Returns the content of the first box with this name.
 fn boxed<'a>(bytes: &'a [u8], name: &[u8; 4]) -> Option<&'a [u8]> {
     Boxes { rest: bytes }.find(|(found, _)| found == name).map(|(_, content)| content)
 }
 
-/// Boxes one after the other.
+/// A sequence of boxes.
 struct Boxes<'a> {
     rest: &'a [u8],
 }

@@ -1,4 +1,4 @@
-//! Another size: which, and making it.
+//! Computes the output size of a picture, and resizes it.
 
 use fast_image_resize::images::Image;
 use fast_image_resize::pixels::{U8, U8x2, U8x3, U8x4};
@@ -7,16 +7,16 @@ use fast_image_resize::{PixelTrait, ResizeOptions, Resizer};
 use super::pixels::Pixels;
 use super::{Conversion, Fit, Format, ImageError, ImageInfo, Resize, orient};
 
-/// What size a picture will have.
+/// The output size of a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// What to make of the stored pixels, before they are turned; none leaves them.
+    /// The size to resize the stored pixels to, before they are rotated; `None` keeps them.
     pub target: Option<Target>,
     /// Width and height of the result.
     pub seen: (u32, u32),
 }
 
-/// A size, and whether to cut or to distort what has other proportions.
+/// A size, and whether to crop or to distort a picture with another aspect ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target {
     /// In pixels.
@@ -26,7 +26,7 @@ pub(super) struct Target {
     is_cut: bool,
 }
 
-/// What size a picture will have, by what is asked for.
+/// Computes the output size of a picture.
 pub(super) fn plan(info: &ImageInfo, conversion: &Conversion) -> Plan {
     let is_turned = conversion.rotate && orient::swaps(info.orientation);
     let turn = |(width, height)| if is_turned { (height, width) } else { (width, height) };
@@ -54,14 +54,15 @@ fn fit((width, height): (u32, u32), size: Resize) -> (u32, u32) {
             };
             let scale = ratio(asked_width, width).min(ratio(asked_height, height));
             let scale = if size.enlarge { scale } else { scale.min(1.0) };
-            // What a float is too large for is as large as it can be; no format holds that.
+            // A float that is too large becomes the largest integer, which no format accepts.
             let scaled = |is: u32| ((f64::from(is) * scale).round() as u32).max(1);
             (scaled(width), scaled(height))
         }
     }
 }
 
-/// Makes the size. Each pixel is a sum of those around it (Lanczos, three lobes), those that one sees through counted less.
+/// Resizes the picture. Each pixel is a weighted sum of its neighbours (Lanczos, three lobes), in which
+/// transparent pixels count less.
 pub(super) fn resize(pixels: Pixels, target: Target, format: Format) -> Result<Pixels, ImageError> {
     match pixels.channels {
         1 => typed::<U8>(pixels, target),
@@ -72,7 +73,7 @@ pub(super) fn resize(pixels: Pixels, target: Target, format: Format) -> Result<P
     .map_err(|why| ImageError::Damaged { format, why })
 }
 
-/// The library can find the type out by itself, but then all that it knows are compiled, which are thirteen.
+/// The library can determine the type itself, but then the code of all its thirteen types is compiled in.
 fn typed<P: PixelTrait>(pixels: Pixels, target: Target) -> Result<Pixels, String> {
     let kind = P::pixel_type();
     let from = Image::from_vec_u8(pixels.width, pixels.height, pixels.data, kind);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::container::{jpeg, png, webp};
 
-/// A picture with a gradient and an edge.
+/// Creates a picture with a gradient and an edge.
 fn picture(width: u32, height: u32, channels: u8) -> pixels::Pixels {
     let pixel = |x: u32, y: u32| {
         let grey = ((x * 255 / width) as u8, (y * 255 / height) as u8, if x > y { 200 } else { 20 });
@@ -87,7 +87,7 @@ fn sizes_are_made() {
     }
 }
 
-/// A JPEG with all that a camera adds.
+/// Creates a JPEG with all the metadata that a camera adds.
 fn photograph(orientation: u8) -> Vec<u8> {
     let mut icc = vec![7; 70_000];
     icc[16..20].copy_from_slice(b"RGB ");
@@ -163,7 +163,7 @@ fn what_no_format_holds_is_told_before_it_is_decoded() {
     let error = convert(&bomb(), &Conversion { to: Format::Webp, ..PLAIN }).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a WebP has at most 16383 pixels a side, and this would be 50000 × 50000; say a `width` or `height`"
+        "a WebP has at most 16383 pixels a side, and this would be 50000 × 50000; set `width` or `height`"
     );
     let size = Some(Resize { width: Some(u32::MAX), height: None, fit: Fit::Inside, enlarge: true });
     for to in WRITTEN {
@@ -176,13 +176,13 @@ fn what_no_format_holds_is_told_before_it_is_decoded() {
 fn options_that_make_no_sense_are_told() {
     let original = file(Format::Png, 8, 8, 3);
     let told = |conversion: Conversion| convert(&original, &conversion).unwrap_err().to_string();
-    assert_eq!(told(Conversion { quality: 0, ..PLAIN }), "`quality` is 0; it is 1 to 100");
-    assert_eq!(told(Conversion { effort: Some(7), ..PLAIN }), "`effort` is 7; it is 0 to 6");
+    assert_eq!(told(Conversion { quality: 0, ..PLAIN }), "`quality` is 0; it must be 1 to 100");
+    assert_eq!(told(Conversion { effort: Some(7), ..PLAIN }), "`effort` is 7; it must be 0 to 6");
     let size = Some(Resize { width: Some(0), height: None, fit: Fit::Fill, enlarge: false });
-    assert_eq!(told(Conversion { size, ..PLAIN }), "`width` is 0; a picture has a pixel at least");
+    assert_eq!(told(Conversion { size, ..PLAIN }), "`width` is 0; it must be at least 1");
 }
 
-/// A HEIF file of nothing but a header.
+/// Creates a HEIF file that consists of a header only.
 fn heif(brand: &[u8; 4]) -> Vec<u8> {
     let boxed = |name: &[u8; 4], content: &[u8]| {
         [&(content.len() as u32 + 8).to_be_bytes()[..], name, content].concat()
@@ -250,7 +250,7 @@ fn a_progressive_picture_is_read_and_takes_more() {
     decoded(&bytes);
 }
 
-/// A picture of any format with some of its bytes changed.
+/// Generates a picture of any format with some bytes changed.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let files: Vec<Vec<u8>> = WRITTEN
         .into_iter()

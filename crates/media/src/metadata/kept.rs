@@ -1,25 +1,26 @@
-//! What goes with a picture from one format to another.
+//! The metadata that is copied from one format to another.
 
 use crate::container::{jpeg, png, webp};
 use crate::exif::Directory;
 use crate::image::Format;
 
-/// What a picture tells beside its pixels, free of how its format wraps it.
+/// The metadata of a picture, without the wrapping of its format.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// How and where it was taken, and which way up it is.
+    /// EXIF: how and where the picture was taken, and its orientation.
     pub exif: Option<Vec<u8>>,
-    /// What its colours mean.
+    /// The colour profile.
     pub icc: Option<Vec<u8>>,
-    /// What programs wrote about it.
+    /// XMP: what programs wrote about the picture.
     pub xmp: Option<Vec<u8>>,
 }
 
-/// The tags of a TIFF for what is kept.
+/// The TIFF tags of this metadata.
 const TIFF_XMP: u16 = 700;
 const TIFF_ICC: u16 = 34675;
 
-/// What a picture of a format has. Of a TIFF, whose own directory is its EXIF, the profile and XMP; of a GIF nothing.
+/// Returns the metadata of a picture. For a TIFF, whose own directory is its EXIF, only the profile and XMP;
+/// for a GIF nothing.
 pub(crate) fn read(format: Format, bytes: &[u8]) -> Kept {
     let kept = match format {
         Format::Jpeg => read_jpeg(bytes),
@@ -90,8 +91,9 @@ fn read_tiff(bytes: &[u8]) -> Option<Kept> {
     Some(Kept { exif: None, icc: value(TIFF_ICC), xmp: value(TIFF_XMP) })
 }
 
-/// A picture, just encoded, with what is kept. What a format cannot hold, or not in that length, is left out: for
-/// GIF all, for JPEG what is longer than a segment (64 KiB) except profiles, which may have many.
+/// Adds metadata to an encoded picture. Metadata that the format cannot hold, or not in that length, is
+/// omitted: all of it for GIF; for JPEG, EXIF or XMP longer than a segment (64 KiB). A JPEG profile may have
+/// many segments.
 pub(crate) fn embed(format: Format, bytes: Vec<u8>, kept: &Kept) -> Vec<u8> {
     if *kept == Kept::default() {
         return bytes;
@@ -100,14 +102,14 @@ pub(crate) fn embed(format: Format, bytes: Vec<u8>, kept: &Kept) -> Vec<u8> {
         Format::Jpeg => embed_jpeg(&bytes, kept),
         Format::Png => embed_png(&bytes, kept),
         Format::Webp => embed_webp(&bytes, kept),
-        // A TIFF gets it while it is written, since its directory knows all positions.
+        // A TIFF gets its metadata while it is written, since its directory contains all positions.
         Format::Tiff | Format::Gif | Format::Avif | Format::Heic => None,
     };
     written.unwrap_or(bytes)
 }
 
 fn embed_jpeg(bytes: &[u8], kept: &Kept) -> Option<Vec<u8>> {
-    // Behind the first segment if that is JFIF, which has to be first.
+    // After the first segment if that is JFIF, which must be first.
     let first = jpeg::segments(bytes)?.next().filter(|segment| segment.marker == 0xe0);
     let (before, behind) = bytes.split_at_checked(2 + first.map_or(0, |segment| segment.whole.len()))?;
     let exif = kept.exif.as_ref().and_then(|exif| jpeg::segment(0xe1, &[jpeg::EXIF, exif]));

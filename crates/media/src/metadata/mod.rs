@@ -1,7 +1,8 @@
-//! What a picture tells beside its pixels, and removing it.
+//! Removes the metadata of a picture.
 //!
-//! Nothing is decoded: what is kept is copied byte by byte, so the picture is exactly what it was. Two things are kept
-//! since they change how it is seen: the colour profile, and, if it is not the right way up, EXIF that says that alone.
+//! Nothing is decoded: the remaining parts are copied byte by byte, so the pixels are exactly the same. Two
+//! things are kept since they change how the picture is displayed: the colour profile, and the orientation if
+//! it is not 1, as EXIF without any other value.
 
 mod kept;
 
@@ -11,33 +12,35 @@ use crate::image::{Format, ImageError};
 
 pub(crate) use kept::{Kept, embed, read};
 
-/// A picture without what it tells about its making: EXIF with its small picture, XMP, IPTC, comments and texts, the time
-/// of its last change, and whatever stands behind its end. `None` if there is nothing to remove.
+/// Returns the picture without metadata: without EXIF and its thumbnail, XMP, IPTC, comments and texts, the
+/// time of the last change, and any bytes after the end. Returns `None` if there is nothing to remove.
 ///
-/// The colour profile is kept, and EXIF that says which way up the picture is, if that is not as it stands.
+/// The colour profile is kept, and EXIF with the orientation if that is not 1.
 ///
 /// # Errors
-/// It is neither a JPEG, a PNG nor a WebP, or its parts cannot be told apart.
+/// If the file is not a JPEG, PNG or WebP, or its parts cannot be separated.
 pub fn strip(bytes: &[u8]) -> Result<Option<Vec<u8>>, ImageError> {
     let (format, stripped) = match Format::of(bytes) {
         Some(Format::Jpeg) => (Format::Jpeg, strip_jpeg(bytes)),
         Some(Format::Png) => (Format::Png, strip_png(bytes)),
         Some(Format::Webp) => (Format::Webp, strip_webp(bytes)),
         Some(format) => {
-            let why = "metadata is removed from JPEG, PNG and WebP; `exiftool` knows more formats".to_owned();
+            let why =
+                "metadata can be removed from JPEG, PNG and WebP only; use `exiftool` for other formats"
+                    .to_owned();
             return Err(ImageError::Unsupported { format, why });
         }
         None => return Err(ImageError::NotAnImage),
     };
     let damaged = || ImageError::Damaged {
         format,
-        why: "it ends before its pixels, or its parts are not what they say".to_owned(),
+        why: "it ends before its pixels, or the lengths of its parts are wrong".to_owned(),
     };
     let stripped = stripped.ok_or_else(damaged)?;
     Ok((stripped != bytes).then_some(stripped))
 }
 
-/// EXIF that is to stay, if any: the picture is not the right way up.
+/// Returns the EXIF to keep, if any: only the orientation, if it is not 1.
 fn stays(exif: &[u8]) -> Option<Vec<u8>> {
     Some(exif::orientation(exif)).filter(|orientation| *orientation != 1).map(exif::minimal)
 }
@@ -52,18 +55,18 @@ fn strip_jpeg(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut has_pixels = false;
     for segment in jpeg::segments(bytes)? {
         let is_jfif = segment.marker == 0xe0 && segment.payload.starts_with(b"JFIF\0");
-        // It has to stand first, where it is; only then comes what we add.
+        // JFIF must stay first; added segments follow it.
         if !is_jfif && let Some(exif) = exif.take() {
             kept.extend(jpeg::segment(0xe1, &[jpeg::EXIF, &exif])?);
         }
         match segment.marker {
-            // A small picture may stand behind what the segment says of itself.
+            // A thumbnail may follow the fields of the segment.
             0xe0 if is_jfif && segment.payload.len() > 14 => {
                 kept.extend(jpeg::segment(0xe0, &[segment.payload.get(..12)?, &[0, 0]])?);
             }
             0xe0 if is_jfif => kept.extend_from_slice(segment.whole),
             0xe2 if segment.payload.starts_with(jpeg::ICC) => kept.extend_from_slice(segment.whole),
-            // Without it, the colours of what Adobe wrote cannot be known.
+            // Without it, the colours of pictures written by Adobe programs are unknown.
             0xee if segment.payload.starts_with(b"Adobe") => kept.extend_from_slice(segment.whole),
             0xe0..=0xef | 0xfe => {}
             marker => {
@@ -75,7 +78,7 @@ fn strip_jpeg(bytes: &[u8]) -> Option<Vec<u8>> {
     has_pixels.then_some(kept)
 }
 
-/// The chunks of a PNG that say how its pixels are to be seen.
+/// The optional chunks of a PNG that affect how its pixels are displayed.
 const SEEN: &[&[u8; 4]] = &[
     b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"mDCV", b"cLLI", b"sBIT", b"bKGD", b"pHYs",
     b"hIST", b"sPLT", b"acTL", b"fcTL", b"fdAT",

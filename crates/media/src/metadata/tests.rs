@@ -23,7 +23,7 @@ fn told(orientation: u8) -> Kept {
     }
 }
 
-/// The parts of a file that are its pixels.
+/// Returns the parts of a file that contain its pixels.
 fn pixels(format: Format, bytes: &[u8]) -> Vec<Vec<u8>> {
     match format {
         Format::Jpeg => jpeg::segments(bytes)
@@ -111,7 +111,7 @@ fn other_formats_are_told_to_go_elsewhere() {
     let error = strip(b"GIF89a\x01\0\x01\0").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "GIF: metadata is removed from JPEG, PNG and WebP; `exiftool` knows more formats"
+        "GIF: metadata can be removed from JPEG, PNG and WebP only; use `exiftool` for other formats"
     );
     assert_eq!(strip(b"text"), Err(ImageError::NotAnImage));
 }

@@ -1,4 +1,4 @@
-//! Containers that several formats share: which of them it is stands further in.
+//! Containers that several formats share: the format is determined by data further inside.
 
 use memchr::memmem;
 
@@ -6,12 +6,12 @@ use super::types::{self as t, Type};
 
 type Found = Option<&'static Type>;
 
-/// Four bytes, as a number with the highest first.
+/// Reads four bytes as a big-endian number.
 fn be32(head: &[u8], at: usize) -> Option<u32> {
     head.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Four bytes, as a number with the lowest first.
+/// Reads four bytes as a little-endian number.
 fn le32(head: &[u8], at: usize) -> Option<u32> {
     head.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
@@ -20,7 +20,7 @@ fn has(head: &[u8], at: usize, bytes: &[u8]) -> bool {
     head.get(at..).is_some_and(|rest| rest.starts_with(bytes))
 }
 
-/// An animated PNG says so before its first pixels.
+/// An animated PNG has an `acTL` chunk before its first pixels.
 pub(super) fn png(head: &[u8]) -> Found {
     Some(if has(head, 37, b"acTL") { &t::APNG } else { &t::PNG })
 }
@@ -38,12 +38,13 @@ pub(super) fn iff(head: &[u8]) -> Found {
     matches!(head.get(8..12)?, b"AIFF" | b"AIFC").then_some(&t::AIFF)
 }
 
-/// `BM` is two letters that a text may begin with as well: the size of the header after them must be one that exists.
+/// `BM` is two letters that a text may begin with as well: the header size after them must be one that
+/// exists.
 pub(super) fn bmp(head: &[u8]) -> Found {
     matches!(le32(head, 14)?, 12 | 16 | 40 | 52 | 56 | 64 | 108 | 124).then_some(&t::BMP)
 }
 
-/// An icon has at least one picture, whose byte that is always zero is zero.
+/// An icon has at least one picture, and the reserved byte of the first one is zero.
 pub(super) fn icon(head: &[u8]) -> Found {
     (head.get(4..6)? != [0, 0] && head.get(9) == Some(&0)).then_some(&t::ICO)
 }
@@ -52,7 +53,7 @@ pub(super) fn jpeg_2000(head: &[u8]) -> Found {
     Some(if has(head, 20, b"jpx ") { &t::JPX } else { &t::JP2 })
 }
 
-/// A frame of MPEG audio has no name, only a pattern of bits.
+/// A frame of MPEG audio has no name, only a bit pattern.
 pub(super) fn mpeg_audio(head: &[u8]) -> Found {
     let (second, third) = (*head.get(1)?, *head.get(2)?);
     if second & 0xf6 == 0xf0 {
@@ -64,7 +65,7 @@ pub(super) fn mpeg_audio(head: &[u8]) -> Found {
     (is_layer_3 && has_rates).then_some(&t::MP3)
 }
 
-/// What is in an Ogg file is said by the first packet, behind the header of the page.
+/// The first packet of an Ogg file, after the page header, determines its content.
 pub(super) fn ogg(head: &[u8]) -> Found {
     let packet = head.get(28..).unwrap_or_default();
     let begins = |bytes: &[u8]| packet.starts_with(bytes);
@@ -83,7 +84,8 @@ pub(super) fn matroska(head: &[u8]) -> Found {
     memmem::find(beginning, b"matroska").map(|_| &t::MKV)
 }
 
-/// The brand of an ISO media file; the generic ones of pictures leave it to those that they are compatible with.
+/// Detects the type from the brand of an ISO media file. Generic picture brands defer to their compatible
+/// brands.
 pub(super) fn ftyp(head: &[u8]) -> Found {
     let brand: &[u8; 4] = head.get(8..)?.first_chunk()?;
     Some(match brand {
@@ -125,13 +127,13 @@ pub(super) fn elf(head: &[u8]) -> Found {
     })
 }
 
-/// Java's classes and Apple's binaries for several machines begin alike: the one has a version there, above 40, the
-/// other the number of machines.
+/// Java classes and Apple's fat binaries begin alike. The next number is a version above 40 in a class, and
+/// the number of architectures in a binary.
 pub(super) fn fat_or_class(head: &[u8]) -> Found {
     Some(if be32(head, 4)? & 0xffff > 40 { &t::CLASS } else { &t::MACH_O })
 }
 
-/// An archive from before there was a signature: the header's checksum is right.
+/// Detects an archive from before there was a signature: the checksum of its header must be right.
 pub(super) fn old_tar(head: &[u8]) -> Found {
     let header = head.get(..512)?;
     let digits = header.get(148..156)?;
@@ -145,7 +147,7 @@ pub(super) fn old_tar(head: &[u8]) -> Found {
     (sum - without + 8 * 32 == told && header.first() != Some(&0)).then_some(&t::TAR)
 }
 
-/// What the names of the entries in an archive tell.
+/// Detects the type of an archive by the names of its entries.
 pub(super) fn zip(head: &[u8]) -> Found {
     for (number, at) in memmem::find_iter(head, b"PK\x03\x04").enumerate() {
         let Some(entry) = head.get(at..) else { break };
@@ -173,14 +175,14 @@ pub(super) fn zip(head: &[u8]) -> Found {
     Some(&t::ZIP)
 }
 
-/// The type that an archive declares in its first entry, which is not compressed.
+/// Returns the type that an archive declares in its first entry, which is not compressed.
 fn declared(content: &[u8]) -> Found {
     let known = [&t::EPUB, &t::ODT, &t::ODS, &t::ODP, &t::ODG, &t::ODF];
     known.into_iter().find(|known| content.starts_with(known.name.as_bytes()))
 }
 
-/// What an OLE file holds stands in its directory, which may lie anywhere; where that is not in sight, nothing more is
-/// known than the container.
+/// Detects the content of an OLE file by its directory, which may be anywhere. If it is not within the head,
+/// only the container is known.
 pub(super) fn ole(head: &[u8]) -> Found {
     let sector: usize = if head.get(30) == Some(&12) { 4096 } else { 512 };
     let begin = le32(head, 48).map_or(0, |number| (number as usize).saturating_add(1).saturating_mul(sector));

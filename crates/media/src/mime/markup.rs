@@ -1,4 +1,4 @@
-//! Text with tags: HTML, XML, and what is written in XML.
+//! Text with tags: HTML, XML, and formats based on XML.
 
 use super::types::{self as t, Type};
 
@@ -8,7 +8,7 @@ const TAGS: &[&str] = &[
     "br", "p",
 ];
 
-/// What kind of markup a text is, if it is.
+/// Returns the type of markup, if the text is markup.
 pub(super) fn find(text: &[u8]) -> Option<&'static Type> {
     let text = text.trim_ascii_start();
     if text.starts_with(b"<?php") {
@@ -35,7 +35,7 @@ fn begins(text: &[u8], with: &str) -> bool {
     text.get(..with.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(with.as_bytes()))
 }
 
-/// What is written in XML with this element as its outermost.
+/// Returns the type of an XML file by its root element.
 fn dialect(name: &[u8]) -> &'static Type {
     match name {
         b"rss" => &t::RSS,
@@ -50,7 +50,7 @@ fn dialect(name: &[u8]) -> &'static Type {
     }
 }
 
-/// The name of the first element, without its prefix.
+/// Returns the name of the first element, without its prefix.
 fn root(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text;
     loop {
@@ -59,7 +59,7 @@ fn root(text: &[u8]) -> Option<&[u8]> {
         let end = match rest {
             [b'?', ..] => memchr::memmem::find(rest, b"?>")? + 2,
             [b'!', b'-', b'-', ..] => memchr::memmem::find(rest, b"-->")? + 3,
-            // The subset of a document type may have brackets with declarations in them.
+            // The internal subset of a document type may contain declarations in brackets.
             [b'!', ..] => match (memchr::memchr(b'>', rest)?, memchr::memchr(b'[', rest)) {
                 (end, Some(bracket)) if bracket < end => memchr::memmem::find(rest, b"]>")? + 2,
                 (end, _) => end + 1,

@@ -2,16 +2,16 @@
 
 use super::types::{ALL, canonical, essence};
 
-/// What was given is not the name of a type.
+/// The input is not the name of a MIME type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is not a MIME type; {advice}")]
 pub struct NotAType {
-    /// What was given.
+    /// The input.
     pub given: String,
     advice: String,
 }
 
-/// Which types are allowed.
+/// A list of types that are allowed.
 #[derive(Debug, Clone, Default)]
 pub struct Matcher {
     patterns: Vec<Pattern>,
@@ -20,24 +20,24 @@ pub struct Matcher {
 #[derive(Debug, Clone)]
 enum Pattern {
     Any,
-    /// All whose name begins so, with the slash.
+    /// All types of a family; the name includes the slash.
     Family(String),
     Is(String),
 }
 
 impl Matcher {
-    /// Reads types: `image/png`, `image/*`, `*/*`. Parameters and the case of letters do not matter, and a type is known by
-    /// its other names as well: `image/jpg` is `image/jpeg`.
+    /// Parses types: `image/png`, `image/*`, `*/*`. Parameters and upper or lower case are ignored, and
+    /// aliases of a type are accepted: `image/jpg` is `image/jpeg`.
     ///
     /// # Errors
-    /// The first that is not the name of a type.
+    /// Names the first entry that is not a MIME type.
     pub fn new<S: AsRef<str>>(types: impl IntoIterator<Item = S>) -> Result<Self, NotAType> {
         let patterns =
             types.into_iter().map(|given| Pattern::read(given.as_ref())).collect::<Result<_, _>>()?;
         Ok(Self { patterns })
     }
 
-    /// Whether a type is among them; parameters of it do not matter. Nothing is in an empty list.
+    /// True if the list contains the type; its parameters are ignored. An empty list matches nothing.
     pub fn matches(&self, mime: &str) -> bool {
         let name = essence(mime);
         let name = canonical(name).map_or(name, |known| known.name);
@@ -72,13 +72,13 @@ impl Pattern {
     }
 }
 
-/// The characters that a name may have, by RFC 6838.
+/// True if all characters are allowed in a name, by RFC 6838.
 fn is_word(word: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
     !word.is_empty() && word.len() <= 127 && word.bytes().all(is_allowed)
 }
 
-/// What may have been meant: a type that is called so behind its slash, or whose files end so.
+/// Returns a suggestion: a type with this name after its slash, or with this extension.
 fn advice(name: &str) -> String {
     let short = name.trim_start_matches(['*', '.', '/']).trim_end_matches("/*");
     let families = ["application", "audio", "font", "image", "model", "text", "video"];
@@ -96,6 +96,6 @@ fn advice(name: &str) -> String {
         });
     match found {
         Some(known) => format!("did you mean `{}`?", known.name),
-        None => "write it as `image/png`, or `image/*` for all of a kind".to_owned(),
+        None => "write it as `image/png`, or `image/*` for all types of a family".to_owned(),
     }
 }

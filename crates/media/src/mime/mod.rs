@@ -1,7 +1,7 @@
-//! What type a file has by its first bytes, and whether that is among those that are allowed.
+//! Detects the type of a file by its first bytes, and matches it against an allow list.
 //!
-//! Names and extensions are those of Go's `mimetype` library, which others check uploads with, so that a list
-//! of allowed types means the same here. A signature decides first; what has none and is text is looked at as text.
+//! Names and extensions are those of Go's `mimetype` library, which other programs check uploads with, so
+//! that an allow list means the same here. A signature decides first; a file without one is examined as text.
 
 mod compound;
 mod markup;
@@ -13,21 +13,22 @@ mod types;
 pub use matcher::{Matcher, NotAType};
 pub use types::{Type, canonical, extension_of};
 
-/// So many bytes of the beginning of a file are enough for [`detect`]; what is given beyond is not looked at.
+/// The number of bytes at the beginning of a file that [`detect`] examines; it ignores further ones.
 pub const HEAD: usize = 3072;
 
-/// What a file is.
+/// The type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detected {
-    /// The type, with a `charset` parameter where it is plain text, HTML or XML: `text/plain; charset=utf-8`.
+    /// The MIME type, with a `charset` parameter for plain text, HTML and XML: `text/plain; charset=utf-8`.
     pub mime: &'static str,
-    /// The usual extension without a dot; empty if there is none, as for what is not known.
+    /// The usual extension without a dot; empty if there is none, as for an unknown type.
     pub extension: &'static str,
 }
 
-/// What `head`, the first [`HEAD`] bytes of a file (all if it has fewer), shows the file to be.
+/// Detects the type of a file by `head`, its first [`HEAD`] bytes (all of them if it has fewer).
 ///
-/// What is not known is `application/octet-stream`, unless it is text. An empty file is `text/plain; charset=utf-8`.
+/// An unknown type is `application/octet-stream`, unless it is text. An empty file is `text/plain;
+/// charset=utf-8`.
 pub fn detect(head: &[u8]) -> Detected {
     let cut = head.len() >= HEAD;
     let head = head.get(..HEAD).unwrap_or(head);

@@ -1,24 +1,24 @@
 //! The bytes that files begin with.
 //!
-//! Most signatures stand at the very beginning, so the first byte of a file leaves a handful of them to compare. What
-//! the bytes alone do not settle, since many formats share a container, is decided in `compound`.
+//! Most signatures are at the very beginning, so the first byte of a file leaves a handful of them to
+//! compare. If several formats share a signature, as containers do, `compound` decides.
 
 use std::sync::LazyLock;
 
 use super::compound;
 use super::types::{self as t, Type};
 
-/// What a signature means.
+/// The meaning of a signature.
 #[derive(Clone, Copy)]
 enum Means {
     /// This type.
     Is(&'static Type),
-    /// What the function finds, which looks further; none is as if the signature were not there.
+    /// The result of a function that looks further; `None` ignores the signature.
     Ask(fn(&[u8]) -> Option<&'static Type>),
 }
 use Means::{Ask, Is};
 
-/// Signatures at the beginning. Longer ones come before shorter ones that they begin with.
+/// Signatures at the beginning. A longer one comes before a shorter one that is its prefix.
 static SIGNATURES: &[(&[u8], Means)] = &[
     (b"\xff\xd8\xff", Is(&t::JPEG)),
     (b"\x89PNG\r\n\x1a\n", Ask(compound::png)),
@@ -103,7 +103,7 @@ static SIGNATURES: &[(&[u8], Means)] = &[
     (b"WARC/1.", Is(&t::WARC)),
 ];
 
-/// Signatures elsewhere.
+/// Signatures at other positions.
 static DEEPER: &[(usize, &[u8], Means)] = &[
     (4, b"ftyp", Ask(compound::ftyp)),
     (4, b"moov", Is(&t::MOV)),
@@ -114,7 +114,7 @@ static DEEPER: &[(usize, &[u8], Means)] = &[
     (257, b"ustar", Is(&t::TAR)),
 ];
 
-/// The signatures at the beginning by their first byte.
+/// The indexes of the signatures at the beginning, by their first byte.
 static BY_FIRST: LazyLock<Vec<Vec<usize>>> = LazyLock::new(|| {
     (0..=u8::MAX)
         .map(|first| {
@@ -125,7 +125,7 @@ static BY_FIRST: LazyLock<Vec<Vec<usize>>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The type whose signature `head` has.
+/// Returns the type whose signature `head` has.
 pub(super) fn find(head: &[u8]) -> Option<&'static Type> {
     let first = usize::from(*head.first()?);
     let candidates = BY_FIRST.get(first).map_or(&[][..], Vec::as_slice).iter();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A name in an archive as its entry's header has it.
+/// Returns an entry of an archive with this name and content.
 fn entry(name: &str, content: &str) -> Vec<u8> {
     let mut entry = b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec();
     entry.extend((content.len() as u32).to_le_bytes());
@@ -230,8 +230,11 @@ fn what_is_no_type_is_told_with_what_may_have_been_meant() {
         ),
         ("image", "`image` is not a MIME type; did you mean `image/*`?"),
         ("*/png", "`*/png` is not a MIME type; did you mean `image/png`?"),
-        ("x y/z", "`x y/z` is not a MIME type; write it as `image/png`, or `image/*` for all of a kind"),
-        ("", "`` is not a MIME type; write it as `image/png`, or `image/*` for all of a kind"),
+        (
+            "x y/z",
+            "`x y/z` is not a MIME type; write it as `image/png`, or `image/*` for all types of a family",
+        ),
+        ("", "`` is not a MIME type; write it as `image/png`, or `image/*` for all types of a family"),
     ] {
         assert_eq!(Matcher::new([given]).unwrap_err().to_string(), told);
     }

@@ -1,11 +1,11 @@
-//! What has no signature: text of several kinds, or not known.
+//! Files without a signature: text of several kinds, or unknown.
 
 use serde::de::IgnoredAny;
 
 use super::types::{self as t, Type};
 use super::{Detected, markup};
 
-/// How the characters of a text are written.
+/// The encoding of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Charset {
     Utf8,
@@ -17,7 +17,7 @@ enum Charset {
     Windows1252,
 }
 
-/// What kind of text `head` is; `cut` if the file goes on behind it.
+/// Detects the kind of text; `cut` is true if the file continues after `head`.
 pub(super) fn detect(head: &[u8], cut: bool) -> Detected {
     let Some((charset, mark)) = charset(head, cut) else { return of(&t::UNKNOWN) };
     let text = head.get(mark..).unwrap_or_default();
@@ -66,8 +66,8 @@ fn xml(charset: Charset) -> &'static str {
     }
 }
 
-/// How a text is written, and how many bytes its byte order mark takes; none if it is no text: it has characters that
-/// control something else than a line.
+/// Returns the encoding of a text, and the length of its byte order mark in bytes. Returns `None` if it is
+/// not text: it has control characters other than line breaks and similar ones.
 fn charset(head: &[u8], cut: bool) -> Option<(Charset, usize)> {
     for (mark, charset) in [
         (&b"\xef\xbb\xbf"[..], Charset::Utf8),
@@ -81,13 +81,13 @@ fn charset(head: &[u8], cut: bool) -> Option<(Charset, usize)> {
         }
     }
     let controls = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
-    // In pieces, each looked at to its end: so several bytes are compared at once.
+    // In pieces, each examined to its end: the compiler then compares several bytes at once.
     if head.chunks(64).any(|piece| piece.iter().fold(false, |any, byte| any | controls(byte))) {
         return None;
     }
     let is_utf8 = match std::str::from_utf8(head) {
         Ok(_) => true,
-        // A character that the end of what was read cuts through.
+        // A character that is cut by the end of `head`.
         Err(error) => cut && error.error_len().is_none(),
     };
     let charset = match is_utf8 {
@@ -98,7 +98,7 @@ fn charset(head: &[u8], cut: bool) -> Option<(Charset, usize)> {
     Some((charset, 0))
 }
 
-/// Programs say who is to run them in their first line.
+/// Detects a program by the interpreter in its first line, and some formats by their first words.
 fn program(text: &[u8]) -> Option<&'static Type> {
     if text.starts_with(b"WEBVTT") {
         return Some(&t::WEBVTT);
@@ -135,7 +135,7 @@ fn program(text: &[u8]) -> Option<&'static Type> {
     .map(|(_, found)| found)
 }
 
-/// Text that programs exchange.
+/// Detects text formats for data.
 fn data(text: &[u8], cut: bool) -> Option<&'static Type> {
     json(text, cut).or_else(|| {
         [(b',', &t::CSV), (b'\t', &t::TSV)]
@@ -170,7 +170,7 @@ fn json(text: &[u8], cut: bool) -> Option<&'static Type> {
     (count > 1).then_some(&t::NDJSON)
 }
 
-/// Whether it is one value, or, if cut, the beginning of one.
+/// True if the text is one JSON value or, if `cut`, the beginning of one.
 fn is_json(text: &[u8], cut: bool) -> bool {
     match serde_json::from_slice::<IgnoredAny>(text) {
         Ok(_) => true,
@@ -178,9 +178,10 @@ fn is_json(text: &[u8], cut: bool) -> bool {
     }
 }
 
-/// A table has two lines at least, and all have the same number of fields, which is more than one.
+/// True if the text is a table: at least two lines, all with the same number of fields, which is more than
+/// one.
 fn is_table(text: &[u8], separator: u8, cut: bool) -> bool {
-    // Most text is no table, and its first line says so.
+    // Most text is not a table, which its first line shows.
     let first = text.trim_ascii_start();
     let first = memchr::memchr(b'\n', first).and_then(|end| first.get(..end)).unwrap_or(first);
     if memchr::memchr2(separator, b'"', first).is_none() {
@@ -215,7 +216,7 @@ fn is_table(text: &[u8], separator: u8, cut: bool) -> bool {
     lines > 1 && width > 1
 }
 
-/// Subtitles: a number, and in the second line two times with an arrow between.
+/// True if the text is subtitles: a number, and in the second line two times with an arrow between them.
 fn is_subrip(text: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let is_number = |line: &[u8]| !line.is_empty() && line.iter().all(u8::is_ascii_digit);

@@ -1,4 +1,4 @@
-//! The types that are known: their names, what else they are called, and their extensions.
+//! The known types: their names, aliases and extensions.
 
 /// A type of files.
 #[derive(Debug, PartialEq, Eq)]
@@ -7,11 +7,11 @@ pub struct Type {
     pub name: &'static str,
     /// The usual extension without a dot; empty if there is none.
     pub extension: &'static str,
-    /// What it is called as well.
+    /// Other names of the type.
     pub aliases: &'static [&'static str],
 }
 
-/// The name that is used here for a type: itself, or that which it is an alias of. Letters may be of any case.
+/// Returns the type with this name or alias; case is ignored.
 pub fn canonical(mime: &str) -> Option<&'static Type> {
     let name = essence(mime);
     let is = |known: &&str| known.eq_ignore_ascii_case(name);
@@ -21,12 +21,12 @@ pub fn canonical(mime: &str) -> Option<&'static Type> {
         .or_else(|| ALL.iter().copied().find(|known| known.aliases.iter().any(is)))
 }
 
-/// The usual extension of a type, without a dot; parameters of the type do not matter.
+/// Returns the usual extension of a type, without a dot; parameters of the type are ignored.
 pub fn extension_of(mime: &str) -> Option<&'static str> {
     canonical(mime).map(|known| known.extension).filter(|extension| !extension.is_empty())
 }
 
-/// A type without its parameters.
+/// Returns a type without its parameters.
 pub(super) fn essence(mime: &str) -> &str {
     mime.split_once(';').map_or(mime, |(name, _)| name).trim()
 }
@@ -35,7 +35,7 @@ macro_rules! types {
     ($($id:ident $name:literal $extension:literal $([$($alias:literal),+])?;)+) => {
         $(pub(super) static $id: Type =
             Type { name: $name, extension: $extension, aliases: &[$($($alias),+)?] };)+
-        /// All of them.
+        /// All types.
         pub(super) static ALL: &[&Type] = &[$(&$id),+];
     };
 }

@@ -12,30 +12,30 @@ use arrow_select::{concat::concat, filter::FilterBuilder, take::take};
 
 use crate::{Ack, Budget, Outcome, PayloadWriter};
 
-/// The name by which expressions and templates speak of the payload.
+/// The name of the payload in expressions and templates.
 pub const PAYLOAD: &str = "payload";
-/// The field of a rejected message that says why it was rejected.
+/// The field of a rejected message that contains the reason.
 pub const ERROR_REASON: &str = "error_reason";
-/// The field of a rejected message that says which component rejected it.
+/// The field of a rejected message that names the component that rejected it.
 pub const ERROR_COMPONENT: &str = "error_component";
 
-/// What is known of a batch's origin, the same for all its messages.
+/// Metadata of a batch's origin, the same for all its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
     /// The name of the source in the configuration.
     pub source: Arc<str>,
-    /// The file, address or subject that it was read from, where there is one.
+    /// The file, address or subject that the batch was read from, if there is one.
     pub path: Option<Arc<str>>,
-    /// When it was read, in microseconds since 1970 (UTC).
+    /// When the batch was read, in microseconds since 1970 (UTC).
     pub time_us: i64,
 }
 
-/// Messages: their payloads, the fields found in them, where they came from, and the duty to acknowledge.
+/// Messages in columns: their payloads, parsed fields, origin and ack.
 ///
-/// The memory is paid for by the buffers themselves, see [`claim`](Self::claim).
+/// The buffers themselves hold the leases on their memory, see [`claim`](Self::claim).
 ///
-/// Field names are unique. Reading a batch costs nothing for each message until a column is looked into;
-/// [`filter`](Self::filter) and its like copy views (sixteen bytes), and the bytes only where few are left.
+/// Field names are unique. A batch has no cost per message until a column is read. [`filter`](Self::filter)
+/// and similar functions copy views (sixteen bytes each), and copy bytes only if few are left.
 #[derive(Debug)]
 pub struct Batch {
     payload: BinaryViewArray,
@@ -46,78 +46,75 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch of payloads without fields.
+    /// Creates a batch of payloads without fields.
     pub fn new(payload: BinaryViewArray, meta: Arc<Meta>, ack: Ack) -> Self {
         let fields = no_fields(payload.len());
         Self { payload, fields, positions: None, meta, ack }
     }
 
-    /// Notes where in its origin each message began: a byte offset or a sequence number.
-    ///
-    /// # Errors
-    /// If there is not one position for each message.
+    /// Sets where in its origin each message began: a byte offset or a sequence number.
     pub fn with_positions(mut self, positions: UInt64Array) -> Result<Self, ArrowError> {
         same_rows(self.rows(), positions.len())?;
         self.positions = Some(positions);
         Ok(self)
     }
 
-    /// How many messages it has.
+    /// Returns the number of messages.
     pub fn rows(&self) -> usize {
         self.payload.len()
     }
 
-    /// The bytes of all payloads together.
+    /// Returns the bytes of all payloads together.
     pub fn payload_bytes(&self) -> usize {
         self.payload.views().iter().map(|&view| view as u32 as usize).sum()
     }
 
-    /// The payloads. There are no NULLs in it.
+    /// Returns the payloads. The array has no NULLs.
     pub fn payload(&self) -> &BinaryViewArray {
         &self.payload
     }
 
-    /// The fields that were parsed or set.
+    /// Returns the fields that were parsed or set.
     pub fn fields(&self) -> &RecordBatch {
         &self.fields
     }
 
-    /// Where in its origin each message began, if the source says so.
+    /// Returns where in its origin each message began, if the source provides that.
     pub fn positions(&self) -> Option<&UInt64Array> {
         self.positions.as_ref()
     }
 
-    /// Where it came from.
+    /// Returns the metadata of the origin.
     pub fn meta(&self) -> &Arc<Meta> {
         &self.meta
     }
 
-    /// The duty to acknowledge.
+    /// Returns the ack.
     pub fn ack(&self) -> &Ack {
         &self.ack
     }
 
-    /// The duty to acknowledge, to change it.
+    /// Returns the ack, to change it.
     pub fn ack_mut(&mut self) -> &mut Ack {
         &mut self.ack
     }
 
-    /// Settles it.
+    /// Settles the batch.
     pub fn settle(self, outcome: Outcome) {
         self.ack.settle(outcome);
     }
 
-    /// Parts the duty to acknowledge from the data.
+    /// Separates the ack from the data.
     pub fn take_ack(&mut self) -> Ack {
         std::mem::replace(&mut self.ack, Ack::noop())
     }
 
-    /// A second batch over the same memory, with a part of the acknowledgement: both must be settled.
+    /// Returns a second batch over the same memory, with a part of the ack: both must be settled.
     pub fn share(&self) -> Self {
         self.with_ack(self.ack.split())
     }
 
-    /// A second batch over the same memory, with a duty of its own to acknowledge.
+    /// Returns a second batch over the same memory, with an ack of its own.
     pub fn with_ack(&self, ack: Ack) -> Self {
         Self {
             payload: self.payload.clone(),
@@ -128,9 +125,9 @@ impl Batch {
         }
     }
 
-    /// A column by the name that expressions and templates use: a field, `payload` (as text; what is not
-    /// UTF-8 in it is replaced by U+FFFD), or `meta.source`, `meta.path`, `meta.time`, `meta.position`.
-    /// A field called `payload` hides the payload.
+    /// Returns a column by the name that expressions and templates use: a field, `payload`, or `meta.source`,
+    /// `meta.path`, `meta.time`, `meta.position`. `payload` is returned as text, with U+FFFD in place of
+    /// bytes that are not UTF-8. A field called `payload` hides the payload.
     pub fn column(&self, name: &str) -> Option<ArrayRef> {
         if let Some(column) = self.fields.column_by_name(name) {
             return Some(column.clone());
@@ -182,10 +179,7 @@ impl Batch {
         Ok(self)
     }
 
-    /// Adds fields, each in the place of one of the same name if there is one, else at the end.
-    ///
-    /// # Errors
-    /// If a column's length is not the number of messages.
+    /// Adds fields. A field replaces one of the same name, or else is added at the end.
     pub fn set_fields(self, new: impl IntoIterator<Item = (Field, ArrayRef)>) -> Result<Self, ArrowError> {
         let schema = self.fields.schema();
         let mut fields = schema.fields().to_vec();
@@ -206,11 +200,8 @@ impl Batch {
         self.with_fields(record_batch(Arc::new(Schema::new(fields)), columns, rows)?)
     }
 
-    /// Only the messages where `keep` is true; those where it is false or NULL are gone, and so is the whole
-    /// batch, settled as filtered, if none is left.
-    ///
-    /// # Errors
-    /// If there is not one value for each message.
+    /// Keeps only the messages where `keep` is true, not false or NULL. If none is left, settles the batch as
+    /// filtered and returns `None`.
     pub fn filter(self, keep: &BooleanArray) -> Result<Option<Self>, ArrowError> {
         same_rows(self.rows(), keep.len())?;
         let kept = keep.true_count();
@@ -241,10 +232,7 @@ impl Batch {
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
     }
 
-    /// Parts it in the messages where `condition` is true and the others (false or NULL).
-    ///
-    /// # Errors
-    /// If there is not one value for each message.
+    /// Divides the batch into the messages where `condition` is true and those where it is false or NULL.
     pub fn partition(self, condition: &BooleanArray) -> Result<(Option<Self>, Option<Self>), ArrowError> {
         same_rows(self.rows(), condition.len())?;
         match condition.true_count() {
@@ -258,10 +246,8 @@ impl Batch {
         }
     }
 
-    /// The messages at `rows`, in that order; the whole batch is settled as filtered if there are none.
-    ///
-    /// # Errors
-    /// If an index is out of range.
+    /// Returns the messages at `rows`, in that order. If there are none, settles the batch as filtered and
+    /// returns `None`.
     pub fn select(self, rows: &[u32]) -> Result<Option<Self>, ArrowError> {
         if rows.is_empty() {
             self.settle(Outcome::Filtered);
@@ -273,12 +259,12 @@ impl Batch {
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }.compact()))
     }
 
-    /// New messages, each made of the one at the row beside it in `rows`: they have the payloads given, and its
-    /// fields. A row may make any number of them. The acknowledgement covers them all; it is settled as filtered if
-    /// there are none.
+    /// Creates one message for each payload, with the fields of the message at the corresponding index in
+    /// `rows`. The same row may occur any number of times. The ack covers all new messages; it is settled as
+    /// filtered if there are none.
     ///
     /// # Errors
-    /// If there is not one row for each payload, or one is out of range.
+    /// If `rows` and `payload` differ in length, or a row is out of range.
     pub fn expand(self, payload: BinaryViewArray, rows: Vec<u32>) -> Result<Option<Self>, ArrowError> {
         same_rows(rows.len(), payload.len())?;
         if rows.is_empty() {
@@ -289,11 +275,14 @@ impl Batch {
         Ok(Some(Self { payload, fields, positions, meta: self.meta, ack: self.ack }))
     }
 
-    /// The fields and positions of the messages at `rows`.
+    /// Returns the fields and positions of the messages at `rows`.
     fn taken(&self, rows: &UInt32Array) -> Result<(RecordBatch, Option<UInt64Array>), ArrowError> {
-        // `take` panics on some types where it could fail.
+        // `take` panics for some types instead of returning an error.
         if let Some(row) = rows.values().iter().find(|&&row| row as usize >= self.rows()) {
-            return Err(ArrowError::InvalidArgumentError(format!("row {row} of {} messages", self.rows())));
+            return Err(ArrowError::InvalidArgumentError(format!(
+                "row {row} is out of range: the batch has {} messages",
+                self.rows()
+            )));
         }
         let columns = self.fields.columns().iter().map(|column| take(column, rows, None));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
@@ -304,10 +293,7 @@ impl Batch {
         Ok((record_batch(self.fields.schema(), columns, rows.len())?, positions))
     }
 
-    /// Joins batches of the same fields; `None` if there are none.
-    ///
-    /// # Errors
-    /// If their fields differ.
+    /// Concatenates batches that have the same fields. Returns `None` if there are none.
     pub fn merge(batches: Vec<Batch>) -> Result<Option<Self>, ArrowError> {
         let mut batches = batches;
         if batches.len() < 2 {
@@ -334,7 +320,8 @@ impl Batch {
         Ok(Some(merged))
     }
 
-    /// Copies what is left of a batch of which little is left, so that a few bytes do not keep a large buffer.
+    /// Copies the messages if they use at most a quarter of their buffers, so that a few bytes do not keep a
+    /// large buffer alive.
     fn compact(self) -> Self {
         let held: usize = self.payload.data_buffers().iter().map(|buffer| buffer.capacity()).sum();
         let used = self.payload_bytes();
@@ -353,16 +340,17 @@ impl Batch {
                 _ => column.clone(),
             })
             .collect();
-        // Same lengths and types as before, so this is `Ok`; if it were not, keeping the large buffer is right.
+        // Lengths and types are unchanged, so this is `Ok`. If it were not, keeping the large buffer is
+        // correct.
         match record_batch(self.fields.schema(), columns, self.rows()) {
             Ok(fields) => Self { payload: writer.finish(), fields, ..self },
             Err(_) => self,
         }
     }
 
-    /// Counts the memory that it stands on against the budget, until the last holder of each buffer lets go:
-    /// each buffer once, whole, however many batches share it. What is counted already stays counted once.
-    /// The engine calls this for every batch that a component hands over.
+    /// Counts the memory of the batch against the budget until the last holder of each buffer drops it. Each
+    /// buffer counts once, as a whole, however many batches share it, even if it is claimed again. The engine
+    /// calls this for every batch that a component hands over.
     pub fn claim(&self, budget: &Budget) {
         let payload = std::iter::once(&self.payload as &dyn Array);
         let positions = self.positions.iter().map(|positions| positions as &dyn Array);
@@ -371,7 +359,7 @@ impl Batch {
     }
 }
 
-/// Which of so many messages are left without those at `rows`.
+/// Returns a filter over `count` messages that is false at `rows` and true elsewhere.
 pub fn all_but(count: usize, rows: impl IntoIterator<Item = u32>) -> BooleanArray {
     let mut keep = vec![true; count];
     for row in rows {
@@ -382,7 +370,7 @@ pub fn all_but(count: usize, rows: impl IntoIterator<Item = u32>) -> BooleanArra
     keep.into()
 }
 
-/// The payloads as text; bytes that are not UTF-8 are replaced by U+FFFD.
+/// Returns the payloads as text; bytes that are not UTF-8 are replaced by U+FFFD.
 fn text_of(payload: &BinaryViewArray) -> StringViewArray {
     let mut builder = crate::TextBuilder::over(payload.data_buffers(), payload.len());
     for row in 0..payload.len() {

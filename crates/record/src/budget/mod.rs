@@ -1,23 +1,26 @@
-//! One budget, in bytes, for the whole process.
+//! One memory budget, in bytes, for the whole process.
 //!
-//! A source *reserves* before it reads, and waits until there is room: that waiting is the engine's
-//! backpressure. What transforms and sinks make out of what was read is *claimed*: counted at once and
-//! never refused, because refusing the stages downstream is how a pipeline that is full stays full for
-//! ever. So that claims have somewhere to go, sources may only fill three quarters of the budget; the rest
-//! is the floor that everything downstream drains with.
+//! A source *reserves* bytes before it reads, and waits until they are available: this wait is the engine's
+//! backpressure. Transforms and sinks *claim* the memory of what they produce: it is counted at once and
+//! never refused. If the downstream stages had to wait too, a full pipeline would stay full for ever. Sources
+//! may fill only three quarters of the budget; the last quarter is left for such claims, so the downstream
+//! stages can drain.
 //!
-//! Each source holds a [`Share`], and a share that holds nothing is always granted what it asks for. Two
-//! things follow: no budget, however small, can stop a run, since a source whose batches are all done may
-//! always read the next; and a source that waits for its input (with a buffer in hand) cannot starve
-//! another. The price is that the budget may be exceeded by one batch a source, which is bounded.
+//! Each source holds a [`Share`]. A reservation of a share that holds nothing is always granted. First,
+//! therefore, no budget is too small for a run: a source whose batches are all settled may always read the
+//! next one. Second, a source that waits for its input with a buffer in hand cannot starve another source.
+//! The cost is that the budget may be exceeded by one batch per source, which is bounded.
 //!
-//! Bytes are counted where they are held: a [`Lease`] lives inside the Arrow buffer that it pays for (Arrow
-//! calls this a memory reservation), so a buffer counts once, whole, however many slices and batches share
-//! it, until the last of them lets go. A counter at each queue was rejected: it loses sight of bytes that
-//! have left a queue and are still held by a batch, a request or an acknowledgement.
+//! Bytes are counted where they are held. A [`Lease`] is stored inside the Arrow buffer that it covers (Arrow
+//! calls this a memory reservation). A buffer therefore counts once, as a whole, however many slices and
+//! batches share it, until the last of them is dropped. A counter at each queue was rejected: it misses bytes
+//! that have left a queue and are still held by a batch, a request or an ack.
 //!
-//! The memory of an [`Arena`] is used again when its last slice is gone. Faulting in a fresh mebibyte
-//! for every batch costs more than copying a mebibyte into one that is still in the cache.
+//! The memory of an [`Arena`] is reused once its last slice is dropped. The page faults of a fresh mebibyte
+//! for every batch cost more than copying a mebibyte into memory that is still in the cache.
+//!
+//! See docs/decisions/001-a-lease-lives-in-its-buffer.md and
+//! docs/decisions/002-sources-wait-downstream-never-does.md.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -29,7 +32,7 @@ use arrow_data::ArrayData;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-/// The process's memory for data in flight. Cloning gives another handle on the same budget.
+/// The process-wide limit on memory for data in flight. A clone is another handle on the same budget.
 #[derive(Clone)]
 pub struct Budget(Arc<Shared>);
 
@@ -43,12 +46,12 @@ struct Shared {
 struct State {
     used: usize,
     peak: usize,
-    /// Arenas whose slices are all gone, kept for the next reader.
+    /// Arenas whose slices are all dropped, kept for the next reader.
     idle: Vec<Box<[u8]>>,
     idle_bytes: usize,
     waiting: VecDeque<Waiting>,
-    /// Where the buffers begin that were made under a lease: these pay for themselves, to their source's share, and
-    /// are left out when a batch is claimed.
+    /// The start addresses of buffers made under a lease. Each holds a lease on its source's share, so it is
+    /// left out when a batch is claimed.
     arenas: HashSet<usize>,
 }
 
@@ -59,47 +62,47 @@ struct Waiting {
 }
 
 impl Budget {
-    /// A budget of `limit` bytes.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Shared { limit, state: Mutex::default(), shortage: Arc::default() }))
     }
 
-    /// The bytes that it was made with.
+    /// Returns the limit in bytes.
     pub fn limit(&self) -> usize {
         self.0.limit
     }
 
-    /// The bytes held now, by anyone.
+    /// Returns the bytes held now by all holders.
     pub fn used(&self) -> usize {
         self.0.state.lock().used
     }
 
-    /// The most bytes that were ever held.
+    /// Returns the most bytes that were held at any time.
     pub fn peak(&self) -> usize {
         self.0.state.lock().peak
     }
 
-    /// Whether a source is waiting for room. Sinks that hold data back to write larger pieces look at this.
+    /// True if a source waits for capacity. Sinks that hold data back to write larger pieces check this.
     pub fn is_short(&self) -> bool {
         !self.0.state.lock().waiting.is_empty()
     }
 
-    /// Tells those who wait for it when a source begins to wait for room.
+    /// Returns the notification that is sent when a source begins to wait for capacity.
     pub fn shortage(&self) -> Arc<Notify> {
         self.0.shortage.clone()
     }
 
-    /// What sources may fill: all but the floor that stages downstream drain with.
+    /// Returns the bytes that sources may fill; the rest is left for the stages downstream.
     fn ceiling(&self) -> usize {
         self.0.limit - self.0.limit / 4
     }
 
-    /// Makes a share: the account of one source.
+    /// Creates a share: the account of one source.
     pub fn share(&self) -> Share {
         Share { budget: self.clone(), held: Arc::default() }
     }
 
-    /// Counts bytes that stages downstream hold already, or are about to. Never waits, never refuses.
+    /// Counts bytes that a downstream stage holds already or is about to hold. Never waits, never refuses.
     pub fn claim(&self, bytes: usize) -> Lease {
         let mut state = self.0.state.lock();
         state.used += bytes;
@@ -116,13 +119,14 @@ impl Budget {
             }
             self.grant_waiting(&mut state)
         };
-        // Outside the lock: a grant whose waiter has gone comes back, and giving it back takes the lock.
+        // Sent outside the lock: if the waiter is gone, the lease comes back, and dropping it takes the lock.
         for (waiting, lease) in granted {
             drop(waiting.grant.send(lease));
         }
     }
 
-    /// Grants what can be granted, in the order asked; a share that holds nothing is granted out of turn.
+    /// Grants the waiting requests that fit, in their order. A request of a share that holds nothing is
+    /// granted out of turn.
     fn grant_waiting(&self, state: &mut State) -> Vec<(Waiting, Lease)> {
         let mut granted = Vec::new();
         let mut at = 0;
@@ -149,13 +153,15 @@ impl Budget {
         Lease { budget: self.clone(), share: Some(share.clone()), bytes }
     }
 
-    /// Writable memory of `capacity` bytes, without waiting for room: as [`claim`](Self::claim).
+    /// Returns writable memory of `capacity` bytes without waiting for capacity, as [`claim`](Self::claim)
+    /// does.
     pub fn claim_arena(&self, capacity: usize) -> Arena {
         let lease = self.claim(capacity);
         Arena { memory: self.memory(capacity), lease }
     }
 
-    /// Memory of exactly `capacity` bytes: an idle arena's, or fresh. Idle ones that no longer fit are freed.
+    /// Returns memory of exactly `capacity` bytes: from an idle arena or fresh. Frees idle arenas that no
+    /// longer fit in the budget.
     fn memory(&self, capacity: usize) -> Box<[u8]> {
         let mut freed = Vec::new();
         let found = {
@@ -190,8 +196,8 @@ impl std::fmt::Debug for Budget {
     }
 }
 
-/// Arrow asks the pool when a buffer is claimed. A buffer that is claimed again is reserved anew before its
-/// former reservation is dropped, so the peak is not taken here but when the claiming is over.
+/// Arrow calls the pool when a buffer is claimed. A second claim reserves the buffer again before the first
+/// reservation is dropped. The peak is therefore updated after all buffers of a batch are claimed, not here.
 impl MemoryPool for Budget {
     fn reserve(&self, size: usize) -> Box<dyn MemoryReservation> {
         self.0.state.lock().used += size;
@@ -212,8 +218,8 @@ impl MemoryPool for Budget {
 }
 
 impl Budget {
-    /// Counts the buffers of `arrays` from here on until each is dropped: each once, whole, whoever else
-    /// shares it. What is counted already stays counted once.
+    /// Counts each buffer of `arrays` once, as a whole, until it is dropped, whatever else shares it. A
+    /// buffer that is already counted stays counted once.
     pub(crate) fn claim_buffers<'a>(&self, arrays: impl Iterator<Item = &'a dyn Array>) {
         let mut buffers = Vec::new();
         arrays.for_each(|array| collect_buffers(&array.to_data(), &mut buffers));
@@ -241,8 +247,9 @@ pub struct Share {
 }
 
 impl Share {
-    /// Waits until `bytes` may be held, and holds them. Requests are granted in the order made, but one of
-    /// a share that holds nothing is granted at once, even beyond the limit. Dropping the future withdraws it.
+    /// Waits until `bytes` are available, and holds them. Requests are granted in order, but a request of a
+    /// share that holds nothing is granted at once, even beyond the limit. Dropping the future withdraws the
+    /// request.
     pub async fn reserve(&self, bytes: usize) -> Lease {
         let granted = {
             let mut state = self.budget.0.state.lock();
@@ -257,23 +264,24 @@ impl Share {
         self.budget.0.shortage.notify_waiters();
         match granted.await {
             Ok(lease) => lease,
-            // The sender lives in the budget, which `self` keeps alive; were it ever gone, being generous is safe.
+            // The sender is stored in the budget, which `self` keeps alive. If it were ever gone, an
+            // unconditional claim would do no harm.
             Err(_) => self.budget.claim(bytes),
         }
     }
 
-    /// Waits for room, and gives writable memory of `capacity` bytes.
+    /// Waits for capacity, and returns writable memory of `capacity` bytes.
     pub async fn arena(&self, capacity: usize) -> Arena {
         let lease = self.reserve(capacity).await;
         Arena { memory: self.budget.memory(capacity), lease }
     }
 
-    /// The bytes that this share holds now.
+    /// Returns the bytes that this share holds now.
     pub fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// The budget that it is a share of.
+    /// Returns the budget of this share.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -288,21 +296,21 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// How many bytes it holds.
+    /// Returns the number of bytes held.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Parts with `bytes` of it (or all that it has, if that is less).
+    /// Splits off `bytes` of the lease, or all of it if it holds less.
     pub fn split(&mut self, bytes: usize) -> Lease {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         Lease { budget: self.budget.clone(), share: self.share.clone(), bytes }
     }
 
-    /// Memory that was filled under this lease, as an Arrow buffer that keeps the lease until its last slice is
-    /// dropped. For what has no fixed size, such as what comes over a network: unlike an [`Arena`]'s, the memory is
-    /// freed afterwards and not kept for the next reader.
+    /// Turns memory that was filled under this lease into an Arrow buffer, which keeps the lease until its
+    /// last slice is dropped. For data of unknown size, such as data from a network. Unlike an [`Arena`]'s
+    /// memory, this memory is freed afterwards and not kept for the next reader.
     pub fn freeze(mut self, memory: Vec<u8>) -> Buffer {
         self.resize(memory.capacity());
         if memory.capacity() == 0 {
@@ -314,7 +322,8 @@ impl Lease {
         buffer
     }
 
-    /// Takes over what another holds. Those of different shares or budgets cannot be one: the other is given back.
+    /// Adds the bytes of another lease to this one. Leases of different shares or budgets cannot be merged:
+    /// `other` is returned.
     pub fn merge(&mut self, mut other: Lease) -> Result<(), Lease> {
         let same_share = match (&self.share, &other.share) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -355,7 +364,7 @@ impl MemoryReservation for Lease {
     }
 }
 
-/// Writable memory that is paid for. It comes zeroed or with what a former reader left in it.
+/// Writable memory covered by a lease. It is zeroed or contains the data of a former reader.
 #[derive(Debug)]
 pub struct Arena {
     memory: Box<[u8]>,
@@ -363,8 +372,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Gives up writing: the memory as an Arrow buffer whose last slice returns the bytes to the budget
-    /// and the memory to the next reader.
+    /// Ends writing and returns the memory as an Arrow buffer. When its last slice is dropped, the bytes
+    /// return to the budget and the memory is kept for the next reader.
     pub fn freeze(self) -> Buffer {
         let Arena { memory, lease } = self;
         let budget = lease.budget.clone();
@@ -387,7 +396,7 @@ impl std::ops::DerefMut for Arena {
     }
 }
 
-/// An arena that became a buffer: what its last slice leaves behind.
+/// The owner of a frozen arena's buffer: it recycles the memory when the last slice is dropped.
 struct Recycled {
     memory: Box<[u8]>,
     lease: Lease,
@@ -405,7 +414,7 @@ impl Drop for Recycled {
     }
 }
 
-/// Memory that was filled under a lease and became a buffer.
+/// The owner of a buffer that was filled under a lease.
 struct Filled {
     memory: Vec<u8>,
     lease: Lease,

@@ -41,13 +41,13 @@ impl Held {
     }
 }
 
-/// Claims a column that stands on a buffer, as is done with each batch.
+/// Claims a column over a buffer, as the engine does for each batch.
 fn buffer_claimed(budget: &Budget, buffer: &Buffer) {
     let column = arrow_array::UInt8Array::new(buffer.clone().into(), None);
     budget.claim_buffers(std::iter::once(&column as &dyn Array));
 }
 
-/// Polls once: what a budget can grant, it grants at once.
+/// Polls once: a budget grants at once if it can.
 fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -91,7 +91,7 @@ proptest! {
                 Step::Freeze(at, bytes) if len > 0 && matches!(held[at.index(len)], Held::Lease(_)) => {
                     if let Held::Lease(lease) = held.remove(at.index(len)) {
                         let buffer = lease.freeze(vec![1; bytes]);
-                        // A batch of it is counted once.
+                        // A batch over this buffer is counted once.
                         buffer_claimed(&budget, &buffer);
                         held.push(Held::Slice { _slice: buffer.slice(bytes / 2), of: bytes });
                     }

@@ -1,9 +1,10 @@
-//! Where an evaluation's result comes to be, and where those wait who want it.
+//! The place where an evaluation's result is stored, with the handles that wait for it.
 //!
 //! A cell is shared by the handles of an evaluation and by its code while that runs. It is concluded once: by
-//! the code when it ends, or by someone else, whichever is first. All of it is under one lock, which is held for
-//! a few instructions and never while foreign code runs (but for the `clone` of a result); wakers are woken and
-//! values dropped after it is released. Two flags beside it answer the frequent questions without the lock.
+//! the code when it ends, or by another caller, whichever is first. One lock protects all of it. The lock is
+//! held for a few instructions and never while foreign code runs (except the `clone` of a result). Wakers are
+//! woken and values dropped after it is released. Two flags beside it answer the frequent questions without
+//! the lock.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -14,36 +15,39 @@ use super::sync::{AtomicBool, Mutex, Ordering};
 
 pub struct Cell<T> {
     concluded: AtomicBool,
-    /// Whether the code has started and was left waiting.
+    /// True if the code has started and was left waiting.
     suspended: AtomicBool,
-    /// Whether somebody has been given the result. Used under the lock; it stands here for its size.
+    /// True if a handle has received the result. Used under the lock; it is stored here to keep the cell
+    /// small.
     known: AtomicBool,
     state: Mutex<State<T>>,
 }
 
 struct State<T> {
     result: Stage<T>,
-    /// Wakes the code while it waits; whoever concludes the cell uses it to have the code dropped.
+    /// Wakes the code while it waits. A caller that concludes the cell uses it to have the code dropped.
     code: Option<Waker>,
-    /// The handles that wait, by their numbers, in the order in which they came.
+    /// The waiting handles by their numbers, in the order in which they began to wait.
     waiters: Waiters,
     handles: u32,
     next_handle: u32,
-    /// How to give a result to several; set by the first `clone` of a handle, which is where `T: Clone` is known.
+    /// Clones the result for several handles. The first `clone` of a handle sets it, because `T: Clone` is
+    /// known there.
     duplicate: Option<fn(&T) -> T>,
-    /// Whom to tell a result that nobody asked for.
+    /// Receives a result that no handle is left for.
     forget: Option<fn(T)>,
 }
 
 enum Stage<T> {
     Pending,
-    /// A failure is in a box, since it is rare and larger than most results.
+    /// A failure is boxed, since it is rare and larger than most results.
     Concluded(Result<T, Box<EvaluationError>>),
     Taken,
 }
 
 impl<T> Cell<T> {
-    /// A cell for code that waits already (or that starts later), with one handle, whose number is nought.
+    /// Creates a cell for code that waits already (or that starts later), with one handle, whose number is
+    /// zero.
     pub(super) fn new(suspended: bool) -> Arc<Self> {
         let state = State {
             result: Stage::Pending,
@@ -70,13 +74,15 @@ impl<T> Cell<T> {
         self.suspended.load(Ordering::Acquire) && !self.is_concluded()
     }
 
-    /// The code goes on. Whether it still may: not if the cell was concluded by someone else.
+    /// Records that the code resumes. Returns false if it must not, because another caller has concluded the
+    /// cell.
     pub(super) fn resumes(&self) -> bool {
         self.suspended.store(false, Ordering::Release);
         !self.is_concluded()
     }
 
-    /// The code waits, and this wakes it. Whether it shall: not if the cell was concluded by someone else.
+    /// Records that the code waits, and the waker that wakes it. Returns false if it must not wait, because
+    /// another caller has concluded the cell.
     pub(super) fn suspends(&self, code: &Waker) -> bool {
         let mut state = self.state.lock();
         self.suspended.store(true, Ordering::Release);
@@ -90,13 +96,16 @@ impl<T> Cell<T> {
         true
     }
 
-    /// The code ended, in whatever way. This does nothing if the cell was concluded by someone else.
+    /// Records that the code ended, normally or not. Does nothing if another caller has concluded the cell.
     pub(super) fn conclude(&self, result: Result<T, EvaluationError>) {
         // The code is not waiting, so its waker is of no use.
         let _ = self.set(result, |unused| unused);
     }
 
-    /// Someone else concludes. Gives the waker of the code if that waits, or the value back if it was too late.
+    /// Concludes the cell from outside the code. Returns the waker of the code if it waits.
+    ///
+    /// # Errors
+    /// Returns the value if the cell was concluded before.
     pub(super) fn conclude_to(&self, value: T) -> Result<Option<Waker>, T> {
         self.set(value, Ok)
     }
@@ -130,7 +139,7 @@ impl<T> Cell<T> {
         Ok(code)
     }
 
-    /// The result if there is one; else the handle's task is woken when there is.
+    /// Returns the result if there is one. Otherwise wakes the handle's task when there is.
     pub(super) fn poll_result(
         &self,
         handle: u32,
@@ -166,7 +175,7 @@ impl<T> Cell<T> {
         Poll::Pending
     }
 
-    /// Another handle; its number.
+    /// Adds a handle, and returns its number.
     pub(super) fn add_handle(&self) -> u32
     where
         T: Clone,
@@ -179,12 +188,12 @@ impl<T> Cell<T> {
         handle
     }
 
-    /// From now on, a result that no handle is left for is told to this function.
+    /// From now on, passes a result that no handle is left for to this function.
     pub(super) fn forget_to(&self, forget: fn(T)) {
         self.state.lock().forget = Some(forget);
     }
 
-    /// A handle is gone.
+    /// Removes a handle.
     pub(super) fn remove_handle(&self, handle: u32) {
         let mut state = self.state.lock();
         let waiter = state.waiters.remove(handle);
@@ -204,7 +213,7 @@ impl<T> Cell<T> {
 
 type Waiter = (u32, Waker);
 
-/// Handles that wait. Mostly there is one: more are in a box, which keeps a million cells small.
+/// The waiting handles. Mostly there is one: further ones are in a box, which keeps a million cells small.
 #[derive(Default)]
 struct Waiters {
     first: Option<Waiter>,
@@ -234,7 +243,7 @@ impl Waiters {
         Some(others.remove(at))
     }
 
-    /// Wakes all in the order in which they came.
+    /// Wakes all handles in the order in which they began to wait.
     fn wake(self) {
         for (_, waker) in self.first.into_iter().chain(self.others.into_iter().flat_map(|others| *others)) {
             waker.wake();
@@ -242,7 +251,8 @@ impl Waiters {
     }
 }
 
-/// A result that nobody asked for: a panic goes to the hook always, an error where it was said how.
+/// Reports a result that no handle is left for. A panic always goes to the hook; an error only if `forget` is
+/// set.
 fn tell<T>(result: Result<T, EvaluationError>, forget: Option<fn(T)>) {
     match (result, forget) {
         (Ok(value), Some(forget)) => forget(value),

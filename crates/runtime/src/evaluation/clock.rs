@@ -1,4 +1,4 @@
-//! The time of an event loop: the real one, or one that tests move.
+//! The clock of an event loop: real time, or virtual time that tests control.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::event_loop;
 
-/// Nanoseconds since the event loop began, which never go back. They last for 584 years.
+/// A clock that counts nanoseconds since the event loop was created and never goes back. It lasts for 584
+/// years.
 pub(super) struct Clock {
     origin: Instant,
-    /// By how much virtual time got ahead of the real one.
+    /// How far virtual time got ahead of real time, in nanoseconds.
     ahead: Cell<u64>,
-    /// The time while it is virtual.
+    /// The time while it is virtual, in nanoseconds.
     stopped_at: Cell<Option<u64>>,
 }
 
@@ -30,7 +31,7 @@ impl Clock {
         self.stopped_at.get().is_some()
     }
 
-    /// Moves virtual time on, never back.
+    /// Moves virtual time forward, never back.
     pub(super) fn jump_to(&self, time: u64) {
         if let Some(now) = self.stopped_at.get() {
             self.stopped_at.set(Some(now.max(time)));
@@ -52,10 +53,10 @@ pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Virtual time on this thread's event loop, as long as this lives: for tests.
+/// Virtual time on this thread's event loop while this value lives: for tests.
 ///
-/// Time stands still while anything is ready to run, and when nothing is, it jumps to the next timer. So a test
-/// that waits for hours takes no time, and sees the same times whenever it is run.
+/// Time does not advance while any code is ready to run. When no code is ready, it jumps to the next timer. A
+/// test that waits for hours therefore takes no time, and sees the same times in every run.
 ///
 /// ```
 /// use std::time::Duration;
@@ -68,7 +69,7 @@ pub(super) fn nanoseconds(duration: Duration) -> u64 {
 /// ```
 #[derive(Debug)]
 pub struct VirtualTime {
-    /// The event loop is this thread's.
+    /// The event loop belongs to this thread.
     not_send: PhantomData<*const ()>,
 }
 
@@ -80,12 +81,12 @@ impl VirtualTime {
         Self { not_send: PhantomData }
     }
 
-    /// Moves time on. What is due then runs when the event loop runs next.
+    /// Moves time forward. Timers that are due then fire when the event loop runs next.
     pub fn advance(&self, by: Duration) {
         event_loop::with_clock(|clock| clock.jump_to(clock.now().saturating_add(nanoseconds(by))));
     }
 
-    /// The time since the event loop began.
+    /// Returns the time since the event loop was created.
     pub fn now(&self) -> Duration {
         let mut now = 0;
         event_loop::with_clock(|clock| now = clock.now());

@@ -1,15 +1,17 @@
-//! The event loop of a thread: what is scheduled, what waits, and what for.
+//! The event loop of a thread: scheduled code, waiting code, and what the latter waits for.
 //!
-//! It is made when something first waits on the thread and lives as long as that. It runs while the thread is in
-//! [`block_on`], in turns. In a turn everything runs that was scheduled when the turn began, in the order in which
-//! it was scheduled; what is scheduled meanwhile has the next turn. Between turns, timers that are due and
-//! descriptors that are ready schedule what waits for them, and if nothing is scheduled then, the thread sleeps.
+//! It is created when code first waits on the thread, and lives as long as the thread. It runs while the
+//! thread is in [`block_on`], in turns. A turn runs everything that was scheduled when the turn began, in the
+//! order of scheduling. Code that is scheduled meanwhile runs in the next turn. Between turns, timers that
+//! are due and descriptors that are ready schedule the code that waits for them. If nothing is scheduled
+//! then, the thread sleeps.
 //!
-//! Code that has not started is in the queue itself; only what has to wait gets an *entry*, whose place is what
-//! its wakers name. An entry is 24 bytes; together with the code's own storage and the cell for its result that
-//! is what a waiting evaluation takes.
+//! Code that has not started is in the queue itself. Only code that has to wait gets an *entry*, and its
+//! wakers contain the index of the entry. An entry is 24 bytes. With the storage of the code and the cell for
+//! its result, that is the total memory of a waiting evaluation.
 //!
-//! No foreign code runs while anything here is borrowed. Wakers and code are taken out first and dropped after.
+//! No foreign code runs while anything here is borrowed. Wakers and code are taken out first and dropped
+//! after that.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -35,21 +37,21 @@ use super::waker;
 
 type Code = Pin<Slot<dyn Future<Output = ()>>>;
 
-/// Descriptors are looked at when nothing else is ready, and after so many pieces of code at the latest: a system
-/// call costs as much as some dozens of them.
+/// Descriptors are checked when nothing else is ready, and after this many pieces of code at the latest: a
+/// system call costs as much as some dozens of them.
 const LOOK_AFTER: u32 = 64;
 
-/// A queue that had more than these gives its memory back when most of them are gone.
+/// A queue with a larger capacity than this shrinks when most of its items are gone.
 const QUEUE_KEPT: usize = 4096;
 
 thread_local! {
     static EVENT_LOOP: EventLoop = EventLoop::new();
-    /// The number of this thread's event loop, for those who only want to know whether it is theirs: asking
-    /// `EVENT_LOOP` would make one on every thread that wakes something.
+    /// The number of this thread's event loop, to check whether a number belongs to this thread. Asking
+    /// `EVENT_LOOP` would create an event loop on every thread that wakes something.
     static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The inboxes of all event loops, by their numbers, which are used again.
+/// The inboxes of all event loops, by their numbers. Numbers are reused.
 static INBOXES: RwLock<Slab<Arc<Inbox>>> = RwLock::new(Slab::new());
 
 struct EventLoop {
@@ -70,11 +72,11 @@ enum Scheduled {
     Resume { place: u32, serial: u32 },
 }
 
-/// A place for code that waits, or for the foreground of [`block_on`], which has no code here.
+/// An entry for code that waits, or for the foreground of [`block_on`], which has no code here.
 struct Entry {
-    /// Taken out while it runs.
+    /// `None` while the code runs.
     code: Option<Code>,
-    /// Tells this entry from those that had the place before.
+    /// Distinguishes this entry from earlier ones at the same index.
     serial: u32,
     is_scheduled: bool,
 }
@@ -108,12 +110,12 @@ impl EventLoop {
         self.entries_made.set(serial.wrapping_add(1));
         let mut entries = self.entries.borrow_mut();
         if entries.len() == entries.capacity() {
-            // Growing by a quarter, not by doubling: half of a million empty entries would be 12 MB.
+            // Grows by a quarter, not by doubling: half of a million empty entries would be 12 MB.
             let more = entries.capacity() / 4;
             entries.reserve_exact(more.max(64));
         }
         let place = entries.insert(Entry { code, serial, is_scheduled: false });
-        // Entries have 24 bytes: the memory ends long before the numbers do.
+        // An entry is 24 bytes: memory runs out long before the numbers do.
         place as u32
     }
 
@@ -137,7 +139,7 @@ impl EventLoop {
     fn run<Fut: Future>(&self, mut future: Pin<&mut Fut>) -> Fut::Output {
         let foreground = Foreground::begin(self);
         let waker = self.waker(foreground.place);
-        // What was due before goes before the foreground.
+        // Code that was due before runs before the foreground.
         self.take_woken();
         self.fire_timers();
         self.schedule(foreground.place as usize);
@@ -177,7 +179,7 @@ impl EventLoop {
         }
     }
 
-    /// Lets code run until it waits or ends. Its entry is there already, so that it can be woken meanwhile.
+    /// Runs code until it waits or ends. Its entry exists already, so that it can be woken meanwhile.
     fn poll(&self, place: u32, mut code: Code) {
         let waker = self.waker(place);
         if code.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
@@ -198,7 +200,7 @@ impl EventLoop {
         }
     }
 
-    /// Schedules what became ready, and sleeps if nothing is.
+    /// Schedules code that became ready, and sleeps if there is none.
     fn gather(&self) {
         self.shrink_queue();
         loop {
@@ -259,7 +261,7 @@ impl EventLoop {
         }
     }
 
-    /// Waits for descriptors, and schedules those who waited for them.
+    /// Waits for descriptors, and schedules the code that waited for them.
     fn look(&self, at_most: Option<Duration>) {
         self.ran_since_look.set(0);
         let mut ready = Vec::new();
@@ -275,7 +277,7 @@ impl EventLoop {
 }
 
 impl Drop for EventLoop {
-    /// The thread ends: its evaluations are abandoned.
+    /// Abandons the evaluations of a thread that ends.
     fn drop(&mut self) {
         NUMBER.set(None);
         INBOXES.write().try_remove(self.number);
@@ -290,7 +292,7 @@ impl Drop for EventLoop {
     }
 }
 
-/// The entry of a [`block_on`], and the mark that the event loop runs.
+/// The entry of a [`block_on`]; while it lives, the event loop is marked as running.
 struct Foreground<'l> {
     event_loop: &'l EventLoop,
     place: u32,
@@ -315,10 +317,11 @@ impl Drop for Foreground<'_> {
     }
 }
 
-/// Runs a future in the foreground of this thread, and the thread's event loop while it waits. This is how code
-/// that is not an evaluation itself (`main`, a test) waits.
+/// Runs a future in the foreground of this thread, and the thread's event loop while the future waits. Code
+/// that is not an evaluation itself (`main`, a test) waits this way.
 ///
-/// Evaluations that still wait when the future is ready stay, and go on in the next `block_on` of the thread.
+/// Evaluations that still wait when the future is ready are kept, and continue in the next `block_on` of the
+/// thread.
 ///
 /// ```
 /// use thalweg_runtime::evaluation::{ConcurrentProc, block_on};
@@ -328,8 +331,8 @@ impl Drop for Foreground<'_> {
 /// ```
 ///
 /// # Panics
-/// If an evaluation of this thread calls it and the future has to wait: the event loop, which runs the evaluation,
-/// would wait for itself. And if the thread is ending.
+/// If an evaluation of this thread calls it and the future has to wait: the event loop, which runs the
+/// evaluation, would wait for itself. Also if the thread is ending.
 #[inline]
 pub fn block_on<Fut: Future>(future: Fut) -> Fut::Output {
     let mut future = pin!(future);
@@ -343,7 +346,8 @@ pub fn block_on<Fut: Future>(future: Fut) -> Fut::Output {
     }
 }
 
-/// Schedules code that has not started. If the thread is ending, it is dropped, and so abandoned.
+/// Schedules code that has not started. If the thread is ending, the code is dropped, and its evaluation
+/// abandoned.
 #[inline]
 pub(super) fn start(code: Code) {
     let _ = EVENT_LOOP.try_with(|event_loop| {
@@ -351,8 +355,8 @@ pub(super) fn start(code: Code) {
     });
 }
 
-/// Takes over code that was left waiting under a waker that does nothing, and has it look again. If the thread
-/// is ending, the code is dropped, and so abandoned.
+/// Adopts code that was left waiting under a waker that does nothing, and schedules another poll. If the
+/// thread is ending, the code is dropped, and its evaluation abandoned.
 pub(super) fn adopt(code: Code) -> Option<Waker> {
     EVENT_LOOP
         .try_with(|event_loop| {
@@ -363,7 +367,7 @@ pub(super) fn adopt(code: Code) -> Option<Waker> {
         .ok()
 }
 
-/// Schedules what waits at a place of an event loop, from any thread. Nothing happens if either is gone.
+/// Schedules the code at an index of an event loop, from any thread. Does nothing if either is gone.
 pub(super) fn wake(number: usize, place: usize) {
     if is_here(number) {
         let _ = EVENT_LOOP.try_with(|event_loop| event_loop.schedule(place));
@@ -372,13 +376,13 @@ pub(super) fn wake(number: usize, place: usize) {
     }
 }
 
-/// Whether this thread's event loop has this number.
+/// True if this thread's event loop has this number.
 pub(super) fn is_here(number: usize) -> bool {
     NUMBER.get() == Some(number)
 }
 
-/// Drops the code that this waker wakes, whose evaluation was concluded: at once if it waits on this thread, and
-/// else where it runs, which is told.
+/// Drops the code that this waker wakes, after its evaluation was concluded. Code that waits on this thread
+/// is dropped at once. Other code is woken, so that its own thread drops it.
 pub(super) fn cancel(code: Waker) {
     let here = waker::named_by(&code).and_then(|(number, place)| {
         at(number, |event_loop| {
@@ -398,7 +402,7 @@ pub(super) fn with_clock(change: impl FnOnce(&Clock)) {
     let _ = EVENT_LOOP.try_with(|event_loop| change(&event_loop.clock));
 }
 
-/// Makes a timer of this thread's event loop.
+/// Creates a timer of this thread's event loop.
 ///
 /// # Panics
 /// If the thread is ending.
@@ -409,18 +413,18 @@ pub(super) fn add_timer(after: Duration, waker: &Waker) -> (usize, Timer) {
     })
 }
 
-/// Has a timer of this thread's event loop wake another. Whether it has yet to fire.
+/// Sets another waker for a timer of this thread's event loop. Returns true if the timer has yet to fire.
 pub(super) fn rewake_timer(number: usize, timer: Timer, waker: &Waker) -> bool {
     let former = at(number, |event_loop| event_loop.timers.borrow_mut().rewake(timer, waker));
     former.is_some()
 }
 
-/// Gives a timer up. One of another thread's event loop fires in vain.
+/// Removes a timer. A timer of another thread's event loop is not removed, and fires without effect.
 pub(super) fn remove_timer(number: usize, timer: Timer) {
     drop(at(number, |event_loop| event_loop.timers.borrow_mut().remove(timer)));
 }
 
-/// Has this thread's event loop wake someone when the descriptor is ready.
+/// Makes this thread's event loop wake `waker` when the descriptor is ready.
 pub(super) fn watch(descriptor: RawFd, interest: Interest, waker: &Waker) -> io::Result<(usize, u64)> {
     EVENT_LOOP.with(|event_loop| {
         let mut readiness = event_loop.readiness.borrow_mut();
@@ -432,7 +436,7 @@ pub(super) fn watch(descriptor: RawFd, interest: Interest, waker: &Waker) -> io:
     })
 }
 
-/// Has another woken when the descriptor is ready. Whether it is yet to be.
+/// Sets another waker for a descriptor. Returns true if the descriptor is not ready yet.
 pub(super) fn rewatch(number: usize, descriptor: RawFd, waiter: u64, waker: &Waker) -> bool {
     let former = at(number, |event_loop| {
         event_loop.readiness.borrow_mut().as_mut()?.rewatch(descriptor, waiter, waker)
@@ -440,12 +444,12 @@ pub(super) fn rewatch(number: usize, descriptor: RawFd, waiter: u64, waker: &Wak
     former.is_some()
 }
 
-/// Stops watching a descriptor for someone.
+/// Removes a waiter from a descriptor.
 pub(super) fn unwatch(number: usize, descriptor: RawFd, waiter: u64) {
     drop(at(number, |event_loop| event_loop.readiness.borrow_mut().as_mut()?.unwatch(descriptor, waiter)));
 }
 
-/// Something of the event loop with this number, if it is this thread's.
+/// Calls `get` with the event loop of this number, if it is this thread's.
 fn at<T>(number: usize, get: impl FnOnce(&EventLoop) -> Option<T>) -> Option<T> {
     if !is_here(number) {
         return None;

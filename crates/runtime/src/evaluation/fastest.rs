@@ -1,15 +1,15 @@
-//! Waiting for the first of several.
+//! Waiting for the first of several evaluations.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
 use super::handle::Evaluation;
 
-/// Waits until one of these evaluations is concluded, and gives its index; of several that are concluded already,
-/// the first. The others go on: whoever wants only one ends them with
-/// [`conclude_to`](Evaluation::conclude_to). `None` if there are none to wait for.
+/// Waits until one of these evaluations is concluded, and returns its index; the lowest index if several are
+/// concluded already. The others continue: a caller that needs only one ends them with
+/// [`conclude_to`](Evaluation::conclude_to). Returns `None` if there are none to wait for.
 ///
-/// Evaluations of different types can be waited for with `select!` of any library, since each is a future.
+/// For evaluations of different types, use the `select!` of any library: each evaluation is a future.
 ///
 /// ```
 /// use std::time::Duration;

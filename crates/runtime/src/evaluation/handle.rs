@@ -12,12 +12,14 @@ use super::event_loop;
 use super::hook::{self, Forgettable};
 use super::wait::within;
 
-/// Code that is evaluated concurrently: a handle to await its result, to ask about it, or to end it.
+/// A handle to code that is evaluated concurrently: it awaits the result, asks about the state, or ends the
+/// code.
 ///
-/// It is a future of its result itself; [`await_result`](Self::await_result) says the same in words. Where the
-/// result can be cloned the handle can be too, and each handle gets the result. Handles can be sent to other
-/// threads if the result can. Dropping the handles does not end the code: it goes on, and a panic in it goes to
-/// the [hook](super::on_forgotten). For its errors to go there as well, [`forget`](Self::forget) the last handle.
+/// The handle is a future of the result itself; [`await_result`](Self::await_result) is the explicit form. If
+/// the result can be cloned, so can the handle, and each handle gets the result. Handles can be sent to other
+/// threads if the result can. Dropping the handles does not end the code: it continues, and a panic in it
+/// goes to the [hook](super::on_forgotten). To pass its errors to the hook as well, [`forget`](Self::forget)
+/// the last handle.
 #[must_use = "an error in it is lost unless it is awaited, or given to the hook by `forget`"]
 pub struct Evaluation<T> {
     cell: Arc<Cell<T>>,
@@ -25,7 +27,7 @@ pub struct Evaluation<T> {
 }
 
 impl<T> Evaluation<T> {
-    /// The first handle of a cell.
+    /// Creates the first handle of a cell.
     pub(super) fn first(cell: Arc<Cell<T>>) -> Self {
         Self { cell, number: 0 }
     }
@@ -33,9 +35,10 @@ impl<T> Evaluation<T> {
     /// Waits for the result.
     ///
     /// # Errors
-    /// [`Panicked`](EvaluationError::Panicked) if the code panicked, [`Abandoned`](EvaluationError::Abandoned) if
-    /// nothing can come any more, and [`Taken`](EvaluationError::Taken) if this handle gave the result already and
-    /// there was no clone of it that needs the result too.
+    /// [`Panicked`](EvaluationError::Panicked) if the code panicked,
+    /// [`Abandoned`](EvaluationError::Abandoned) if no result can come any more, and
+    /// [`Taken`](EvaluationError::Taken) if this handle returned the result already and no clone of it needed
+    /// the result too.
     ///
     /// ```
     /// use std::time::Duration;
@@ -56,20 +59,20 @@ impl<T> Evaluation<T> {
         self.await
     }
 
-    /// Waits for the result, but not longer than this. The evaluation goes on when the time is over: end it by
+    /// Waits for the result, up to a time limit. The evaluation continues after the limit: end it with
     /// [`conclude_to`](Self::conclude_to), or await it again.
     ///
     /// # Errors
-    /// [`TimedOut`](EvaluationError::TimedOut) if the time was over first, and what
-    /// [`await_result`](Self::await_result) gives.
+    /// [`TimedOut`](EvaluationError::TimedOut) after the time limit, and the errors of
+    /// [`await_result`](Self::await_result).
     pub async fn await_result_within(&mut self, duration: Duration) -> Result<T, EvaluationError> {
         within(duration, &mut *self).await?
     }
 
-    /// Waits for the result, but not longer than this, and gives this value if the time was over first.
+    /// Waits for the result, up to a time limit, and returns `value` after the limit.
     ///
     /// # Errors
-    /// What [`await_result`](Self::await_result) gives.
+    /// The errors of [`await_result`](Self::await_result).
     ///
     /// ```
     /// use std::time::Duration;
@@ -90,11 +93,11 @@ impl<T> Evaluation<T> {
         within(duration, &mut *self).await.unwrap_or(Ok(value))
     }
 
-    /// Ends the evaluation with this value. All who await it get the value; its code is dropped where it waits (at
-    /// once if it waits on this thread), or does not start. Destructors run, nothing else of it does.
+    /// Ends the evaluation with this value, which all handles receive. Waiting code is dropped (at once if it
+    /// waits on this thread), and code that has not started does not start. Only its destructors run.
     ///
     /// # Errors
-    /// The value, if the evaluation was concluded already.
+    /// Returns the value if the evaluation was concluded already.
     ///
     /// ```
     /// use std::time::Duration;
@@ -116,19 +119,20 @@ impl<T> Evaluation<T> {
         Ok(())
     }
 
-    /// Whether there is a result, of whatever kind.
+    /// True if there is a result or an error.
     #[must_use]
     pub fn is_concluded(&self) -> bool {
         self.cell.is_concluded()
     }
 
-    /// Whether the code has started and waits for something.
+    /// True if the code has started and is waiting.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.cell.is_waiting()
     }
 
-    /// Lets go of the handle. If it was the last and the evaluation fails, the [hook](super::on_forgotten) is told.
+    /// Drops the handle. If it was the last one and the evaluation fails, the [hook](super::on_forgotten)
+    /// receives the failure.
     pub fn forget(self)
     where
         T: Forgettable,
@@ -136,7 +140,7 @@ impl<T> Evaluation<T> {
         self.cell.forget_to(hook::forget::<T>);
     }
 
-    /// Ready when concluded. The result stays for who awaits it.
+    /// Ready when concluded. The result stays for the handle that awaits it.
     pub(super) fn poll_concluded(&self, context: &mut Context<'_>) -> Poll<()> {
         self.cell.poll_concluded(self.number, context)
     }

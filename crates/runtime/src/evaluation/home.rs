@@ -1,4 +1,5 @@
-//! Where evaluations run on once they wait: on this thread's event loop, or on tokio's threads.
+//! The executor on which evaluations continue after their first wait: this thread's event loop, or tokio's
+//! threads.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -8,29 +9,29 @@ use super::event_loop;
 use super::running::Running;
 use super::storage::Slot;
 
-/// This thread's event loop. Code need not be `Send`; it runs while the thread is in
-/// [`block_on`](super::block_on), and never leaves it.
+/// This thread's event loop. Code need not be `Send`: it runs while the thread is in
+/// [`block_on`](super::block_on), and never leaves the thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Here;
 
-/// The tokio runtime that the caller is in. Code must be `Send`; what waits is a task of that runtime, and may go
-/// on on any of its threads.
+/// The tokio runtime of the caller. Code must be `Send`: when it waits, it becomes a task of that runtime,
+/// and may continue on any of its threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OnTokio;
 
-/// A home for evaluations of code of type `Fut`: [`Here`] or [`OnTokio`].
+/// An executor for evaluations of code of type `Fut`: [`Here`] or [`OnTokio`].
 pub trait Home<Fut: Future>: Runs<Fut> {}
 impl<Fut: Future, H: Runs<Fut>> Home<Fut> for H {}
 
-/// What a home does. It stays within this crate, so that it may change.
+/// The functions of a home. They stay private to this crate, so that they may change.
 pub trait Runs<Fut: Future>: Copy {
-    /// What [`wait`](super::wait) and its like use below this.
+    /// The event source that [`wait`](super::wait) and similar functions use in this home.
     const PLACE: EventSource;
 
     /// Schedules code that has not started.
     fn start(code: impl FnOnce() -> Running<Fut>);
 
-    /// Takes code over that was left waiting. Gives its waker, where that is known already.
+    /// Adopts code that was left waiting. Returns its waker if that is known already.
     fn adopt(code: Pin<Slot<Running<Fut>>>) -> Option<Waker>;
 }
 
@@ -64,10 +65,11 @@ where
     }
 }
 
-/// Whose timers and descriptors the code uses that runs now on this thread.
+/// The owner of the timers and descriptors for the code that runs now on this thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventSource {
-    /// Nothing of ours runs. Then it is tokio's where the thread is in a runtime, and else this thread's.
+    /// No evaluation runs. Then tokio is used if the thread is in a runtime, and else this thread's event
+    /// loop.
     Unsaid,
     Here,
     Tokio,
@@ -77,7 +79,7 @@ thread_local! {
     static PLACE: Cell<EventSource> = const { Cell::new(EventSource::Unsaid) };
 }
 
-/// Says, until it is dropped, where the code runs that runs now on this thread.
+/// Sets the event source of this thread until it is dropped.
 pub(super) struct Within {
     before: EventSource,
 }
@@ -96,7 +98,7 @@ impl Drop for Within {
     }
 }
 
-/// Whether to wait with tokio's timers and descriptors.
+/// True if waits use tokio's timers and descriptors.
 pub(super) fn is_tokio() -> bool {
     match PLACE.get() {
         EventSource::Here => false,

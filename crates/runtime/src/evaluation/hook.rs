@@ -1,4 +1,4 @@
-//! Where the failures go that nobody awaits.
+//! The hooks that receive failures which no handle awaits.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-/// A failure that nobody awaits.
+/// A failure that no handle awaits.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Forgotten {
     /// The code ended with an error.
     Failed(Box<dyn Error + Send + Sync>),
-    /// The code panicked, with this message.
+    /// The code panicked with this message.
     Panicked(Arc<str>),
 }
 
@@ -28,13 +28,13 @@ impl fmt::Display for Forgotten {
     }
 }
 
-/// A result that can be forgotten without losing a failure: `()`, which cannot fail, and any `Result` whose error
-/// can be boxed.
+/// A result that can be forgotten without losing a failure: `()`, which cannot fail, and any `Result` whose
+/// error can be boxed.
 pub trait Forgettable {
-    /// The failure, if it is one.
+    /// Converts the result.
     ///
     /// # Errors
-    /// The failure.
+    /// Returns the failure, if the result is one.
     fn forget(self) -> Result<(), Box<dyn Error + Send + Sync>>;
 }
 
@@ -58,8 +58,8 @@ thread_local! {
 }
 static OF_ALL: RwLock<Option<OfAll>> = RwLock::new(None);
 
-/// Sets what is told of failures that nobody awaits on this thread, that is by its event loop. It stands until it
-/// is set again.
+/// Sets the hook for failures on this thread's event loop that no handle awaits. It replaces the thread's
+/// former hook.
 ///
 /// ```
 /// use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -81,16 +81,16 @@ pub fn on_forgotten(hook: impl Fn(&Forgotten) + 'static) {
     drop(before);
 }
 
-/// Sets what is told of failures that nobody awaits on all threads without a hook of their own, such as tokio's.
-/// Without any, they are logged as errors with `tracing`, or written to the standard error where nothing
-/// listens to that.
+/// Sets the hook for failures that no handle awaits, for all threads without a hook of their own, such as
+/// tokio's. Without any hook, failures are logged as errors with `tracing`, or written to standard error if
+/// there is no `tracing` subscriber.
 pub fn on_forgotten_anywhere(hook: impl Fn(&Forgotten) + Send + Sync + 'static) {
     let hook: OfAll = Arc::new(hook);
     let before = OF_ALL.write().replace(hook);
     drop(before);
 }
 
-/// Tells the hook. One that panics is not told of that.
+/// Calls the hook. A panic of the hook itself is not passed to the hook again.
 pub(super) fn tell(failure: Forgotten) {
     let of_thread = OF_THREAD.try_with(|slot| slot.borrow().clone()).ok().flatten();
     let told = catch_unwind(AssertUnwindSafe(|| match of_thread {
@@ -102,18 +102,18 @@ pub(super) fn tell(failure: Forgotten) {
         },
     }));
     if told.is_err() {
-        eprintln!("the hook for forgotten failures panicked; it was told: {failure}");
+        eprintln!("the hook for forgotten failures panicked while it handled this failure: {failure}");
     }
 }
 
-/// Tells the hook if this is a failure.
+/// Calls the hook if this is a failure.
 pub(super) fn forget<T: Forgettable>(result: T) {
     if let Err(error) = result.forget() {
         tell(Forgotten::Failed(error));
     }
 }
 
-/// Drops something foreign, and reports the panic if it does that.
+/// Drops a foreign value, and reports a panic of its destructor.
 pub(super) fn drop_contained<T>(value: T) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         tell(Forgotten::Panicked(super::error::message_of(&*panic)));

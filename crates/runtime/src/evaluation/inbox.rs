@@ -1,8 +1,9 @@
-//! How other threads wake evaluations of an event loop, and how it sleeps until they do.
+//! How other threads wake evaluations of an event loop, and how the loop sleeps until then.
 //!
-//! One lock is enough: it is taken by threads that wake, once each time, and by the event loop only if something
-//! arrived or before it sleeps. The flag beside it spares the loop the lock while nothing comes from elsewhere; it
-//! is a hint, and what is missed by it is found under the lock before sleeping.
+//! One lock is enough. A thread that wakes an evaluation takes it once each time; the event loop takes it
+//! only if a wake-up arrived or before it sleeps. The flag beside it spares the loop the lock while no
+//! wake-up arrives from other threads. The flag is a hint: a missed wake-up is found under the lock before
+//! the loop sleeps.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,7 +15,7 @@ pub(super) struct Inbox {
     arrived: AtomicBool,
     state: Mutex<State>,
     bell: Bell,
-    /// Ends a sleep that waits for descriptors as well.
+    /// Ends a sleep that also waits for descriptors.
     descriptors: OnceLock<mio::Waker>,
 }
 
@@ -33,7 +34,7 @@ enum Asleep {
 }
 
 impl Inbox {
-    /// From any thread: the evaluation at this place goes on.
+    /// Wakes the evaluation at this index, from any thread.
     pub(super) fn wake(&self, place: usize) {
         let mut state = self.state.lock();
         if state.woken.last() != Some(&place) {
@@ -45,14 +46,15 @@ impl Inbox {
             Asleep::Waiting => self.bell.ring(),
             Asleep::WaitingForDescriptors => {
                 if let Some(waker) = self.descriptors.get() {
-                    // It fails only if the event loop's own descriptors are gone, and then nothing can sleep on them.
+                    // This fails only if the event loop's own descriptors are gone, and then no loop can
+                    // sleep on them.
                     let _ = waker.wake();
                 }
             }
         }
     }
 
-    /// Moves the places that were woken to the end of `places`.
+    /// Moves the woken indexes to the end of `places`.
     pub(super) fn take(&self, places: &mut Vec<usize>) {
         if self.arrived.load(Ordering::Acquire) {
             let mut state = self.state.lock();
@@ -61,7 +63,7 @@ impl Inbox {
         }
     }
 
-    /// Sleeps until someone wakes, or until the time is over. It may end early.
+    /// Sleeps until another thread wakes an evaluation, or until the time is over. It may end early.
     pub(super) fn sleep(&self, at_most: Option<Duration>) {
         let mut state = self.state.lock();
         if state.woken.is_empty() {
@@ -71,7 +73,7 @@ impl Inbox {
         }
     }
 
-    /// Sleeps in `poll`, which waits for descriptors, unless something has arrived.
+    /// Sleeps in `poll`, which waits for descriptors, unless a wake-up has arrived.
     pub(super) fn sleep_in<T>(&self, poll: impl FnOnce() -> T) -> Option<T> {
         {
             let mut state = self.state.lock();
@@ -85,7 +87,7 @@ impl Inbox {
         Some(polled)
     }
 
-    /// From now on there are descriptors to wait for, and this ends such a wait.
+    /// Sets the waker that ends a wait for descriptors.
     pub(super) fn set_descriptors(&self, waker: mio::Waker) {
         let _ = self.descriptors.set(waker);
     }

@@ -1,10 +1,10 @@
 //! Evaluations: code that runs concurrently, and costs nothing until it waits.
 //!
-//! Most code that *may* have to wait does not: the channel has room, the bytes are in the cache, the limit is not
-//! reached. So it should not pay for the possibility. Code that is *evaluated* runs in the foreground, in its
-//! caller's stack, until it first has to wait; only then is there something to schedule, to wake and to await.
-//! A call that does not wait costs a few nanoseconds more than a plain one and allocates nothing. One that waits
-//! takes about 200 bytes, so a million of them are nothing special.
+//! Most code that *may* have to wait does not: the channel has capacity, the bytes are in the cache, the
+//! limit is not reached. Such code should not pay for the possibility. Code that is *evaluated* runs in the
+//! foreground, on its caller's stack, until it first has to wait. Only then is there something to schedule,
+//! to wake and to await. A call that does not wait costs a few nanoseconds more than a plain one and
+//! allocates nothing. A call that waits needs about 200 bytes, so a million of them are affordable.
 //!
 //! ```
 //! use std::time::Duration;
@@ -22,29 +22,30 @@
 //! });
 //! ```
 //!
-//! # What there is
+//! # Overview
 //!
-//! - [`ConcurrentProc`] is code to be called in one of four ways; [`concurrently`] is the short form for code that
-//!   is called once.
-//! - [`Evaluation`] is the handle of what was left running: await its result, bound the time for it, conclude it
-//!   to a value from outside, ask whether it waits.
+//! - [`ConcurrentProc`] is code that can be called in four ways; [`concurrently`] is the short form for code
+//!   that is called once.
+//! - [`Evaluation`] is the handle of code that was left running: it awaits the result, with or without a time
+//!   limit, concludes the evaluation from outside, or asks whether it waits.
 //! - Code waits with [`wait`] for time, with [`await_readable`] and [`await_writable`] for descriptors, with
-//!   [`await_fastest`] for one of several evaluations, with [`resumption`] for what only other code knows of, by
-//!   awaiting an evaluation for that; and, being an ordinary future, with `.await` for any future there is.
-//!   [`within`] bounds the time of any of them.
-//! - [`block_on`] is where code that is no evaluation waits, and lets the event loop run.
-//! - [`on_forgotten`] sets who is told of failures that nobody awaits.
+//!   [`await_fastest`] for one of several evaluations, and with [`resumption`] for an event that only other
+//!   code observes. It can await an evaluation and, being an ordinary future, any other future. [`within`]
+//!   adds a time limit to any of them.
+//! - [`block_on`] is where code that is not an evaluation waits, and lets the event loop run.
+//! - [`on_forgotten`] sets the hook for failures that no handle awaits.
 //! - [`VirtualTime`] is a clock for tests.
 //!
-//! # What runs when
+//! # Order of execution
 //!
-//! Each thread has an event loop, which runs while the thread is in [`block_on`], in turns. In one turn all that
-//! was scheduled before it runs, in the order in which it was scheduled. What is scheduled during a turn runs in
-//! the next. Something is scheduled by being called detached; by being woken when what it waits for is there; and
-//! by its timer: timers fire in the order of their times, and of their creation where the times are the same.
+//! Each thread has an event loop, which runs while the thread is in [`block_on`], in turns. A turn runs all
+//! code that was scheduled before it, in the order of scheduling. Code that is scheduled during a turn runs
+//! in the next one. Code is scheduled by a detached call, by a wake-up when the event it waits for occurs,
+//! and by its timer. Timers fire in the order of their times, and in the order of their creation if the times
+//! are equal.
 //!
-//! Code that is called in the foreground runs at once, before anything that is scheduled. If it has to wait, a
-//! `call` makes its caller wait, while `call_nonblock` gives it to the event loop and returns.
+//! Code that is called in the foreground runs at once, before anything that is scheduled. If it has to wait,
+//! a `call` makes its caller wait, while `call_nonblock` passes it to the event loop and returns.
 //!
 //! ```
 //! use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -73,27 +74,27 @@
 //! # drop(foreground);
 //! ```
 //!
-//! Evaluations of a thread never leave it and never run at the same time, so what they share needs no lock; it may
-//! change wherever one awaits, and nowhere else.
+//! Evaluations of a thread never leave it and never run at the same time, so the data they share needs no
+//! lock. It may change whenever an evaluation awaits, and at no other point.
 //!
 //! # On tokio
 //!
-//! [`ConcurrentProc::on_tokio`] and [`concurrently_on_tokio`] make the same evaluations for code that runs in a
-//! tokio runtime. The foreground is the same, and as cheap; what waits is a task of the runtime, on any of its
-//! threads, so the code must be `Send`. Timers and descriptors are then tokio's: timers have its resolution of a
-//! millisecond, and there is no order among its threads. Handles can be awaited, and evaluations concluded, from
-//! anywhere. A proc made by [`ConcurrentProc::new`] is not for tokio's threads: what waits would wait for an event
-//! loop that nothing there runs.
+//! [`ConcurrentProc::on_tokio`] and [`concurrently_on_tokio`] create the same evaluations for code that runs
+//! in a tokio runtime. The foreground is the same, and as cheap. Code that waits is a task of the runtime, on
+//! any of its threads, so the code must be `Send`. Timers and descriptors are then tokio's: timers have its
+//! resolution of a millisecond, and there is no order among its threads. Handles can be awaited, and
+//! evaluations concluded, from anywhere. Do not use a proc made by [`ConcurrentProc::new`] on tokio's
+//! threads: its code would wait for an event loop that no thread there runs.
 //!
-//! # What may block
+//! # Blocking calls
 //!
-//! Nothing, but `block_on`. The event loop has one thread, and code that sleeps, reads a file or computes for long
-//! without awaiting stops all that waits there.
+//! Nothing may block, except `block_on`. The event loop has one thread. Code that sleeps, reads a file or
+//! computes for long without awaiting stops all evaluations that wait there.
 //!
-//! # What newcomers get wrong
+//! # Common mistakes
 //!
-//! **An evaluation never runs.** It is only scheduled, and nothing on this thread waits, so its event loop does not
-//! run. An evaluation that is to end has to be awaited:
+//! **An evaluation never runs.** It is only scheduled, and no code on this thread waits, so its event loop
+//! does not run. Await an evaluation that must end:
 //!
 //! ```
 //! # use thalweg_runtime::evaluation::{block_on, concurrently};
@@ -103,8 +104,8 @@
 //! assert_eq!(block_on(greeting), Ok("hello"));
 //! ```
 //!
-//! **An evaluation stops half way.** What was in the foreground was ready first, `block_on` returned, and with it
-//! the event loop stopped. What is left goes on in the next `block_on` of the thread, or is dropped with it:
+//! **An evaluation stops half way.** The foreground was ready first, `block_on` returned, and the event loop
+//! stopped. The rest continues in the next `block_on` of the thread, or is dropped with the thread:
 //!
 //! ```
 //! # use std::time::Duration;
@@ -115,8 +116,8 @@
 //! assert_eq!(block_on(slow), Ok(()));
 //! ```
 //!
-//! **A call holds everything up.** `call` is awaited where it stands, so a loop of calls is as long as all of them
-//! together. Start them all, then await them:
+//! **A call delays everything.** A `call` is awaited in place, so a loop of calls takes the sum of their
+//! times. Start them all, then await them:
 //!
 //! ```
 //! # use std::time::Duration;
@@ -133,8 +134,8 @@
 //! assert_eq!(time.now() - start, Duration::from_secs(1));
 //! ```
 //!
-//! **Timers are late, descriptors go unread.** Some evaluation computes for long. It should let the others have
-//! their turn now and then:
+//! **Timers are late, descriptors go unread.** An evaluation computes for long. It should yield to the others
+//! now and then:
 //!
 //! ```
 //! # use std::time::Duration;
@@ -155,8 +156,8 @@
 //! # assert_eq!(block_on(sum), Ok(4_999_950_000));
 //! ```
 //!
-//! **`block_on` panics.** It was called within an evaluation, which runs on the event loop that it would wait for.
-//! There, `.await` is meant:
+//! **`block_on` panics.** It was called within an evaluation, which runs on the event loop that it would wait
+//! for. Use `.await` there:
 //!
 //! ```should_panic
 //! # use std::time::Duration;
@@ -168,8 +169,8 @@
 //! });
 //! ```
 //!
-//! **An error went unseen.** A handle that is dropped takes the result along, and with it the `Err` that it may be
-//! (a panic is told to the hook all the same). `forget` keeps errors from being lost:
+//! **An error went unseen.** A dropped handle drops the result, including an `Err`. (A panic goes to the hook
+//! in any case.) `forget` keeps errors from being lost:
 //!
 //! ```
 //! # use std::{cell::Cell, rc::Rc, time::Duration};
@@ -184,8 +185,9 @@
 //! assert_eq!(told.get(), 1);
 //! ```
 //!
-//! **A panic ended more than its evaluation.** One in the foreground is the caller's, as in any function. One after
-//! the first wait, or of scheduled code, ends its own evaluation, and whoever awaits that gets it as an error.
+//! **A panic ended more than its evaluation.** A panic in the foreground is the caller's, as in any function.
+//! A panic after the first wait, or in scheduled code, ends its own evaluation; its handles receive it as an
+//! error.
 //!
 //! ```
 //! # use std::time::Duration;
@@ -202,8 +204,8 @@
 //! assert_eq!(block_on(evaluation), Err(EvaluationError::Panicked("over the weir".into())));
 //! ```
 //!
-//! **Dropping a handle, or a timeout, does not stop the code.** Only [`conclude_to`](Evaluation::conclude_to) does;
-//! that is also how the losers of [`await_fastest`] end:
+//! **Dropping a handle, or a timeout, does not stop the code.** Only [`conclude_to`](Evaluation::conclude_to)
+//! does; it also ends the losers of [`await_fastest`]:
 //!
 //! ```
 //! # use std::time::Duration;
@@ -218,12 +220,13 @@
 //! assert_eq!(servers[0].conclude_to(None), Ok(()));
 //! ```
 //!
-//! **The compiler says that the code "does not live long enough", or that it is only `FnOnce`.** An evaluation may
-//! outlive the call, so it must own what it uses of the closure's captures: clone them into it, as `log` above.
+//! **The compiler says that the code "does not live long enough", or that it is only `FnOnce`.** An
+//! evaluation may outlive the call, so it must own what it uses of the closure's captures. Clone them into
+//! the future, like `log` above.
 //!
-//! **A borrow of a `RefCell` panics.** It was held over an `.await`, and another evaluation borrowed meanwhile. End
-//! borrows before awaiting. For the same reason thread-locals are shared: they belong to the thread, not to the
-//! evaluation.
+//! **A borrow of a `RefCell` panics.** The borrow was held over an `.await`, and another evaluation borrowed
+//! meanwhile. End borrows before awaiting. For the same reason thread-locals are shared: they belong to the
+//! thread, not to the evaluation.
 //!
 //! ```
 //! # use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -239,8 +242,9 @@
 //! assert_eq!(*level.borrow(), 2);
 //! ```
 //!
-//! **A handle is awaited on another thread and nothing comes.** The code runs on the thread that called it, and that
-//! thread has to be in `block_on`. If it has ended, the evaluation is [`Abandoned`](EvaluationError::Abandoned):
+//! **A handle is awaited on another thread and nothing comes.** The code runs on the thread that called it,
+//! and that thread must be in `block_on`. If the thread has ended, the evaluation is
+//! [`Abandoned`](EvaluationError::Abandoned):
 //!
 //! ```
 //! # use thalweg_runtime::evaluation::{EvaluationError, block_on, concurrently};
@@ -248,17 +252,20 @@
 //! assert_eq!(block_on(evaluation), Err(EvaluationError::Abandoned));
 //! ```
 //!
-//! # How it is made
+//! # Implementation
 //!
-//! Ordinary futures, polled. A future that was polled cannot be moved, so code is put into recycled storage before
-//! its first step, and that is all a call that does not wait sees. If it waits, the same storage goes to the event
-//! loop (or to tokio), gets an entry to be woken by, and a cell for its result. The event loop's wakers are
-//! numbers and own nothing. `unsafe` is the storage, the making of those wakers, and the registration of
-//! descriptors at tokio, each in a module of its own.
+//! Evaluations are ordinary futures that are polled. A future cannot be moved after its first poll, so code
+//! is put into recycled storage before its first step; a call that does not wait needs nothing more. If it
+//! waits, the same storage moves to the event loop (or to tokio), with an entry to be woken by, and a cell
+//! for its result. The event loop's wakers are numbers and own nothing. `unsafe` is used for the storage, for
+//! these wakers, and for the registration of descriptors with tokio, each in a separate module.
 //!
-//! Rejected: fibers with stacks of their own, as in Ruby's Concurrently, from which the idea is: a stack takes
-//! kilobytes and a mapping, and Rust has no safe way to switch. Spawning a task for each call and letting it be
-//! fast: a task has to be allocated, queued and awaited whether it waits or not, which takes fifty times as long.
+//! Rejected: fibers with separate stacks, as in Ruby's Concurrently, where the idea comes from. A stack takes
+//! kilobytes and a mapping, and Rust has no safe way to switch stacks. Also rejected: a fast task for each
+//! call. A task has to be allocated, queued and awaited whether it waits or not, which takes fifty times as
+//! long.
+//!
+//! See docs/decisions/005-evaluations-in-recycled-storage.md.
 
 mod cell;
 mod clock;
@@ -295,7 +302,7 @@ pub use wait::{Wait, wait, within};
 #[cfg(all(test, not(feature = "loom")))]
 mod tests;
 
-/// Has the examples of the users' page tested.
+/// Tests the examples of the users' page.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/evaluations.md")]
 struct UsersPage;

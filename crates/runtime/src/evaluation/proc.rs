@@ -9,18 +9,19 @@ use super::hook::{self, Forgettable};
 use super::running::{Destination, Running};
 use super::storage::Slot;
 
-/// An async closure, and where it goes on when it has to wait. There are four ways to call it:
+/// An async closure, with the executor on which it continues when it has to wait. There are four ways to call
+/// it:
 ///
-/// | | starts | gives | its errors and panics go to |
+/// | | starts | returns | its errors and panics go to |
 /// | --- | --- | --- | --- |
 /// | [`call`](Self::call) | in the foreground | a future of the result | the caller |
-/// | [`call_nonblock`](Self::call_nonblock) | in the foreground | the result, or the evaluation if it waits | the caller, or who awaits |
-/// | [`call_detached`](Self::call_detached) | when its turn comes | the evaluation | who awaits |
-/// | [`call_and_forget`](Self::call_and_forget) | when its turn comes | nothing | the [hook](super::on_forgotten) |
+/// | [`call_nonblock`](Self::call_nonblock) | in the foreground | the result, or the evaluation if it waits | the caller, or the handle |
+/// | [`call_detached`](Self::call_detached) | in its turn | the evaluation | the handle |
+/// | [`call_and_forget`](Self::call_and_forget) | in its turn | nothing | the [hook](super::on_forgotten) |
 ///
-/// The closure has one argument; several are a tuple, none is `()`. It may be any function that gives a future,
-/// as `async |argument| …` and `move |argument| async move { … }` do. What the future needs of the closure it must
-/// own, since it may outlive the call: `Rc`s and `Arc`s are cloned into it.
+/// The closure has one argument; use a tuple for several, `()` for none. It may be any function that returns
+/// a future, such as `async |argument| …` and `move |argument| async move { … }`. The future must own what it
+/// uses of the closure, since it may outlive the call: clone `Rc`s and `Arc`s into it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,7 +45,7 @@ pub struct ConcurrentProc<F, H = Here> {
     home: std::marker::PhantomData<H>,
 }
 
-/// What came of a [`call_nonblock`](ConcurrentProc::call_nonblock).
+/// The result of a [`call_nonblock`](ConcurrentProc::call_nonblock).
 #[derive(Debug)]
 #[must_use = "the evaluation may still go on"]
 pub enum Called<T> {
@@ -55,14 +56,14 @@ pub enum Called<T> {
 }
 
 impl<F> ConcurrentProc<F, Here> {
-    /// Code that goes on on this thread's event loop when it has to wait.
+    /// Creates a proc whose code continues on this thread's event loop when it has to wait.
     pub const fn new(code: F) -> Self {
         Self { code, home: std::marker::PhantomData }
     }
 }
 
 impl<F> ConcurrentProc<F, OnTokio> {
-    /// Code that goes on as a task of the tokio runtime that its caller is in, when it has to wait.
+    /// Creates a proc whose code continues as a task of the caller's tokio runtime when it has to wait.
     ///
     /// ```
     /// use std::time::Duration;
@@ -83,8 +84,9 @@ impl<F> ConcurrentProc<F, OnTokio> {
 }
 
 impl<F, H> ConcurrentProc<F, H> {
-    /// Runs the code in the foreground: in the caller's stack, and as a part of the caller when it has to wait. It
-    /// costs what the code itself costs. Where there is no `async`, [`block_on`](super::block_on) waits for it.
+    /// Runs the code in the foreground: on the caller's stack, and as a part of the caller when it has to
+    /// wait. It costs only what the code itself costs. In code that is not `async`, wait for it with
+    /// [`block_on`](super::block_on).
     #[inline]
     pub fn call<A, Fut>(&self, argument: A) -> Fut
     where
@@ -94,12 +96,12 @@ impl<F, H> ConcurrentProc<F, H> {
         (self.code)(argument)
     }
 
-    /// Runs the code in the foreground until it first has to wait. If it does not, this gives its result, and has
-    /// cost a few nanoseconds and no allocation. If it does, the rest is an evaluation, which goes on without the
-    /// caller.
+    /// Runs the code in the foreground until it first has to wait. If it does not, returns its result, after
+    /// a few nanoseconds and no allocation. If it does, the rest is an evaluation, which continues without
+    /// the caller.
     ///
-    /// The first step runs under a waker that does nothing, and what waits is polled once more when its turn comes;
-    /// every future has to allow for that.
+    /// The first step runs under a waker that does nothing, and waiting code is polled once more in its turn.
+    /// Every future has to allow for that.
     ///
     /// # Panics
     /// If the code panics before it waits. On tokio also if it waits outside of a runtime.
@@ -131,7 +133,7 @@ impl<F, H> ConcurrentProc<F, H> {
         }
     }
 
-    /// Schedules the code. It starts after all that was scheduled before, when the event loop runs.
+    /// Schedules the code. It starts after all code that was scheduled before, when the event loop runs.
     ///
     /// # Panics
     /// On tokio, outside of a runtime.
@@ -145,7 +147,8 @@ impl<F, H> ConcurrentProc<F, H> {
         evaluate::<H, Fut>(|| (self.code)(argument))
     }
 
-    /// Schedules the code, and wants no result. If it fails, the [hook](super::on_forgotten) is told.
+    /// Schedules the code, without a handle to its result. The [hook](super::on_forgotten) receives a
+    /// failure.
     ///
     /// # Panics
     /// On tokio, outside of a runtime.
@@ -175,7 +178,7 @@ pub fn concurrently<Fut: Future + 'static>(code: Fut) -> Evaluation<Fut::Output>
     evaluate::<Here, Fut>(|| code)
 }
 
-/// Schedules code on the tokio runtime that the caller is in, as [`concurrently`] does on the event loop.
+/// Schedules code on the caller's tokio runtime, as [`concurrently`] does on the event loop.
 ///
 /// # Panics
 /// Outside of a runtime.

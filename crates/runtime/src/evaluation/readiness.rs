@@ -1,7 +1,8 @@
 //! Waiting until a file descriptor can be read from or written to.
 //!
-//! On an event loop of ours, a descriptor is registered with the system while somebody waits for it and not
-//! longer, since it may be closed after that. Several may wait for the same one, in either direction.
+//! On an event loop of this module, a descriptor is registered with the system only while a task waits for
+//! it, since it may be closed after that. Several tasks may wait for the same descriptor, in either
+//! direction.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -22,14 +23,14 @@ use super::tokio_readiness;
 
 const INBOX: Token = Token(usize::MAX);
 
-/// Waits until the descriptor can be read from without blocking, or has come to its end. What can always be read,
-/// as regular files can, is not waited for.
+/// Waits until the descriptor can be read from without blocking, or has reached its end. Returns at once for
+/// a descriptor that never blocks, such as a regular file.
 ///
-/// On tokio's threads it must not be one that a type of tokio's has registered already; that type has a `readable`
-/// of its own.
+/// On tokio's threads, the descriptor must not be registered already by a type of tokio's; use that type's
+/// own `readable`.
 ///
 /// # Errors
-/// What the system says about a descriptor that it cannot watch.
+/// The error of the system if it cannot watch the descriptor.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -50,7 +51,7 @@ pub async fn await_readable(descriptor: impl AsFd) -> io::Result<()> {
 /// Waits until the descriptor can be written to without blocking. Otherwise like [`await_readable`].
 ///
 /// # Errors
-/// What the system says about a descriptor that it cannot watch.
+/// The error of the system if it cannot watch the descriptor.
 pub async fn await_writable(descriptor: impl AsFd) -> io::Result<()> {
     Ready { descriptor: descriptor.as_fd(), interest: Interest::WRITABLE, state: State::New }.await
 }
@@ -113,12 +114,12 @@ impl Drop for Ready<'_> {
     }
 }
 
-/// The system refuses to watch regular files, which never block.
+/// True if the system refused to watch the descriptor. It refuses regular files, which never block.
 pub(super) fn cannot_be_watched(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// The descriptors of an event loop that are waited for.
+/// The descriptors that tasks of an event loop wait for.
 pub(super) struct Readiness {
     poll: mio::Poll,
     events: mio::Events,
@@ -138,7 +139,7 @@ struct Waiter {
 }
 
 impl Watched {
-    /// All that is waited for, if anything is.
+    /// Returns the union of the waiters' interests, if there are waiters.
     fn interest(&self) -> Option<Interest> {
         self.waiters.iter().map(|waiter| waiter.interest).reduce(Interest::add)
     }
@@ -155,7 +156,7 @@ impl Readiness {
         self.watched.is_empty()
     }
 
-    /// Registers one who waits. Its number is for [`rewatch`](Self::rewatch) and [`unwatch`](Self::unwatch).
+    /// Registers a waiter. Its number is used for [`rewatch`](Self::rewatch) and [`unwatch`](Self::unwatch).
     pub(super) fn watch(&mut self, descriptor: RawFd, interest: Interest, waker: Waker) -> io::Result<u64> {
         self.made += 1;
         let number = self.made;
@@ -173,14 +174,14 @@ impl Readiness {
         Ok(number)
     }
 
-    /// Has another woken. Gives the former waker, or `None` if the descriptor was ready already.
+    /// Sets another waker. Returns the former one, or `None` if the descriptor was ready already.
     pub(super) fn rewatch(&mut self, descriptor: RawFd, number: u64, waker: &Waker) -> Option<Waker> {
         let waiters = &mut self.watched.get_mut(&descriptor)?.waiters;
         let waiter = waiters.iter_mut().find(|waiter| waiter.number == number)?;
         Some(std::mem::replace(&mut waiter.waker, waker.clone()))
     }
 
-    /// Gives up one who waits.
+    /// Removes a waiter.
     pub(super) fn unwatch(&mut self, descriptor: RawFd, number: u64) -> Option<Waker> {
         let watched = self.watched.get_mut(&descriptor)?;
         let at = watched.waiters.iter().position(|waiter| waiter.number == number)?;
@@ -189,7 +190,7 @@ impl Readiness {
         Some(waiter.waker)
     }
 
-    /// Waits for descriptors and adds the wakers of those whose are ready, in the order in which they came.
+    /// Waits for descriptors and adds the wakers of the ready ones, in the order in which the waiters came.
     pub(super) fn poll(&mut self, at_most: Option<Duration>, ready: &mut Vec<Waker>) {
         // An interruption ends the wait early, which every caller allows for.
         if self.poll.poll(&mut self.events, at_most).is_err() {
@@ -216,12 +217,13 @@ impl Readiness {
         }
     }
 
-    /// Tells the system what is still waited for at a descriptor, which also makes it look again.
+    /// Updates the registration of a descriptor to its remaining waiters. This also makes the system check it
+    /// again.
     fn settle(&mut self, descriptor: RawFd) {
         let Some(watched) = self.watched.get_mut(&descriptor) else { return };
         if watched.waiters.is_empty() {
             self.watched.remove(&descriptor);
-            // It fails if the descriptor is closed, and then the system has forgotten it by itself.
+            // This fails if the descriptor is closed; the system has dropped the registration itself then.
             let _ = self.poll.registry().deregister(&mut SourceFd(&descriptor));
         } else {
             let _ = register(&self.poll, descriptor, watched, true);
@@ -235,7 +237,7 @@ fn register(poll: &mio::Poll, descriptor: RawFd, watched: &Watched, is_known: bo
     let registry = poll.registry();
     if is_known {
         match registry.reregister(&mut SourceFd(&descriptor), token, interest) {
-            // Another descriptor has the number now: one was closed while a wait for it was leaked.
+            // Another descriptor has this number now: one was closed while a wait for it was leaked.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => return result,
         }

@@ -1,4 +1,4 @@
-//! Waiting for something that only other code knows of.
+//! Waiting for an event that only other code observes.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use super::cell::Cell;
 use super::error::EvaluationError;
 use super::handle::Evaluation;
 
-/// An evaluation without code of its own: it waits until its [`Resumer`] gives it a result. This is how events of
-/// the outside (a callback, another thread) are awaited.
+/// Creates an evaluation without code of its own: it waits until its [`Resumer`] sets a result. Use it to
+/// await external events, such as a callback or an event on another thread.
 ///
-/// Whoever waits does so at the evaluation, with all that can be done with one. Resuming an evaluation by its own
-/// handle, whatever it happens to wait for, was rejected: it can end a wait that was meant for something else.
+/// Tasks wait for the evaluation like for any other. Resuming an evaluation by its own handle, whatever it
+/// happens to wait for, was rejected: it can end a wait that was meant for another event.
 ///
 /// ```
 /// use std::{thread, time::Duration};
@@ -29,7 +29,8 @@ pub fn resumption<T>() -> (Resumer<T>, Evaluation<T>) {
     (Resumer { cell: Arc::clone(&cell) }, Evaluation::first(cell))
 }
 
-/// Made by [`resumption`]. If it is dropped unused, those who wait get [`EvaluationError::Abandoned`].
+/// Created by [`resumption`]. If it is dropped unused, the waiting handles get
+/// [`EvaluationError::Abandoned`].
 #[must_use = "those who wait are abandoned when it is dropped"]
 pub struct Resumer<T> {
     cell: Arc<Cell<T>>,
@@ -39,7 +40,7 @@ impl<T> Resumer<T> {
     /// Ends the wait with this result.
     ///
     /// # Errors
-    /// The value, if the wait was concluded otherwise before.
+    /// Returns the value if the wait was concluded otherwise before.
     pub fn resume(self, value: T) -> Result<(), T> {
         self.cell.conclude_to(value).map(drop)
     }

@@ -1,4 +1,4 @@
-//! Code that runs, and where what comes of it goes.
+//! Running code, and the destination of its result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -11,19 +11,19 @@ use super::cell::Cell;
 use super::error::{EvaluationError, message_of};
 use super::hook::{self, Forgotten};
 
-/// Where the result goes.
+/// The destination of a result.
 pub enum Destination<T> {
-    /// To whoever polls the code: it is in the foreground.
+    /// The caller that polls the code: it is in the foreground.
     Caller,
-    /// To this function.
+    /// This function.
     Forget(fn(T)),
-    /// To the evaluation's handles.
+    /// The evaluation's handles.
     Cell(Arc<Cell<T>>),
 }
 
 pin_project! {
-    /// Code together with its destination. As a future it is what executors see: it never fails and never panics,
-    /// and it ends early when the evaluation was concluded by someone else.
+    /// Code with its destination, as the future that executors see: it never fails and never panics. It ends
+    /// early if another caller concluded the evaluation.
     pub struct Running<Fut: Future> {
         destination: Destination<Fut::Output>,
         #[pin]
@@ -51,13 +51,13 @@ impl<Fut: Future> Running<Fut> {
         Self { destination, code }
     }
 
-    /// Lets the code run in the foreground: its result, and its panics, are the caller's.
+    /// Runs the code in the foreground: its result, and its panics, are the caller's.
     #[inline]
     pub(super) fn poll_code(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Fut::Output> {
         self.project().code.poll(context)
     }
 
-    /// Sends the result elsewhere from now on.
+    /// Sends the result to another destination from now on.
     pub(super) fn redirect(self: Pin<&mut Self>, destination: Destination<Fut::Output>) {
         *self.project().destination = destination;
     }
@@ -87,7 +87,7 @@ impl<Fut: Future> Future for Running<Fut> {
             }
             (Destination::Forget(forget), Ok(value)) => forget(value),
             (Destination::Forget(_), Err(message)) => hook::tell(Forgotten::Panicked(message)),
-            // In the foreground only `poll_code` is used.
+            // The foreground uses only `poll_code`.
             (Destination::Caller, _) => {}
         }
         Poll::Ready(())

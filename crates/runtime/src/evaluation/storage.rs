@@ -1,21 +1,24 @@
-//! Recycled storage for running code: why a call that does not wait allocates nothing.
+//! Recycled storage for running code: the reason why a call that does not wait allocates nothing.
 //!
-//! A future must not be moved once it has been polled, so code that *may* have to wait has to stand at its final
-//! place before its first step, though most of it will be gone a moment later. The place is a [`Slot`]: like a
-//! `Box`, but its memory comes from, and goes back to, a list of free blocks that each thread keeps. In the
-//! steady state taking a slot and giving it back are a load and a store each.
+//! A future must not be moved after its first poll. Code that *may* have to wait must therefore be at its
+//! final address before its first step, though most of it ends a moment later. That address is a [`Slot`]. It
+//! is like a `Box`, but its memory comes from, and returns to, a list of free blocks that each thread keeps.
+//! In the steady state, taking and returning a slot are a load and a store each.
 //!
-//! The lists are by size, in steps so fine (16 bytes, 64 above 1 KiB) that a million waiting evaluations do not
-//! pay for the rounding. The size is known where the code is compiled, so that the choice of the list is a
-//! constant. What is larger than 16 KiB, or aligned to more than 16 bytes, goes to the allocator each time.
+//! The lists are by size, in steps so fine (16 bytes, 64 above 1 KiB) that a million waiting evaluations lose
+//! little to rounding. The size is known where the code is compiled, so the choice of the list is a constant.
+//! Values larger than 16 KiB, or aligned to more than 16 bytes, use the allocator each time.
 //!
-//! Rejected: the caller's stack (the code could not be moved away when it turns out to wait); a pool in each proc
-//! (one for each type, so nothing is shared, and a proc could not be shared by threads); a generational arena
-//! (freed only whole).
+//! Rejected: the caller's stack (the code could not be moved away when it turns out to wait); a pool in each
+//! proc (one for each type, so nothing is shared, and threads could not share a proc); a generational arena
+//! (freed only as a whole).
 //!
-//! All that is `unsafe` about storage is here. It rests on three facts. A block comes from the global allocator
-//! with exactly the layout that [`block`] gives for its list, and is freed with the same. A block is either in a
-//! list or in one slot. A slot owns its value alone and drops it before its block goes back.
+//! All `unsafe` code for storage is here. It depends on three facts. A block comes from the global allocator
+//! with exactly the layout that [`block`] returns for its list, and is freed with the same layout. A block is
+//! either in a list or in one slot. A slot is the only owner of its value and drops it before its block is
+//! returned.
+//!
+//! See docs/decisions/005-evaluations-in-recycled-storage.md.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -26,8 +29,8 @@ use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
 const ALIGNMENT: usize = 16;
-/// Sizes are a word more than a multiple of 16: allocators that put a word of their own before a block, as glibc's
-/// does, then waste nothing, and others have a size for it as well.
+/// Sizes are a word more than a multiple of 16. Allocators that put a word of their own before a block, as
+/// glibc's does, then waste nothing, and others have a matching size class as well.
 const SMALLEST: usize = 24;
 const FINE_STEP: usize = 16;
 const FINE_LISTS: usize = 64;
@@ -36,11 +39,11 @@ const COARSE_STEP: usize = 64;
 const COARSE_LISTS: usize = 240;
 const LISTS: usize = FINE_LISTS + COARSE_LISTS;
 const LARGEST: usize = FINE_UP_TO + COARSE_LISTS * COARSE_STEP;
-/// A list keeps about this many bytes; what comes back beyond goes to the allocator, so that a burst of waiting
-/// evaluations does not stay with the process.
+/// A list keeps about this many bytes. Blocks returned beyond that go to the allocator, so that the process
+/// does not keep the memory of a burst of waiting evaluations.
 const KEPT_BYTES: usize = 64 * 1024;
 
-/// The list for values of this layout, if there is one.
+/// Returns the list for values of this layout, if there is one.
 const fn list(layout: Layout) -> Option<usize> {
     let size = layout.size();
     if layout.align() > ALIGNMENT || size > LARGEST {
@@ -52,7 +55,7 @@ const fn list(layout: Layout) -> Option<usize> {
     }
 }
 
-/// The layout of the blocks in a list.
+/// Returns the layout of the blocks in a list.
 const fn block(list: usize) -> Layout {
     let size = if list < FINE_LISTS {
         SMALLEST + list * FINE_STEP
@@ -65,13 +68,13 @@ const fn block(list: usize) -> Layout {
     }
 }
 
-/// What stands at the beginning of a free block.
+/// The header of a free block.
 struct Free {
     next: *mut Free,
 }
 
-/// The free blocks of a thread. The one that came back last is not in its list but apart, so that code that takes
-/// and gives, over and over, touches a single word.
+/// The free blocks of a thread. The block returned last is kept apart from its list, so that code that takes
+/// and returns a block over and over touches a single word.
 struct FreeBlocks {
     latest: [Cell<*mut Free>; LISTS],
     first: [Cell<*mut Free>; LISTS],
@@ -100,16 +103,16 @@ impl FreeBlocks {
     #[inline(never)]
     fn take_from_list(&self, list: usize) -> Option<NonNull<u8>> {
         let free = NonNull::new(self.first[list].get())?;
-        // SAFETY: what a list leads to is a free block, whose beginning `give` wrote and nobody touched since.
+        // SAFETY: the list points to a free block. `give` wrote its header, and no code has touched it since.
         self.first[list].set(unsafe { free.as_ref() }.next);
         self.count[list].set(self.count[list].get() - 1);
         Some(free.cast())
     }
 
-    /// Whether the block was kept.
+    /// Returns true if the block was kept.
     ///
     /// # Safety
-    /// The block is of this list's layout, and nobody uses it any more.
+    /// The block has this list's layout, and no code uses it any more.
     #[inline]
     unsafe fn give(&self, list: usize, at: NonNull<u8>) -> bool {
         if self.latest[list].get().is_null() {
@@ -129,7 +132,7 @@ impl FreeBlocks {
             return false;
         }
         let free = at.cast::<Free>();
-        // SAFETY: a block has at least 24 bytes, is aligned to 16, and is the caller's to give.
+        // SAFETY: a block has at least 24 bytes, is aligned to 16, and the caller owns it.
         unsafe { free.write(Free { next: self.first[list].get() }) };
         self.first[list].set(free.as_ptr());
         self.count[list].set(count + 1);
@@ -141,7 +144,7 @@ impl Drop for FreeBlocks {
     fn drop(&mut self) {
         for list in 0..LISTS {
             while let Some(at) = self.take(list) {
-                // SAFETY: it was taken out, so nobody else has it; its layout is the list's.
+                // SAFETY: it was taken out, so no other code has it; its layout is the list's.
                 unsafe { dealloc(at.as_ptr(), block(list)) };
             }
         }
@@ -156,11 +159,11 @@ fn take(layout: Layout) -> NonNull<u8> {
 }
 
 /// # Safety
-/// `at` came from [`take`] for the same layout, and nobody uses it any more.
+/// `at` came from [`take`] for the same layout, and no code uses it any more.
 #[inline]
 unsafe fn give(at: NonNull<u8>, layout: Layout) {
     let is_kept = list(layout).is_some_and(|list| {
-        // SAFETY: `take` gave a block of this list, and the caller gives it up.
+        // SAFETY: `take` returned a block of this list, and the caller no longer uses it.
         FREE_BLOCKS.try_with(|free| unsafe { free.give(list, at) }).unwrap_or(false)
     });
     if !is_kept {
@@ -169,7 +172,7 @@ unsafe fn give(at: NonNull<u8>, layout: Layout) {
     }
 }
 
-/// The layout with which the block for a value is allocated.
+/// Returns the layout with which the block for a value is allocated.
 fn whole(layout: Layout) -> Layout {
     list(layout).map_or(at_least_a_byte(layout), block)
 }
@@ -186,8 +189,8 @@ fn allocate(layout: Layout) -> NonNull<u8> {
 }
 
 /// # Safety
-/// `at` was allocated for this layout by [`allocate`], possibly on another thread, and neither a slot nor a list
-/// has it.
+/// `at` was allocated for this layout by [`allocate`], possibly on another thread, and neither a slot nor a
+/// list contains it.
 #[cold]
 unsafe fn free(at: NonNull<u8>, layout: Layout) {
     // SAFETY: it was allocated with the same layout.
@@ -200,21 +203,21 @@ pub struct Slot<T: ?Sized> {
     owns: PhantomData<T>,
 }
 
-// SAFETY: a slot owns its value and nothing else; the block can be given back on any thread.
+// SAFETY: a slot owns its value and nothing else; the block can be returned on any thread.
 unsafe impl<T: ?Sized + Send> Send for Slot<T> {}
-// SAFETY: through a shared slot only a shared reference to the value can be had.
+// SAFETY: a shared slot provides only a shared reference to the value.
 unsafe impl<T: ?Sized + Sync> Sync for Slot<T> {}
 
 impl<T> Slot<T> {
-    /// Makes the value at its place: making it first and moving it there costs more than all the rest.
+    /// Constructs the value in place: constructing it first and moving it there costs more than all the rest.
     #[inline]
     pub fn pin_with(make: impl FnOnce() -> T) -> Pin<Self> {
         let block = Block { at: take(Layout::new::<T>()), layout: Layout::new::<T>() };
         let at = block.at.cast::<T>();
-        // SAFETY: the block is as large and as aligned as `T` needs, and nobody else has it.
+        // SAFETY: the block is as large and as aligned as `T` needs, and no other code has it.
         unsafe { at.write(make()) };
         std::mem::forget(block);
-        // SAFETY: the value does not move until `drop`, which drops it in place before the block is given back.
+        // SAFETY: the value does not move until `drop`, which drops it in place before the block is returned.
         unsafe { Pin::new_unchecked(Self { at, owns: PhantomData }) }
     }
 
@@ -224,7 +227,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// A block without a value, which is given back when a panic drops this.
+/// A block without a value, which is returned when a panic drops this.
 struct Block {
     at: NonNull<u8>,
     layout: Layout,
@@ -239,10 +242,10 @@ impl Drop for Block {
 }
 
 impl<T: Future<Output = ()> + 'static> Slot<T> {
-    /// Forgets the type, for those who only want to run it.
+    /// Erases the type, for executors that only run the code.
     #[inline]
     pub fn erase(slot: Pin<Self>) -> Pin<Slot<dyn Future<Output = ()>>> {
-        // SAFETY: only the pointer is taken out, the value stays where it is and goes on being pinned below.
+        // SAFETY: only the pointer is taken out; the value is not moved and remains pinned below.
         let slot = std::mem::ManuallyDrop::new(unsafe { Pin::into_inner_unchecked(slot) });
         let at: NonNull<dyn Future<Output = ()>> = slot.at;
         // SAFETY: ownership passed from the slot above, which is not dropped, to this one.
@@ -269,8 +272,8 @@ impl<T: ?Sized> DerefMut for Slot<T> {
 }
 
 impl<T: ?Sized> Slot<T> {
-    /// Drops the slot as `drop` does, but within the caller: the compiler makes `drop` a function of its own, and
-    /// calling it is a third of the time of a call that does not wait.
+    /// Drops the slot as `drop` does, but inlined into the caller. The compiler makes `drop` a separate
+    /// function, and calling it is a third of the time of a call that does not wait.
     #[inline(always)]
     pub fn dispose(slot: Pin<Self>) {
         // SAFETY: the value stays where it is until it is dropped.
@@ -280,15 +283,15 @@ impl<T: ?Sized> Slot<T> {
     }
 
     /// # Safety
-    /// Nobody uses or drops the slot after this.
+    /// No code uses or drops the slot after this.
     #[inline(always)]
     unsafe fn end(&mut self) {
         let (at, layout) = (self.at.cast(), Layout::for_value::<T>(self));
-        // Gives the block back if dropping the value panics.
+        // Returns the block if dropping the value panics.
         let block = Block { at, layout };
-        // SAFETY: the value is live, and the caller promises that nobody sees it after this.
+        // SAFETY: the value is live, and the caller promises that no code sees it after this.
         unsafe { ptr::drop_in_place(self.at.as_ptr()) };
-        // Not left to `block`, so that what the layout decides is decided where the code is compiled.
+        // Not left to `block`, so that decisions that depend on the layout are made at compile time.
         std::mem::forget(block);
         // SAFETY: the block was taken for this layout, and its value is gone.
         unsafe { give(at, layout) };
@@ -375,7 +378,7 @@ mod tests {
         std::thread::spawn(move || assert_eq!(*slot, [1, 2, 3])).join().unwrap();
     }
 
-    /// Holds a byte pattern of its own, and says when it is dropped.
+    /// A value with a byte pattern of its own, which counts its drop.
     fn held(number: u8, size: usize, drops: &Rc<Cell<usize>>) -> Box<dyn Bytes> {
         struct Counted<const N: usize>([u8; N], Rc<Cell<usize>>);
         impl<const N: usize> Drop for Counted<N> {

@@ -1,4 +1,4 @@
-//! The locks and atomics of what threads share, in one place so that loom can stand in for them.
+//! The locks and atomics of data shared by threads, in one module so that loom can replace them.
 
 #[cfg(feature = "loom")]
 pub(super) use loom::sync::{
@@ -14,7 +14,7 @@ pub(super) use {
 #[cfg(not(feature = "loom"))]
 pub(super) use parking_lot::Mutex;
 
-/// Loom's lock with the interface of parking_lot's, which knows no poison.
+/// Loom's lock with the interface of parking_lot's, which has no poisoning.
 #[cfg(feature = "loom")]
 #[derive(Default)]
 pub(super) struct Mutex<T>(loom::sync::Mutex<T>);
@@ -44,7 +44,7 @@ impl Bell {
         self.condition.notify_one();
     }
 
-    /// Sleeps until rung, until the time is over, or for no reason.
+    /// Sleeps until rung or until the time is over. May wake spuriously.
     #[cfg(not(feature = "loom"))]
     pub(super) fn sleep<'a, T>(
         &self,
@@ -58,7 +58,7 @@ impl Bell {
         guard
     }
 
-    /// Under loom there is no time: a sleep that nobody ends is a deadlock, and reported.
+    /// Loom has no time: a sleep that no thread ends is a deadlock, and reported.
     #[cfg(feature = "loom")]
     pub(super) fn sleep<'a, T>(
         &self,

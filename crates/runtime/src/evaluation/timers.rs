@@ -1,13 +1,15 @@
-//! What an event loop is to wake later.
+//! The timers of an event loop.
 //!
-//! A balanced tree by time and order of creation: the two together are the key, so the order in which timers fire
-//! is the order of the tree, and a timer that is given up is removed at once. A timer wheel was rejected: its
-//! insertion is cheaper for large numbers, but within one tick of the wheel it knows no order.
+//! They are a balanced tree by time and order of creation. The two together are the key, so the order in
+//! which timers fire is the order of the tree, and a cancelled timer is removed at once. A timer wheel was
+//! rejected: its insertion is cheaper for large numbers, but within one tick of the wheel it has no order.
+//!
+//! See docs/decisions/005-evaluations-in-recycled-storage.md.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// Which timer: when it is due, and which of those made for that time.
+/// A timer's key: when it is due, and its number in the order of creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Timer {
     due: u64,
@@ -28,24 +30,24 @@ impl Timers {
         timer
     }
 
-    /// Has the timer wake another. Gives the former waker, or `None` if the timer has fired already.
+    /// Sets another waker. Returns the former one, or `None` if the timer has fired already.
     pub(super) fn rewake(&mut self, timer: Timer, waker: &Waker) -> Option<Waker> {
         let known = self.wakers.get_mut(&timer)?;
         Some(std::mem::replace(known, waker.clone()))
     }
 
-    /// Gives the timer up. Its waker is given back to be dropped where foreign code may run.
+    /// Cancels the timer. Returns its waker, to be dropped where foreign code may run.
     pub(super) fn remove(&mut self, timer: Timer) -> Option<Waker> {
         self.wakers.remove(&timer)
     }
 
-    /// Takes out the first timer if it is due.
+    /// Removes the first timer if it is due, and returns its waker.
     pub(super) fn fire(&mut self, now: u64) -> Option<Waker> {
         let first = self.wakers.first_entry()?;
         (first.key().due <= now).then(|| first.remove())
     }
 
-    /// When the first timer is due.
+    /// Returns when the first timer is due.
     pub(super) fn next_due(&self) -> Option<u64> {
         self.wakers.first_key_value().map(|(timer, _)| timer.due)
     }

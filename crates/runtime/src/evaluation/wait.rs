@@ -1,4 +1,4 @@
-//! Waiting for a time to pass, and for something that may take too long.
+//! Waiting for a time to pass, and for futures with a time limit.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -9,11 +9,12 @@ use super::event_loop;
 use super::home;
 use super::timers::Timer;
 
-/// Waits for so long, counted from when it is first polled. A duration of nought waits for the next turn of the
-/// event loop, so that what was scheduled before gets its turn.
+/// Waits for `duration`, counted from the first poll. A duration of zero waits for the next turn of the event
+/// loop, so that code scheduled before gets its turn.
 ///
-/// Timers fire in the order of their times, and of their creation where these are the same. They are those of
-/// tokio in what runs there, and else those of this thread's event loop, which fire while it runs.
+/// Timers fire in the order of their times, and in the order of their creation if the times are equal. Code
+/// that runs on tokio uses tokio's timers. Other code uses those of this thread's event loop, which fire
+/// while it runs.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ pub fn wait(duration: Duration) -> Wait {
     Wait { duration, state: State::New }
 }
 
-/// Made by [`wait`].
+/// Created by [`wait`].
 #[derive(Debug)]
 #[must_use = "nothing is waited for until this is awaited"]
 pub struct Wait {
@@ -38,14 +39,14 @@ pub struct Wait {
 #[derive(Debug)]
 enum State {
     New,
-    /// It has been polled once, and that was all it was for.
+    /// It has been polled once and is ready in the next turn.
     NextTurn,
     /// In the timers of this event loop.
     Here {
         event_loop: usize,
         timer: Timer,
     },
-    /// In a box, since tokio's is large and must not move, and most waits are not tokio's.
+    /// Boxed, since tokio's timer is large and must not move, and most waits are not tokio's.
     Tokio(Pin<Box<tokio::time::Sleep>>),
 }
 
@@ -73,7 +74,8 @@ impl Future for Wait {
             }
             State::NextTurn => Poll::Ready(()),
             State::Here { event_loop, .. } if !event_loop::is_here(*event_loop) => {
-                // It was moved to another thread. That never makes a wait shorter.
+                // It was moved to another thread, so the wait starts again there. That never makes a wait
+                // shorter.
                 self.state = State::New;
                 self.poll(context)
             }
@@ -97,11 +99,11 @@ impl Drop for Wait {
     }
 }
 
-/// Waits for something, but not longer than this. What came too late is dropped; an evaluation is not, since only
-/// its handle is waited for.
+/// Waits for a future, up to a time limit, and drops it after the limit. An evaluation continues, since only
+/// its handle is dropped.
 ///
 /// # Errors
-/// [`TimedOut`] if the time was over first.
+/// [`TimedOut`] after the time limit.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,10 +1,10 @@
-//! Wakers that are a number: the event loop's and the evaluation's in it.
+//! Wakers that are numbers: that of the event loop and that of the evaluation in it.
 //!
-//! What wakes code that waits is copied a lot (every timer and descriptor that is waited for holds one), so here
-//! it owns nothing: no allocation, no count of references. Waking looks up whose event loop it is; on that loop's
-//! own thread it is then a flag and a push. The price is that a number outlives what it stood for: a waker of an
-//! evaluation that is over may wake the next one that has its place. That one is then polled once in vain, which
-//! every future has to allow for anyway.
+//! Wakers of waiting code are copied a lot: every timer and descriptor with a waiter holds one. Here a waker
+//! therefore owns nothing: no allocation, no reference count. Waking looks up the event loop; on that loop's
+//! own thread it then sets a flag and pushes. The cost is that a number outlives its evaluation: the waker of
+//! an evaluation that is over may wake the next one at the same index. That evaluation is then polled once
+//! without need, which every future has to allow for anyway.
 #![allow(unsafe_code)]
 
 use std::ptr;
@@ -14,10 +14,10 @@ use super::event_loop;
 
 const PLACE_BITS: u32 = usize::BITS / 8 * 5;
 
-/// The largest number of an event loop that a waker can name: 16 million on machines of 64 bits.
+/// The largest number of an event loop that a waker can contain: 16 million on 64-bit machines.
 pub(super) const LAST_LOOP: usize = (1 << (usize::BITS - PLACE_BITS)) - 1;
 
-/// The largest place that a waker can name: a million million on machines of 64 bits.
+/// The largest index that a waker can contain: a million million on 64-bit machines.
 pub(super) const LAST_PLACE: usize = (1 << PLACE_BITS) - 1;
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(|data| RawWaker::new(data, &VTABLE), wake, wake, |_| {});
@@ -31,15 +31,15 @@ fn split(number: usize) -> (usize, usize) {
     (number >> PLACE_BITS, number & LAST_PLACE)
 }
 
-/// The waker of an evaluation.
+/// Creates the waker of an evaluation.
 pub(super) fn waker(event_loop: usize, place: usize) -> Waker {
     debug_assert!(event_loop <= LAST_LOOP && place <= LAST_PLACE);
     let number = event_loop << PLACE_BITS | place;
-    // SAFETY: the functions of the table take any number, from any thread, and nothing is owned.
+    // SAFETY: the functions of the table accept any number, from any thread, and nothing is owned.
     unsafe { Waker::new(ptr::without_provenance(number), &VTABLE) }
 }
 
-/// The event loop and the place in it, if the waker is one of ours.
+/// Returns the event loop and the index in it, if the waker was created here.
 pub(super) fn named_by(waker: &Waker) -> Option<(usize, usize)> {
     ptr::eq(waker.vtable(), &VTABLE).then(|| split(waker.data().addr()))
 }

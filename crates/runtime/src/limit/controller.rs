@@ -1,7 +1,7 @@
-//! What the limit should be: the arithmetic, without locks, clocks or waiting.
+//! The arithmetic that decides the limit, without locks, clocks or waiting.
 //!
-//! See the [module](super) for what it does and why. All levels and the baseline are multiples of what the
-//! [`CostModel`] expects, so they are numbers without a unit.
+//! The [module](super) describes what it does and why. All levels and the baseline are multiples of the cost
+//! that the [`CostModel`] expects, so they are numbers without a unit.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,51 +11,54 @@ use tokio::time::Instant;
 use super::cost::CostModel;
 use super::window::{Level, Window};
 
-/// A window is not closed before so much time has passed: what is faster is the scheduler's noise.
+/// Minimum duration of a window: a shorter one measures the noise of the scheduler.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(50);
-/// After this long a window is content with [`FEWEST_WHEN_SLOW`] samples.
+/// After this time, [`FEWEST_WHEN_SLOW`] samples are enough to close a window.
 const LONG_WINDOW: Duration = Duration::from_secs(5);
 const FEWEST: usize = 4;
 const FEWEST_WHEN_SLOW: usize = 2;
-/// A window of very unequal items is closed at last when it has so many times the samples it needs.
+/// A window of very unequal items is closed at the latest at this multiple of the samples it needs.
 const MOST_SAMPLES: usize = 8;
-/// Up to here above the baseline the limit grows at its full pace.
+/// Up to this ratio to the baseline, the limit grows at its full pace.
 const CALM: f64 = 1.1;
-/// From here on, plus twice the standard error of what was measured, the window is a strike.
+/// Above this ratio to the baseline, plus twice the standard error of the measurement, the window is a
+/// strike.
 const BUSY: f64 = 1.25;
-/// So many strikes in a row lower the limit, if the level no longer rises; so many do if it does.
+/// The number of strikes in a row that lower the limit: the first if the level no longer rises, the second if
+/// it does.
 const STRIKES: u32 = 2;
 const STRIKES_WHILE_RISING: u32 = 4;
-/// The least and the most that is left of the limit when it is lowered.
+/// The least and the greatest share of the limit that remains when it is lowered.
 const LEAST_LEFT: f64 = 0.5;
 const MOST_LEFT: f64 = 0.95;
-/// If the latency falls by at least this power of what the limit fell by, it was us who made it rise.
+/// If the latency falls by at least this power of the decrease of the limit, our own work made it rise.
 const OURS: f64 = 0.6;
-/// By this power, it is still us: the queue is not drained.
+/// At this power or more, our own work still causes the latency: the queue is not drained.
 const STILL_OURS: f64 = 0.9;
-/// What is then left of the limit, if the queue should be short.
+/// The share of the limit that remains in a further trial, if the queue should be short.
 const LEFT_TO_DRAIN: f64 = 0.75;
-/// A limit lowered by at least this power of e shows the truth in spite of the noise.
+/// A limit lowered by at least this power of e gives a conclusive result in spite of the noise.
 const CONCLUSIVE: f64 = 0.5;
-/// After so many trials that ended at the known baseline, one goes on below it, to see whether it still is one.
+/// After this many trials that ended at the known baseline, a trial continues below it, to verify the
+/// baseline.
 const TRIALS_TO_VERIFY: u32 = 4;
-/// Near what was too much, and when not quite calm, so many windows pass for each step.
+/// The number of windows per step near the limit that was too high, and when the level is not quite calm.
 const CAUTIOUS_WINDOWS: u32 = 4;
-/// How near that is.
+/// The share of that limit from which on a limit counts as near it.
 const NEAR: f64 = 0.9;
-/// After so many steps in a row, the step doubles.
+/// After this many steps in a row, the step doubles.
 const STEPS_TO_DOUBLE: u32 = 4;
 
-/// How the work went for which a permit was given.
+/// The result of the work under a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Succeeded,
     Overloaded,
-    /// Failed for another reason, or was cancelled: says nothing about the load.
+    /// The work failed for another reason, or was cancelled. This says nothing about the load.
     Silent,
 }
 
-/// Work that is done: how large it was, how long it took, and under which limit it was begun.
+/// Finished work: its size, its latency, and the epoch in which it began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Done {
     pub(super) outcome: Outcome,
@@ -64,14 +67,14 @@ pub(super) struct Done {
     pub(super) epoch: u64,
 }
 
-/// The limit was lowered from `limit`, where the level was `before`. Did it help?
+/// An experiment: the limit was lowered from `limit`, where the level was `before`.
 #[derive(Debug)]
 struct Trial {
     limit: usize,
     before: Level,
 }
 
-/// What a limit has been through.
+/// The changes and refusals so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) raised: u64,
@@ -82,32 +85,33 @@ pub(super) struct Counts {
 #[derive(Debug)]
 pub(super) struct Controller {
     lower: usize,
-    /// As configured or set.
+    /// The upper bound, as configured or as set later.
     upper: usize,
     budget: Option<u64>,
     mean_bytes: Option<f64>,
     limit: usize,
-    /// What was begun in an earlier epoch says nothing about this one: the limit was another, or the server was.
+    /// Work begun in an earlier epoch is no measurement for this one: the limit or the server was in another
+    /// state.
     epoch: u64,
     window: Window,
     model: CostModel,
     /// The level without contention; `None` before the first window.
     baseline: Option<f64>,
     last_level: f64,
-    /// Fading sums of what was expected and of its square.
+    /// Exponentially fading sums of the expected costs and of their squares.
     usual: f64,
     usual_squared: f64,
     strikes: u32,
     trial: Option<Trial>,
-    /// Trials since one ended where lowering the limit no longer helped.
+    /// Trials since the last one that ended because a lower limit no longer helped.
     unverified: u32,
-    /// Up to here the limit doubles.
+    /// The limit doubles up to this value.
     proven: usize,
-    /// Where it was too much the last time.
+    /// The limit that was too high the last time.
     ceiling: Option<usize>,
-    /// Steps in a row.
+    /// The number of steps in a row.
     streak: u32,
-    /// Windows waited for a cautious step.
+    /// Windows that have passed towards a cautious step.
     waited: u32,
     counts: Counts,
 }
@@ -156,7 +160,7 @@ impl Controller {
         self.lower..=self.bound()
     }
 
-    /// Fixed cost in seconds and cost of a byte in seconds, as they are without contention.
+    /// Returns the fixed cost in seconds and the cost of a byte in seconds, both without contention.
     pub(super) fn costs(&self) -> Option<(f64, f64)> {
         let (fixed, per_byte) = self.model.parameters();
         self.baseline.map(|level| (fixed * level, per_byte * level))
@@ -172,7 +176,8 @@ impl Controller {
         self.obey_bound(now, in_flight);
     }
 
-    /// Work on so many bytes begins, and with it there is `in_flight`. It may have been held back by the limit.
+    /// Records that work on `bytes` bytes begins. `in_flight` includes it. `held_back` is true if it had to
+    /// wait for the limit.
     pub(super) fn begun(&mut self, bytes: u64, held_back: bool, in_flight: usize, now: Instant) {
         let bytes = bytes as f64;
         let mean = self.mean_bytes.map_or(bytes, |mean| mean + (bytes - mean) / 16.0);
@@ -185,7 +190,7 @@ impl Controller {
         }
     }
 
-    /// Work is done, and `in_flight` is left.
+    /// Records that work is done. `in_flight` no longer includes it.
     pub(super) fn done(&mut self, done: Done, in_flight: usize, now: Instant) {
         if done.outcome == Outcome::Overloaded {
             self.counts.overloaded += 1;
@@ -218,7 +223,7 @@ impl Controller {
     fn obey_bound(&mut self, now: Instant, in_flight: usize) {
         let bound = self.bound();
         if self.limit > bound {
-            // What the server could take is remembered, for when there is room again.
+            // Remember what the server could handle, for when the bound is raised again.
             self.proven = self.proven.max(self.limit);
             self.trial = None;
             self.change(bound);
@@ -260,7 +265,7 @@ impl Controller {
             return;
         }
         if self.baseline.is_none() {
-            // The model has just been fitted, and the level was 1 by that.
+            // The model has just been fitted, so the level is 1 by definition.
             self.baseline = Some(1.0);
         }
         let Some(measured) = measured else { return };
@@ -279,15 +284,17 @@ impl Controller {
         }
     }
 
-    /// What an item takes, as the mean over the time and not over the items: short ones come back first, and a
-    /// window that does not wait for the long ones sees little but the queue of the short ones.
+    /// Returns the usual latency of an item in seconds, as a mean over time and not over items. Short items
+    /// come back first: a window that does not wait for the long ones sees little but the queue of the short
+    /// ones.
     fn usual_latency(&self) -> f64 {
         if self.usual > 0.0 { self.usual_squared / self.usual * self.last_level } else { 0.0 }
     }
 
-    /// Learns from the window. The model fixes the unit of all levels, so they are converted, such that the
-    /// work of this window is what it was: otherwise a little bias, learnt again and again from what
-    /// is measured by it, would carry the baseline away. Gives what was measured in the new unit.
+    /// Updates the model from the window. The model defines the unit of all levels. All levels are therefore
+    /// converted such that the work of this window keeps its cost. Otherwise a small bias, learnt again and
+    /// again from measurements made with the model, would carry the baseline away. Returns the measurement in
+    /// the new unit.
     fn learn(&mut self, window: &Window, measured: Option<Level>) -> Option<Level> {
         if window.samples == 0 {
             return measured;
@@ -307,15 +314,15 @@ impl Controller {
         Some(measured.times(unit))
     }
 
-    /// While the level rises, the window is of two minds, and what an attempt does could not be told from what
-    /// happens anyway.
+    /// Counts a strike, and lowers the limit after enough of them. While the level rises, the window mixes
+    /// fast and slow work, and the effect of a lower limit could not be distinguished from the rise.
     fn strike(&mut self, measured: Level, ratio: f64, rising: bool) {
         self.streak = 0;
         self.strikes += 1;
         if self.strikes >= if rising { STRIKES_WHILE_RISING } else { STRIKES } {
             self.attempt(measured, MOST_LEFT / ratio);
         } else {
-            // The next window must not be about what was begun before it all became slow.
+            // The next window must not measure work that began before the slowdown.
             self.epoch += 1;
         }
     }
@@ -326,7 +333,8 @@ impl Controller {
         self.lower_to(self.limit, share);
     }
 
-    /// By Little's law, the time that refused work was in flight says how much of what was in flight was in vain.
+    /// Lowers the limit after refusals. By Little's law, the time that refused work was in flight shows how
+    /// much of the work in flight was wasted.
     fn back_off_from_overload(&mut self, window: &Window, now: Instant) {
         let elapsed = (now - window.opened).as_secs_f64().max(1e-9);
         let in_flight = self.limit.min(window.peak.max(1));
@@ -336,12 +344,12 @@ impl Controller {
         self.lower_to(in_flight, served * MOST_LEFT);
     }
 
-    /// Lowering the limit was an experiment: if it did not help, it was not our work that was in the way.
-    /// Says whether there is another one, since it still helped.
+    /// Evaluates the experiment of a lower limit: if it did not help, our work was not the cause. Returns
+    /// true if the limit was lowered once more because lowering it still helped.
     fn conclude_trial(&mut self, after: Level) -> bool {
         let Some(Trial { limit, before }) = self.trial.take() else { return false };
         if after.level > before.level * BUSY {
-            // Something else happened meanwhile, so that it says nothing.
+            // Another change happened meanwhile, so the trial shows nothing.
             return false;
         }
         let baseline = self.baseline.unwrap_or(after.level);
@@ -370,7 +378,8 @@ impl Controller {
         true
     }
 
-    /// Lets the baseline follow what was measured, as far as that cannot be our own contention, and gives it.
+    /// Moves the baseline towards the measured level, as far as our own contention cannot be the cause, and
+    /// returns it.
     fn follow(&mut self, level: f64) -> f64 {
         let baseline = self.baseline.unwrap_or(level);
         let ratio = level / baseline;
@@ -418,7 +427,7 @@ impl Controller {
         self.change(next.min(bound));
     }
 
-    /// Leaves `share` of `from`.
+    /// Lowers the limit to `share` of `from`.
     fn lower_to(&mut self, from: usize, share: f64) {
         let left = (from as f64 * share.clamp(LEAST_LEFT, MOST_LEFT)).round() as usize;
         let left = left.min(from.saturating_sub(1)).max(self.lower);

@@ -1,28 +1,28 @@
-//! What an item of some size may be expected to take.
+//! A model of the expected cost of an item, given its size.
 //!
-//! `cost(bytes) = fixed + per_byte · bytes`, fitted to the items of the recent past. Dividing a latency by
-//! the bytes alone was rejected: a request of 1 KiB that takes 20 ms is as good as one of 1 MiB that takes
-//! 40 ms, and by the byte it looks 500 times worse.
+//! `cost(bytes) = fixed + per_byte · bytes`, fitted to recent items. Dividing a latency by the bytes alone
+//! was rejected: a request of 1 KiB that takes 20 ms is as good as one of 1 MiB that takes 40 ms, yet per
+//! byte it looks 500 times worse.
 //!
-//! The model knows the *shape* only, that is, how much dearer a large item is than a small one. How slow
-//! things are at the moment is the *level*, by which every latency is divided before the model learns from
-//! it. So a server that becomes three times slower leaves the model as it is.
+//! The model knows only the *shape*: how much more a large item costs than a small one. The current slowness
+//! is the *level*; every latency is divided by it before the model learns from it. A server that becomes
+//! three times slower therefore leaves the model unchanged.
 //!
-//! The fit is a least squares fit of two parameters, whose sums fade exponentially. Each item weighs
-//! `1 / cost²`: noise grows with the latency, and an unweighted fit would be deaf to small items.
-//! While all items have about the same size, the slope could be anything; four imaginary items that say
-//! "half of the cost is fixed" keep it in bounds, and any real spread in the sizes outvotes them.
+//! The fit is a least squares fit of two parameters, whose sums fade exponentially. Each item weighs `1 /
+//! cost²`: noise grows with the latency, and an unweighted fit would ignore small items. While all items have
+//! about the same size, the slope is undetermined. Four imaginary items that say "half of the cost is fixed"
+//! keep it in bounds, and any real spread of sizes outvotes them.
 
-/// How many items the model remembers: the weight of one fades to 1/e after so many.
+/// The number of items that the model remembers: after this many, the weight of an item has faded to 1/e.
 const MEMORY: f64 = 512.0;
-/// The weight of the belief that half of the cost is fixed, in items.
+/// The weight of the assumption that half of the cost is fixed, in items.
 const PRIOR: f64 = 4.0;
-/// The least part of the mean cost that is fixed: an empty item is not free, and nothing divides by zero.
+/// The least share of the mean cost that is fixed: an empty item is not free, and nothing divides by zero.
 const LEAST_FIXED: f64 = 0.01;
-/// How many items of about a size must have been seen before the model is believed at it.
+/// The number of items of about a size that make the model trustworthy at that size.
 const ENOUGH: f64 = 2.0;
 
-/// Sums over items, of which each weighs `w`: `b` is its size in bytes, `y` its latency in seconds.
+/// Sums over items. An item weighs `w`, has `b` bytes and a latency of `y` seconds.
 #[derive(Debug, Clone)]
 pub(super) struct Sums {
     count: f64,
@@ -31,7 +31,7 @@ pub(super) struct Sums {
     wbb: f64,
     wy: f64,
     wby: f64,
-    /// How many items there were of each size, by its binary logarithm.
+    /// The number of items of each size, by the binary logarithm of the size.
     sizes: [f64; 65],
 }
 
@@ -73,13 +73,13 @@ pub(super) struct CostModel {
 }
 
 impl CostModel {
-    /// Seconds that an item takes at level 1.
+    /// Returns the seconds that an item takes at level 1.
     pub(super) fn expected(&self, bytes: u64) -> f64 {
         self.fixed + self.per_byte * bytes as f64
     }
 
-    /// Whether the model has anything to go by at that size. Between sizes it knows it interpolates; beyond
-    /// them it says no, since a straight line through one point has any slope one likes.
+    /// True if the model has data for that size. It interpolates between known sizes. It returns false beyond
+    /// them: a straight line through one point can have any slope.
     pub(super) fn knows(&self, bytes: u64) -> bool {
         let octave = octave(bytes);
         let sizes = &self.sums.sizes;
@@ -87,7 +87,7 @@ impl CostModel {
         seen(&sizes[..=octave]) && seen(&sizes[octave..])
     }
 
-    /// Notes an item in sums that are learnt from later, when the level of its time is known.
+    /// Adds an item to sums that the model learns from later, when the level during their time is known.
     pub(super) fn note(&self, sums: &mut Sums, bytes: u64, latency: f64) {
         let expected = self.expected(bytes);
         let scale = if expected > 0.0 { expected } else { latency };
@@ -121,7 +121,7 @@ impl CostModel {
         self.fixed = cost - self.per_byte * bytes;
     }
 
-    /// Fixed cost in seconds and cost of a byte in seconds, at level 1.
+    /// Returns the fixed cost in seconds and the cost of a byte in seconds, both at level 1.
     pub(super) fn parameters(&self) -> (f64, f64) {
         (self.fixed, self.per_byte)
     }

@@ -1,9 +1,9 @@
-//! How much may be under way at once: a limit that finds its own value.
+//! A concurrency limit that finds its own value.
 //!
-//! A [`ConcurrencyLimit`] gives out permits: one for each request that a sink has in flight, or one for each
-//! batch that a copy of a segment works on. It watches how long the work under each permit took and moves so that
-//! there is just enough under way to keep the other side busy. More than that only waits over there instead of
-//! here, where it holds memory all the same.
+//! A [`ConcurrencyLimit`] hands out permits: one for each request that a sink has in flight, or one for each
+//! batch that a worker of a segment processes. It measures how long the work under each permit took, and
+//! moves to the value that just keeps the other side busy. Any more work would only wait there instead of
+//! here, and it holds memory in both places.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -21,107 +21,119 @@
 //!
 //! # How to use it
 //!
-//! - One permit for each *attempt*, taken when the work begins and ended by what came of it. A permit that
-//!   spans an attempt, a pause and another attempt reports one very slow success, and hides the refusal.
-//! - [`overloaded`](Permit::overloaded) is for refusals that mean "too much": 429, 503, a time-out.
-//!   [`failed`](Permit::failed) is for everything else (a 404, say): it is no measurement at all, since failing is
-//!   often quick. A permit that is dropped was cancelled, and is no measurement either.
-//! - Permits for bytes as they are sent. For a segment: the bytes of the batch.
-//! - The bounds: for requests `1..=` some hundreds; for copies of a segment `1..=` the cores. What the byte
-//!   budget has room for is a bound as well, and moves: [`set_budget`](ConcurrencyLimit::set_budget).
-//! - What cannot be seen from here is who else is there. Two limits on one server find a balance, as two
-//!   connections do, but not quickly and not exactly in halves.
+//! - Take one permit for each *attempt*, when the work begins, and end it with the result of the attempt. A
+//!   permit that spans an attempt, a pause and another attempt reports one very slow success, and hides the
+//!   refusal.
+//! - [`overloaded`](Permit::overloaded) is for refusals that mean "too much": 429, 503, a timeout.
+//!   [`failed`](Permit::failed) is for every other failure, such as a 404. It is no measurement at all, since
+//!   failing is often quick. A dropped permit was cancelled, and is no measurement either.
+//! - The size of a request is its bytes as they are sent; the size of a segment's work is the bytes of the
+//!   batch.
+//! - Bounds: for requests `1..=` some hundreds; for workers of a segment `1..=` the cores. The byte budget is
+//!   another bound, which moves: [`set_budget`](ConcurrencyLimit::set_budget).
+//! - The limit cannot see other clients. Two limits on one server find a balance, as two connections do, but
+//!   not quickly and not exactly in halves.
 //!
 //! # How it works
 //!
-//! **Cost of an item.** Latencies of unlike items are compared by what each may be expected to cost,
+//! **Cost of an item.** Latencies of items of different sizes are compared by the expected cost of each item,
 //!
 //! ```text
 //! cost(bytes) = fixed + per_byte · bytes
 //! ```
 //!
-//! fitted by least squares to the recent items, with the load of their time divided out and each weighing
-//! `1 / cost²`. So small items among large ones are not a server that became fast, and a large one among
-//! small ones is not one that became slow. Items of a size about which the model knows nothing yet teach it, and
-//! take no part in the rest.
+//! fitted by least squares to recent items, with the load of their time divided out and a weight of `1 /
+//! cost²` for each. Small items among large ones therefore do not look like a server that became fast, and a
+//! large one among small ones does not look like one that became slow. Items of a size unknown to the model
+//! only teach it, and take no part in the rest.
 //!
-//! **Level.** Samples are gathered in *windows*: at least as many as the limit, and 4 (2 after 5 s), for 50 ms and
-//! for as long as an item usually takes. Only work that was begun under the present limit counts. A window's level is
+//! **Level.** Samples are gathered in *windows*. A window has at least as many samples as the limit, and at
+//! least 4 (2 after 5 s). It lasts at least 50 ms and as long as an item usually takes. Only work begun under
+//! the present limit counts. The level of a window is
 //!
 //! ```text
 //! level = Σ latency / Σ cost        a latency counts at most 4 times as much as in the last window
 //! ```
 //!
-//! A mean, not a minimum or a median: of batches and requests some are just slow, and that is no fault. The cut
-//! keeps one that hung from speaking for all; where more than a quarter of the work is like that, nothing is cut.
+//! A mean, not a minimum or a median: some batches and requests are just slow, and that is not a fault. The
+//! cut keeps one request that hung from dominating the mean. Nothing is cut if more than a quarter of the
+//! work is that slow.
 //!
 //! **Baseline.** The level without contention. By Little's law (items in flight = rate · latency), once the
-//! other side is busy, more in flight cannot raise the rate, so it must raise the latency in proportion: of `limit`
-//! in flight, `limit · baseline / level` are served and the rest waits. The baseline follows a level that is
-//! lower, and one that is at most 1.1 times as high, slowly; far lower ones (under a half) at once. Where
-//! nothing can be taken back (at the lower bound) or won (at the upper one) it follows a higher level too. Otherwise
-//! only an experiment raises it, see below.
+//! other side is busy, more in flight cannot raise the rate, so it must raise the latency in proportion. Of
+//! `limit` in flight, `limit · baseline / level` are served and the rest waits. The baseline follows a lower
+//! level, and slowly one that is at most 1.1 times as high. It follows a far lower level (under a half) at
+//! once. It also follows a higher level if no decrease is possible (at the lower bound) or no increase (at
+//! the upper bound). In all other cases only an experiment raises it, see below.
 //!
-//! **Additive increase.** If at least half of what began had to wait for the limit (one that is not needed is
-//! never raised) and the level is calm, at most 1.1 times the baseline plus its standard error, the limit is
-//! raised after each window: doubled up to the first decrease, or up to what it was when a decrease turned out
-//! to be for nothing; then by 1; by 2 after four raises in a row, by 4 after four more, up to a quarter. When it is
-//! not calm, or within a tenth of what was too much the last time, by 1 after each fourth window.
+//! **Additive increase.** The limit is raised after a window if two conditions hold. At least half of the
+//! work that began had to wait for the limit: a limit that is not needed is never raised. The level is calm:
+//! at most 1.1 times the baseline plus its standard error. The limit is doubled up to the first decrease, or
+//! up to its former value when a decrease turned out to be useless. After that it grows by 1; by 2 after four
+//! raises in a row, by 4 after four more, up to a quarter of the limit. If the level is not calm, or the
+//! limit is within a tenth of one that was too high the last time, it grows by 1 after each fourth window.
 //!
-//! **Multiplicative decrease.** If the level of two windows in a row is above `1.25 · baseline` plus twice
-//! the standard error of what was measured (of up to four, while it still rises),
+//! **Multiplicative decrease.** The limit is lowered if the level of two windows in a row (up to four, while
+//! the level still rises) is above `1.25 · baseline` plus twice the standard error of the measurement:
 //!
 //! ```text
 //! limit ← limit · 0.95 · baseline / level      at least half of it
 //! ```
 //!
-//! which is just below what can be served, so that the queue drains and the next window sees the
-//! baseline anew. Refusals need no second window:
+//! This is just below what can be served, so the queue drains and the next window sees the baseline again.
+//! Refusals need no second window:
 //!
 //! ```text
 //! limit ← 0.95 · (in flight − Σ latency of refusals / length of the window)      at least half of it
 //! ```
 //!
-//! where the sum is, by Little's law again, how many in flight were in vain. What was begun before the decrease does
-//! not count again.
+//! By Little's law again, the sum shows how much of the work in flight was wasted. Work begun before the
+//! decrease does not count again.
 //!
-//! **Each decrease is an experiment.** The next window says whether the latency fell with the limit:
+//! **Each decrease is an experiment.** The next window shows whether the latency fell with the limit:
 //!
 //! ```text
 //! helped = ln(level before / level after) / ln(limit before / limit after)
 //! ```
 //!
-//! is 1 where our own work is what it waits for, and 0 where the other side has become slow by itself. If it is
-//! below 0.6, and not by chance, the baseline becomes the new level, and the limit goes back where it was. If it is near 1,
-//! the queue may not be drained yet, and the limit is lowered again, until lowering it helps no more (when
-//! the level is the baseline by then, only every fourth time). This is what tells copies that contend for cores
-//! from neighbours who keep the machine busy, what lets the limit recover after a slowness that never ends, and what
-//! corrects a baseline that was too high from the start.
+//! The value is 1 if our own work causes the wait, and 0 if the other side has become slow by itself. If it
+//! is below 0.6, and not by chance, the baseline becomes the new level, and the limit returns to its former
+//! value. If it is near 1, the queue may not be drained yet, and the limit is lowered again, until that no
+//! longer helps (only every fourth time, if the level has reached the baseline by then). This distinguishes
+//! workers that contend for cores from other processes that keep the machine busy. It also lets the limit
+//! recover from a slowness that never ends, and corrects a baseline that was too high from the start.
 //!
-//! **What it costs.** A server with one queue has between 1 and 1.3 times as much in flight as it has slots, as a
-//! rule; where items are very unequal, the limit now and then drops by half for a window although it need not.
+//! **Costs.** A server with one queue usually has between 1 and 1.3 times as much in flight as it has slots.
+//! If items are very unequal, the limit sometimes drops by half for a window although that is not necessary.
 //!
-//! # What others do, and what was rejected
+//! # Alternatives in use elsewhere, and why they were rejected
 //!
-//! - *Vector's adaptive request concurrency* compares the mean latency of a round trip with a moving average of past
-//!   ones, in units of its deviation, whatever the sizes of the requests; it rises by 1 and falls by a
-//!   tenth. The average takes in the queue that it has made itself, so a slow enough rise is never noticed;
-//!   and users found it slow to start and to recover. (Its documentation, and issues 3255 and 7371 of its repository.)
-//! - *Netflix's concurrency-limits*: Vegas takes the least latency ever seen for the baseline, which unequal sizes
-//!   and noise make far too low, and measures it again by chance; Gradient2 takes a long average instead, whose drift
-//!   needed several repairs, and accepts a constant overload as the normal state (issues 137 and 134 there).
-//! - *A minimum over a window of time*, as in BBR (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM
-//!   Queue 14(5), 2016): sound for packets, biased for work whose latency is noisy by itself. From there is the idea
-//!   to drain the queue in order to see the baseline.
-//! - *Climbing the throughput* by trying one more and one less: needs no baseline, but at a noise of a tenth it takes
-//!   hundreds of items to see whether the 41st was worth it, and it is blind while the supply is what limits.
+//! - *Vector's adaptive request concurrency* compares the mean latency of a round trip with a moving average
+//!   of past ones, in units of its deviation, regardless of the sizes of the requests. It rises by 1 and
+//!   falls by a tenth. The average includes the queue that the limit itself has caused, so a slow enough rise
+//!   is never noticed; users found it slow to start and to recover. (Its documentation, and issues 3255 and
+//!   7371 of its repository.)
+//! - *Netflix's concurrency-limits*: Vegas uses the least latency ever seen as the baseline, which unequal
+//!   sizes and noise make far too low, and measures it again at random. Gradient2 uses a long average
+//!   instead, whose drift needed several repairs, and accepts a constant overload as the normal state (issues
+//!   137 and 134 there).
+//! - *A minimum over a window of time*, as in BBR (Cardwell et al., "BBR: Congestion-Based Congestion
+//!   Control", ACM Queue 14(5), 2016): sound for packets, biased for work whose latency is noisy by itself.
+//!   The idea to drain the queue in order to see the baseline is from there.
+//! - *Hill climbing on the throughput*, trying one more and one less: it needs no baseline. But at a noise of
+//!   a tenth it takes hundreds of items to see whether the 41st was worth it, and it is blind while the
+//!   supply is the limit.
 //!
-//! Additive increase and multiplicative decrease: D. Chiu, R. Jain, "Analysis of the Increase and Decrease Algorithms
-//! for Congestion Avoidance in Computer Networks", 1989. The queue from the ratio of latencies: L. Brakmo, L.
-//! Peterson, "TCP Vegas", 1995. Caution near the last failure: S. Ha, I. Rhee, L. Xu, "CUBIC", 2008.
+//! Additive increase and multiplicative decrease: D. Chiu, R. Jain, "Analysis of the Increase and Decrease
+//! Algorithms for Congestion Avoidance in Computer Networks", 1989. The queue from the ratio of latencies: L.
+//! Brakmo, L. Peterson, "TCP Vegas", 1995. Caution near the last failure: S. Ha, I. Rhee, L. Xu, "CUBIC",
+//! 2008.
 //!
-//! What it must do in which situation is written down as data in `tests/limit/scenarios`, and run on virtual time:
-//! `cargo test --release -p thalweg-runtime --test limit -- --nocapture` prints each as a table.
+//! The required behaviour in each situation is stored as data in `tests/limit/scenarios`, and runs on virtual
+//! time: `cargo test --release -p thalweg-runtime --test limit -- --nocapture` prints each scenario as a
+//! table.
+//!
+//! See docs/decisions/007-limits-adapt.md.
 
 mod controller;
 mod cost;
@@ -145,10 +157,10 @@ use tokio::time::Instant;
 use controller::{Controller, Done, Outcome};
 use waiting::{HeldBack, QueuePosition, Slots};
 
-/// How many pieces of work may be under way at once. Clones share the limit.
+/// A limit on the number of work items in flight. Clones share the limit.
 ///
-/// The [module](self) says how it finds its value. Taking and ending a permit each lock a mutex once, for
-/// less than a microsecond: this is for batches and requests, not for messages.
+/// The [module](self) describes how it finds its value. Acquiring and ending a permit each lock a mutex once,
+/// for less than a microsecond: this is meant for batches and requests, not for messages.
 #[derive(Clone)]
 pub struct ConcurrencyLimit(Arc<Shared>);
 
@@ -176,13 +188,14 @@ impl State {
 }
 
 impl ConcurrencyLimit {
-    /// A limit that finds its value between these bounds, beginning at the lower one. A lower bound of 0 is
-    /// taken as 1, and an upper one below the lower as equal to it.
+    /// Creates a limit that finds its value between these bounds and starts at the lower one. A lower bound
+    /// of 0 counts as 1, and an upper bound below the lower one counts as equal to it.
     pub fn adaptive(bounds: RangeInclusive<usize>) -> Self {
         Self::new(Control::Adaptive(Box::new(Controller::new(bounds, Instant::now()))))
     }
 
-    /// A limit that stays as it is; 0 is taken as 1. This is what `concurrency: 4` makes.
+    /// Creates a limit that never changes; 0 counts as 1. `concurrency: 4` in a configuration creates such a
+    /// limit.
     pub fn fixed(limit: usize) -> Self {
         Self::new(Control::Fixed(limit.max(1)))
     }
@@ -191,7 +204,7 @@ impl ConcurrencyLimit {
         Self(Arc::new(Shared { state: Mutex::new(State { slots: Slots::default(), control }) }))
     }
 
-    /// Takes a permit for work on `bytes` bytes if there is one and nobody is waiting for it.
+    /// Returns a permit for work on `bytes` bytes if one is free and no task is waiting for it.
     pub fn try_acquire(&self, bytes: u64) -> Option<Permit> {
         let mut state = self.0.state.lock();
         let limit = state.limit();
@@ -199,20 +212,20 @@ impl ConcurrencyLimit {
         Some(self.0.clone().begin(state, bytes, held_back))
     }
 
-    /// Waits for a permit for work on `bytes` bytes. Those who wait get theirs in the order in which they first
-    /// polled; one who no longer wants it drops the future at any time.
+    /// Waits for a permit for work on `bytes` bytes. Waiting tasks get their permits in the order of their
+    /// first poll. Dropping the future cancels the wait at any time.
     pub fn acquire(&self, bytes: u64) -> Acquire {
         Acquire { shared: self.0.clone(), bytes, place: None }
     }
 
-    /// Moves the upper bound (not below the lower one). More than that may be under way for a while: nothing is
-    /// interrupted. A fixed limit stays as it is.
+    /// Sets the upper bound (not below the lower one). More than that may be in flight for a while: nothing
+    /// is interrupted. A fixed limit does not change.
     pub fn set_upper(&self, upper: usize) {
         self.control(|controller, now, in_flight| controller.set_upper(upper, now, in_flight));
     }
 
-    /// Bounds the limit by how many items of the recent mean size fit into `bytes`, beside the upper bound and not
-    /// below the lower one. A fixed limit stays as it is.
+    /// Also bounds the limit by the number of items of the recent mean size that fit into `bytes`, but not
+    /// below the lower bound. A fixed limit does not change.
     pub fn set_budget(&self, bytes: u64) {
         self.control(|controller, now, in_flight| controller.set_budget(bytes, now, in_flight));
     }
@@ -228,17 +241,17 @@ impl ConcurrencyLimit {
         self.0.hand_over();
     }
 
-    /// How many may be under way now.
+    /// Returns the current limit.
     pub fn current(&self) -> usize {
         self.0.state.lock().limit()
     }
 
-    /// How many are under way now. This may be above [`current`](Self::current) after the limit fell.
+    /// Returns the number of permits in use. It may exceed [`current`](Self::current) after the limit fell.
     pub fn in_flight(&self) -> usize {
         self.0.state.lock().slots.in_flight()
     }
 
-    /// How the limit stands, for the summary of a run.
+    /// Returns the state of the limit, for the summary of a run.
     pub fn snapshot(&self) -> Snapshot {
         let state = self.0.state.lock();
         let common = Snapshot {
@@ -266,7 +279,7 @@ impl ConcurrencyLimit {
     }
 }
 
-/// What was configured: "adaptive 1 to 64", or "4, as configured".
+/// Displays the configuration: "adaptive 1 to 64", or "4, as configured".
 impl fmt::Display for ConcurrencyLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.state.lock().control {
@@ -286,7 +299,7 @@ impl fmt::Debug for ConcurrencyLimit {
 }
 
 impl Shared {
-    /// Notes that work begins whose slot has been taken.
+    /// Records the start of work whose slot has been taken.
     fn begin(self: Arc<Self>, mut state: MutexGuard<'_, State>, bytes: u64, held_back: HeldBack) -> Permit {
         // The clock is read under the lock, so that no work seems to have begun before an earlier change.
         let begun = Instant::now();
@@ -302,7 +315,7 @@ impl Shared {
         Permit { shared: self, bytes, begun, epoch, outcome: Outcome::Silent }
     }
 
-    /// Gives free slots to those who wait. Wakes outside the lock: a waker may run code that takes it.
+    /// Hands free slots to waiting tasks. Wakes outside the lock: a waker may run code that takes it.
     fn hand_over(&self) {
         loop {
             let mut state = self.state.lock();
@@ -322,7 +335,7 @@ impl Shared {
 pub struct Acquire {
     shared: Arc<Shared>,
     bytes: u64,
-    /// Where it waits, once it does.
+    /// The position in the queue, once it waits.
     place: Option<QueuePosition>,
 }
 
@@ -361,8 +374,8 @@ impl Drop for Acquire {
     }
 }
 
-/// The right to have one piece of work under way. Dropped, it was cancelled: the slot is free again, and
-/// nothing is learnt from it.
+/// The right to have one piece of work in flight. Dropping it means that the work was cancelled: the slot
+/// becomes free, and nothing is learnt from it.
 #[must_use = "dropped, it gives its slot back at once"]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -373,17 +386,17 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The work was done: how long it took is a measurement.
+    /// Ends successful work: its duration is a measurement.
     pub fn succeeded(mut self) {
         self.outcome = Outcome::Succeeded;
     }
 
-    /// The work was refused because there was too much of it, or was not done in time.
+    /// Ends work that was refused because of overload, or was not done in time.
     pub fn overloaded(mut self) {
         self.outcome = Outcome::Overloaded;
     }
 
-    /// The work failed for a reason that has nothing to do with how much there was.
+    /// Ends work that failed for a reason unrelated to the load.
     pub fn failed(self) {}
 }
 
@@ -407,33 +420,33 @@ impl Drop for Permit {
     }
 }
 
-/// How a [`ConcurrencyLimit`] stands. It displays as "12 (adaptive 1 to 64)" or "4 (as configured)".
+/// The state of a [`ConcurrencyLimit`]. It displays as "12 (adaptive 1 to 64)" or "4 (as configured)".
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// How many may be under way.
+    /// The current limit.
     pub current: usize,
-    /// How many are.
+    /// The number of permits in use.
     pub in_flight: usize,
-    /// How many wait for a permit.
+    /// The number of tasks that wait for a permit.
     pub waiting: usize,
-    /// What an adaptive limit knows; `None` for a fixed one.
+    /// The history and the estimates of an adaptive limit; `None` for a fixed one.
     pub adaptive: Option<Adaptive>,
 }
 
-/// What an adaptive limit knows.
+/// The history and the estimates of an adaptive limit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adaptive {
-    /// Between which values the limit may move at the moment.
+    /// The bounds between which the limit may move at the moment.
     pub bounds: RangeInclusive<usize>,
-    /// How many times it was raised.
+    /// How many times the limit was raised.
     pub raised: u64,
-    /// How many times it was lowered because of contention or refusals.
+    /// How many times the limit was lowered because of contention or refusals.
     pub lowered: u64,
-    /// How many permits ended as overloaded.
+    /// The number of permits that ended as overloaded.
     pub overloaded: u64,
-    /// What an empty item takes when nothing contends; `None` before the first window of samples.
+    /// The time that an empty item takes without contention; `None` before the first window of samples.
     pub fixed: Option<Duration>,
-    /// What goes through one slot in a second beside that; `None` also where the size makes no difference.
+    /// The bytes that one slot transfers per second beside that; `None` also if the size makes no difference.
     pub bytes_per_second: Option<f64>,
 }
 

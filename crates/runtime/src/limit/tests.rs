@@ -1,4 +1,5 @@
-//! That permits are counted right and nobody who waits is forgotten. What the limit does is in `tests/limit`.
+//! Tests that permits are counted correctly and that no waiter is forgotten. The behaviour of the limit is
+//! tested in `tests/limit`.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Whether a waiter has been woken since it was last polled.
+/// True if a waiter has been woken since it was last polled.
 #[derive(Default)]
 struct Bell(AtomicBool);
 
@@ -33,11 +34,11 @@ impl Waiter {
 #[derive(Debug, Clone)]
 enum Step {
     TryAcquire,
-    /// Begins to wait, or gets a permit at once.
+    /// Starts to wait, or gets a permit at once.
     Acquire,
-    /// Polls the nth of those who were woken.
+    /// Polls the nth waiter.
     Poll(usize),
-    /// Drops the future of the nth who waits, woken or not.
+    /// Drops the future of the nth waiter, woken or not.
     Cancel(usize),
     End(usize, Outcome),
     SetUpper(usize),
@@ -64,7 +65,7 @@ fn end(permit: Permit, outcome: Outcome) {
     }
 }
 
-/// Takes the nth of `items`, counting round.
+/// Removes the nth of `items`, modulo their number.
 fn pick<T>(items: &mut VecDeque<T>, n: usize) -> Option<T> {
     let n = n.checked_rem(items.len())?;
     items.remove(n)
@@ -127,7 +128,7 @@ proptest! {
         permits.clear();
         while !waiters.is_empty() {
             let before = waiters.len();
-            // Each permit is dropped as soon as it is there, and its slot goes on to the next.
+            // Each permit is dropped as soon as it is acquired, and its slot passes to the next waiter.
             waiters.retain_mut(|waiter| waiter.poll().is_pending());
             prop_assert!(waiters.len() < before, "somebody waits although nothing is under way");
         }
@@ -169,7 +170,7 @@ async fn threads_that_come_and_go_leave_nothing_under_way() {
             tokio::spawn(async move {
                 for n in 0..500 {
                     if (n + task) % 3 == 0 {
-                        // Cancelled after a poll or two, which races with the slot being handed over.
+                        // Cancelled after a poll or two, which races with the hand-over of the slot.
                         let mut acquire = Box::pin(limit.acquire(1));
                         tokio::select! {
                             biased;

@@ -1,17 +1,18 @@
-//! Who waits for a slot, and in which order.
+//! The queue of tasks that wait for a slot.
 //!
-//! A slot that becomes free is handed to the one who waits longest, under the lock, before anyone is woken: the
-//! slot is taken from then on, so nobody can slip in between. Whoever finds itself gone from the queue has been
-//! handed a slot. A semaphore of tokio was rejected: it cannot take back slots that are in use when the limit
-//! falls, and forgetting them as they come back is a second count beside its own.
+//! A slot that becomes free is handed to the task that has waited longest, under the lock, before that task
+//! is woken. The slot is taken from then on, so no other task can slip in between. A task that no longer
+//! finds itself in the queue has received a slot. A tokio semaphore was rejected: it cannot withdraw slots
+//! that are in use when the limit falls. Forgetting them as they come back would be a second count beside its
+//! own.
 
 use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 
-/// A place in the queue.
+/// A position in the queue.
 pub(super) type QueuePosition = u64;
 
-/// Whether something could have begun earlier if the limit had been higher.
+/// True if work could have begun earlier with a higher limit.
 pub(super) type HeldBack = bool;
 
 #[derive(Debug, Default)]
@@ -20,7 +21,7 @@ pub(super) struct Slots {
     next: QueuePosition,
     /// In the order of arrival.
     waiting: BTreeMap<QueuePosition, Waker>,
-    /// Somebody asked for a slot in vain, and has not come back.
+    /// True if a caller of `try_take` got no slot and has not come back.
     refused: bool,
 }
 
@@ -33,8 +34,8 @@ impl Slots {
         self.waiting.len()
     }
 
-    /// Takes a slot, unless none is free or others wait for one. Says whether it, or one before it that
-    /// does not wait, was held back.
+    /// Takes a slot, unless none is free or other tasks wait for one. Returns true if this caller, or an
+    /// earlier one that does not wait, was held back.
     pub(super) fn try_take(&mut self, limit: usize) -> Option<HeldBack> {
         if self.in_flight < limit && self.waiting.is_empty() {
             self.in_flight += 1;
@@ -52,7 +53,7 @@ impl Slots {
         place
     }
 
-    /// Ready when the place has been handed a slot.
+    /// Ready when the task at this position has received a slot.
     pub(super) fn poll(&mut self, place: QueuePosition, context: &mut Context<'_>) -> Poll<()> {
         match self.waiting.get_mut(&place) {
             Some(waker) => {
@@ -63,7 +64,7 @@ impl Slots {
         }
     }
 
-    /// Leaves the queue. Gives the slot back if one had been handed over meanwhile, and says whether.
+    /// Leaves the queue. If a slot had been handed over meanwhile, frees it and returns true.
     pub(super) fn leave(&mut self, place: QueuePosition) -> bool {
         let handed = self.waiting.remove(&place).is_none();
         if handed {
@@ -76,7 +77,7 @@ impl Slots {
         self.in_flight -= 1;
     }
 
-    /// Hands a free slot to the one who waits longest, and gives its waker.
+    /// Hands a free slot to the task that has waited longest, and returns its waker.
     pub(super) fn hand_over(&mut self, limit: usize) -> Option<Waker> {
         if self.in_flight >= limit {
             return None;

@@ -1,16 +1,16 @@
-//! What was measured under one limit, until there is enough of it to be judged.
+//! The measurements made under one limit, until there are enough of them for a decision.
 
 use tokio::time::Instant;
 
 use super::cost::{CostModel, Sums};
 
-/// A single latency counts as no more than so many times what the last window showed, unless
-/// more than this part of the work is like that.
+/// A single latency counts at most this many times the level of the last window, unless more than the share
+/// `FEW` of the work is that slow.
 const OUTLIER: f64 = 4.0;
 const FEW: f64 = 0.25;
 
-/// A level is not known better than by this part: what waits in one queue is slow together, which the deviation
-/// within a window does not show.
+/// The least relative error of a level. Items that wait in the same queue are slow together, which the
+/// deviation within a window does not show.
 const LEAST_ERROR: f64 = 0.05;
 #[derive(Debug)]
 pub(super) struct Window {
@@ -19,25 +19,25 @@ pub(super) struct Window {
     pub(super) overloaded: usize,
     /// Seconds that refused work was in flight.
     pub(super) refused: f64,
-    /// The most that were in flight.
+    /// The greatest number in flight.
     pub(super) peak: usize,
-    /// How much was begun, and how much of that had to wait for it.
+    /// How many items began, and how many of them had to wait for the limit.
     pub(super) begun: usize,
     pub(super) held_back: usize,
     pub(super) noted: Sums,
-    /// Over the samples of sizes the model knows, latencies being cut: latency, expected, expected²,
-    /// latency² / expected.
+    /// Sums over the samples of known sizes, with latencies cut: latency, expected cost, expected cost²,
+    /// latency² / expected cost.
     pub(super) latency: f64,
     pub(super) expected: f64,
     pub(super) expected_squared: f64,
     pub(super) latency_squared: f64,
-    /// Of the same samples: how many, and their bytes.
+    /// The number of these samples, and their bytes.
     pub(super) known: f64,
     pub(super) known_bytes: f64,
-    /// Latency that was cut off, and what was expected of those it was cut from.
+    /// The latency that was cut off, and the expected cost of the samples it was cut from.
     pub(super) cut_off: f64,
     pub(super) expected_of_cut: f64,
-    /// Expected, over all samples.
+    /// The expected cost of all samples.
     pub(super) expected_of_all: f64,
 }
 
@@ -64,7 +64,7 @@ impl Window {
         }
     }
 
-    /// Adds what went well. `highest` is the level that nothing was above so far, if there is one yet.
+    /// Adds a successful sample. `highest` is the last level or the baseline, whichever is higher.
     pub(super) fn add(&mut self, model: &CostModel, bytes: u64, seconds: f64, highest: Option<f64>) {
         let mut latency = seconds;
         let expected = model.expected(bytes);
@@ -89,19 +89,19 @@ impl Window {
         model.note(&mut self.noted, bytes, latency);
     }
 
-    /// How many samples of equal size would be as good as these.
+    /// Returns the number of samples of equal size that would be as good as these.
     pub(super) fn effective_samples(&self) -> f64 {
         self.expected * self.expected / self.expected_squared
     }
 
-    /// Whether the limit was what kept more from being in flight. Reaching it once is not enough: short bursts
-    /// would raise it for ever, and one that is 1 is reached by any work at all.
+    /// True if the limit kept more work from being in flight. Reaching the limit once is not enough: short
+    /// bursts would raise it for ever, and any work at all reaches a limit of 1.
     pub(super) fn is_used(&self) -> bool {
         self.begun > 0 && self.held_back * 2 >= self.begun
     }
 
-    /// The level, as the ratio of sums (so that large items, whose latency says more, count for more).
-    /// `None` if most of the work was of sizes not known yet.
+    /// Returns the level, as a ratio of sums: large items, whose latency says more, count for more. Returns
+    /// `None` if most of the work was of unknown sizes.
     pub(super) fn level(&self) -> Option<Level> {
         if self.expected <= 0.5 * self.expected_of_all || self.expected <= 0.0 {
             return None;
@@ -113,17 +113,17 @@ impl Window {
     }
 }
 
-/// What a window measured.
+/// The result of a window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Level {
     pub(super) level: f64,
     pub(super) error: f64,
-    /// As if all that was cut were outliers: the same scale as what the model learns from.
+    /// The level if all cut latencies were outliers: on the same scale as the model's input.
     pub(super) cut: f64,
 }
 
 impl Level {
-    /// The error as part of the level.
+    /// Returns the error relative to the level.
     pub(super) fn uncertainty(self) -> f64 {
         (self.error / self.level).max(LEAST_ERROR)
     }

@@ -1,17 +1,20 @@
-//! Stages: workers that take what is handed to them, in their own stack or in that of whoever hands it over.
+//! Stages: workers that process the items handed to them, on their own stack or on the caller's.
 //!
-//! Handing over is a [`call_nonblock`](crate::evaluation::ConcurrentProc::call_nonblock): if a worker is free, nothing
-//! waits before the item, and the work is not worth waking another core for, the caller does the stage's work in its
-//! own stack until that has to wait for something. Only otherwise the item goes through the channel, to the stage's
-//! own tasks. What had to wait goes on as a task of tokio, whose result they collect.
+//! Handing over is a [`call_nonblock`](crate::evaluation::ConcurrentProc::call_nonblock). Three conditions
+//! must hold for it: a worker is free, no item is queued, and the work is too small to wake another core for
+//! it. Then the caller does the stage's work on its own stack until the work has to wait. Otherwise the item
+//! goes through the channel to the stage's own tasks. Work that had to wait continues as a tokio task, and
+//! the stage's tasks collect its result.
 //!
-//! When is work worth another core? The stage knows what an item cost it lately. Below [`WORTH_WAKING`] the hand-over
-//! would take longer than the work. Above, the caller has better things to do: a source reads on, a segment
-//! takes its next batch. Handing over at once whenever a worker is free was rejected: of one source and a costly
-//! segment it makes one thread.
+//! When is work worth another core? The stage knows the recent cost of an item. Below [`WORTH_WAKING`], the
+//! hand-over would take longer than the work. Above, the caller has better things to do: a source continues
+//! reading, a segment takes its next batch. Handing over directly whenever a worker is free was rejected: it
+//! turns a source and a costly segment into one thread.
 //!
-//! Each worker is in one place at a time: at rest in the stage, or with whoever works with it. That is all the
-//! locking there is; a worker's own state needs none.
+//! Each worker is in one place at a time: idle in the stage, or with the task that uses it. No other locking
+//! is necessary; a worker's own state needs none.
+//!
+//! See docs/decisions/006-a-worker-is-in-one-place.md.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -24,49 +27,49 @@ use tokio::sync::Notify;
 use crate::channel::{Claim, ClaimedWork, NewsGiver, Receiver, Taken, Ticket};
 use crate::evaluation::{Called, ConcurrentProc, Evaluation};
 
-/// What it takes, roughly, until another core has begun with what it was handed, and has its bytes in its own cache. (With
-/// 50 µs, writing text around 256-byte payloads took twice the CPU time and no less of the clock.)
+/// Roughly the time until another core has started on an item and has its bytes in its own cache. (With 50
+/// µs, writing text around 256-byte payloads took twice the CPU time and no less wall-clock time.)
 const WORTH_WAKING: Duration = Duration::from_micros(100);
 
-/// One copy of what a stage does.
+/// One worker of a stage.
 pub trait Worker: Send + 'static {
-    /// What it takes.
+    /// The type of the items.
     type Item: Send + 'static;
-    /// Why the stage may end before its input does.
+    /// The reason why the stage may end before its input does.
     type Error: Send + 'static;
 
-    /// Whether there is room for what it will give on.
+    /// True if the next stage has capacity for the output.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// Waits until there is room for what it will give on.
+    /// Waits until the next stage has capacity for the output.
     fn room(&mut self) -> impl Future<Output = ()> + Send {
         async {}
     }
 
-    /// Does its work on an item. `ticket` is the item's number in the order of the stage's input.
+    /// Processes an item. `ticket` is the item's sequence number in the stage's input.
     fn take(
         &mut self,
         ticket: Ticket,
         item: Self::Item,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Whether it has something to do though nothing came.
+    /// True if the worker has work to do although no item has arrived.
     fn is_restless(&self) -> bool {
         false
     }
 
-    /// Does that.
+    /// Does that work.
     fn rest(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
         async { Ok(()) }
     }
 
-    /// There will be no more items.
+    /// Ends the worker: there will be no more items.
     fn finish(self) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
-/// How the items of a stage came to it.
+/// Counts how the items of a stage arrived.
 #[derive(Debug, Default)]
 pub struct HandOvers {
     at_once: AtomicU64,
@@ -74,43 +77,44 @@ pub struct HandOvers {
 }
 
 impl HandOvers {
-    /// How many were worked on in the stack of whoever handed them over.
+    /// Returns the number of items processed on the stack of the caller that handed them over.
     pub fn at_once(&self) -> u64 {
         self.at_once.load(Ordering::Relaxed)
     }
 
-    /// How many waited in the channel.
+    /// Returns the number of items that waited in the channel.
     pub fn queued(&self) -> u64 {
         self.queued.load(Ordering::Relaxed)
     }
 }
 
-/// Workers and their input. Each clone is [`run`](Self::run) as a task of its own; as many as there are workers.
+/// Workers and their input. Each clone is [`run`](Self::run) as a separate task, one for each worker.
 pub struct Stage<W: Worker> {
     input: Receiver<W::Item>,
     seats: Arc<Seats<W>>,
-    /// How often restless workers are looked after while nothing comes.
+    /// Interval at which restless workers are checked while no items arrive.
     tick: Duration,
-    /// Says that they should be looked after now.
+    /// Notified when they must be checked at once.
     nudge: Arc<Notify>,
 }
 
-/// An evaluation that had to wait: gives the worker back, and what came of it.
+/// An evaluation that had to wait. It returns the worker and the result of its work.
 type Running<W> = Evaluation<(W, Result<(), <W as Worker>::Error>)>;
 
 struct Seats<W: Worker> {
     state: Mutex<State<W>>,
     hand_overs: Arc<HandOvers>,
-    /// What an item cost lately, in nanoseconds.
+    /// The recent cost of an item, in nanoseconds.
     cost: AtomicU64,
 }
 
 struct State<W: Worker> {
     resting: Vec<W>,
-    /// Begun by those who handed over, to be finished by the stage.
+    /// Evaluations that callers began and the stage must finish.
     running: Vec<Running<W>>,
     failure: Option<Failure<W::Error>>,
-    /// How many tasks the stage has. With the last one the workers go, and with them their hold on the stages behind.
+    /// The number of the stage's tasks. When the last task ends, the workers are dropped, and with them their
+    /// handles on the downstream stages.
     tasks: usize,
 }
 
@@ -119,7 +123,7 @@ enum Failure<E> {
     Panic(Box<dyn std::any::Any + Send>),
 }
 
-/// What a task of the stage does next.
+/// The next step of a task of the stage.
 enum Next<W: Worker> {
     Item(W, Ticket, W::Item),
     Running(Running<W>),
@@ -128,7 +132,8 @@ enum Next<W: Worker> {
 }
 
 impl<W: Worker> Stage<W> {
-    /// A stage of these workers. What is handed over to the other end of `input` may from now on be taken at once.
+    /// Creates a stage with these workers. From now on, items handed over to the other end of `input` may be
+    /// processed at once.
     pub fn new(workers: Vec<W>, input: Receiver<W::Item>, hand_overs: Arc<HandOvers>) -> Self {
         let state = State { resting: workers, running: Vec::new(), failure: None, tasks: 1 };
         let seats = Arc::new(Seats { state: Mutex::new(state), hand_overs, cost: AtomicU64::new(u64::MAX) });
@@ -136,16 +141,16 @@ impl<W: Worker> Stage<W> {
         Self { input, seats, tick: Duration::MAX, nudge: Arc::default() }
     }
 
-    /// Looks after restless workers this often while nothing comes, and whenever `nudge` is notified.
+    /// Checks restless workers at this interval while no items arrive, and whenever `nudge` is notified.
     pub fn with_rests(mut self, tick: Duration, nudge: Arc<Notify>) -> Self {
         (self.tick, self.nudge) = (tick, nudge);
         self
     }
 
-    /// Takes what comes until the input ends, then finishes a worker.
+    /// Processes items until the input ends, then finishes a worker.
     ///
     /// # Errors
-    /// Those of the workers, also where the work was done by whoever handed over.
+    /// Returns the errors of the workers, including those of work done on a caller's stack.
     pub async fn run(self) -> Result<(), W::Error> {
         loop {
             let (worker, result) = match self.next().await? {
@@ -155,7 +160,8 @@ impl<W: Worker> Stage<W> {
                 }
                 Next::Running(running) => match running.await {
                     Ok(done) => done,
-                    // The panic was told where it happened; here it ends the task, as one of the task's own would.
+                    // The panic was reported where it happened. Here it ends the task, like a panic of the
+                    // task itself.
                     Err(error) => resume_unwind(Box::new(error.to_string())),
                 },
                 Next::Restless(mut worker) => {
@@ -169,8 +175,9 @@ impl<W: Worker> Stage<W> {
             if !self.input.is_empty() {
                 self.input.pass_on_news();
             }
-            // Whoever was woken from here may stand in this worker's own slot, from which no other can take it: without a
-            // pause it would wait while this task has enough to do, and all that comes after its item with it.
+            // A task woken from here may be placed in the LIFO slot of this tokio worker, from which no other
+            // can steal it. Without a yield it would wait as long as this task has enough to do, and delay
+            // all results after its item.
             tokio::task::yield_now().await;
         }
         let worker = self.seats.state.lock().resting.pop();
@@ -188,7 +195,7 @@ impl<W: Worker> Stage<W> {
             let nudged = self.nudge.notified();
             let mut nudged = std::pin::pin!(nudged);
             nudged.as_mut().enable();
-            // Read before the queue: a sender pushes before it goes, so what it pushed is seen below.
+            // Read before the queue: a sender pushes before it is dropped, so its items are seen below.
             let ended = self.input.is_ended();
             if let Some(next) = self.seats.unfinished() {
                 return next;
@@ -209,7 +216,7 @@ impl<W: Worker> Stage<W> {
             }
             match taken {
                 Taken::Item(worker, ticket, item) => return Ok(Next::Item(worker, ticket, item)),
-                // Whoever has the workers looks for more when giving one back.
+                // The task that holds the workers looks for more items when it returns one.
                 Taken::Unclaimed => {}
                 Taken::Nothing => {
                     if let Some(worker) = self.seats.restless() {
@@ -255,7 +262,8 @@ impl<W: Worker> Drop for Stage<W> {
 }
 
 impl<W: Worker> Seats<W> {
-    /// An average in which an item counts an eighth. One that had to wait long must not outweigh hundreds.
+    /// Updates the moving average, in which each item counts an eighth. The cap keeps one item with a long
+    /// wait from outweighing hundreds.
     fn note_cost(&self, spent: Duration) {
         let spent = spent.min(WORTH_WAKING * 16).as_nanos() as u64;
         let cost = match self.cost.load(Ordering::Relaxed) {
@@ -276,7 +284,7 @@ impl<W: Worker> Seats<W> {
         }
     }
 
-    /// What others began and the stage's tasks must see to.
+    /// Returns work that callers began and the stage's tasks must finish, or the failure of such work.
     fn unfinished(&self) -> Option<Result<Next<W>, W::Error>> {
         let mut state = self.state.lock();
         match state.failure.take() {
@@ -297,7 +305,7 @@ impl<W: Worker> Seats<W> {
     }
 }
 
-/// Where items come in without passing through the channel.
+/// The entrance for items that bypass the channel.
 struct Entrance<W: Worker> {
     news: NewsGiver<W::Item>,
     seats: Arc<Seats<W>>,
@@ -327,7 +335,7 @@ async fn work<W: Worker>(
     (worker, result)
 }
 
-/// Does a stage's work as far as it goes without waiting; leaves the rest to the stage.
+/// Does a stage's work up to the first wait, and leaves the rest to the stage.
 fn work_at_once<W: Worker>(
     seats: Arc<Seats<W>>,
     news: &NewsGiver<W::Item>,
@@ -338,7 +346,8 @@ fn work_at_once<W: Worker>(
     seats.hand_overs.at_once.fetch_add(1, Ordering::Relaxed);
     let proc = ConcurrentProc::on_tokio(work);
     let argument = (seats.clone(), worker, ticket, item);
-    // A panic belongs to the stage whose code it is, not to the one that happened to hand over.
+    // A panic belongs to the stage whose code panicked, not to the caller that happened to hand the item
+    // over.
     let failure = match catch_unwind(AssertUnwindSafe(|| proc.call_nonblock(argument))) {
         Ok(Called::Concluded((worker, Ok(())))) => {
             let is_restless = worker.is_restless();

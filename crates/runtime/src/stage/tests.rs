@@ -3,7 +3,7 @@ use crate::channel::{HandOver, Sender, channel};
 use proptest::prelude::*;
 use tokio::sync::Semaphore;
 
-/// Notes what it takes; waits for a permit before each item if it has a gate.
+/// Records its items. If it has a gate, it waits for a permit before each item.
 struct Noting {
     taken: Arc<Mutex<Vec<(Ticket, u32)>>>,
     gate: Option<Arc<Semaphore>>,
@@ -56,7 +56,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A stage that has been seen to be cheap.
+    /// Creates a stage whose items are known to be cheap.
     fn stage(&self, workers: usize) -> (Sender<u32>, Stage<Noting>) {
         let worker = |_| Noting {
             taken: self.taken.clone(),
@@ -152,7 +152,7 @@ async fn a_worker_that_became_restless_elsewhere_is_looked_after() {
     assert_eq!(fixture.counts(), (1, 0));
 }
 
-/// A stage whose workers hand on to another.
+/// A worker that hands its items over to another stage.
 struct Passing(Sender<u32>);
 
 impl Worker for Passing {

@@ -1,8 +1,9 @@
-//! What the limit must do, as data: each file in `scenarios` says how a server behaves, what happens to it, and
-//! where the limit has to be then. They run on virtual time, each with several seeds.
+//! Tests the required behaviour of the limit, given as data. Each file in `scenarios` describes a server, the
+//! events it goes through, and the limit that is expected then. Scenarios run on virtual time, each with
+//! several seeds.
 //!
-//! `cargo test --release -p thalweg-runtime --test limit -- --nocapture` prints the first seed of each as a table;
-//! `SCENARIO=slow` beside it runs those whose name has "slow" in it.
+//! `cargo test --release -p thalweg-runtime --test limit -- --nocapture` prints the first seed of each as a
+//! table; with `SCENARIO=slow`, only scenarios with "slow" in their name run.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test fail as it does")]
 
@@ -28,7 +29,7 @@ fn adaptive(scenario: &Scenario) -> ConcurrencyLimit {
     ConcurrencyLimit::adaptive(lower..=upper)
 }
 
-/// The most bytes that any fixed limit moves between two times.
+/// Returns the most bytes that any fixed limit moves between two times, and that limit.
 fn best_fixed(scenario: &Scenario, seed: u64, from: f64, to: f64) -> (usize, f64) {
     let [lower, upper] = scenario.bounds;
     let mut best = (0, 0.0);
@@ -47,7 +48,8 @@ fn check(scenario: &Scenario, seed: u64, trace: &Trace) -> Vec<String> {
     let mut failures = Vec::new();
     for expectation in &scenario.expect {
         let verdict = match expectation.throughput_of_best_fixed {
-            // The other seeds are for where the limit goes; this takes a run for each fixed limit.
+            // Only the first seed: this takes a run for each fixed limit, and the other seeds are for the
+            // value of the limit.
             Some(_) if seed > 0 => continue,
             None => expectation.judge(trace),
             Some(share) => {

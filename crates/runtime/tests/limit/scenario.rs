@@ -1,4 +1,4 @@
-//! What a scenario file says.
+//! The format of a scenario file.
 
 use std::fmt;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::simulation::Trace;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// From the name of the file.
+    /// The name of the file.
     #[serde(skip)]
     pub name: String,
     pub about: String,
     pub bounds: [usize; 2],
     pub seconds: f64,
-    /// How things are from the beginning.
+    /// The state at the beginning.
     pub begin: Change,
     #[serde(default)]
     pub events: Vec<Event>,
@@ -30,61 +30,61 @@ pub struct Event {
     pub change: Change,
 }
 
-/// What changes; what is absent stays as it is.
+/// A change of state; absent values stay unchanged.
 #[derive(Debug, Default, Deserialize)]
 pub struct Change {
     /// How many items the server works on at once.
     pub slots: Option<usize>,
-    /// Whether all items share the slots (as threads do cores) or wait in a queue for one.
+    /// True if all items share the slots (as threads share cores); false if they queue for one.
     pub shared: Option<bool>,
-    /// Work of others that shares the slots.
+    /// The number of foreign items that share the slots.
     pub foreign: Option<usize>,
-    /// How long an item occupies a slot, beside its bytes.
+    /// How long an item occupies a slot, beside the time for its bytes.
     pub fixed_ms: Option<f64>,
     pub ns_per_byte: Option<f64>,
-    /// On the way, without a slot.
+    /// Time in transit, without a slot.
     pub network_ms: Option<f64>,
-    /// Everything in a slot takes so many times as long.
+    /// The factor by which everything in a slot is slower.
     pub slow: Option<f64>,
     /// Standard deviation of the logarithm of the time in a slot.
     pub noise: Option<f64>,
-    /// This part of the items takes `outlier_factor` times as long.
+    /// The share of the items that takes `outlier_factor` times as long.
     pub outliers: Option<f64>,
     pub outlier_factor: Option<f64>,
-    /// More than that at the server are refused, after `refusal_ms`.
+    /// The number of items at the server above which items are refused, after `refusal_ms`.
     pub reject_above: Option<usize>,
     pub refusal_ms: Option<f64>,
-    /// This part of all items is refused, whatever is going on.
+    /// The share of all items that is refused in any state.
     pub reject_part: Option<f64>,
-    /// The client gives an item up after this time, as overload.
+    /// The time after which the client cancels an item and reports overload.
     pub timeout_ms: Option<f64>,
-    /// Sizes in bytes, and how often each comes.
+    /// Sizes in bytes, each with its relative frequency.
     pub sizes: Option<Vec<(u64, f64)>>,
-    /// How many items there are to send in a second, at random times; without it, as many as will go.
+    /// The items to send per second, at random times; without it, as many as possible.
     pub offered_per_second: Option<f64>,
     pub upper: Option<usize>,
     pub budget: Option<u64>,
 }
 
-/// What must hold from one time to another, in seconds.
+/// A condition that must hold from one time to another, in seconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expectation {
     pub from: f64,
     pub to: f64,
-    /// The limit is between these, at 95 % of the times.
+    /// The limit is between these values at 95 % of the times.
     pub limit: Option<[usize; 2]>,
-    /// The limit is between these on average.
+    /// The mean of the limit is between these values.
     pub mean: Option<[f64; 2]>,
-    /// The limit comes to this value or below.
+    /// The limit reaches this value or falls below it.
     pub falls_to: Option<usize>,
-    /// The limit comes to this value or above.
+    /// The limit reaches this value or exceeds it.
     pub rises_to: Option<usize>,
-    /// The bytes moved, as part of what the best fixed limit moves.
+    /// The bytes moved, as a share of what the best fixed limit moves.
     pub throughput_of_best_fixed: Option<f64>,
-    /// The part of the items that is refused.
+    /// The share of the items that is refused.
     pub refused_at_most: Option<f64>,
-    /// The mean of latencies, as multiple of what the item takes on an empty server.
+    /// The mean latency, as a multiple of the time on an empty server.
     pub slowdown_at_most: Option<f64>,
 }
 
@@ -150,7 +150,7 @@ impl fmt::Display for Expectation {
 }
 
 impl Scenario {
-    /// All scenarios of a directory, in the order of their names.
+    /// Reads all scenarios of a directory, in the order of their names.
     pub fn read_all(directory: &Path) -> Vec<Self> {
         let mut paths: Vec<_> =
             std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();

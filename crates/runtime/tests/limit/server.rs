@@ -1,10 +1,10 @@
-//! A server with a number of slots: items queue for one, or share them all.
+//! A server with a number of slots: items queue for a slot, or share them all.
 
 use fastrand::Rng;
 
 use crate::scenario::Change;
 
-/// How the server behaves at the moment.
+/// The present behaviour of the server.
 #[derive(Debug, Clone)]
 pub struct Server {
     slots: usize,
@@ -20,20 +20,20 @@ pub struct Server {
     reject_above: usize,
     reject_part: f64,
     refusal: f64,
-    /// Of items at the server, in the order of arrival; those still on the way have `travel` left.
+    /// The items at the server, in the order of arrival; an item in transit has `travel` left.
     jobs: Vec<Job>,
 }
 
 #[derive(Debug, Clone)]
 struct Job {
     id: usize,
-    /// Seconds.
+    /// The remaining seconds in transit.
     travel: f64,
     work: f64,
     refused: bool,
 }
 
-/// What became of an item.
+/// The server's answer to an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
     Done,
@@ -82,7 +82,7 @@ impl Server {
         set(&mut self.refusal, change.refusal_ms.map(|ms| ms / 1e3));
     }
 
-    /// Seconds that an item takes when nothing else is there, without noise and slowness.
+    /// Returns the seconds that an item takes on an empty server, without noise and slowness.
     pub fn unloaded(&self, bytes: u64) -> f64 {
         self.network + self.fixed + self.per_byte * bytes as f64
     }
@@ -104,12 +104,12 @@ impl Server {
         self.jobs.push(Job { id, travel: self.network, work, refused });
     }
 
-    /// The client gave it up; a server does not go on with it.
+    /// Removes an item that the client has cancelled; the server stops working on it.
     pub fn abandon(&mut self, id: usize) {
         self.jobs.retain(|job| job.id != id);
     }
 
-    /// How fast each item proceeds, in the order of arrival.
+    /// Returns the speed of each item, in the order of arrival.
     fn speeds(&self) -> impl Iterator<Item = f64> {
         let here = |job: &&Job| job.travel <= 0.0 && !job.refused;
         let present = self.jobs.iter().filter(here).count() + self.foreign;
@@ -129,7 +129,7 @@ impl Server {
         })
     }
 
-    /// Seconds to the next time at which something changes here.
+    /// Returns the seconds until the next change.
     pub fn next(&self) -> f64 {
         let left = |(job, speed): (&Job, f64)| {
             if job.travel > 0.0 {
@@ -145,7 +145,7 @@ impl Server {
         self.jobs.iter().zip(self.speeds()).map(left).fold(f64::INFINITY, f64::min)
     }
 
-    /// Lets time pass, at most to the next change, and gives what is finished.
+    /// Advances the time, at most to the next change, and returns the finished items.
     pub fn pass(&mut self, seconds: f64) -> Vec<(usize, Reply)> {
         const NOTHING: f64 = 1e-10;
         let speeds: Vec<f64> = self.speeds().collect();

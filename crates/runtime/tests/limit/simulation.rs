@@ -1,4 +1,4 @@
-//! A client that keeps to a limit, and its server, from event to event on tokio's virtual time.
+//! Simulates a client with a limit and its server, from event to event on tokio's virtual time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::server::{Reply, Server};
 /// Seconds between two points of a trace.
 const STEP: f64 = 0.1;
 
-/// What was at a time, and what happened in the step that ended then.
+/// The state at one time, and the events of the step that ended then.
 #[derive(Debug, Default, Clone)]
 pub struct Point {
     pub time: f64,
@@ -23,7 +23,7 @@ pub struct Point {
     pub done: f64,
     pub refused: f64,
     pub bytes: f64,
-    /// Sums over the items done, in seconds.
+    /// Sums over the finished items, in seconds.
     pub latency: f64,
     pub unloaded: f64,
 }
@@ -77,16 +77,16 @@ struct Sent {
     unloaded: f64,
 }
 
-/// How the client behaves at the moment.
+/// The present behaviour of the client.
 struct Client {
     limit: ConcurrencyLimit,
     sizes: Vec<(u64, f64)>,
-    /// Items a second; infinite if there is always one.
+    /// Items per second; infinite if there is always one to send.
     offered: f64,
     timeout: f64,
     next_arrival: f64,
     backlog: usize,
-    /// The size of the item that is next.
+    /// The size of the next item in bytes.
     next: Option<u64>,
     sent: BTreeMap<usize, Sent>,
     ids: usize,
@@ -124,7 +124,7 @@ impl Client {
         self.sizes.last().map_or(0, |(bytes, _)| *bytes)
     }
 
-    /// Sends what there is, as far as the limit allows.
+    /// Sends the items that are due, as far as the limit allows.
     fn send(&mut self, server: &mut Server, now: f64, rng: &mut Rng) {
         if self.offered.is_finite() {
             while self.next_arrival <= now {
@@ -145,7 +145,7 @@ impl Client {
     }
 
     fn next_timeout(&self) -> f64 {
-        // In the order of sending, since the time allowed is the same for all.
+        // In the order of sending, since the timeout is the same for all.
         self.sent.values().next().map_or(f64::INFINITY, |sent| sent.at + self.timeout)
     }
 

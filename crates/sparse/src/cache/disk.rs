@@ -7,13 +7,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Where the files of one entry are.
+/// The paths of the files of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct EntryPaths {
     pub data: PathBuf,
     pub ranges: PathBuf,
     pub lock: PathBuf,
-    /// A journal in the making.
+    /// A journal that is being written; renamed to `ranges` when complete.
     pub new: PathBuf,
 }
 
@@ -23,7 +23,7 @@ impl EntryPaths {
         Self { data: with("data"), ranges: with("ranges"), lock: with("lock"), new: with("new") }
     }
 
-    /// How many bytes of the disk it takes.
+    /// Returns how many bytes the entry occupies on disk.
     pub fn disk(&self) -> u64 {
         [&self.data, &self.ranges, &self.new]
             .iter()
@@ -31,7 +31,7 @@ impl EntryPaths {
             .sum()
     }
 
-    /// When it was last used.
+    /// Returns when the entry was last used.
     pub fn used(&self) -> Option<SystemTime> {
         fs::metadata(&self.lock).and_then(|found| found.modified()).ok()
     }
@@ -47,7 +47,7 @@ impl EntryPaths {
         }
     }
 
-    /// The lock, if nobody has it.
+    /// Returns the lock, if it is free.
     pub fn try_lock(&self) -> io::Result<Option<File>> {
         let file = self.lock_file()?;
         match file.try_lock() {
@@ -61,17 +61,18 @@ impl EntryPaths {
         File::options().create(true).truncate(false).write(true).open(&self.lock)
     }
 
-    /// Whether it was not removed by the one who had the lock before.
+    /// True if the previous holder of the lock did not remove the file.
     fn is_there(&self, file: &File) -> bool {
         is_same(file, &self.lock)
     }
 
-    /// Removes all but the lock: first what says that something is there. For who has the lock.
+    /// Removes all files but the lock, the journal first: it declares that the data is valid. Requires the
+    /// lock.
     pub fn clear(&self) -> io::Result<()> {
         [&self.ranges, &self.data, &self.new].into_iter().try_for_each(|path| gone(fs::remove_file(path)))
     }
 
-    /// Removes all. For who has the lock.
+    /// Removes all files. Requires the lock.
     pub fn remove(&self) -> io::Result<()> {
         self.clear()?;
         gone(fs::remove_file(&self.lock))
@@ -85,7 +86,7 @@ fn gone(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Whether the open file is that at the path. (It is kept open, so its number is not given to another.)
+/// True if the open file is the one at `path`. The file is kept open, so its inode number cannot be reused.
 pub(super) fn is_same(file: &File, path: &Path) -> bool {
     let number = |found: &Metadata| (found.dev(), found.ino());
     matches!((file.metadata(), fs::metadata(path)), (Ok(ours), Ok(theirs)) if number(&ours) == number(&theirs))
@@ -95,7 +96,7 @@ fn disk(found: &Metadata) -> u64 {
     found.blocks() * 512
 }
 
-/// All entries of a folder, in no order.
+/// Returns all entries of a folder.
 pub(super) fn all(folder: &Path) -> io::Result<Vec<EntryPaths>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -113,7 +114,8 @@ pub(super) fn all(folder: &Path) -> io::Result<Vec<EntryPaths>> {
     Ok(found)
 }
 
-/// Gives a part of a file back to the disk; it reads as zeroes then. Whether that could be done.
+/// Punches a hole: returns a part of a file to the disk, which then reads as zeros. Returns true if that
+/// succeeded.
 #[cfg(target_os = "linux")]
 pub(super) fn punch(file: &File, position: u64, length: u64) -> bool {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -121,7 +123,7 @@ pub(super) fn punch(file: &File, position: u64, length: u64) -> bool {
         || fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, position, length).is_ok()
 }
 
-/// As on Linux, where there is such a thing.
+/// Holes are not supported on this system: returns true only if there is nothing to punch.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn punch(_: &File, _: u64, length: u64) -> bool {
     length == 0

@@ -10,14 +10,14 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_store::Fingerprint;
 
-/// No piece is longer, and none goes over a multiple of it.
+/// The maximum length of a piece in bytes. No piece crosses a multiple of it.
 const PIECE: u64 = 64 << 10;
-/// The time of the last use is noted so often at most.
+/// The minimum time between two updates of the time of last use.
 const TOUCH: Duration = Duration::from_secs(1);
 
-/// What a cache has of one file, to read and to add to.
+/// The cached part of one file, to read and to extend.
 ///
-/// Nothing that goes wrong here is an error to the reader of a file: what is not cached is fetched.
+/// An error in here is never an error for the reader of the file: bytes that are not cached are fetched.
 #[derive(Debug)]
 pub struct CachedFile {
     cache: Cache,
@@ -28,15 +28,15 @@ pub struct CachedFile {
 #[derive(Debug)]
 struct State {
     name: String,
-    /// Those who are of another generation of the file find nothing here, and leave nothing.
+    /// Calls for another generation of the file find nothing and store nothing.
     generation: u64,
     fingerprint: Fingerprint,
-    /// The files, while they are those at their places.
+    /// The open files, as long as they are the ones at `places`.
     open: Option<Open>,
-    /// Why nothing is cached (any more).
+    /// Why caching has stopped, if it has.
     trouble: Option<String>,
     touched: Option<Instant>,
-    /// Goes on by one with each use of a piece.
+    /// Incremented with each use of a piece.
     tick: u64,
 }
 
@@ -45,7 +45,7 @@ struct Open {
     ranges: File,
     data: File,
     number: u64,
-    /// Up to where the journal was read.
+    /// The offset up to which the journal was read.
     read_to: u64,
     pieces: BTreeMap<u64, Piece>,
 }
@@ -53,7 +53,7 @@ struct Open {
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     note: Note,
-    /// The tick of its last use by this process, and its place in the journal.
+    /// The tick of its last use by this process, and its index in the journal.
     used: (u64, usize),
 }
 
@@ -65,7 +65,7 @@ impl Open {
         }
     }
 
-    /// The pieces that have bytes of `span`.
+    /// Returns the pieces that overlap `span`.
     fn overlapping(&self, span: Span) -> Vec<Note> {
         let before = self.pieces.range(..span.position).next_back();
         let within = self.pieces.range(span.position..span.end());
@@ -73,7 +73,7 @@ impl Open {
         notes.filter(|note| note.position + u64::from(note.length) > span.position).collect()
     }
 
-    /// The parts of `span` that are not held, none over a multiple of [`PIECE`].
+    /// Returns the parts of `span` that are not held. No part crosses a multiple of [`PIECE`].
     fn missing(&self, span: Span) -> Vec<Span> {
         let mut missing = Vec::new();
         let mut from = span.position;
@@ -109,12 +109,13 @@ impl CachedFile {
         file
     }
 
-    /// Why nothing is cached (any more), if that is so.
+    /// Returns why caching has stopped, if it has.
     pub fn trouble(&self) -> Option<String> {
         self.state.lock().trouble.clone()
     }
 
-    /// The origin is in another state, from the `generation` of the file on: what there is of the former one is let go.
+    /// Switches to another state of the origin, from `generation` of the file on. The bytes of the former
+    /// state are discarded.
     pub fn renew(&self, fingerprint: &Fingerprint, generation: u64) {
         {
             let mut state = self.state.lock();
@@ -128,8 +129,8 @@ impl CachedFile {
         self.guarded(|state| self.begin(state));
     }
 
-    /// Gives to `take` all that is held of `spans`, by pieces, which may go beyond them. The first generation of a file
-    /// is 0.
+    /// Passes all held pieces of `spans` to `take`. Pieces may extend beyond the spans. The first generation
+    /// of a file is 0.
     pub fn read(&self, spans: &[Span], generation: u64, mut take: impl FnMut(u64, &[u8])) {
         self.guarded(|state| {
             if state.generation != generation || !self.refresh(state)? {
@@ -141,7 +142,7 @@ impl CachedFile {
             for span in spans {
                 for note in open.overlapping(*span) {
                     bytes.resize(note.length as usize, 0);
-                    // Bytes that were noted and are not there, or others: as good as not cached.
+                    // Noted bytes that are missing or do not match their checksum count as not cached.
                     if open.data.read_exact_at(&mut bytes, note.position).is_ok() && note.matches(&bytes) {
                         take(note.position, &bytes);
                         *tick += 1;
@@ -162,7 +163,8 @@ impl CachedFile {
         });
     }
 
-    /// Keeps what is not held of `span`; `fill` gives the bytes from a position on, or says that there are none.
+    /// Stores the parts of `span` that are not held. `fill` provides the bytes from a position on, or returns
+    /// false if it has none.
     pub fn write(&self, span: Span, generation: u64, mut fill: impl FnMut(u64, &mut [u8]) -> bool) {
         self.guarded(|state| {
             if state.generation != generation {
@@ -190,7 +192,7 @@ impl CachedFile {
                 records.extend(note.encode(open.number));
                 notes.push(note);
             }
-            // Half a note that a killed process left goes away with what is written over it, or behind it.
+            // A killed process may have left half a note: cut it off before appending.
             if open.ranges.metadata()?.len() > open.read_to {
                 open.ranges.set_len(open.read_to)?;
             }
@@ -201,7 +203,7 @@ impl CachedFile {
         });
     }
 
-    /// Does something that may fail, which then ends the caching of this file.
+    /// Runs `work`. If it fails, the caching of this file ends.
     fn guarded(&self, work: impl FnOnce(&mut State) -> io::Result<()>) {
         let mut state = self.state.lock();
         if state.trouble.is_none()
@@ -212,7 +214,7 @@ impl CachedFile {
         }
     }
 
-    /// Opens what is there if it is of our state of the origin, and makes it anew if it is not.
+    /// Opens the existing entry if it is of our state of the origin, and replaces it otherwise.
     fn begin(&self, state: &mut State) -> io::Result<()> {
         let lock = self.places.lock()?;
         self.reopen(state)?;
@@ -223,10 +225,10 @@ impl CachedFile {
         lock.set_modified(SystemTime::now())
     }
 
-    /// Makes an entry with nothing in it, where there is none; says whether that is ours now. For who has the lock.
+    /// Creates an empty entry where there is none. Returns true if the entry is ours now. Requires the lock.
     fn make(&self, state: &mut State) -> io::Result<bool> {
         if self.places.ranges.exists() {
-            // Someone else has found the origin in another state, or what is there is no journal.
+            // Another process has found the origin in another state, or the existing file is not a journal.
             state.trouble = Some("another process has found the origin in another state".to_owned());
             return Ok(false);
         }
@@ -237,7 +239,8 @@ impl CachedFile {
         Ok(state.open.is_some())
     }
 
-    /// Learns what others have noted. False if there is no entry of our state of the origin.
+    /// Reads the notes that other processes have added. Returns false if there is no entry of our state of
+    /// the origin.
     fn refresh(&self, state: &mut State) -> io::Result<bool> {
         let Some(open) = state.open.as_mut().filter(|open| is_same(&open.ranges, &self.places.ranges)) else {
             self.reopen(state)?;
@@ -255,7 +258,7 @@ impl CachedFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             other => other.map(Some),
         };
-        // In this order: whoever makes an entry makes the journal last.
+        // In this order, because the creator of an entry writes the journal last.
         let Some(ranges) = open(&self.places.ranges)? else { return Ok(()) };
         let Some(header) = Header::read(&ranges)? else { return Ok(()) };
         let Some(data) = open(&self.places.data)? else { return Ok(()) };
@@ -274,7 +277,7 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Sees to it that there is room for `bytes` more; false if there cannot be. For who has the lock.
+    /// Evicts until `bytes` more bytes fit. Returns false if that is impossible. Requires the lock.
     fn make_room(&self, state: &mut State, bytes: u64) -> io::Result<bool> {
         let Some(limit) = self.cache.0.limit else { return Ok(true) };
         let excess = self.cache.make_room(&self.places, bytes, limit)?;
@@ -294,7 +297,8 @@ impl CachedFile {
         }
         let kept: Vec<Note> = open.pieces.values().map(|piece| piece.note).collect();
         journal::replace(&self.places, &Header::new(&state.name, &state.fingerprint), kept.iter().copied())?;
-        // First no longer noted, then no longer there: and all that lies between the pieces, noted or not.
+        // First the journal drops the pieces, then their bytes are punched out. Everything between the kept
+        // pieces goes, noted or not.
         let mut from = 0;
         let mut punched = true;
         let end = (open.data.metadata()?.len(), 0);
@@ -303,7 +307,7 @@ impl CachedFile {
             from = start + u64::from(length);
         }
         if !punched {
-            // No holes on this disk: all of it goes.
+            // This disk does not support holes: the whole entry is cleared.
             self.places.clear()?;
             state.open = None;
             self.make(state)?;
@@ -314,7 +318,8 @@ impl CachedFile {
     }
 }
 
-/// Whether `now` is for certain the same state: something must speak for it, not only nothing against it.
+/// True if `now` is certainly the same state: the tag or the time must match, and it is not enough that
+/// nothing contradicts.
 fn proves(kept: &Fingerprint, now: &Fingerprint) -> bool {
     let same_tag = kept.etag.is_some() && kept.etag == now.etag;
     let same_time = kept.modified.is_some() && kept.modified == now.modified;

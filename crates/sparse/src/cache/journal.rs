@@ -1,4 +1,5 @@
-//! What an entry's journal looks like on disk: a head, then notes of 32 bytes, in the order in which pieces came.
+//! The format of an entry's journal on disk: a head, then notes of 32 bytes, in the order in which the pieces
+//! arrived.
 
 use super::disk::EntryPaths;
 use std::fs::{self, File};
@@ -8,30 +9,31 @@ use thalweg_store::Fingerprint;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const MAGIC: &[u8; 8] = b"thalweg1";
-/// Of what is in the head before the part of variable length: the magic, the number, and how long that part is.
+/// The length in bytes of the fixed part of the head: the magic, the number, and the length of the variable
+/// part.
 const FIXED: usize = 24;
-/// No head is longer; what says so is no journal.
+/// The maximum length of a head in bytes. A file that claims more is not a journal.
 const LONGEST_HEAD: u64 = 1 << 20;
-/// The length of a note.
+/// The length of a note in bytes.
 pub(super) const NOTE: usize = 32;
 
-/// What a journal is about.
+/// The head of a journal: which file, in which state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Another for each journal: notes are valid for theirs only.
+    /// Random for each journal. Notes are valid only in the journal with their number.
     pub number: u64,
     pub name: String,
     pub fingerprint: Fingerprint,
-    /// How long it is in the file.
+    /// The length of the head in the file, in bytes.
     pub bytes: u64,
 }
 
-/// A piece that is held.
+/// The record of a piece that is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Note {
     pub position: u64,
     pub length: u32,
-    /// Of its bytes.
+    /// The checksum of its bytes.
     pub sum: u64,
 }
 
@@ -66,7 +68,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Header {
-    /// The head of a new journal.
+    /// Returns the head of a new journal.
     pub fn new(name: &str, fingerprint: &Fingerprint) -> Self {
         let mut header = Self {
             number: fastrand::u64(..),
@@ -122,7 +124,7 @@ impl Header {
         Some(Self { number: u64_at(header, 8)?, name, fingerprint, bytes: header.len() as u64 })
     }
 
-    /// The head of the journal that is open; none if it is not whole.
+    /// Reads the head of an open journal. Returns `None` if the head is incomplete.
     pub fn read(file: &File) -> io::Result<Option<Self>> {
         let mut fixed = [0; FIXED];
         let length = file.metadata()?.len();
@@ -140,12 +142,13 @@ impl Header {
     }
 }
 
-/// The valid notes from `from` on, and where they end.
+/// Returns the valid notes from the offset `from` on, and where they end.
 pub(super) fn notes(file: &File, number: u64, from: u64) -> io::Result<(Vec<Note>, u64)> {
     let length = file.metadata()?.len().saturating_sub(from) as usize / NOTE * NOTE;
     let mut bytes = vec![0; length];
     match file.read_exact_at(&mut bytes, from) {
-        // A writer has just cut off what a killed one left; the next look finds what comes in its place.
+        // A writer has just cut off the half note of a killed process. The next read finds the note that
+        // replaces it.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok((Vec::new(), from)),
         other => other?,
     }
@@ -154,7 +157,7 @@ pub(super) fn notes(file: &File, number: u64, from: u64) -> io::Result<(Vec<Note
     Ok((notes, end))
 }
 
-/// What the journal at this place says, if there is one.
+/// Reads the journal of an entry, if there is one.
 pub(super) fn load(places: &EntryPaths) -> io::Result<Option<(Header, Vec<Note>)>> {
     let file = match File::open(&places.ranges) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -165,7 +168,7 @@ pub(super) fn load(places: &EntryPaths) -> io::Result<Option<(Header, Vec<Note>)
     Ok(Some((header, notes)))
 }
 
-/// Puts a journal with these notes in the place of what is there, at once. For who has the lock.
+/// Replaces the journal of an entry atomically by one with these notes. Requires the lock.
 pub(super) fn replace(
     places: &EntryPaths,
     header: &Header,

@@ -1,33 +1,38 @@
-//! A cache on disk, which processes share.
+//! A cache on disk that processes share.
 //!
-//! Each file has an *entry*: three files in the folder of the cache, named after a hash of where it comes from.
+//! Each file has an *entry*: three files in the folder of the cache, named after a hash of the file's origin.
 //!
-//! - `….data` has the bytes, each where it is in the origin, with holes where nothing was fetched: it takes as much of the disk
-//!   as is held.
-//! - `….ranges` is the [journal](journal): which state of the origin it is of, then a *note* for each piece of at most 64 KiB
-//!   that is held: where, how long, and a checksum of its bytes.
-//! - `….lock` is locked by whoever writes to the entry, and its time is that of the last use.
+//! - `….data` contains the bytes, each at its position in the origin, with holes where nothing was fetched.
+//!   It occupies only as much of the disk as is held.
+//! - `….ranges` is the [journal](journal): the state of the origin, then a *note* for each held piece of at
+//!   most 64 KiB with its position, its length, and a checksum of its bytes.
+//! - `….lock` is locked by the process that writes to the entry. Its modification time is the time of the
+//!   last use.
 //!
 //! # Why a crash does no harm
 //!
-//! Bytes are written before the note about them, and what is not noted is not believed: a process that is killed at any
-//! moment leaves at worst bytes without a note, or half a note at the end, which does not match its own checksum, and which the next
-//! writer cuts off. Its locks go with it. When the machine crashes, the system may have kept the note and lost the bytes. So
-//! the checksum of a piece is compared each time that it is read; no call waits for the disk. What does not match is as
-//! good as not there.
+//! Bytes are written before their note, and bytes without a note are ignored. A process that is killed at any
+//! moment leaves at worst bytes without a note, or half a note at the end. Half a note does not match its own
+//! checksum, and the next writer cuts it off. The locks of the process end with it. When the machine crashes,
+//! the system may have kept the note and lost the bytes. The checksum of a piece is therefore compared at
+//! each read, and no call waits for the disk (no fsync). A piece that does not match counts as missing.
 //!
-//! The checksum is also why readers take no lock: whatever a writer does to the entry in the meantime, a piece that was read is right,
-//! or is not used.
+//! The checksum is also why readers take no lock: whatever a writer does to the entry meanwhile, a piece is
+//! either right or not used.
 //!
-//! Notes are valid for one journal only (its number goes into their checksums), so none survives that the file was begun anew.
+//! Notes are valid in one journal only, because their checksums include its number. No note survives a
+//! restart of the entry.
 //!
 //! # The limit
 //!
-//! It is on what the cache takes of the disk. Who writes makes room before: the entries that were not used for longest go as a
-//! whole; if the file that is written is alone too large, its own pieces go, those first that this process did not use, in the order in
-//! which they came, then those that it used, the least recent first. What lies around between the pieces that stay is
-//! given back to the disk as holes. With many processes writing at once the limit may be exceeded for a moment, since how much there is in
-//! all is counted now and then only: before a quarter of what was free is written.
+//! The limit applies to the disk space of the cache. A writer frees space before it writes. It removes whole
+//! entries first, the least recently used first. If the file that is being written is too large by itself,
+//! its own pieces go: first those that this process did not use, in the order in which they arrived, then the
+//! used ones, the least recent first. Bytes between the pieces that stay are returned to the disk as holes.
+//! With many processes that write at once the limit may be exceeded for a moment. The total is only recounted
+//! now and then: before a quarter of the free space is written.
+//!
+//! See docs/decisions/039-cached-pieces-carry-checksums.md.
 
 mod disk;
 mod entry;
@@ -46,8 +51,8 @@ pub use entry::CachedFile;
 use disk::EntryPaths;
 use room::Room;
 
-/// A folder in which ranges of remote files are kept. Cloning gives another handle on the same cache; any number of
-/// processes may use the folder at once.
+/// A folder in which ranges of remote files are kept. Cloning returns another handle to the same cache. Any
+/// number of processes may use the folder at once.
 #[derive(Debug, Clone)]
 pub struct Cache(Arc<Folder>);
 
@@ -58,54 +63,56 @@ struct Folder {
     room: parking_lot::Mutex<Room>,
 }
 
-/// What a cache has of one file.
+/// The description of one cached file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheEntry {
-    /// Where it comes from, without what may be secret in it.
+    /// Where the file comes from, without secrets such as passwords.
     pub name: String,
-    /// Which state of the origin it is.
+    /// The state of the origin that the entry is of.
     pub fingerprint: Fingerprint,
     /// How many bytes are held.
     pub held: u64,
-    /// In how many pieces.
+    /// In how many pieces they are held.
     pub pieces: usize,
-    /// How many bytes of the disk it takes.
+    /// How many bytes of disk the entry occupies.
     pub disk: u64,
-    /// When it was last used.
+    /// When the entry was last used.
     pub used: Option<SystemTime>,
 }
 
 impl Cache {
-    /// The cache in the folder at `path`, which is made if it is not there, and at most `limit` bytes of the disk.
+    /// Opens the cache in the folder at `path`, and creates the folder if needed. The cache occupies at most
+    /// `limit` bytes of disk.
     ///
     /// # Errors
-    /// If the folder cannot be made.
+    /// If the folder cannot be created.
     pub fn new(path: impl Into<PathBuf>, limit: Option<u64>) -> io::Result<Self> {
         let path = path.into();
         std::fs::create_dir_all(&path)?;
         Ok(Self(Arc::new(Folder { path, limit, room: parking_lot::Mutex::default() })))
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The entry for the file that is known as `key` and in the state that `fingerprint` says. What there is of another state is let go.
-    /// `name` is shown to people. Whatever goes wrong only means that nothing is cached: see [`CachedFile::trouble`].
+    /// Returns the entry of the file with the key `key` in the state `fingerprint`. An entry of another state
+    /// is discarded. `name` is shown to people. If anything fails, nothing is cached: see
+    /// [`CachedFile::trouble`].
     pub fn open(&self, key: &str, name: &str, fingerprint: &Fingerprint) -> CachedFile {
         let places = EntryPaths::new(&self.0.path, &format!("{:032x}", xxh3_128(key.as_bytes())));
         CachedFile::open(self.clone(), places, name, fingerprint)
     }
 
-    /// All that it has, the most recently used first.
+    /// Returns all entries, the most recently used first.
     ///
     /// # Errors
     /// If the folder cannot be read.
     pub fn entries(&self) -> io::Result<Vec<CacheEntry>> {
         let mut entries = Vec::new();
         for places in disk::all(&self.0.path)? {
-            // One that goes away while we look is not there.
+            // An entry that disappears meanwhile is skipped.
             let Ok(Some((header, notes))) = journal::load(&places) else { continue };
             entries.push(CacheEntry {
                 name: header.name,

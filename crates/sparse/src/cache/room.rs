@@ -1,28 +1,28 @@
-//! How much a cache takes of the disk, and making room in it.
+//! How much disk space a cache occupies, and how it frees some.
 
 use super::disk::EntryPaths;
 use super::{Cache, disk};
 use std::io;
 
-/// What this process knows of how much there is.
+/// The disk usage of the cache, as far as this process knows it.
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    /// What all took when it was last counted; none if it has to be counted anew.
+    /// The bytes of all entries at the last count; `None` if they must be recounted.
     total: Option<u64>,
-    /// What this process has written since.
+    /// The bytes that this process has written since.
     written: u64,
 }
 
 impl Room {
-    /// What was counted is no longer so.
+    /// Discards the last count.
     pub fn forget(&mut self) {
         self.total = None;
     }
 }
 
 impl Cache {
-    /// Lets go of the entries that were not used for longest, other than `ours`, until `bytes` more fit; says how many
-    /// bytes of ours must go as well.
+    /// Removes the least recently used entries, except `ours`, until `bytes` more bytes fit. Returns how many
+    /// bytes of `ours` must go as well.
     pub(super) fn make_room(&self, ours: &EntryPaths, bytes: u64, limit: u64) -> io::Result<u64> {
         let mut room = self.0.room.lock();
         if let Some(total) = room.total
@@ -37,16 +37,16 @@ impl Cache {
             .collect();
         entries.sort_unstable();
         let mut total: u64 = entries.iter().map(|(_, disk, _)| disk).sum();
-        // What is written takes whole blocks of the disk.
+        // A write occupies whole blocks of the disk.
         let wanted = bytes + (64 << 10);
         if total + wanted > limit {
-            // More than is needed at once, so that it is not done for each piece anew.
+            // Frees more than is needed, so that the next piece does not have to evict again.
             let enough = limit - limit / 8;
             for (_, disk, places) in entries {
                 if total + wanted <= enough {
                     break;
                 }
-                // One that is being written to right now was not used least recently.
+                // An entry that is being written to right now is not the least recently used.
                 if places != *ours
                     && let Some(_lock) = places.try_lock()?
                 {

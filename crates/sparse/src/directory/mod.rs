@@ -1,13 +1,13 @@
-//! Where the chunks of a file are, and who may use them at the same time.
+//! The chunks of a file, and who may use them at the same time.
 //!
-//! Chunks are found by their number in hash tables: one while there is one chunk, then thirty-two, each behind a
-//! lock that readers share. What is in one chunk, which is nearly all that happens, takes one lock; what is in several
-//! takes the locks of all of them in a fixed order, so that a write is seen whole or not at all, and one that fails has
-//! changed nothing. The numbers in order are kept beside, for what asks about long ranges; that is touched only
-//! when a chunk comes or goes.
+//! Chunks are found by their number in hash tables: one table while there is one chunk, then thirty-two, each
+//! behind a lock that readers share. Nearly all operations touch one chunk and take one lock. An operation on
+//! several chunks takes all their locks in a fixed order. A write is therefore visible as a whole or not at
+//! all, and a failed write changes nothing. The sorted numbers of the chunks are stored separately, for
+//! questions about long ranges. They change only when a chunk is added or removed.
 //!
-//! The order in which locks are taken: shards, in their order; then one of the leaves (numbers, pins, the pool's
-//! list), never two of them.
+//! The order of locks: the shards, in their order; then one of the leaves (numbers, pins, the list of the
+//! pool), never two of them.
 
 use crate::Span;
 use crate::chunk::CHUNK;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a chunk costs in the tables, about.
+/// The approximate cost of a chunk in the tables, in bytes.
 const ENTRY: usize = 48;
 
 mod read;
@@ -29,7 +29,7 @@ mod write;
 pub(crate) struct Directory {
     one: Shard,
     many: OnceLock<Box<[Shard]>>,
-    /// Which chunks there are: 64 of them a word, under the number of the first divided by 64.
+    /// Which chunks exist: 64 of them per word, under the number of the first divided by 64.
     numbers: RwLock<BTreeMap<u64, u64>>,
     wipe: bool,
     clock: Clock,
@@ -52,11 +52,12 @@ pub(crate) const fn split(position: u64) -> (u64, u32) {
 }
 
 const fn join(key: u64, at: u32) -> u64 {
-    // The end of the last chunk is 2^64; nothing is held at 2^64 - 1, so no run ends there.
+    // The end of the last chunk is 2^64, which does not fit. No byte is held at 2^64 - 1, so no run ends
+    // there.
     key.saturating_mul(CHUNK as u64).saturating_add(at as u64)
 }
 
-/// The pieces of a range, chunk by chunk: the chunk, where in it, and which part of the bytes.
+/// Returns the pieces of a range, chunk by chunk: the chunk, the offset in it, and the part of the bytes.
 fn pieces(position: u64, length: usize) -> impl Iterator<Item = (u64, u32, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -99,7 +100,8 @@ impl Directory {
         }
     }
 
-    /// Whether the shards that a lock was taken of are those in use: the first may have been replaced meanwhile.
+    /// True if `shards`, of which a lock was taken, are still in use: the first shard may have been replaced
+    /// meanwhile.
     #[inline]
     fn is_current(&self, shards: &[Shard]) -> bool {
         shards.len() > 1 || self.many.get().is_none()
@@ -148,7 +150,7 @@ impl Directory {
         }
     }
 
-    /// Divides the file's chunks among many shards, if they are not yet.
+    /// Divides the chunks of the file among many shards, if they are not divided yet.
     #[cold]
     fn divide(&self) {
         let mut state = self.one.write();
@@ -162,7 +164,7 @@ impl Directory {
             new.chunks.insert(key, chunk);
         }
         state.held = 0;
-        // Set under the lock that alone guards `one`, so nobody else can have set it.
+        // Cannot fail: it is set only under the lock of `one`.
         let _ = self.many.set(many);
     }
 }

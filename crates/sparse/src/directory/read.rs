@@ -1,4 +1,4 @@
-//! What is held: reading it, and the questions about it.
+//! Reading the held bytes, and questions about them.
 
 use super::*;
 use crate::shard::note_read;
@@ -18,7 +18,7 @@ impl Directory {
             return Err(self.missing(position, into.len()));
         };
         match (&mut *into, bytes) {
-            // Calling what copies any number of bytes takes longer than copying one.
+            // Copying one byte directly is faster than a call that copies any number.
             ([to], [from]) => *to = *from,
             _ => into.copy_from_slice(bytes),
         }
@@ -53,19 +53,19 @@ impl Directory {
         let wanted = Span::new(position, length as u64);
         let mut missing = Vec::new();
         self.need(wanted, &mut missing);
-        // What was missing may have come meanwhile; then all of it was, in a way.
+        // The missing bytes may have arrived meanwhile; then the whole range is reported.
         Error::Missing { wanted, missing: missing.first().copied().unwrap_or(wanted) }
     }
 
-    // Asking
+    // Queries
 
-    /// Shows the numbers of the chunks from `first` to `last`, in order, until `visit` says false. When there are few,
-    /// some may not be there.
+    /// Passes the numbers of the chunks from `first` to `last` to `visit`, in order, until `visit` returns
+    /// false. For a short range, some of those chunks may not exist.
     pub(super) fn each_key(&self, first: u64, last: u64, visit: &mut dyn FnMut(u64) -> bool) -> bool {
         if last - first < 4 {
             return (first..=last).all(visit);
         }
-        // Copied, since locks of shards are taken while they are visited.
+        // Copied, because locks of shards are taken during the visit.
         let words: Vec<(u64, u64)> =
             self.numbers.read().range(first / 64..=last / 64).map(|(key, word)| (*key, *word)).collect();
         for (number, mut word) in words {
@@ -80,7 +80,7 @@ impl Directory {
         true
     }
 
-    /// Shows what is held of `span`, in order, in pieces that may touch, until `visit` says false.
+    /// Passes the held parts of `span` to `visit`, in order, until `visit` returns false. Parts may touch.
     #[inline]
     fn each_held(&self, span: Span, visit: &mut impl FnMut(u64, u64) -> bool) {
         if span.length == 0 {
@@ -105,7 +105,7 @@ impl Directory {
         }
     }
 
-    /// Adds the parts of `span` that are not held.
+    /// Appends the parts of `span` that are not held to `missing`.
     #[inline]
     pub fn need(&self, span: Span, missing: &mut Vec<Span>) {
         let mut at = span.position;
@@ -164,7 +164,7 @@ impl Directory {
         block_in(&|key, at| self.read_one(key).2.run_at(key, at), position)
     }
 
-    /// The position after the last byte.
+    /// Returns the position after the last held byte.
     pub fn end(&self) -> u64 {
         loop {
             let last = self.numbers.read().last_key_value().map(|(number, word)| (*number, *word));
@@ -224,13 +224,13 @@ impl Directory {
         total
     }
 
-    /// The first one keeps what it counted after the chunks were divided.
+    /// Returns all shards. The first one keeps its counts after the chunks were divided.
     pub(super) fn every_shard(&self) -> impl Iterator<Item = &Shard> {
         std::iter::once(&self.one).chain(self.many.get().into_iter().flatten())
     }
 }
 
-/// The block that `position` is in, followed through the chunks with what `run_at` says of each.
+/// Returns the block that contains `position`. `run_at` returns the run at an offset in a chunk.
 pub(super) fn block_in(run_at: &dyn Fn(u64, u32) -> Option<(u32, u32)>, position: u64) -> Option<Span> {
     let (key, at) = split(position);
     let (start, end) = run_at(key, at)?;

@@ -1,4 +1,4 @@
-//! How bytes go out: erasing, clearing, eviction, pins.
+//! Removing bytes: erasing, clearing, eviction, pins.
 
 use super::read::block_in;
 use super::*;
@@ -6,7 +6,8 @@ use crate::Error;
 use crate::chunk::Chunk;
 
 impl Directory {
-    /// Takes a chunk that has left its table out of everything else, and says what memory that gives back.
+    /// Removes a chunk that has left its table from everything else. Returns the memory that this frees, in
+    /// bytes.
     fn discard(&self, key: u64, chunk: &mut Chunk) -> usize {
         let heap = chunk.heap() + ENTRY;
         if self.wipe {
@@ -25,7 +26,7 @@ impl Directory {
         heap
     }
 
-    /// Lets go of what is held of `span`, and says how many bytes that was.
+    /// Erases what is held of `span`. Returns how many bytes were erased.
     pub fn erase(&self, span: Span) -> u64 {
         if span.length == 0 {
             return 0;
@@ -35,9 +36,9 @@ impl Directory {
         self.erase_locked(&mut guards, span)
     }
 
-    /// Lets go of the block that starts at `position`, and says how long it was.
+    /// Erases the block that starts at `position`. Returns its length.
     pub fn erase_block(&self, position: u64) -> Result<u64, Error> {
-        // All locks, since how far the block goes is not known before it is locked.
+        // All locks, because the end of the block is unknown until they are taken.
         let mut guards = self.write_several(0, u64::MAX);
         let lookup = |key: u64, at: u32| guards.get(key).and_then(|state| state.run_at(key, at));
         match block_in(&lookup, position) {
@@ -80,13 +81,13 @@ impl Directory {
         bytes
     }
 
-    /// Counts as evicted what has been counted as erased already.
+    /// Counts bytes as evicted that were counted as erased already.
     pub fn note_evicted(&self, blocks: u64, bytes: u64) {
         self.blocks_evicted.fetch_add(blocks, Ordering::Relaxed);
         self.bytes_evicted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Lets go of everything, and counts from zero.
+    /// Erases everything and resets the counters.
     pub fn clear(&self) {
         let mut guards = self.write_several(0, u64::MAX);
         let mut heap = 0;
@@ -98,7 +99,8 @@ impl Directory {
                 .sum::<usize>();
             *state = State::default();
         }
-        // What was counted before the chunks were divided is in the first shard, which is locked already if it is in use.
+        // The counts from before the chunks were divided are in the first shard. If that is still in use, it
+        // is locked already.
         if self.many.get().is_some() {
             *self.one.write() = State::default();
         }
@@ -111,8 +113,9 @@ impl Directory {
         }
     }
 
-    /// Lets a chunk go for the pool, which has it in its list under `tick`, and says how many bytes of the file were in
-    /// it. Not if it was used since (it is moved in the list then), is pinned, or is another by now.
+    /// Evicts a chunk for the pool, whose list contains it under `tick`. Returns how many bytes of the file
+    /// it held. Returns `None` if the chunk was used since (then it moves in the list), is pinned, or was
+    /// replaced.
     pub fn evict(&self, key: u64, tick: u64) -> Option<u64> {
         let member = self.member.as_ref()?;
         let mut state = self.write_one(key);
@@ -140,7 +143,7 @@ impl Directory {
         Some(bytes)
     }
 
-    /// Keeps the chunks of `span` from being evicted, until `unpin` with the number that it gives.
+    /// Protects the chunks of `span` from eviction until `unpin` is called with the returned number.
     pub fn pin(&self, span: Span) -> u64 {
         let mut pins = self.pins.lock();
         pins.next += 1;

@@ -1,10 +1,10 @@
-//! How bytes come in: what a write does with the chunks that it touches.
+//! Writing: changes to the chunks that a write touches.
 
 use super::*;
 use crate::chunk::Chunk;
 use crate::{Error, Overlap};
 
-/// What a write has done, to be settled when the locks are given back.
+/// The changes of a write, to be settled after the locks are released.
 #[derive(Default)]
 struct Written {
     change: isize,
@@ -46,7 +46,7 @@ impl Directory {
         self.write_slowly(key, from, bytes, overlap)
     }
 
-    /// A write to a new chunk, or one that may take memory of the pool.
+    /// Writes to a new chunk, or to a chunk that may take memory from the pool.
     fn write_slowly(&self, key: u64, from: u32, bytes: &[u8], overlap: Overlap) -> Result<(), Error> {
         let mut granted = 0;
         let mut written = Written::default();
@@ -115,7 +115,7 @@ impl Directory {
     ) -> Result<(), Error> {
         let mut skip = 0;
         match overlap {
-            // All is compared before anything is written.
+            // Everything is compared before anything is written.
             Overlap::Agree => {
                 for (key, from, part) in pieces(position, bytes.len()) {
                     if let Some(chunk) = guards.get(key).and_then(|state| state.chunks.get(&key)) {
@@ -204,11 +204,12 @@ impl Directory {
         chunk
     }
 
-    /// After the locks were given back: sets the pool's account right, and trims the neighbours of a new chunk.
+    /// Runs after the locks are released: corrects the account with the pool, and trims the neighbours of a
+    /// new chunk.
     ///
-    /// A chunk keeps room to grow while it is being written. Whoever writes from the front (or from the
-    /// back) is done with one when he begins the next. Trimming at each change of chunk was rejected: it
-    /// makes every write cost a copy when writes are scattered.
+    /// A chunk keeps spare capacity while it is being written. A writer that proceeds forwards or backwards
+    /// is done with a chunk when it begins the next. Trimming at each change of chunk was rejected: with
+    /// scattered writes, every write would cost a copy.
     #[inline]
     fn settle(&self, granted: usize, written: &Written) {
         if let Some((first, last)) = written.created {
@@ -236,7 +237,7 @@ impl Directory {
         }
     }
 
-    /// Gives back all memory that is kept for more.
+    /// Frees all spare capacity.
     pub fn compact(&self) {
         self.each_key(0, u64::MAX, &mut |key| {
             self.trim(key, true);
@@ -245,7 +246,7 @@ impl Directory {
     }
 }
 
-/// How much memory a write of `bytes` bytes to a chunk may take.
+/// Returns how many bytes of memory a write of `bytes` bytes to a chunk may take.
 fn growth(state: &State, key: u64, bytes: usize) -> usize {
     match state.chunks.get(&key) {
         Some(chunk) => chunk.growth(bytes),
@@ -262,7 +263,7 @@ fn agree(chunk: &Chunk, key: u64, from: u32, bytes: &[u8]) -> Result<(), Error> 
     }
 }
 
-/// The parts of `from..to` that a chunk does not hold.
+/// Returns the parts of `from..to` that a chunk does not hold.
 fn gaps(chunk: &Chunk, from: u32, to: u32) -> Vec<(u32, u32)> {
     let mut gaps = Vec::new();
     let mut at = from;

@@ -1,15 +1,16 @@
-//! Who reads in order is read ahead for.
+//! Read-ahead for readers that read in order.
 //!
-//! A few readers of one file are told apart by where each would go on. One that has gone on twice where it left
-//! off is taken to read in order (once is what everyone does who reads a head and then what it is about), and what lies
-//! before it is fetched: twice what it has read so far, up to a limit. It goes on in steps of at least half of that, so that
-//! requests stay long. To double with each step was rejected: who reads a few numbers one by one, as parsers do, would
-//! fetch megabytes for them.
+//! A few readers of one file are distinguished by the position at which each would continue. A reader counts
+//! as sequential after it has continued twice where it left off. Once is not enough: a reader of a head and
+//! then of the part that the head describes does that as well. For a sequential reader, twice the bytes that
+//! it has read so far are fetched ahead, up to a limit. The window moves in steps of at least half its size,
+//! so that requests stay long. Doubling at each step was rejected: a parser that reads a few numbers one by
+//! one would cause megabytes to be fetched.
 
 use crate::Span;
 
 const READERS: usize = 8;
-/// Who skips so little still reads in order.
+/// A reader that skips at most this many bytes still counts as sequential.
 const SKIPPED: u64 = 16 << 10;
 
 #[derive(Debug, Default)]
@@ -20,22 +21,22 @@ pub(crate) struct Ahead {
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Reader {
-    /// Where it would go on.
+    /// The position at which it would continue.
     next: u64,
-    /// How often it has gone on.
+    /// How often it has continued.
     steps: u32,
-    /// How much it has read in order.
+    /// How many bytes it has read in order.
     read: u64,
-    /// How much is fetched before it.
+    /// How many bytes are fetched ahead of it.
     window: u64,
-    /// Up to where that was asked for.
+    /// The position up to which bytes were requested.
     until: u64,
     used: u64,
 }
 
 impl Ahead {
-    /// Notes that `span` is read, and says what to fetch in advance, if anything. `limits` are asked for when that may be so:
-    /// at least how many bytes (but for the limit), and at most.
+    /// Records that `span` is read, and returns the range to fetch in advance, if any. `limits` returns the
+    /// minimum and maximum number of bytes to read ahead; the maximum wins. It is called only when needed.
     pub fn note(&mut self, span: Span, limits: impl FnOnce() -> Option<(u64, u64)>) -> Option<Span> {
         self.uses += 1;
         let goes_on = |reader: &&mut Reader| {

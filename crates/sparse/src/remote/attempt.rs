@@ -1,4 +1,4 @@
-//! One attempt: a request, its reply, and what that means.
+//! One attempt: a request, its reply, and the conclusion from both.
 
 use super::fetch::{Counts, Fetcher};
 use super::request::{Ending, Purpose, Request};
@@ -18,7 +18,7 @@ pub(crate) struct Attempted {
     pub kept: u64,
 }
 
-/// A request in the making.
+/// A request that has not ended yet.
 struct Asking {
     request: Request,
     begun: Instant,
@@ -56,7 +56,7 @@ impl Asking {
     }
 }
 
-/// Asks for the length and state of the file, trying again as often as makes sense.
+/// Asks for the length and state of the file, and retries temporary failures.
 pub(crate) async fn state(
     origin: &Origin,
     options: &RemoteOptions,
@@ -70,7 +70,7 @@ pub(crate) async fn state(
             observer(&request);
         }
     };
-    // Some origins (a signed URL, say) refuse to tell about a file what they would tell with its first byte.
+    // Some origins (for instance a signed URL) refuse to describe a file but allow reading its first byte.
     let mut by_reading = false;
     let mut retries = 0;
     loop {
@@ -115,7 +115,8 @@ pub(crate) async fn state(
 }
 
 impl Fetcher {
-    /// One request for `span`. What comes is written at once, and its part of the lease given back.
+    /// Makes one request for `span`. Received bytes are written at once, and their part of the lease is
+    /// returned.
     pub(super) async fn attempt(
         &self,
         span: Span,
@@ -147,7 +148,7 @@ impl Fetcher {
         Attempted { kept: asking.kept, request: asking.end(), result }
     }
 
-    /// Whether the origin is as it was.
+    /// Checks that the origin is still in the state known so far.
     fn same(&self, now: &Fingerprint) -> Result<(), AttemptError> {
         if self.version.read().fingerprint.agrees(now) {
             Ok(())
@@ -163,12 +164,12 @@ impl Fetcher {
         }
         match self.held.write_with(position, bytes, Overlap::Agree) {
             Ok(()) => Ok(()),
-            Err(Error::Differs { position, .. }) => {
-                Err(AttemptError::Other(format!("the same by that, with another byte at {position}")))
-            }
+            Err(Error::Differs { position, .. }) => Err(AttemptError::Other(format!(
+                "the same by tag, length and time, but another byte at {position}"
+            ))),
             Err(error) => Err(AttemptError::Fatal(StoreError::Failed {
                 name: self.origin.name().to_owned(),
-                what: "keeping what came".to_owned(),
+                what: "storing the received bytes".to_owned(),
                 attempts: 1,
                 why: error.to_string(),
                 is_temporary: false,
@@ -177,16 +178,17 @@ impl Fetcher {
     }
 }
 
-/// Puts what comes of a range where readers find it.
+/// Writes the received bytes of a range where readers find them.
 struct Taking<'a> {
     fetcher: &'a Fetcher,
     span: Span,
     generation: u64,
     asking: &'a mut Asking,
     lease: &'a mut Option<Lease>,
-    /// What came, where the reply does not say of which state it is: nothing of it is shown before that is known.
+    /// The received bytes, if the reply does not tell the state of the file. Readers see none of them before
+    /// the state is known.
     staged: Option<Vec<Bytes>>,
-    /// When the first of it came, after the request.
+    /// The time from the request to the first byte.
     came: Duration,
 }
 

@@ -1,14 +1,14 @@
-//! What a request costs, by measurement: from it follows which ranges are worth being one request.
+//! The measured cost of a request, which decides which ranges become one request.
 
 use crate::Merge;
 use std::time::Duration;
 
-/// How much a new measurement counts beside the former ones.
+/// The weight of a new measurement beside the former ones.
 const WEIGHT: f64 = 0.2;
-/// What is shorter than this says nothing about the bandwidth.
+/// A transfer of fewer bytes says nothing about the bandwidth.
 const TELLING: u64 = 32 << 10;
 
-/// The time to the first byte of a reply, and how fast the bytes then come.
+/// The time to the first byte of a reply in seconds, and the bandwidth after it in bytes per second.
 #[derive(Debug, Default)]
 pub(crate) struct Costs {
     latency: Option<f64>,
@@ -16,24 +16,25 @@ pub(crate) struct Costs {
 }
 
 impl Costs {
-    /// Notes a reply whose first byte came after `first`.
+    /// Records a reply whose first byte arrived after `first`.
     pub fn note_latency(&mut self, first: Duration) {
         mix(&mut self.latency, first.as_secs_f64());
     }
 
-    /// Notes that `bytes` came within `time` after the first of them.
+    /// Records that `bytes` bytes arrived within `time` after the first byte.
     pub fn note_transfer(&mut self, bytes: u64, time: Duration) {
         if bytes >= TELLING && !time.is_zero() {
             mix(&mut self.bandwidth, bytes as f64 / time.as_secs_f64());
         }
     }
 
-    /// The time to the first byte, and the bytes a second, as far as they are known.
+    /// Returns the time to the first byte and the bytes per second, as far as they are known.
     pub fn measured(&self) -> (Option<Duration>, Option<f64>) {
         (self.latency.map(Duration::from_secs_f64), self.bandwidth)
     }
 
-    /// The price of a request, in bytes that could have come in its place: as long as nothing was measured, 64 KiB.
+    /// Returns the price of a request: the number of bytes that could have arrived in its time. 64 KiB until
+    /// something is measured.
     pub fn price(&self) -> u64 {
         match (self.latency, self.bandwidth) {
             (Some(latency), Some(bandwidth)) => (latency * bandwidth) as u64,
@@ -41,9 +42,9 @@ impl Costs {
         }
     }
 
-    /// A gap as large as a request is dear is not worth another one, within limits, since bytes are not only time: they
-    /// are memory, and often money. A request is cut where its price is an eighth of it, so that the pieces can come in
-    /// parallel.
+    /// Returns how to merge and split requests. A gap that costs less time than another request is fetched as
+    /// well, up to `widest_gap`: bytes also cost memory, and often money. A request is split where its price
+    /// is an eighth of it, so that the pieces arrive in parallel.
     pub fn merge(&self, widest_gap: u64, longest: u64) -> Merge {
         let price = self.price();
         Merge {

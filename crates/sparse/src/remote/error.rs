@@ -2,7 +2,8 @@ use thalweg_store::StoreError;
 
 use crate::Span;
 
-/// Why something of a remote file could not be had. Cloning is cheap: all who wait for a range get the same.
+/// The reason why bytes of a remote file could not be read. Cloning is cheap: every reader that waits for a
+/// range receives the same error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
@@ -12,59 +13,60 @@ pub enum RemoteError {
         /// The name of the origin.
         name: String,
     },
-    /// The origin does not let us read it.
+    /// The origin denies access.
     #[error("`{name}` may not be read: {why}")]
     Denied {
         /// The name of the origin.
         name: String,
-        /// What the origin said.
+        /// The reason that the origin gave.
         why: String,
     },
-    /// The origin is not what it was when the file was opened. What is held is still of the former state, and can be read.
+    /// The origin has changed since the file was opened. Bytes that are held are still of the former state,
+    /// and can be read.
     #[error("`{name}` has changed while it was read: it was {was}, and is {is}; open it again")]
     Changed {
         /// The name of the origin.
         name: String,
-        /// What it was.
+        /// The former state.
         was: String,
-        /// What it is now.
+        /// The present state.
         is: String,
     },
-    /// The range goes beyond the end of the file.
+    /// The range extends beyond the end of the file.
     #[error("`{name}` ends at {length}: the {} bytes at {} are not all there", .wanted.length, .wanted.position)]
     PastEnd {
         /// The name of the origin.
         name: String,
-        /// What should have been read.
+        /// The range that should have been read.
         wanted: Span,
-        /// How long the file is.
+        /// The length of the file in bytes.
         length: u64,
     },
-    /// The origin gives the file as a whole only, and it is larger than what may be fetched as a whole.
+    /// The origin does not serve ranges, and the file is too large to be fetched as a whole.
     #[error(
-        "`{name}` is only given as a whole, not in ranges, and its {length} bytes are more than the {limit} that may be fetched so"
+        "the server of `{name}` does not support ranges, and its {length} bytes exceed the limit of {limit} for a whole file"
     )]
     NoRanges {
         /// The name of the origin.
         name: String,
-        /// How long the file is.
+        /// The length of the file in bytes.
         length: u64,
-        /// [`RemoteOptions::whole`](crate::RemoteOptions::whole).
+        /// The limit: [`RemoteOptions::whole`](crate::RemoteOptions::whole).
         limit: u64,
     },
-    /// A request failed, and trying again did not help or makes no sense.
+    /// A request failed, and retries did not help or make no sense.
     #[error("`{name}`: {what} failed{}: {why}", times(*.attempts))]
     Failed {
         /// The name of the origin.
         name: String,
-        /// What was asked for.
+        /// The operation that was requested.
         what: String,
         /// How often it was tried.
         attempts: u32,
-        /// What went wrong the last time.
+        /// The reason of the last failure.
         why: String,
     },
-    /// The file was dropped while something was still being fetched for it.
+    /// The file was dropped while ranges were still being fetched for it.
     #[error("`{name}` was closed while it was read")]
     Closed {
         /// The name of the origin.

@@ -1,4 +1,4 @@
-//! Fetching: from what is missing to requests, and what comes of each.
+//! Fetching: turns missing ranges into requests, and handles the result of each.
 
 use super::attempt::Attempted;
 use super::costs::Costs;
@@ -14,14 +14,15 @@ use thalweg_record::Share;
 use thalweg_store::{AttemptError, Fingerprint, Origin};
 use tokio::sync::watch;
 
-/// An origin that gives a few bytes each time and then breaks off is not tried for ever.
+/// The limit on retries for an origin that sends a few bytes each time and then breaks off.
 const MOST_RETRIES: u32 = 1000;
 
-/// All that readers and fetches share.
+/// The state that readers and fetches share.
 pub(crate) struct Fetcher {
     pub origin: Origin,
     pub options: RemoteOptions,
-    /// Whoever puts bytes into `held` or takes them from there holds this, so that no two states of the file mix.
+    /// Held by every thread that puts bytes into `held` or copies them from there, so that two states of the
+    /// file never mix.
     pub version: RwLock<Version>,
     pub held: SparseFile,
     pub costs: Mutex<Costs>,
@@ -29,9 +30,9 @@ pub(crate) struct Fetcher {
     flights: Arc<Flights>,
     share: Option<Share>,
     cache: Option<CachedFile>,
-    /// Parts are not given by the origin.
+    /// True once the origin has shown that it does not serve ranges.
     whole: AtomicBool,
-    /// What was found when the origin had changed.
+    /// The error of the first fetch that found the origin changed.
     changed: Mutex<Option<RemoteError>>,
     closed: watch::Receiver<()>,
 }
@@ -65,7 +66,7 @@ impl Fetcher {
             .map(|cache| thalweg_runtime::blocking(|| cache.open(origin.key(), origin.name(), &fingerprint)));
         let keeping = Options {
             pool: options.pool.clone(),
-            // Where requests overlap, and nothing else tells that the origin has changed, the bytes may.
+            // If nothing else tells that the origin has changed, overlapping requests may.
             overlap: Overlap::Agree,
             ..Options::default()
         };
@@ -86,8 +87,8 @@ impl Fetcher {
         })
     }
 
-    /// Begins to fetch what is missing of `spans`, and says what to wait for: nothing if all of it is held, or was
-    /// until now.
+    /// Starts to fetch what is missing of `spans`, and returns the fetches to wait for. The list is empty if
+    /// everything is held, or the generation is over.
     pub fn start(
         self: &Arc<Self>,
         spans: &[Span],
@@ -101,7 +102,7 @@ impl Fetcher {
             return Ok(Vec::new());
         }
         let length = {
-            // Under the lock of the table, since whoever restarts empties it.
+            // Under the lock of the table, because a restart empties the table.
             let version = self.version.read();
             if version.generation != generation {
                 return Ok(Vec::new());
@@ -112,11 +113,12 @@ impl Fetcher {
             missing = vec![Span::new(0, length)];
         }
         let (mut waits, rest) = table.divide(&missing);
-        // Where only the whole is to be had, what else is under way ends in failure before it is asked for.
+        // If only the whole file can be fetched, range requests under way end in failure. Wait for them
+        // first.
         if rest.is_empty() || self.whole.load(Ordering::Acquire) && !waits.is_empty() {
             return Ok(waits);
         }
-        // What is under way is of the state that was; only what would have to be asked for cannot be had.
+        // Fetches under way are of the former state and may still succeed; new ones cannot.
         if let Some(changed) = self.changed.lock().clone() {
             return Err(changed);
         }
@@ -139,8 +141,8 @@ impl Fetcher {
         Ok(waits)
     }
 
-    /// The requests for what is missing and not under way. None has bytes that are under way, not even those of a
-    /// gap.
+    /// Returns the requests for `rest`, which is missing and not under way. No request contains bytes that
+    /// are under way, not even in a gap.
     fn plan(&self, table: &Table, mut rest: Vec<Span>, length: u64) -> Vec<Span> {
         if self.whole.load(Ordering::Acquire) {
             return vec![Span::new(0, length)];
@@ -150,7 +152,7 @@ impl Fetcher {
             if span.length < self.options.shortest {
                 let end = span.position.saturating_add(self.options.shortest).min(length);
                 let end = end.min(table.next(span.end()).unwrap_or(u64::MAX));
-                // As far as nothing is held behind it.
+                // Only up to the next bytes that are held.
                 let more = self.held.need(span.end(), end.saturating_sub(span.end()), 0);
                 if let Some(more) = more.first().filter(|more| more.position == span.end()) {
                     span.length += more.length;
@@ -171,7 +173,7 @@ impl Fetcher {
         requests
     }
 
-    /// How far to read ahead, at least and at most; none if not at all.
+    /// Returns the minimum and maximum number of bytes to read ahead; `None` if read-ahead is off.
     pub fn ahead_limits(&self) -> Option<(u64, u64)> {
         let mut most = self.options.read_ahead;
         if let Some(pool) = &self.options.pool {
@@ -185,7 +187,7 @@ impl Fetcher {
         Some((gap.min(most), most))
     }
 
-    /// Fetches one range, trying again as often as makes sense.
+    /// Fetches one range, and retries temporary failures.
     async fn fly(&self, span: Span, generation: u64, purpose: Purpose) -> Result<(), Stopped> {
         let _pin = self.held.pin(span.position, span.length);
         let (mut rest, mut failed, mut retries) = (span, 0, 0);
@@ -218,7 +220,9 @@ impl Fetcher {
                 AttemptError::Ignored => {
                     self.told(
                         request,
-                        Ending::Failed { why: "the whole file was given in place of a range".to_owned() },
+                        Ending::Failed {
+                            why: "the server sent the whole file instead of the range".to_owned(),
+                        },
                     );
                     return Err(self.take_whole());
                 }
@@ -227,11 +231,11 @@ impl Fetcher {
                     return Err(Stopped::Failed(error.into()));
                 }
                 AttemptError::Stale => {
-                    self.told(request, Ending::Failed { why: "the file has begun anew".to_owned() });
+                    self.told(request, Ending::Failed { why: "the file has restarted".to_owned() });
                     return Err(Stopped::Anew);
                 }
             };
-            // What came is kept; an attempt that brought something was not in vain.
+            // Received bytes are kept, and an attempt that received some resets the count of failures.
             if !self.whole.load(Ordering::Relaxed) {
                 rest = Span::between(rest.position + kept, rest.end());
             }
@@ -261,7 +265,7 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Counts a request, and tells who wants to know.
+    /// Counts a request, and reports it to the observer.
     fn told(&self, mut request: Request, ending: Ending) {
         request.ending = ending;
         self.counts.note(&request);
@@ -270,7 +274,7 @@ impl Fetcher {
         }
     }
 
-    /// The origin is in another state.
+    /// Handles that the origin is in another state.
     async fn change(&self, is: String, generation: u64) -> Stopped {
         let error = {
             let version = self.version.read();
@@ -287,7 +291,7 @@ impl Fetcher {
             *self.changed.lock() = Some(error.clone());
             return Stopped::Failed(error);
         }
-        // A reply may not have said all that there is to know of the new state.
+        // The reply may not have contained the whole state.
         let mut costs = Costs::default();
         let fingerprint =
             match super::attempt::state(&self.origin, &self.options, &self.counts, &mut costs).await {
@@ -305,14 +309,15 @@ impl Fetcher {
             self.held.clear();
             table.clear();
         }
-        // Without the locks, for which who reads from the cache may wait. Until then, it is of no use to the new generation.
+        // Without the locks, because a reader of the cache may wait for them. Until then the cache is of no
+        // use to the new generation.
         if let Some(cache) = &self.cache {
             thalweg_runtime::blocking(|| cache.renew(&fingerprint, generation + 1));
         }
         Stopped::Anew
     }
 
-    /// What a reader is told whose file changed more often than it would begin anew.
+    /// Returns the error for a reader whose file changed more often than the reader restarts.
     pub fn keeps_changing(&self) -> RemoteError {
         let is = self.version.read().fingerprint.to_string();
         RemoteError::Changed {

@@ -14,47 +14,48 @@ use thalweg_runtime::ConcurrencyLimit;
 use thalweg_store::{Fingerprint, Origin, Retries};
 use tokio::sync::watch;
 
-/// What to do when the origin turns out to have changed while it is read.
+/// How to handle an origin that changes while it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnChange {
-    /// Whatever would have to be fetched is an error from then on.
+    /// Any read that would have to fetch bytes fails from then on.
     #[default]
     Fail,
-    /// All that is held is let go, and reads begin anew with the file as it is now. One read never mixes two states;
-    /// whoever makes several that belong together looks at [`RemoteFile::generation`].
+    /// Everything held is discarded, and reads restart with the file as it is now. One read never mixes two
+    /// states. A caller of several reads that belong together compares [`RemoteFile::generation`].
     Restart,
 }
 
-/// Is told of each request when it has ended.
+/// Receives each request when it has ended.
 pub type Observer = Arc<dyn Fn(&Request) + Send + Sync>;
 
 /// How a remote file is read.
 #[derive(Clone)]
 pub struct RemoteOptions {
-    /// The limit on the memory that it takes, together with other files. None is no limit.
+    /// The memory limit that the file shares with other files. `None`: no limit.
     pub pool: Option<Pool>,
-    /// The memory budget of the process: what is just being received is reserved there.
+    /// The memory budget of the process. Memory for data that is being received is reserved there.
     pub budget: Option<Budget>,
-    /// Ranges that were fetched are kept here, and looked for here first.
+    /// The cache on disk for fetched ranges. It is searched before a range is fetched.
     pub cache: Option<Cache>,
-    /// How many requests may be under way at once. Files of one origin should share it.
+    /// The limit on concurrent requests. Files of one origin should share it.
     pub concurrency: ConcurrencyLimit,
-    /// What is temporary is tried again.
+    /// How temporary failures are retried.
     pub retries: Retries,
-    /// What to do when the origin has changed.
+    /// How to handle a changed origin.
     pub on_change: OnChange,
-    /// No more than so many bytes that nobody asked for are fetched to make one request out of two.
+    /// The maximum gap in bytes between two ranges that become one request. The bytes of the gap are fetched
+    /// as well.
     pub widest_gap: u64,
-    /// No request is longer.
+    /// The maximum length of a request in bytes.
     pub longest: u64,
-    /// No request is shorter, unless the file ends or what follows is held: what comes next in a file is often read
-    /// next.
+    /// The minimum length of a request in bytes, unless the file ends or the following bytes are held. The
+    /// bytes that follow are often read next.
     pub shortest: u64,
-    /// How far is read ahead for those who read in order; 0 for not at all.
+    /// How many bytes are fetched ahead of a sequential reader; 0 turns read-ahead off.
     pub read_ahead: u64,
-    /// A file of at most so many bytes is fetched as a whole where its origin does not give parts.
+    /// The maximum size in bytes of a file that is fetched as a whole if its origin does not serve ranges.
     pub whole: u64,
-    /// Is told of each request when it has ended.
+    /// Receives each request when it has ended.
     pub observer: Option<Observer>,
 }
 
@@ -83,31 +84,31 @@ impl fmt::Debug for RemoteOptions {
     }
 }
 
-/// What was done for a remote file so far.
+/// The requests and bytes of a remote file so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct RemoteStatistics {
-    /// Requests that were made, those that failed among them.
+    /// Requests, including failed ones.
     pub requests: u64,
-    /// Those that were made again because one before had failed.
+    /// Requests that repeat a failed one.
     pub retries: u64,
-    /// Bytes of the file that came over the network.
+    /// Bytes of the file that arrived over the network.
     pub fetched: u64,
-    /// Those of them that were fetched in advance.
+    /// The part of `fetched` that was fetched in advance.
     pub fetched_ahead: u64,
     /// Bytes that the cache had.
     pub cached: u64,
-    /// How often the file began anew because the origin had changed.
+    /// How often the file restarted because the origin had changed.
     pub restarts: u64,
-    /// The time to the first byte of a reply, as it was lately.
+    /// The recent time to the first byte of a reply.
     pub latency: Option<Duration>,
-    /// Bytes a second of one request, as it was lately.
+    /// The recent bandwidth of one request, in bytes per second.
     pub bandwidth: Option<f64>,
 }
 
-/// A file somewhere else, of which that is fetched what is read. Cloning gives another handle on the same file; when
-/// the last is dropped, what is still being fetched is given up.
+/// A remote file of which only the ranges that are read are fetched. Cloning returns another handle to the
+/// same file. When the last handle is dropped, pending fetches are cancelled.
 ///
-/// It is to be used within a tokio runtime.
+/// It must be used within a tokio runtime.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), thalweg_sparse::RemoteError> {
@@ -131,14 +132,14 @@ impl fmt::Debug for RemoteFile {
     }
 }
 
-/// What is to be fetched in advance; see [`RemoteFile::read_held`].
+/// A range to fetch in advance; see [`RemoteFile::read_held`].
 #[derive(Debug)]
 pub struct Advance {
     span: Span,
     generation: u64,
 }
 
-/// How often one read begins anew because the file has changed.
+/// How often one read restarts because the file has changed.
 const RESTARTS: u32 = 5;
 
 impl RemoteFile {
@@ -152,32 +153,32 @@ impl RemoteFile {
         Ok(Self { fetcher: Arc::new(fetcher), ahead: Arc::default(), _open: Arc::new(open) })
     }
 
-    /// What messages call it.
+    /// Returns the name of the file for messages.
     pub fn name(&self) -> &str {
         self.fetcher.origin.name()
     }
 
-    /// How many bytes the file has.
+    /// Returns the length of the file in bytes.
     pub fn length(&self) -> u64 {
         self.fetcher.version.read().fingerprint.length
     }
 
-    /// The state of the file that is read.
+    /// Returns the state of the file that is read.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fetcher.version.read().fingerprint.clone()
     }
 
-    /// Goes on by one each time that the file begins anew ([`OnChange::Restart`]).
+    /// Returns the generation, which grows by one each time the file restarts ([`OnChange::Restart`]).
     pub fn generation(&self) -> u64 {
         self.fetcher.version.read().generation
     }
 
-    /// The bytes that are held in memory.
+    /// Returns the bytes that are held in memory.
     pub fn held(&self) -> &SparseFile {
         &self.fetcher.held
     }
 
-    /// What was done so far.
+    /// Returns the counts of requests and bytes so far.
     pub fn statistics(&self) -> RemoteStatistics {
         let counts = &self.fetcher.counts;
         let (latency, bandwidth) = self.fetcher.costs.lock().measured();
@@ -193,15 +194,16 @@ impl RemoteFile {
         }
     }
 
-    /// Why the cache is not used (any more), if it is not although one was given.
+    /// Returns why the cache has stopped working, if it has.
     pub fn cache_trouble(&self) -> Option<String> {
         self.fetcher.cache_trouble()
     }
 
-    /// The `length` bytes at `position`, fetched as far as they are not held.
+    /// Returns the `length` bytes at `position`. Missing bytes are fetched.
     ///
     /// # Errors
-    /// [`RemoteError::PastEnd`] if the file ends before; [`RemoteError::Changed`], [`RemoteError::Failed`] and the like.
+    /// [`RemoteError::PastEnd`] if the range extends beyond the end of the file; [`RemoteError::Changed`],
+    /// [`RemoteError::Failed`] and the like.
     pub async fn read(&self, position: u64, length: usize) -> Result<Bytes, RemoteError> {
         self.within(Span::new(position, length as u64))?;
         let mut bytes = vec![0; length];
@@ -209,8 +211,7 @@ impl RemoteFile {
         Ok(bytes.into())
     }
 
-    /// Fills `into` with the bytes from `position` on. Nothing is read by halves: after an error, `into` is in an
-    /// undefined state.
+    /// Fills `into` with the bytes from `position` on. After an error the content of `into` is undefined.
     ///
     /// # Errors
     /// As for [`read`](Self::read).
@@ -219,22 +220,23 @@ impl RemoteFile {
         self.reading(&[span], |held| held.read(position, into)).await
     }
 
-    /// Fills `into` with the bytes from `position` on if all of them are held. It never waits, and needs no runtime: who reads a few
-    /// bytes here and there asks first by this, and [`read_into`](Self::read_into) only when it says that they are not. Whoever reads
-    /// in order so is read ahead for as well, but by the caller, who has a runtime then: see [`advance`](Self::advance).
+    /// Fills `into` with the bytes from `position` on if all of them are held. Returns `None` if they are
+    /// not. It never waits and needs no runtime: a reader of a few bytes here and there tries it first, and
+    /// [`read_into`](Self::read_into) only if it returns `None`. The inner value is the range to read ahead
+    /// for a sequential reader. The caller passes it to [`advance`](Self::advance) within a runtime.
     pub fn read_held(&self, position: u64, into: &mut [u8]) -> Option<Option<Advance>> {
         self.held().read(position, into).ok()?;
         let ahead = self.note(Span::new(position, into.len() as u64));
         Some(ahead.map(|span| Advance { span, generation: self.generation() }))
     }
 
-    /// Begins to fetch in advance what [`read_held`](Self::read_held) found to be read next, and does not wait for it.
+    /// Starts to fetch the range that [`read_held`](Self::read_held) returned, and does not wait for it.
     pub fn advance(&self, advance: Advance) {
-        // Nobody waits for it: if it fails, whoever reads there is told.
+        // No reader waits for this fetch. If it fails, the next read of the range reports the error.
         let _ = self.fetcher.start(&[advance.span], advance.generation, true);
     }
 
-    /// Several ranges at once: what is missing of all of them is planned together, and fetched in parallel.
+    /// Reads several ranges at once: all missing parts are planned together and fetched in parallel.
     ///
     /// # Errors
     /// As for [`read`](Self::read).
@@ -251,8 +253,8 @@ impl RemoteFile {
         Ok(read)
     }
 
-    /// Sees to it that all of `spans` are held, without reading them. With a limit on memory they are held until others
-    /// are used more.
+    /// Fetches all of `spans` into memory, without reading them. With a memory limit they stay until more
+    /// recently used ranges evict them.
     ///
     /// # Errors
     /// As for [`read`](Self::read).
@@ -274,7 +276,7 @@ impl RemoteFile {
         if spans.is_empty() {
             return Ok(());
         }
-        // What is held now or comes to be held is not evicted before it is read.
+        // Pinned: bytes of the spans are not evicted before they are read.
         let fetcher = &self.fetcher;
         let _pins: Vec<_> = spans.iter().map(|span| fetcher.held.pin(span.position, span.length)).collect();
         let mut read_ahead = spans.len() == 1;
@@ -302,7 +304,7 @@ impl RemoteFile {
                 self.read_ahead(spans[0], generation);
             }
             if waits.is_empty() {
-                // It has come in the meantime, or the file has begun anew.
+                // The bytes have arrived meanwhile, or the file has restarted.
                 tokio::task::yield_now().await;
             }
             for mut wait in waits {
@@ -317,7 +319,7 @@ impl RemoteFile {
         }
     }
 
-    /// The generation for which `span` is within the file.
+    /// Returns the generation of the file if `span` is within its length.
     fn within(&self, span: Span) -> Result<u64, RemoteError> {
         let version = self.fetcher.version.read();
         let length = version.fingerprint.length;
@@ -333,7 +335,7 @@ impl RemoteFile {
         }
     }
 
-    /// What is to be fetched in advance, now that `span` is read.
+    /// Records a read of `span`, and returns the range to fetch in advance, if any.
     fn note(&self, span: Span) -> Option<Span> {
         let ahead = self.ahead.lock().note(span, || self.fetcher.ahead_limits())?;
         let length = self.length();

@@ -1,8 +1,10 @@
-//! Which ranges are under way.
+//! The ranges that are being fetched.
 //!
-//! A range that is being fetched belongs to no reader: whoever needs bytes of it waits for it, and one who goes
-//! away takes nothing from the others. So no range is under way twice, and none is stopped because of its first
-//! reader.
+//! A fetch in progress belongs to no reader. Every reader that needs its bytes waits for it, and a reader
+//! that stops takes nothing from the others. No range is fetched twice at the same time, and no fetch stops
+//! because its first reader has gone.
+//!
+//! See docs/decisions/038-a-fetch-belongs-to-no-reader.md.
 
 use super::RemoteError;
 use crate::Span;
@@ -14,13 +16,14 @@ use tokio::sync::watch;
 /// Why a fetch ended without the bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum Stopped {
-    /// Those who wait are told.
+    /// The waiting readers receive the error.
     Failed(RemoteError),
-    /// The file is to be looked at anew: it has changed and all begins again, or it is to be fetched as a whole.
+    /// The readers must look again: the file has restarted in another state, or it must be fetched as a
+    /// whole.
     Anew,
 }
 
-/// What those who wait for a fetch see, once it has ended.
+/// The result of a fetch that its waiters receive; `None` until it has ended.
 pub(crate) type Ended = Option<Result<(), Stopped>>;
 
 #[derive(Default)]
@@ -28,7 +31,7 @@ pub(crate) struct Flights {
     table: Mutex<Table>,
 }
 
-/// By the position; no two overlap.
+/// The fetches by position. No two overlap.
 #[derive(Default)]
 pub(crate) struct Table {
     flights: BTreeMap<u64, Flight>,
@@ -46,7 +49,7 @@ impl Flights {
         self.table.lock()
     }
 
-    /// Notes that `span`, nothing of which is under way, is so from now on.
+    /// Records that `span` is being fetched from now on. It must not overlap a fetch in progress.
     pub fn begin(self: &Arc<Self>, table: &mut Table, span: Span) -> (Taken, watch::Receiver<Ended>) {
         let (told, ended) = watch::channel(None);
         table.number += 1;
@@ -57,7 +60,7 @@ impl Flights {
 }
 
 impl Table {
-    /// Those under way that have bytes of `missing`, and the parts of it that none has.
+    /// Returns the fetches that cover bytes of `missing`, and the parts of `missing` that none covers.
     pub fn divide(&self, missing: &[Span]) -> (Vec<watch::Receiver<Ended>>, Vec<Span>) {
         let (mut waits, mut rest) = (Vec::new(), Vec::new());
         let mut last = None;
@@ -71,7 +74,7 @@ impl Table {
                     rest.push(Span::between(from, *position));
                 }
                 from = from.max(flight.end);
-                // Two ranges after one another may wait for the same.
+                // Two missing ranges in sequence may wait for the same fetch.
                 if last.replace(flight.number) != Some(flight.number) {
                     waits.push(flight.ended.clone());
                 }
@@ -83,18 +86,18 @@ impl Table {
         (waits, rest)
     }
 
-    /// Where the next one under way begins, from `position` on.
+    /// Returns the start of the first fetch at or after `position`.
     pub fn next(&self, position: u64) -> Option<u64> {
         self.flights.range(position..).next().map(|(position, _)| *position)
     }
 
-    /// Forgets all: what is under way is of a state of the file that is no more.
+    /// Forgets all fetches: they are of a former state of the file.
     pub fn clear(&mut self) {
         self.flights.clear();
     }
 }
 
-/// The place of one fetch in the table, which it leaves when this is dropped.
+/// The entry of one fetch in the table. Dropping it removes the entry.
 pub(crate) struct Taken {
     flights: Arc<Flights>,
     position: u64,
@@ -104,7 +107,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Tells how it ended.
+    /// Ends the fetch with the result `how`.
     pub fn end(mut self, how: Result<(), Stopped>) {
         self.ended = Some(how);
     }
@@ -112,7 +115,8 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // First out of the table, then told: who is told and looks again must not find it.
+        // Remove the entry first, then notify: a reader that looks again after the notification must not find
+        // it.
         let mut table = self.flights.lock();
         if table.flights.get(&self.position).is_some_and(|flight| flight.number == self.number) {
             table.flights.remove(&self.position);

@@ -2,32 +2,32 @@ use crate::Span;
 use std::fmt;
 use std::time::Duration;
 
-/// What a request was for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To learn how long the file is, and in which state.
+    /// To learn the length and state of the file.
     State,
     /// For bytes that a reader waits for.
     Read,
-    /// For bytes that a reader will probably ask for next.
+    /// For bytes that a reader will probably need next.
     Ahead,
 }
 
 /// How a request ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// With all that was asked for.
+    /// All requested bytes arrived.
     Done,
-    /// It failed, and is made again after a pause.
+    /// It failed, and is retried after a pause.
     Again {
-        /// What went wrong.
+        /// The reason.
         why: String,
-        /// How long the pause is.
+        /// The length of the pause.
         pause: Duration,
     },
-    /// It failed.
+    /// It failed for good.
     Failed {
-        /// What went wrong.
+        /// The reason.
         why: String,
     },
 }
@@ -35,19 +35,19 @@ pub enum Ending {
 /// One request that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// What it was for.
+    /// The purpose of the request.
     pub purpose: Purpose,
-    /// The range that was asked for; empty for the state.
+    /// The requested range; empty for the state.
     pub span: Span,
-    /// How many requests were made for it before and failed.
+    /// How many earlier requests for the same range failed.
     pub retries: u32,
-    /// The status of the reply, where the origin speaks HTTP and has replied.
+    /// The HTTP status of the reply, if the origin speaks HTTP and has replied.
     pub status: Option<u16>,
-    /// How many bytes of the file came.
+    /// How many bytes of the file arrived.
     pub received: u64,
-    /// When the first of them came, or the head if there were none, after the request was made.
+    /// The time from the request to the first byte, or to the head if there were no bytes.
     pub first: Option<Duration>,
-    /// How long all of it took.
+    /// The duration of the whole request.
     pub took: Duration,
     /// How it ended.
     pub ending: Ending,

@@ -1,13 +1,13 @@
-//! A sparse file beside a plain byte map: whatever is done to both, they hold the same.
+//! A sparse file beside a plain byte map: after the same steps, both hold the same bytes.
 //!
-//! The steps are decoded from bytes, so that the property test and the fuzzer run the same.
+//! The steps are decoded from bytes, so that the property test and the fuzzer run the same code.
 
 use std::collections::BTreeMap;
 use thalweg_sparse::{Clock, Error, Merge, Options, Overlap, Span, SparseFile};
 
 const PAGE: u64 = 4096;
 
-/// One thing done to a file.
+/// One operation on a file.
 #[derive(Debug, Clone)]
 pub enum Step {
     Write { position: u64, length: usize, seed: u8, overlap: Overlap },
@@ -33,7 +33,8 @@ impl Bytes<'_> {
         u64::from(self.next()) | u64::from(self.next()) << 8
     }
 
-    /// Near one of the places where something may go wrong: the first positions, edges of chunks, 2^63, the last positions.
+    /// Returns a position near one of the places where errors are likely: the first positions, edges of
+    /// chunks, 2^63, the last positions.
     fn position(&mut self) -> u64 {
         let base = match self.next() % 8 {
             0..=2 => 0,
@@ -51,7 +52,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// From a byte to a mebibyte, mostly short.
+    /// Returns a length from zero bytes to about a mebibyte, mostly short.
     fn length(&mut self) -> usize {
         let number = self.number() as usize;
         match self.next() % 16 {
@@ -64,7 +65,7 @@ impl Bytes<'_> {
     }
 }
 
-/// The steps that `bytes` stand for.
+/// Decodes `bytes` into steps.
 pub fn decode(bytes: &[u8]) -> Vec<Step> {
     let mut bytes = Bytes(bytes.iter());
     let mut steps = Vec::new();
@@ -110,7 +111,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Step> {
     steps
 }
 
-/// What belongs at a position; another seed gives other bytes at a few of them.
+/// Returns the byte that belongs at a position. Another seed changes a few of them.
 fn byte_at(position: u64, seed: u8) -> u8 {
     let byte = (position ^ position >> 8).wrapping_mul(31) as u8;
     if seed > 0 && position % 97 == u64::from(seed) % 97 { byte ^ seed } else { byte }
@@ -158,12 +159,12 @@ impl Model {
         missing
     }
 
-    /// What a write should do, byte by byte.
+    /// Applies a write byte by byte, as the specification says.
     fn write(&mut self, position: u64, bytes: &[u8], overlap: Overlap) -> Result<(), Error> {
         if position.checked_add(bytes.len() as u64).is_none() {
             return Err(Error::TooFar { position, length: bytes.len() as u64 });
         }
-        // The bytes first: after the last of them no position is asked for, as there may be none.
+        // `bytes` comes first in the zip: no position is computed after the last byte, as there may be none.
         let places = || bytes.iter().zip(position..);
         if overlap == Overlap::Agree {
             for (given, position) in places() {
@@ -199,7 +200,7 @@ fn lengthened(mut spans: Vec<Span>, least: u64) -> Vec<Span> {
     list
 }
 
-/// Does all the steps to a file and to the map, and compares after each.
+/// Applies all steps to a file and to the map, and compares them after each step.
 pub fn run(steps: &[Step], touches: bool) {
     let options = Options { touches, clock: Clock::Exact, ..Options::default() };
     let file = SparseFile::with_options("file", 1.0, options);

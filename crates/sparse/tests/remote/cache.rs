@@ -34,7 +34,7 @@ async fn what_one_fetched_the_next_finds() {
     let file = open(&server, options(folder.path(), None)).await;
     assert_eq!(file.read(40_100_000, 100_000).await.unwrap(), bytes[40_100_000..40_200_000]);
     assert_eq!(file.read(0, 20).await.unwrap(), bytes[..20]);
-    // What is before position 5 was not there.
+    // The bytes before position 5 were not cached.
     assert_eq!(server.ranges(), [(0, 4)]);
     assert!(file.statistics().cached >= 100_000);
     let entries = Cache::new(folder.path(), None).unwrap().entries().unwrap();
@@ -67,7 +67,7 @@ async fn what_is_cached_of_another_state_is_not_used() {
     server.change(vec![3; 1_000_000], Some("\"two\""));
     let new = open(&server, options(folder.path(), None)).await;
     assert_eq!(new.read(0, 100_000).await.unwrap(), vec![3; 100_000]);
-    // Who still has the old one leaves the new one alone.
+    // A reader of the old state leaves the new entry alone.
     assert!(old.read(500_000, 10).await.is_err());
     let third = open(&server, options(folder.path(), None)).await;
     assert_eq!(third.read(0, 100_000).await.unwrap(), vec![3; 100_000]);
@@ -108,7 +108,7 @@ async fn what_is_damaged_is_fetched_again() {
     server.forget();
     assert_eq!(open(&server, options(folder.path(), None)).await.read(0, 400_000).await.unwrap(), bytes);
     assert_eq!(server.ranges(), []);
-    // A journal that is none.
+    // An invalid journal.
     std::fs::write(&files(folder.path(), "ranges")[0], b"nonsense").unwrap();
     assert_eq!(open(&server, options(folder.path(), None)).await.read(0, 400_000).await.unwrap(), bytes);
 }
@@ -140,7 +140,7 @@ fn the_limit_is_kept_and_the_least_recently_used_goes_first() {
             file.write(Span::new(piece * (10 << 20), 128 << 10), 0, fill);
             assert!(disk(folder.path()) <= 2 << 20, "{}", disk(folder.path()));
         }
-        // The first is used again and again.
+        // The first file is used again and again.
         let mut found = 0;
         cache.open("0", "x", &state(0)).read(&[Span::new(0, 50 << 20)], 0, |_, bytes| found += bytes.len());
         assert_eq!(found, 512 << 10, "at {number}");
@@ -149,7 +149,7 @@ fn the_limit_is_kept_and_the_least_recently_used_goes_first() {
     }
     assert!(cache.entries().unwrap().len() >= 3);
 
-    // A file that is larger than the limit keeps what was used last.
+    // A file that is larger than the limit keeps its most recently used pieces.
     let file = cache.open("large", "large", &state(99));
     for piece in 0..100 {
         file.write(Span::new(piece << 16, 64 << 10), 0, fill);
@@ -168,7 +168,7 @@ fn the_limit_is_kept_and_the_least_recently_used_goes_first() {
     assert_eq!(file.trouble(), None);
 }
 
-/// What the processes of the next test do: read here and there until they are killed, and compare.
+/// The program of the processes in the next test: read here and there until killed, and compare.
 #[test]
 #[ignore = "is run by the next test, as a process of its own"]
 fn a_process_that_reads() {
@@ -234,7 +234,7 @@ fn processes_that_share_a_cache_may_be_killed_at_any_moment() {
         let end = String::from_utf8_lossy(&end).into_owned();
         assert!(!end.contains("WRONG"), "{end}");
     }
-    // What is left is right, and of use.
+    // The remaining entry is correct and usable.
     let cache = Cache::new(folder.path(), Some(4 << 20)).unwrap();
     let entry = cache.entries().unwrap().remove(0);
     assert!(entry.held > 0 && disk(folder.path()) < 8 << 20, "{entry:?}");

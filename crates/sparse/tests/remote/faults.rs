@@ -26,7 +26,7 @@ async fn only_what_is_read_is_fetched_and_only_once() {
         assert_eq!(file.read(10_000, 100).await.unwrap(), bytes[10_000..10_100]);
         assert_eq!(file.read(999_900, 100).await.unwrap(), bytes[999_900..]);
     }
-    // No request is shorter than 16 KiB but at the end, since what follows is often read next.
+    // No request is shorter than 16 KiB except at the end, because the following bytes are often read next.
     assert_eq!(server.ranges(), [(10_000, 26_383), (999_900, 999_999)]);
     assert_eq!(file.read(26_000, 1000).await.unwrap(), bytes[26_000..27_000]);
     assert_eq!(server.ranges()[1], (26_384, 42_767));
@@ -72,7 +72,7 @@ async fn what_is_temporary_is_tried_again_and_what_came_is_kept() {
         let again = told.last().unwrap().span;
         match fault {
             Fault::Short(_) => assert_eq!(again.position, 600_500),
-            // How much of what was sent arrives before the connection is reset is not known.
+            // It is not known how many of the sent bytes arrive before the connection is reset.
             Fault::Cut(_) => assert!(again.position <= 300_500),
             _ => {}
         }
@@ -102,7 +102,7 @@ async fn what_does_not_get_better_is_given_up_with_the_reason() {
             .to_string()
             .ends_with("reading 0:16384 failed 6 times: the origin replied 503 Service Unavailable")
     );
-    // Those who come later find nothing under way that has failed.
+    // Later readers do not find the failed fetch.
     server.always(Fault::None);
     assert!(file.read(0, 10).await.is_ok());
 }
@@ -191,7 +191,7 @@ async fn a_changed_origin_is_an_error_and_what_is_held_stays() {
         }
         let file = open(&server, quick()).await;
         assert_eq!(file.read(0, 10).await.unwrap(), bytes[..10]);
-        // Without tag and time, only the length can tell.
+        // Without tag and time, only the length shows the change.
         let longer = if etag || modified { 200_000 } else { 200_001 };
         server.change(vec![7; longer], etag.then_some("\"two\""));
         if modified {
@@ -251,7 +251,7 @@ async fn bytes_that_differ_from_those_held_are_a_change_that_nothing_else_tells(
     let file = open(&server, RemoteOptions { shortest: 1, ..quick() }).await;
     file.read(1000, 10).await.unwrap();
     server.change(vec![1; 200_000], Some("\"one\""));
-    // The gap is fetched again with what is on both sides of it.
+    // The gap is fetched again together with the bytes on both sides.
     let error = file.read(900, 300).await.unwrap_err();
     assert!(matches!(error, RemoteError::Changed { .. }), "{error}");
 }

@@ -1,11 +1,11 @@
-//! Large files of formats that are made for reading in parts: what is read of them must be a small part.
+//! Large files in formats that are designed for reading in parts: only a small part may be fetched.
 
 use crate::server::Server;
 use crate::{open, quick};
 use std::sync::{Arc, Mutex};
 use thalweg_sparse::{RemoteFile, RemoteOptions, Span};
 
-/// The file on a server, with a log of the requests; at the end, at most so much may have been fetched.
+/// A file on a server, with a log of the requests.
 struct Served {
     server: Server,
     file: RemoteFile,
@@ -54,7 +54,7 @@ mod tiff {
         (0..TILE * TILE).map(|at| (at.wrapping_mul(number + 7) >> 5) as u8).collect()
     }
 
-    /// A picture of 64 MiB in tiles, one byte a pixel, with its directory at the end.
+    /// Returns an image of 64 MiB in tiles, one byte per pixel, with its directory at the end.
     pub fn write() -> Vec<u8> {
         let tiles = (SIDE / TILE) * (SIDE / TILE);
         let mut file = b"II*\0\0\0\0\0".to_vec();
@@ -71,7 +71,7 @@ mod tiff {
         let offsets_at = list(&mut file, &offsets);
         let counts_at = list(&mut file, &vec![TILE * TILE; tiles as usize]);
         let directory = file.len() as u32;
-        // Tag, type (3: 16 bits, 4: 32 bits), count, value or where it is.
+        // Tag, type (3: 16 bits, 4: 32 bits), count, value or its offset.
         let entries: [(u16, u16, u32, u32); 9] = [
             (256, 4, 1, SIDE),
             (257, 4, 1, SIDE),
@@ -130,7 +130,7 @@ mod zip {
         !sum
     }
 
-    /// 300 members of 200 KB, stored.
+    /// Returns a zip of 300 members of 200 KB, stored without compression.
     pub fn write() -> Vec<u8> {
         let (mut file, mut directory) = (Vec::new(), Vec::new());
         for number in 0..300u32 {
@@ -187,7 +187,7 @@ async fn one_member_of_a_zip() {
     if let Ok(python) = std::process::Command::new("python3").arg("--version").output()
         && python.status.success()
     {
-        // What we take for a zip, others take for one as well.
+        // Check with another implementation that the file is a valid zip.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.zip");
         std::fs::write(&path, zip::write()).unwrap();
@@ -197,7 +197,8 @@ async fn one_member_of_a_zip() {
     }
 }
 
-/// Parquet: its metadata is in Thrift's compact protocol, of which as much is here as is needed.
+/// Parquet. Its metadata is in Thrift's compact protocol, of which only the necessary part is implemented
+/// here.
 mod parquet {
     pub const COLUMNS: u64 = 120;
     pub const ROWS: u64 = 50_000;
@@ -281,7 +282,7 @@ mod parquet {
         out.push(0);
     }
 
-    /// A value as it is read.
+    /// A decoded value.
     #[derive(Debug)]
     pub enum Read {
         Number(i64),
@@ -360,7 +361,7 @@ mod parquet {
         }
     }
 
-    /// 120 columns of 64-bit numbers, plain, one page each.
+    /// Returns a file of 120 columns of 64-bit numbers, plain, one page each.
     pub fn write() -> Vec<u8> {
         let mut file = b"PAR1".to_vec();
         let mut schema = vec![vec![Field::Text(4, "schema".to_owned()), Field::Int(5, COLUMNS as i64)]];

@@ -1,4 +1,4 @@
-//! Remote files, against a server that does everything that servers do wrong.
+//! Remote files, against a server that makes every mistake that servers make.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,12 +14,12 @@ use server::Server;
 use std::time::Duration;
 use thalweg_sparse::{Origin, RemoteFile, RemoteOptions, Retries};
 
-/// What belongs at each position.
+/// Returns the expected content of a file.
 fn content(length: usize) -> Vec<u8> {
     (0..length as u64).map(|at| (at ^ at >> 8 ^ at >> 16).wrapping_mul(31) as u8).collect()
 }
 
-/// Pauses that no test waits for.
+/// Options with pauses so short that no test waits for them.
 fn quick() -> RemoteOptions {
     let retries =
         Retries { first: Duration::from_millis(1), longest: Duration::from_secs(5), ..Retries::default() };

@@ -1,4 +1,4 @@
-//! Reads in any order, with faults in between, against the bytes themselves.
+//! Reads in any order, with faults in between, compared with the bytes themselves.
 
 use crate::server::{Fault, Server};
 use crate::{content, open, quick};
@@ -48,7 +48,7 @@ proptest! {
             longest,
             widest_gap,
             read_ahead,
-            // More than there are faults: all may come to one range.
+            // More attempts than faults: all faults may hit one range.
             retries: Retries { attempts: 50, ..quick().retries },
             ..quick()
         };

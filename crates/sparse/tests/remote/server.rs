@@ -1,4 +1,4 @@
-//! A server for one file over HTTP/1.1, which can be told to do wrong.
+//! A server for one file over HTTP/1.1 that injects faults on request.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,32 +7,32 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What to do wrong with one request.
+/// The fault to inject into one request.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
     /// Another status, with a header.
     Status(u16, &'static str),
-    /// The connection ends after so many bytes of the body.
+    /// The connection breaks after this many bytes of the body.
     Cut(usize),
-    /// So many bytes fewer (or half of them, if there are not so many), with a head that says so.
+    /// The body is shorter by this many bytes (or by half, if it has fewer), and the head says so.
     Short(usize),
-    /// The head promises so many bytes more than come before the end.
+    /// The head promises this many bytes more than the body has.
     Long(usize),
-    /// Nothing comes after so many bytes.
+    /// No data is sent after this many bytes.
     Stall(usize),
-    /// The whole file.
+    /// The whole file is sent instead of the range.
     IgnoreRange,
-    /// The range that begins so much later.
+    /// The range that begins this many bytes later is sent.
     Shifted(u64),
-    /// The connection is closed without a word.
+    /// The connection is closed without a reply.
     Hang,
-    /// It takes its time, and a pause in the middle.
+    /// The reply is slow, with a pause in the middle.
     Slow(Duration),
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hit {
     pub method: String,
@@ -45,11 +45,11 @@ pub struct State {
     pub bytes: Mutex<Arc<Vec<u8>>>,
     pub etag: Mutex<Option<String>>,
     pub modified: Mutex<Option<String>>,
-    /// For the next requests for bytes.
+    /// The faults for the next requests for bytes.
     pub faults: Mutex<VecDeque<Fault>>,
-    /// For all others.
+    /// The fault for all later requests for bytes.
     pub always: Mutex<Fault>,
-    /// For requests for the head.
+    /// The fault for HEAD requests.
     pub head: Mutex<Fault>,
     pub hits: Mutex<Vec<Hit>>,
     pub delay: Mutex<Duration>,
@@ -112,20 +112,20 @@ impl Server {
         *self.state.always.lock().unwrap() = fault;
     }
 
-    /// Other bytes, and another tag.
+    /// Replaces the content and the tag.
     pub fn change(&self, bytes: Vec<u8>, etag: Option<&str>) {
         *self.state.bytes.lock().unwrap() = Arc::new(bytes);
         *self.state.etag.lock().unwrap() = etag.map(str::to_owned);
     }
 
-    /// The ranges that were asked for, in order of position.
+    /// Returns the requested ranges, in the order of their positions.
     pub fn ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<_> = self.state.hits.lock().unwrap().iter().filter_map(|hit| hit.range).collect();
         ranges.sort_unstable();
         ranges
     }
 
-    /// How many bytes were asked for.
+    /// Returns how many bytes were requested.
     pub fn asked(&self) -> u64 {
         self.ranges().iter().map(|(first, last)| last - first + 1).sum()
     }
@@ -193,7 +193,7 @@ fn serve(stream: TcpStream, state: &State) -> std::io::Result<()> {
     }
 }
 
-/// Whether the connection is of use after it.
+/// Returns true if the connection can be used again.
 fn reply(stream: &mut TcpStream, state: &State, hit: &Hit, fault: Fault) -> std::io::Result<bool> {
     let bytes = state.bytes.lock().unwrap().clone();
     let total = bytes.len() as u64;
@@ -252,7 +252,7 @@ fn reply(stream: &mut TcpStream, state: &State, hit: &Hit, fault: Fault) -> std:
         }
         Fault::Stall(after) => {
             stream.write_all(&body[..after.min(body.len())])?;
-            // Until the other side has had enough.
+            // Wait until the client closes the connection.
             let _ = stream.read(&mut [0]);
             return Ok(false);
         }

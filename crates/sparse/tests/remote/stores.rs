@@ -1,4 +1,4 @@
-//! Other places than HTTP.
+//! Origins other than HTTP.
 
 use crate::server::Server;
 use crate::{content, quick};
@@ -46,14 +46,14 @@ async fn any_operator_will_do() {
     assert_eq!(file.read(50_000, 1000).await.unwrap(), bytes[50_000..51_000]);
 }
 
-/// How each store is asked, by a server that believes everyone. (Google's says its state in JSON, which this one does
-/// not speak: there it is had from the first byte.)
+/// The requests to each kind of store, against a server that accepts every client. (Google's store returns
+/// its state as JSON, which this server does not speak: there the state comes with the first byte.)
 #[tokio::test(flavor = "multi_thread")]
 async fn stores_are_asked_in_their_own_way() {
     let bytes = content(300_000);
     let server = Server::start(bytes.clone());
     let endpoint = format!("http%3A%2F%2F{}", server.address());
-    // The key is nobody's: sixteen zeroes.
+    // The key is not a real one: sixteen zero bytes.
     let stores = [
         (
             format!("s3://bucket/a/b.bin?endpoint={endpoint}&access_key_id=x&secret_access_key=y"),
@@ -91,7 +91,7 @@ async fn stores_are_asked_in_their_own_way() {
     }
 }
 
-/// Against versitygw, where it is installed (`THALWEG_VERSITYGW`, or on the path).
+/// Runs against versitygw if it is installed (`THALWEG_VERSITYGW`, or in the path).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_s3_server() {
     let program = std::env::var("THALWEG_VERSITYGW").unwrap_or_else(|_| "versitygw".to_owned());
@@ -144,7 +144,7 @@ async fn a_real_s3_server() {
     started.wait().unwrap();
 }
 
-/// The servers of others, which know who asks.
+/// Runs against real servers that check credentials.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_real_stores_are_read_in_ranges() {
     let bytes = content(3_000_000);

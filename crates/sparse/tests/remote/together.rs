@@ -5,7 +5,7 @@ use std::time::Duration;
 use thalweg_record::Budget;
 use thalweg_sparse::{BudgetAccount, Pool, RemoteOptions, Span};
 
-/// No byte was asked for twice.
+/// Asserts that no byte was requested twice.
 fn nothing_twice(server: &Server) {
     let ranges = server.ranges();
     assert!(ranges.windows(2).all(|pair| pair[0].1 < pair[1].0), "{ranges:?}");

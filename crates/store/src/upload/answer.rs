@@ -1,4 +1,4 @@
-//! What a store of objects answers, and what that means.
+//! The replies of an object store, and what they mean.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::StoreError;
 use crate::attempt::AttemptError;
 
-/// An answer.
+/// A reply.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -16,7 +16,7 @@ pub(super) struct Answer {
     pub(super) retry_after: Option<Duration>,
 }
 
-/// What is looked for in answers: those of Amazon, Google and Microsoft call these things the same.
+/// The elements that replies may contain. Amazon, Google and Microsoft use the same names.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(super) struct Said {
@@ -42,7 +42,7 @@ pub(super) struct Block {
 }
 
 impl Answer {
-    /// What its body says; nothing where that is no XML.
+    /// Parses the body. Returns the default if it is not XML.
     pub(super) fn said(&self) -> Said {
         quick_xml::de::from_str(self.body.trim_start_matches('\u{feff}')).unwrap_or_default()
     }
@@ -55,12 +55,12 @@ impl Answer {
         self.header(header::ETAG.as_str()).map(str::to_owned)
     }
 
-    /// Itself if the store did what it was asked to.
+    /// Returns the reply itself if the request succeeded.
     pub(super) fn done(self, name: &str, what: &str) -> Result<Self, AttemptError> {
         if self.status.is_success() { Ok(self) } else { Err(self.trouble(name, what)) }
     }
 
-    /// Whether the store says that it cannot do what a header asks for.
+    /// True if the store says that it does not support a header of the request.
     pub(super) fn is_not_understood(&self) -> bool {
         let says = |codes: &[&str]| self.said().code.is_some_and(|code| codes.contains(&code.as_str()));
         self.status == StatusCode::NOT_IMPLEMENTED
@@ -68,7 +68,7 @@ impl Answer {
                 && says(&["InvalidArgument", "InvalidRequest", "NotImplemented", "UnsupportedHeader"])
     }
 
-    /// What it means that the store did not do it.
+    /// Turns the reply of a failed request into an error.
     pub(super) fn trouble(&self, name: &str, what: &str) -> AttemptError {
         let said = self.said();
         let code = said.code.as_deref().or_else(|| self.header("x-ms-error-code")).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Answer {
         let is_overloaded = matches!(status, 429 | 503) || code == "SlowDown";
         let is_passing = is_overloaded
             || matches!(status, 408 | 425 | 500 | 502 | 504)
-            // What came was not what was sent, or another request for the same object was quicker.
+            // The data was damaged on its way, or another request for the same object was faster.
             || matches!(
                 code,
                 "BadDigest" | "XAmzContentChecksumMismatch" | "IncompleteBody" | "InternalError" | "RequestTimeout"
@@ -94,12 +94,9 @@ impl Answer {
         let name = name.to_owned();
         AttemptError::Fatal(match status {
             401 | 403 => StoreError::Denied { name, what: "written", why },
-            412 => StoreError::Refused {
-                name,
-                why: "there is one already, or another than there was".to_owned(),
-            },
+            412 => StoreError::Refused { name, why: "it exists already, or has changed".to_owned() },
             409 if code == "BlobAlreadyExists" => {
-                StoreError::Refused { name, why: "there is one already".to_owned() }
+                StoreError::Refused { name, why: "it exists already".to_owned() }
             }
             _ => StoreError::Failed { name, what: what.to_owned(), attempts: 1, why, is_temporary: false },
         })

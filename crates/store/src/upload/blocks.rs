@@ -1,9 +1,9 @@
-//! Uploads in parts as Microsoft has them: blocks that belong to a blob and are not seen, and then a list of those that are to
-//! be it.
+//! Uploads in parts in Microsoft's protocol: invisible blocks that belong to a blob, and then a list of the
+//! blocks that form it.
 //!
-//! The store does not know uploads. So which blocks are of one is in their names: they begin with an id that we make. All names
-//! at one blob must have the same length. Blocks that are in no list go by themselves after a week, or when another list is
-//! written; nothing else can remove them without touching what is seen.
+//! The store does not know uploads. The name of a block therefore begins with the id of its upload, which we
+//! generate. All names at one blob must have the same length. Blocks that no list contains disappear after a
+//! week, or when another list is written. Nothing else can remove them without touching the visible object.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -19,13 +19,15 @@ use super::{Begun, Body, Sent, Stored, UploadedPart, Verified, Writing};
 use crate::attempt::AttemptError;
 use crate::{Store, StoreError};
 
-/// How many hexadecimal digits an id has: with the number of the part, a name has sixteen bytes, as most others make them.
+/// The number of hexadecimal digits of an id. With the number of the part, a name has sixteen bytes, as most
+/// clients generate them.
 const ID_DIGITS: usize = 10;
 
-/// The header with the checksum that this store knows.
+/// The header for the checksum that this store supports.
 const CHECKSUM: &str = "x-ms-content-crc64";
 
-/// The CRC-32C of bytes, and the checksum that this store knows, as headers have it; both in one pass over the memory.
+/// Returns the CRC-32C of the bytes, and the store's checksum in the form of its header. Both are computed in
+/// one pass through the memory.
 fn sums(body: &Body) -> (u32, String) {
     let (mut crc32c, mut crc64) = (0, Digest::new(CrcAlgorithm::Crc64Nvme));
     for piece in body.pieces().iter().flat_map(|piece| piece.chunks(64 << 10)) {
@@ -35,11 +37,12 @@ fn sums(body: &Body) -> (u32, String) {
     (crc32c, BASE64_STANDARD.encode(crc64.finalize().to_le_bytes()))
 }
 
-/// Whether the store says that it has found this checksum. That it found another is as if it had broken off.
+/// Returns true if the store confirms this checksum. A different checksum is a temporary error, like a broken
+/// connection.
 fn is_confirmed(answer: &Answer, sum: &str) -> Result<bool, AttemptError> {
     match answer.header(CHECKSUM) {
         Some(theirs) if theirs != sum => {
-            Err(AttemptError::cut("what the store got is not what was sent".to_owned()))
+            Err(AttemptError::cut("the store received other bytes than were sent".to_owned()))
         }
         theirs => Ok(theirs.is_some()),
     }
@@ -54,7 +57,7 @@ fn name(begun: &Begun, number: u32) -> String {
     BASE64_STANDARD.encode(format!("{}{number:06}", begun.id))
 }
 
-/// Whether the store has blocks of an upload.
+/// True if the store has blocks of the upload.
 pub(super) async fn is_known(store: &Store, remote: &Remote, begun: &Begun) -> Result<bool, StoreError> {
     let what = "looking for its blocks";
     let asked = store.asking(&begun.path, what, |_| async move {
@@ -91,7 +94,7 @@ pub(super) async fn part(
     Ok(Sent { part: UploadedPart { number, size, tag: tag.clone(), crc32c, is_verified }, was_overloaded })
 }
 
-/// Makes an object of parts, which are in their order.
+/// Turns parts, which are in order, into an object.
 pub(super) async fn complete(
     store: &Store,
     remote: &Remote,
@@ -101,7 +104,7 @@ pub(super) async fn complete(
     let (what, path) = ("completing its upload", begun.path.as_str());
     let mut list = String::from("<BlockList>");
     for part in parts {
-        // Those that are in a list already are found as well, so that it may be asked for again.
+        // `Latest` also finds blocks that are already in a list, so that the request can be repeated.
         list += &format!("<Latest>{}</Latest>", quick_xml::escape::escape(part.tag.as_str()));
     }
     list += "</BlockList>";
@@ -120,7 +123,7 @@ pub(super) async fn complete(
     Ok(Stored { etag, was_overloaded, ..Stored::of(parts) })
 }
 
-/// The object, if it is made of these parts: the answer of an earlier attempt was lost then.
+/// Returns the object if it consists of these parts: then the reply to an earlier attempt was lost.
 pub(super) async fn completed(
     store: &Store,
     remote: &Remote,
@@ -134,7 +137,7 @@ pub(super) async fn completed(
     is_ours.then(|| Stored { etag: answer.etag(), ..Stored::of(parts) })
 }
 
-/// An object in one request.
+/// Writes an object in one request.
 pub(super) async fn put(
     store: &Store,
     remote: &Remote,

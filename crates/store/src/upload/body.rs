@@ -1,9 +1,9 @@
-//! The bytes of a part or of an object, wherever they lie in memory.
+//! The bytes of a part or an object, in several pieces of memory.
 
 use bytes::Bytes;
 
-/// Bytes in pieces, in their order: what is sent goes from where it is, and need not be put together before. Clones share the
-/// memory.
+/// Bytes in pieces, in their order. They are sent from where they are, without being copied together. Clones
+/// share the memory.
 #[derive(Debug, Clone, Default)]
 pub struct Body {
     pieces: Vec<Bytes>,
@@ -11,28 +11,28 @@ pub struct Body {
 }
 
 impl Body {
-    /// Adds a piece at the end.
+    /// Appends a piece.
     pub fn push(&mut self, piece: Bytes) {
         self.length += piece.len();
         self.pieces.push(piece);
     }
 
-    /// How many bytes it has.
+    /// Returns how many bytes the body has.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether it has none.
+    /// True if the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Its pieces.
+    /// Returns the pieces.
     pub fn pieces(&self) -> &[Bytes] {
         &self.pieces
     }
 
-    /// Takes away what comes behind so many bytes, and gives it.
+    /// Removes the bytes from the offset `at` on, and returns them.
     #[must_use]
     pub fn split_off(&mut self, at: usize) -> Self {
         let (mut kept, mut rest) = (Self::default(), Self::default());

@@ -1,4 +1,4 @@
-//! The CRC-32C of what is sent, as Amazon and Google want to be told it and say it.
+//! The CRC-32C of sent data, in the headers of Amazon and Google.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -14,7 +14,7 @@ pub(super) fn is_google(store: &Store) -> bool {
     matches!(store.kind(), Kind::Gcs(_))
 }
 
-/// A CRC-32C as headers have it.
+/// Returns a CRC-32C in the form of the headers.
 pub(super) fn text(crc: u32) -> String {
     BASE64_STANDARD.encode(crc.to_be_bytes())
 }
@@ -27,7 +27,7 @@ pub(super) fn with_crc<'a>(store: &Store, asking: Asking<'a>, crc: u32) -> Askin
     }
 }
 
-/// The CRC-32C that the store has found.
+/// Returns the CRC-32C that the store has computed.
 pub(super) fn found<'a>(store: &Store, answer: &'a Answer) -> Option<&'a str> {
     if !is_google(store) {
         return answer.header("x-amz-checksum-crc32c");
@@ -37,17 +37,18 @@ pub(super) fn found<'a>(store: &Store, answer: &'a Answer) -> Option<&'a str> {
     each.find_map(|value| value.trim().strip_prefix("crc32c="))
 }
 
-/// Whether the store says that it has found this checksum. That it found another is as if it had broken off.
+/// Returns true if the store confirms this checksum. A different checksum is a temporary error, like a broken
+/// connection.
 pub(super) fn is_confirmed(store: &Store, answer: &Answer, crc: u32) -> Result<bool, AttemptError> {
     match found(store, answer) {
         Some(theirs) if theirs != text(crc) => {
-            Err(AttemptError::cut("what the store got is not what was sent".to_owned()))
+            Err(AttemptError::cut("the store received other bytes than were sent".to_owned()))
         }
         theirs => Ok(theirs.is_some()),
     }
 }
 
-/// The CRC-32C of an object of these parts, in their order.
+/// Returns the CRC-32C of an object that consists of these parts, in their order.
 pub(super) fn of_all(parts: &[UploadedPart]) -> u32 {
     parts.iter().fold(0, |crc, part| {
         crc32c::crc32c_combine(crc, part.crc32c, usize::try_from(part.size).unwrap_or(usize::MAX))

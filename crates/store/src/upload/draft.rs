@@ -1,4 +1,4 @@
-//! What is written into a folder: a draft beside its target, which takes the target's place when it is complete.
+//! Writing into a folder: a draft beside its target, which is renamed to the target when it is complete.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,24 +12,25 @@ use rustix::io::Errno;
 
 use super::{OnExisting, UploadedPart};
 
-/// The longest name of a file on the usual file systems.
+/// The maximum length of a file name on the usual file systems, in bytes.
 const LONGEST_NAME: usize = 255;
 const END: &str = ".part";
 const ID_DIGITS: usize = 16;
-/// How much is read again at a time.
+/// How many bytes are read again at a time.
 const BLOCK: usize = 1 << 20;
 
-/// A draft that is open. Clones are the same.
+/// An open draft. Clones are the same draft.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
     file: Arc<File>,
     path: PathBuf,
     target: PathBuf,
-    /// Whether another process has written to it before. After a power cut, what it believed to have written may be missing.
+    /// True if another process has written to it before. After a power cut, some of those writes may be
+    /// missing.
     is_resumed: bool,
 }
 
-/// Whether a file of this name is a draft of ours: a listing leaves it out.
+/// True if a file of this name is a draft of ours. Listings skip drafts.
 pub(crate) fn is_draft(name: &str) -> bool {
     let Some(rest) = name.strip_prefix('.').and_then(|name| name.strip_suffix(END)) else { return false };
     rest.rsplit_once('.').is_some_and(|(_, id)| {
@@ -38,7 +39,7 @@ pub(crate) fn is_draft(name: &str) -> bool {
 }
 
 impl Draft {
-    /// A new one, and its id.
+    /// Creates a draft. Returns it and its id.
     pub(crate) fn create(target: &Path) -> io::Result<(Self, String)> {
         if let Some(folder) = target.parent() {
             make_folder(folder)?;
@@ -56,7 +57,7 @@ impl Draft {
         }
     }
 
-    /// One that is there; none if it is not.
+    /// Opens an existing draft; returns `None` if it does not exist.
     pub(crate) fn open(target: &Path, id: &str) -> io::Result<Option<Self>> {
         let path = path_of(target, id)?;
         match OpenOptions::new().read(true).write(true).open(&path) {
@@ -72,16 +73,16 @@ impl Draft {
         self.file.write_all_at(bytes, offset)
     }
 
-    /// The CRC-32C of what stands in a range of it.
+    /// Returns the CRC-32C of the bytes in a range of the draft.
     pub(crate) fn crc32c(&self, range: Range<u64>) -> io::Result<u32> {
         crc32c_of(&self.file, range, &mut vec![0; BLOCK])
     }
 
-    /// Puts it in the target's place, for good.
+    /// Replaces the target by the draft, durably.
     pub(crate) fn complete(&self, parts: &[UploadedPart], on_existing: &OnExisting) -> io::Result<()> {
         let size = parts.iter().map(|part| part.size).sum::<u64>();
         if !self.path.exists() && std::fs::metadata(&self.target).is_ok_and(|target| target.len() == size) {
-            // It was completed before, by us.
+            // This upload has completed it before.
             return sync_folder(&self.target);
         }
         let found = self.file.metadata()?.len();
@@ -92,7 +93,7 @@ impl Draft {
         if self.is_resumed
             && let Some(part) = first_other(&self.file, parts)?
         {
-            let why = format!("the draft does not hold what was written as part {part}: begin anew");
+            let why = format!("the draft does not contain the bytes of part {part}: restart the upload");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         self.file.sync_all()?;
@@ -104,7 +105,7 @@ impl Draft {
     }
 }
 
-/// Whether a file is made of these parts.
+/// True if a file consists of these parts.
 pub(crate) fn is_of(target: &Path, parts: &[UploadedPart]) -> io::Result<bool> {
     match File::open(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -116,7 +117,7 @@ pub(crate) fn is_of(target: &Path, parts: &[UploadedPart]) -> io::Result<bool> {
     }
 }
 
-/// Reads all parts again: the number of the first that a file does not hold.
+/// Reads all parts again. Returns the number of the first part that the file does not contain.
 fn first_other(file: &File, parts: &[UploadedPart]) -> io::Result<Option<u32>> {
     let mut buffer = vec![0; BLOCK];
     let mut position = 0;
@@ -142,7 +143,7 @@ fn crc32c_of(file: &File, range: Range<u64>, buffer: &mut [u8]) -> io::Result<u3
     Ok(crc)
 }
 
-/// Removes a draft. That there is none is no error.
+/// Removes a draft. It is no error if there is none.
 pub(crate) fn remove(target: &Path, id: &str) -> io::Result<()> {
     match std::fs::remove_file(path_of(target, id)?) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -150,7 +151,7 @@ pub(crate) fn remove(target: &Path, id: &str) -> io::Result<()> {
     }
 }
 
-/// Where a draft lies. An id that came from outside must not lead elsewhere.
+/// Returns the path of a draft. An id from outside must not lead to another folder.
 fn path_of(target: &Path, id: &str) -> io::Result<PathBuf> {
     let name = target.file_name().and_then(|name| name.to_str());
     let (Some(name), true) = (name, is_draft(&format!("..{id}{END}"))) else {
@@ -161,7 +162,7 @@ fn path_of(target: &Path, id: &str) -> io::Result<PathBuf> {
     Ok(target.with_file_name(format!(".{}.{id}{END}", name.get(..end).unwrap_or_default())))
 }
 
-/// Makes a folder with all above it, so that they are still there after a power cut.
+/// Creates a folder and its parents durably, so that they survive a power cut.
 fn make_folder(folder: &Path) -> io::Result<()> {
     let made = match std::fs::create_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -178,16 +179,16 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes what happened to the name of something last.
+/// Makes a change of the name `of` durable.
 fn sync_folder(of: &Path) -> io::Result<()> {
     of.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Renames unless there is something.
+/// Renames `from`, unless `to` exists.
 fn place_if_free(from: &Path, to: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
-        // Network file systems know links but not this.
+        // Network file systems support links but not this flag.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             std::fs::hard_link(from, to)?;
             std::fs::remove_file(from)

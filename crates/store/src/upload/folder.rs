@@ -63,10 +63,10 @@ pub(super) async fn part(
     Ok(Sent { part, was_overloaded: false })
 }
 
-/// A part of a file of this machine, written as its bytes come.
+/// A part of a file of this machine, written as its bytes arrive.
 ///
-/// What is fetched goes to the disk while it is still in the caches of a core, and takes no memory but that.
-/// [`Upload::part`](crate::Upload::part) wants all of a part at once, as requests do.
+/// Fetched bytes go to the disk while they are still in the caches of a core, and need no further memory.
+/// [`Upload::part`](crate::Upload::part) needs all bytes of a part at once, as requests do.
 #[derive(Debug)]
 pub struct PartWriter {
     pub(super) store: Store,
@@ -80,11 +80,12 @@ pub struct PartWriter {
 }
 
 impl PartWriter {
-    /// Writes bytes that stand at a position of the object: behind those before them, or again from somewhere between. Blocks
-    /// the thread meanwhile.
+    /// Writes bytes at a position of the object: after the previous bytes, or again from a position between.
+    /// Blocks the thread.
     ///
     /// # Errors
-    /// What the disk says, and if they leave a gap. [`finish`](Self::finish) tells it again.
+    /// Errors of the disk, and [`io::ErrorKind::InvalidInput`] if the bytes would leave a gap.
+    /// [`finish`](Self::finish) returns the error again.
     pub fn write(&mut self, position: u64, bytes: &[u8]) -> io::Result<()> {
         let written = self.try_write(position, bytes);
         if let Err(error) = &written {
@@ -107,10 +108,10 @@ impl PartWriter {
         Ok(())
     }
 
-    /// What was written, as a part.
+    /// Returns the written bytes as a part.
     ///
     /// # Errors
-    /// What went wrong in writing.
+    /// The last error of [`write`](Self::write).
     pub fn finish(self) -> Result<UploadedPart, StoreError> {
         let Self { number, size, crc32c, .. } = self;
         let part = UploadedPart { number, size, tag: String::new(), crc32c, is_verified: false };
@@ -126,8 +127,7 @@ pub(super) async fn complete(
 ) -> Result<Stored, StoreError> {
     let stored = Stored { verified: Verified::No, ..Stored::of(&parts) };
     let (draft, on_existing) = (draft.clone(), begun.writing.on_existing.clone());
-    working(store, &begun.path, "putting it in its place", move || draft.complete(&parts, &on_existing))
-        .await?;
+    working(store, &begun.path, "moving it into place", move || draft.complete(&parts, &on_existing)).await?;
     Ok(stored)
 }
 
@@ -139,11 +139,11 @@ pub(super) async fn completed(
     let target = target(store, &begun.path)?;
     let stored = Stored { verified: Verified::No, ..Stored::of(&parts) };
     let is_there =
-        working(store, &begun.path, "looking whether it is complete", move || draft::is_of(&target, &parts));
+        working(store, &begun.path, "checking whether it is complete", move || draft::is_of(&target, &parts));
     Ok(is_there.await?.then_some(stored))
 }
 
-/// A whole file, by way of a draft, so that nobody sees a half of it.
+/// Writes a whole file through a draft, so that no reader sees it half written.
 pub(super) async fn put(
     store: &Store,
     path: &str,
@@ -157,7 +157,7 @@ pub(super) async fn put(
     };
     let written = written.await;
     if written.is_err() {
-        // What went wrong with the file matters, not what went wrong with removing it.
+        // The error of the write matters, not that of the removal.
         let _ = upload.abort().await;
     }
     written

@@ -1,15 +1,17 @@
 //! Writing: an object in one request, or in parts.
 //!
-//! What is written in parts is seen by nobody before it is [complete](Upload::complete). What is needed to go on later, in another
-//! process, is [`Begun`] and the [`UploadedPart`]s that are done: who calls keeps both. How many parts are on their way at once, and
-//! where their bytes are, is the business of who calls.
+//! An object that is written in parts is not visible before it is [complete](Upload::complete). To resume
+//! later in another process, the caller saves [`Begun`] and the finished [`UploadedPart`]s. The caller also
+//! decides how many parts are sent at once, and where their bytes are.
 //!
-//! | store | parts | whether the store confirms what it got |
+//! | store | parts | whether the store confirms the received data |
 //! | --- | --- | --- |
-//! | Amazon's, and what speaks as it does | its multipart uploads | CRC-32C of each part, where it knows that |
+//! | Amazon's, and compatible ones | its multipart uploads | CRC-32C of each part, if supported |
 //! | Google's | the same requests, signed in its way | CRC-32C of each part, and of the whole |
 //! | Microsoft's | blocks, and a list of them | its CRC-64 of each part |
-//! | folders | a draft beside the target, written at positions | no; what another process wrote is read again |
+//! | folders | a draft beside the target, written at offsets | no; data that another process wrote is read again |
+//!
+//! See docs/decisions/036-uploads-are-our-own-requests.md.
 
 mod answer;
 mod blocks;
@@ -34,84 +36,86 @@ pub use parts::Upload;
 pub(crate) use remote::Remote;
 pub use sizes::{Limits, part_size};
 
-/// How an object is to be written.
+/// How an object is written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Writing {
-    /// Its content type. Folders do not keep it.
+    /// The content type of the object. Folders do not store it.
     pub content_type: Option<String>,
-    /// What is to become of one that is there.
+    /// How an existing object is handled.
     pub on_existing: OnExisting,
 }
 
-/// What is to become of an object that is there already.
+/// How an existing object is handled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExisting {
-    /// It is replaced.
+    /// The object is replaced.
     #[default]
     Replace,
-    /// It stays, and writing is [refused](crate::StoreError::Refused).
+    /// The object stays, and the write is [refused](crate::StoreError::Refused).
     Keep,
-    /// It is replaced if this is its entity tag, else writing is [refused](crate::StoreError::Refused). Folders have no tags, so it is
-    /// impossible there.
+    /// The object is replaced if it has this entity tag; otherwise the write is
+    /// [refused](crate::StoreError::Refused). Folders have no tags, so it is impossible there.
     ReplaceIf(String),
 }
 
-/// An upload that was begun: enough to go on with it, or to throw it away, in another process. There is no secret in it.
+/// An upload in progress: enough to resume or discard it in another process. It contains no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun {
-    /// The path of the object to be.
+    /// The path of the future object.
     pub path: String,
-    /// What the store calls the upload.
+    /// The store's id of the upload.
     pub id: String,
-    /// How the object is to be written: the conditions are looked at when it is complete.
+    /// How the object is written. Conditions are checked when it is completed.
     pub writing: Writing,
-    /// Whether the store was told that checksums come along with the parts.
+    /// True if the upload was begun with checksums for its parts.
     pub has_checksums: bool,
 }
 
-/// A part that the store has.
+/// A part that the store has received.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UploadedPart {
-    /// Which it is, from 1 on.
+    /// The number of the part, from 1 on.
     pub number: u32,
-    /// How many bytes it has.
+    /// The size of the part in bytes.
     pub size: u64,
-    /// What the store calls this state of it.
+    /// The store's tag for this content of the part.
     pub tag: String,
     /// The CRC-32C of its bytes.
     pub crc32c: u32,
-    /// Whether the store has found the same checksum.
+    /// True if the store has computed the same checksum.
     pub is_verified: bool,
 }
 
-/// What became of sending a part.
+/// The result of sending a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sent {
     /// The part.
     pub part: UploadedPart,
-    /// Whether the store had too much to do meanwhile: who sends much at once should then send less.
+    /// True if the store was overloaded meanwhile: a caller with many concurrent requests should then reduce
+    /// them.
     pub was_overloaded: bool,
 }
 
 /// An object that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Its entity tag, if the store gave one.
+    /// The entity tag, if the store returned one.
     pub etag: Option<String>,
-    /// How many bytes it has.
+    /// The size of the object in bytes.
     pub size: u64,
-    /// The CRC-32C of its bytes, as they were sent.
+    /// The CRC-32C of the sent bytes.
     pub crc32c: u32,
-    /// Whether the store has confirmed what it got.
+    /// Whether the store has confirmed the received data.
     pub verified: Verified,
-    /// Whether the store had too much to do meanwhile: who writes much at once should then write less.
+    /// True if the store was overloaded meanwhile: a caller with many concurrent requests should then reduce
+    /// them.
     pub was_overloaded: bool,
 }
 
 impl Stored {
-    /// One of these parts, in their order.
+    /// Returns an object that consists of these parts, in their order.
     fn of(parts: &[UploadedPart]) -> Self {
         Self {
             etag: None,
@@ -123,20 +127,20 @@ impl Stored {
     }
 }
 
-/// Whether a store has confirmed a checksum of ours.
+/// Which checksum of ours a store has confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verified {
-    /// The checksum of the whole.
+    /// The checksum of the whole object.
     Whole,
     /// The checksum of each part.
     Parts,
-    /// None: it does not know ours.
+    /// None: the store does not support our checksum.
     No,
 }
 
 impl Verified {
-    /// What is known of an object of parts.
+    /// Returns what is confirmed of an object that consists of `parts`.
     fn by(parts: &[UploadedPart]) -> Self {
         if parts.iter().all(|part| part.is_verified) { Verified::Parts } else { Verified::No }
     }

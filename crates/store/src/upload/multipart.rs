@@ -1,4 +1,4 @@
-//! Uploads in parts as Amazon has them; Google takes the same requests, signed in its own way.
+//! Uploads in parts in Amazon's protocol. Google accepts the same requests, signed in its own way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,7 +32,7 @@ pub(super) async fn begin(
     writing: &Writing,
 ) -> Result<Begun, StoreError> {
     if is_google(store) && writing.on_existing != OnExisting::Replace {
-        // Google looks at no condition when it completes an upload.
+        // Google ignores conditions when it completes an upload.
         return Err(StoreError::Impossible {
             name: store.name(path),
             what: "a condition on an upload in parts",
@@ -65,7 +65,7 @@ pub(super) async fn begin(
     })
 }
 
-/// Whether the store knows an upload.
+/// True if the store knows the upload.
 pub(super) async fn is_known(store: &Store, remote: &Remote, begun: &Begun) -> Result<bool, StoreError> {
     let what = "looking for its upload";
     let asked = store.asking(&begun.path, what, |_| async move {
@@ -80,7 +80,7 @@ pub(super) async fn is_known(store: &Store, remote: &Remote, begun: &Begun) -> R
 }
 
 pub(super) async fn discard(store: &Store, remote: &Remote, begun: &Begun) -> Result<(), StoreError> {
-    let what = "throwing its upload away";
+    let what = "discarding its upload";
     let asked = store.asking(&begun.path, what, |_| async move {
         let answer = ask(store, remote, &Asking::new(Method::DELETE, &begun.path, at(begun))).await?;
         if answer.status == StatusCode::NOT_FOUND {
@@ -115,7 +115,8 @@ pub(super) async fn part(
             }
             let answer = answer.done(&store.name(&begun.path), what)?;
             let is_verified = is_confirmed(store, &answer, crc32c)?;
-            let tag = answer.etag().ok_or_else(|| AttemptError::cut("the answer has no tag".to_owned()))?;
+            let tag =
+                answer.etag().ok_or_else(|| AttemptError::cut("the reply has no entity tag".to_owned()))?;
             return Ok(UploadedPart { number, size, tag: tag.clone(), crc32c, is_verified });
         }
     });
@@ -123,7 +124,7 @@ pub(super) async fn part(
     Ok(Sent { part, was_overloaded })
 }
 
-/// Makes an object of parts, which are in their order.
+/// Turns parts, which are in order, into an object.
 pub(super) async fn complete(
     store: &Store,
     remote: &Remote,
@@ -145,11 +146,11 @@ pub(super) async fn complete(
         }
         let answer = ask(store, remote, &asking.body(list.clone()).storing(size)).await?;
         let said = answer.said();
-        // An error may come behind a head that says that all is well.
+        // An error may follow a head with status 200.
         if answer.status.is_success() && said.code.is_none() {
             let whole = found(store, &answer).filter(|_| is_google(store));
             return match whole.map(|whole| whole == text(of_all(parts))) {
-                Some(false) => Err(trouble("what the store has is not what was sent".to_owned())),
+                Some(false) => Err(trouble("the store holds other bytes than were sent".to_owned())),
                 whole => Ok((said.etag.or_else(|| answer.etag()), whole.is_some())),
             };
         }
@@ -166,7 +167,8 @@ pub(super) async fn complete(
     Ok(stored(store, parts, done, was_overloaded))
 }
 
-/// An object of parts; `done` is its tag, and whether the store has confirmed the whole.
+/// Returns an object that consists of `parts`. `done` is its tag, and true if the store has confirmed the
+/// whole.
 fn stored(
     store: &Store,
     parts: &[UploadedPart],
@@ -176,7 +178,7 @@ fn stored(
     let (etag, is_whole) = done;
     let stored = Stored::of(parts);
     let verified = if is_whole { Verified::Whole } else { stored.verified };
-    // What Google says here is another tag than the one by which the object is found.
+    // Google returns another tag here than a lookup of the object does.
     Stored { etag: etag.filter(|_| !is_google(store)), verified, was_overloaded, ..stored }
 }
 
@@ -184,7 +186,7 @@ fn size_of(parts: &[UploadedPart]) -> u64 {
     parts.iter().map(|part| part.size).sum()
 }
 
-/// The object, if it is the one of these parts.
+/// Returns the object if it consists of these parts.
 pub(super) async fn completed(
     store: &Store,
     remote: &Remote,
@@ -208,8 +210,8 @@ fn list(parts: &[UploadedPart], has_checksums: bool) -> String {
     list + "</CompleteMultipartUpload>"
 }
 
-/// The tag of the object if it is the one of these parts, and whether the store has confirmed the whole: the answer of an earlier
-/// attempt was lost then.
+/// Returns the tag of the object if it consists of these parts, and true if the store has confirmed the
+/// whole. In that case the reply to an earlier attempt was lost.
 async fn ours(
     store: &Store,
     remote: &Remote,
@@ -226,13 +228,14 @@ async fn ours(
     let plain = tag.trim_matches('"');
     let is_ours = match tag_of(parts) {
         Some(expected) => plain.eq_ignore_ascii_case(&expected),
-        // What is encrypted has tags that mean nothing, but they end with how many parts there were.
+        // Tags of encrypted objects are not checksums, but they end with the number of parts.
         None => plain.ends_with(&format!("-{}", parts.len())),
     };
     is_ours.then_some((Some(tag), false))
 }
 
-/// The tag of an object of parts: the MD5 of the MD5s of the parts, which are their tags.
+/// Returns the tag of an object that consists of `parts`: the MD5 of the MD5s of the parts, which are their
+/// tags.
 fn tag_of(parts: &[UploadedPart]) -> Option<String> {
     let mut all = Md5::new();
     for part in parts {
@@ -244,7 +247,7 @@ fn tag_of(parts: &[UploadedPart]) -> Option<String> {
     Some(format!("{all:032x}-{}", parts.len()))
 }
 
-/// An object in one request.
+/// Writes an object in one request.
 pub(super) async fn put(
     store: &Store,
     remote: &Remote,
@@ -287,7 +290,7 @@ pub(super) async fn put(
     Ok(Stored { etag: etag.filter(|_| !is_google(store)), size, crc32c, verified, was_overloaded })
 }
 
-/// Which generation of an object is to be replaced: Google compares these, and not tags.
+/// Returns the generation of the object that is to be replaced: Google compares generations, not tags.
 async fn generation(store: &Store, path: &str, writing: &Writing) -> Result<Option<String>, AttemptError> {
     let tag = match &writing.on_existing {
         OnExisting::Replace => return Ok(None),
@@ -301,7 +304,7 @@ async fn generation(store: &Store, path: &str, writing: &Writing) -> Result<Opti
     match found.version().filter(|_| found.etag() == Some(tag.as_str())) {
         Some(generation) => Ok(Some(generation.to_owned())),
         None => {
-            let why = "it is another than it was".to_owned();
+            let why = "it has changed".to_owned();
             Err(AttemptError::Fatal(StoreError::Refused { name, why }))
         }
     }
@@ -327,8 +330,8 @@ mod tests {
     fn tags_are_escaped_and_checksums_told_where_the_store_knows_them() {
         assert_eq!(
             list(&[part(7, "\"a&b\"")], true),
-            "<CompleteMultipartUpload><UploadedPart><PartNumber>7</PartNumber><ETag>&quot;a&amp;b&quot;</ETag>\
-             <ChecksumCRC32C>AQIDBA==</ChecksumCRC32C></UploadedPart></CompleteMultipartUpload>"
+            "<CompleteMultipartUpload><Part><PartNumber>7</PartNumber><ETag>&quot;a&amp;b&quot;</ETag>\
+             <ChecksumCRC32C>AQIDBA==</ChecksumCRC32C></Part></CompleteMultipartUpload>"
         );
         assert!(!list(&[part(7, "a")], false).contains("CRC32C"));
     }

@@ -6,21 +6,22 @@ use super::{Begun, Body, Sent, Stored, UploadedPart, Writing, blocks, folder, mu
 use crate::url::Kind;
 use crate::{Store, StoreError};
 
-/// An upload under way. Many parts of it can be sent at once; clones are the same upload. Dropping it leaves at the store what was
-/// sent: [`Store::resume`] goes on with it, [`Store::discard`] throws it away.
+/// An upload in progress. Many of its parts can be sent at once; clones are the same upload. Dropping it
+/// leaves the sent parts at the store: [`Store::resume`] resumes it, [`Store::discard`] discards it.
 #[derive(Debug, Clone)]
 pub struct Upload {
     store: Store,
     begun: Begun,
-    /// Where the store is this machine.
+    /// Set if the store is the folders of this machine.
     draft: Option<Draft>,
 }
 
 impl Store {
-    /// Begins to write an object in parts. Nobody sees it before it is [complete](Upload::complete).
+    /// Begins to write an object in parts. The object is not visible before it is
+    /// [complete](Upload::complete).
     ///
     /// # Errors
-    /// What can go wrong. A condition that does not hold may be told here already, or only when it is complete.
+    /// [`StoreError`]. A condition that does not hold may be reported here, or only by [`Upload::complete`].
     pub async fn begin(&self, path: &str, options: &Writing) -> Result<Upload, StoreError> {
         let (begun, draft) = match (self.kind(), self.remote(path)?) {
             (Kind::Folders, _) => {
@@ -36,11 +37,12 @@ impl Store {
         Ok(Upload { store: self.clone(), begun, draft })
     }
 
-    /// Goes on with an upload, also one of another process; none if the store does not know it any more: it is to be begun anew
-    /// then. That the store knows it does not say which parts it has: who calls has kept those that are done.
+    /// Resumes an upload, also one of another process. Returns `None` if the store no longer knows it; it
+    /// must be restarted then. The store does not report which parts it has: the caller keeps the finished
+    /// parts.
     ///
     /// # Errors
-    /// What can go wrong.
+    /// [`StoreError`].
     pub async fn resume(&self, saved: &Begun) -> Result<Option<Upload>, StoreError> {
         let (is_known, draft) = match (self.kind(), self.remote(&saved.path)?) {
             (Kind::Folders, _) => {
@@ -56,11 +58,12 @@ impl Store {
         Ok(is_known.then(|| Upload { store: self.clone(), begun: saved.clone(), draft }))
     }
 
-    /// The object, if an upload that the store does not [know](Self::resume) any more was completed to it: a former run was stopped
-    /// before it could note that. None if it was not, or if that cannot be found out; it is to be written anew then.
+    /// Returns the object, if an upload that the store no longer [knows](Self::resume) was completed: a
+    /// former run was stopped before it could record that. Returns `None` if it was not, or if that cannot be
+    /// determined; the object must be written again then.
     ///
     /// # Errors
-    /// What can go wrong.
+    /// [`StoreError`].
     pub async fn completed(
         &self,
         saved: &Begun,
@@ -77,11 +80,11 @@ impl Store {
         })
     }
 
-    /// Throws an upload away that was begun, by this process or a former one. That it is gone is no error. Microsoft's stores
-    /// cannot do this: they remove by themselves, after a week, what never became part of an object.
+    /// Discards an upload of this process or a former one. It is no error if the upload is gone. Microsoft's
+    /// stores have no such operation: after a week they remove blocks that never became part of an object.
     ///
     /// # Errors
-    /// What can go wrong.
+    /// [`StoreError`].
     pub async fn discard(&self, saved: &Begun) -> Result<(), StoreError> {
         match (self.kind(), self.remote(&saved.path)?) {
             (Kind::Folders, _) => folder::discard(self, saved).await,
@@ -93,16 +96,17 @@ impl Store {
 }
 
 impl Upload {
-    /// What is needed to go on with it in another process.
+    /// Returns the data needed to resume the upload in another process.
     pub fn begun(&self) -> &Begun {
         &self.begun
     }
 
-    /// Sends a part: the one of this number (from 1 on), whose bytes begin at `offset` of the object. Parts may be sent in any
-    /// order, many at once, and again, which replaces what was sent under the same number. What is temporary is tried again.
+    /// Sends the part with this number (from 1 on), whose bytes begin at `offset` of the object. Parts may be
+    /// sent in any order, many at once, and again; a part replaces an earlier one of the same number.
+    /// Temporary failures are retried.
     ///
     /// # Errors
-    /// What can go wrong.
+    /// [`StoreError`].
     pub async fn part(&self, number: u32, offset: u64, body: impl Into<Body>) -> Result<Sent, StoreError> {
         let body = body.into();
         let (store, begun) = (&self.store, &self.begun);
@@ -114,19 +118,20 @@ impl Upload {
         }
     }
 
-    /// What writes a part of this number and offset as its bytes come; none where parts are sent in requests.
+    /// Returns a writer for the part with this number and offset, which writes bytes as they arrive. Returns
+    /// `None` if parts are sent in requests.
     pub fn writer(&self, number: u32, offset: u64) -> Option<PartWriter> {
         let (store, path, draft) = (self.store.clone(), self.begun.path.clone(), self.draft.clone()?);
         Some(PartWriter { store, path, draft, number, offset, size: 0, crc32c: 0, error: None })
     }
 
-    /// Makes an object of all its parts, given in any order: from now on it can be seen. Their numbers must be those from 1 on
-    /// without a gap. It may be called again when its answer was lost; another process
-    /// finds out by [`Store::completed`].
+    /// Turns all parts, in any order, into an object, which is visible from then on. Their numbers must be 1
+    /// and up without a gap. If the reply was lost, it may be called again. Another process uses
+    /// [`Store::completed`].
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if a condition of [`Writing`] does not hold, and what else can go wrong. What was sent stays then,
-    /// until it is thrown away.
+    /// [`StoreError::Refused`] if a condition of [`Writing`] does not hold, and other errors of the store.
+    /// The sent parts stay until they are discarded.
     pub async fn complete(&self, parts: &[UploadedPart]) -> Result<Stored, StoreError> {
         let (store, begun) = (&self.store, &self.begun);
         let Some(parts) = in_order(parts) else {
@@ -142,16 +147,16 @@ impl Upload {
         }
     }
 
-    /// Throws away what was sent.
+    /// Discards the sent parts.
     ///
     /// # Errors
-    /// What can go wrong.
+    /// [`StoreError`].
     pub async fn abort(&self) -> Result<(), StoreError> {
         self.store.discard(&self.begun).await
     }
 }
 
-/// Parts in their order; none if one is missing or there are none.
+/// Returns the parts in their order; `None` if one is missing or there are none.
 fn in_order(parts: &[UploadedPart]) -> Option<Vec<UploadedPart>> {
     let mut parts = parts.to_vec();
     parts.sort_unstable_by_key(|part| part.number);

@@ -5,19 +5,20 @@ use super::{Body, Stored, Writing, blocks, folder, multipart};
 use crate::url::Kind;
 use crate::{Store, StoreError};
 
-/// How much is read at once of an object that may be the one that was just written.
+/// How many bytes are read at once when a lookup compares an object with the one just written.
 const LOOK: u64 = 4 << 20;
 
 impl Store {
-    /// The address of an object for others: not of one in a folder, which has none.
+    /// Returns the URL of an object for other programs. `None` in a folder, which has no URL.
     pub fn address(&self, path: &str) -> Option<String> {
         self.remote(path).ok().flatten().map(|remote| remote.url(path, ""))
     }
 
-    /// Writes an object in one request, also an empty one. What is temporary is tried again; nobody sees a half of it.
+    /// Writes an object, possibly an empty one, in one request. Temporary failures are retried. No reader
+    /// sees it half written.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if a condition of [`Writing`] does not hold, and what else can go wrong.
+    /// [`StoreError::Refused`] if a condition of [`Writing`] does not hold, and other errors of the store.
     pub async fn put(
         &self,
         path: &str,
@@ -35,7 +36,7 @@ impl Store {
         }
     }
 
-    /// How requests of our own reach it.
+    /// Returns the access for our own requests.
     pub(super) fn remote(&self, path: &str) -> Result<Option<&Remote>, StoreError> {
         self.made().as_ref().map(Option::as_ref).map_err(|why| StoreError::Failed {
             name: self.name(path),
@@ -51,8 +52,8 @@ impl Store {
     }
 }
 
-/// Whether an object has this content, and its tag then: an earlier attempt has written it whose answer was lost, and which is now
-/// what the condition of the next one fails at.
+/// Returns the tag of an object if it has this content. Then an earlier attempt, whose reply was lost, has
+/// written it, and the condition of the next attempt fails because of that.
 pub(super) async fn holds(store: &Store, path: &str, size: u64, crc32c: u32) -> Option<Option<String>> {
     let found = store.stat(path).await.ok().filter(|found| found.size() == size)?;
     let (mut position, mut crc) = (0, 0);

@@ -1,7 +1,9 @@
-//! A store of objects as requests of our own reach it: where it is, and how they are signed.
+//! Access to an object store by our own requests: its address, and how requests are signed.
 //!
-//! OpenDAL keeps the ids of its uploads to itself, so that no other process could go on with them. So what is written is
-//! asked for here, with the same options, credentials, connections and signing.
+//! OpenDAL does not expose the ids of its uploads, so no other process could resume them. Writes are
+//! therefore requests of this crate, with the same options, credentials, connections and signing.
+//!
+//! See docs/decisions/036-uploads-are-our-own-requests.md.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opendal::raw::{build_abs_path, normalize_root, percent_encode_path};
@@ -11,32 +13,32 @@ use reqsign_core::Signer;
 use super::signing;
 use crate::url::{Kind, Settings};
 
-/// Whom requests are signed for.
+/// The credentials that requests are signed with.
 pub(crate) enum Signing {
-    /// Nobody.
+    /// Requests are not signed.
     None,
     Amazon(Signer<reqsign_aws_v4::Credential>),
     Google(Signer<reqsign_google::Credential>),
     Microsoft(Signer<reqsign_azure_storage::Credential>),
 }
 
-/// What the hosts of Cloudflare's store end with.
+/// The suffix of the host names of Cloudflare's store (R2).
 const CLOUDFLARE: &str = ".r2.cloudflarestorage.com";
 
-/// Where a store of objects is.
+/// The address of an object store.
 pub(crate) struct Remote {
     /// The URL of the bucket or container.
     base: String,
     root: String,
     pub(super) signing: Signing,
-    /// What every request says.
+    /// Headers of every request.
     pub(super) always: HeaderMap,
-    /// What the request says that makes an object or begins to.
+    /// Headers of the request that creates an object or begins an upload.
     pub(super) making: HeaderMap,
 }
 
 impl Remote {
-    /// From a store's URL; what is wrong with its options, if something is.
+    /// Creates the access from a store's URL. Returns the reason if its options are wrong.
     pub(crate) fn of(kind: &Kind) -> Result<Option<Self>, String> {
         match kind {
             Kind::Http | Kind::WebDav | Kind::Folders => Ok(None),
@@ -46,13 +48,13 @@ impl Remote {
         }
     }
 
-    /// Whether all parts of an upload but the last must have the same size: so Cloudflare wants it.
+    /// True if all parts of an upload but the last must have the same size. Cloudflare requires that.
     pub(super) fn wants_equal_parts(&self) -> bool {
         let (_, rest) = self.base.split_once("://").unwrap_or_default();
         rest.split('/').next().is_some_and(|host| host.ends_with(CLOUDFLARE))
     }
 
-    /// The URL of an object, with a query that is escaped already.
+    /// Returns the URL of an object. The query must be escaped already.
     pub(super) fn url(&self, path: &str, query: &str) -> String {
         let path = percent_encode_path(&build_abs_path(&self.root, path));
         let mark = if query.is_empty() { "" } else { "?" };
@@ -132,7 +134,7 @@ fn azure(config: services::AzblobConfig, container: &str) -> Result<Remote, Stri
         ("x-ms-encryption-key-sha256", &config.encryption_key_sha256),
         ("x-ms-encryption-algorithm", &config.encryption_algorithm),
     ])?;
-    // From 2019-12-12 on, blocks may be of 4000 MiB. This one is OpenDAL's.
+    // Since 2019-12-12, blocks may have 4000 MiB. This version is the one that OpenDAL uses.
     always.insert("x-ms-version", HeaderValue::from_static("2022-11-02"));
     let signing = if config.skip_signature {
         Signing::None
@@ -152,8 +154,8 @@ fn headers<const N: usize>(given: [(&'static str, &Option<String>); N]) -> Resul
     let mut headers = HeaderMap::new();
     for (name, value) in given {
         let Some(value) = value else { continue };
-        let mut value =
-            HeaderValue::from_str(value).map_err(|_| format!("the value of `{name}` is not one"))?;
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| format!("the value of `{name}` is not valid in an HTTP header"))?;
         value.set_sensitive(true);
         headers.insert(HeaderName::from_static(name), value);
     }

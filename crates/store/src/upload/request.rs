@@ -1,4 +1,4 @@
-//! A request of our own, and sending it.
+//! Requests of our own, and sending them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,21 +15,23 @@ use crate::attempt::{AttemptError, patient};
 use crate::transport::{client, retry_after};
 use crate::{Store, StoreError};
 
-/// How much of a body is given to the connection at once. When it has gone, the other side is still listening.
+/// The number of bytes of a body that the connection gets at once. A piece that has left shows that the
+/// server is still reading.
 const PIECE: usize = 256 << 10;
-/// How fast a store at least takes what it got to its disks, and how long that may take at most.
+/// The assumed minimum speed in bytes per second at which a store writes received data to its disks, and the
+/// maximum time for that.
 const SLOWEST_STORING: u64 = 8 << 20;
 const LONGEST_STORING: Duration = Duration::from_secs(600);
 
-/// A request to be.
+/// A request that is being built.
 pub(super) struct Asking<'a> {
     pub(super) method: Method,
     pub(super) path: &'a str,
-    /// What stands behind the `?`, escaped.
+    /// The query after the `?`, escaped.
     pub(super) query: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Body,
-    /// How many bytes the store has to take to its disks before it answers.
+    /// How many bytes the store must write to its disks before it replies.
     storing: u64,
 }
 
@@ -51,13 +53,13 @@ impl<'a> Asking<'a> {
         self
     }
 
-    /// The store has so many bytes to move before it answers.
+    /// Sets how many bytes the store must move before it replies.
     pub(super) fn storing(mut self, bytes: u64) -> Self {
         self.storing = bytes;
         self
     }
 
-    /// A header, unless it cannot be one.
+    /// Adds a header, unless the value is not valid in a header.
     pub(super) fn header(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(HeaderName::from_static(name), value);
@@ -70,7 +72,7 @@ impl<'a> Asking<'a> {
         self
     }
 
-    /// The condition under which something is written, for Amazon and Microsoft.
+    /// Adds the condition of the write, for Amazon and Microsoft.
     pub(super) fn on(self, writing: &Writing) -> Self {
         match &writing.on_existing {
             OnExisting::Replace => self,
@@ -80,7 +82,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// A piece of a body, which notes when it is not needed any more: when it was sent, that is.
+/// A piece of a body. It is dropped once it has been sent, and counts that.
 struct Piece {
     bytes: Bytes,
     sent: Arc<AtomicU64>,
@@ -106,7 +108,7 @@ fn in_pieces(body: &Body, sent: &Arc<AtomicU64>) -> Buffer {
     pieces.map(|bytes| Bytes::from_owner(Piece { bytes, sent: sent.clone() })).collect::<Vec<_>>().into()
 }
 
-/// Asks once.
+/// Sends the request once.
 pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> Result<Answer, AttemptError> {
     let name = store.name(asking.path);
     let failed = |why: String| {
@@ -137,14 +139,14 @@ pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> 
         Signing::Microsoft(signer) => signer.sign(&mut head, None).await,
     };
     if let Err(error) = signed {
-        let why = format!("no credentials could be had: {error}");
+        let why = format!("cannot get credentials: {error}");
         return Err(if error.is_retryable() {
             AttemptError::cut(why)
         } else {
             AttemptError::Fatal(StoreError::Denied { name, what: "written", why })
         });
     }
-    // The client says it by itself, in the form that its version of HTTP has for it.
+    // The client adds it by itself, in the form that its version of HTTP needs.
     head.headers.remove(header::HOST);
     store.counts().written.fetch_add(asking.body.len() as u64, Ordering::Relaxed);
     let silence = store.retries().silence;
@@ -168,7 +170,7 @@ async fn client_send(request: Request<Buffer>) -> Result<Answer, AttemptError> {
             why += &format!(": {cause}");
             source = cause.source();
         }
-        // No answer: the network may be better later.
+        // No reply: the network may be better later.
         AttemptError::cut(why)
     })?;
     let (head, body) = answer.into_parts();
@@ -181,8 +183,9 @@ async fn client_send(request: Request<Buffer>) -> Result<Answer, AttemptError> {
 }
 
 impl Store {
-    /// Asks again and again while what goes wrong is temporary, and says whether the store had too much to do meanwhile. Each
-    /// attempt is told whether one before it came to nothing: the store may have done then what was asked without saying so.
+    /// Runs `attempt`, and retries temporary failures. Also returns true if the store was overloaded
+    /// meanwhile. Each attempt receives true if an earlier attempt failed: the store may then have done the
+    /// request although its reply was lost.
     pub(super) async fn asking<T, F: Future<Output = Result<T, AttemptError>>>(
         &self,
         path: &str,

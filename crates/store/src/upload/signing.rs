@@ -1,4 +1,4 @@
-//! Where credentials are looked for: in the places, and in the order, in which OpenDAL looks for them.
+//! The lookup of credentials: in the same places and the same order as OpenDAL.
 
 use opendal::services::{AzblobConfig, GcsConfig, S3Config};
 use reqsign_core::{Context, Env, OsEnv, ProvideCredentialChain, Signer, StaticEnv};

@@ -1,4 +1,4 @@
-//! How large parts are.
+//! The sizes of parts.
 
 use crate::Store;
 use crate::url::Kind;
@@ -7,28 +7,28 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// How much is to fit where it is not known before how much will come.
+/// The size in bytes of the largest object that must fit when the length is not known in advance.
 const MOST_UNKNOWN: u64 = 5 * TIB;
 
-/// What a store can take.
+/// The limits of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Whether it can be written to at all. If not, the rest means nothing.
+    /// True if the store can be written to at all. If false, the other fields mean nothing.
     pub can_write: bool,
-    /// The fewest bytes of a part that is not the last.
+    /// The minimum size in bytes of a part that is not the last.
     pub smallest_part: u64,
-    /// The most bytes of a part, and of what is written in one request.
+    /// The maximum size in bytes of a part, and of an object that is written in one request.
     pub largest_part: u64,
-    /// How many parts there may be.
+    /// The maximum number of parts.
     pub most_parts: u32,
-    /// The most bytes of an object.
+    /// The maximum size of an object in bytes.
     pub most_bytes: u64,
-    /// Whether all parts but the last must have the same size.
+    /// True if all parts but the last must have the same size.
     pub equal_parts: bool,
 }
 
 impl Store {
-    /// What it can take.
+    /// Returns the limits of the store.
     pub fn limits(&self) -> Limits {
         let of_objects = Limits {
             can_write: true,
@@ -52,7 +52,7 @@ impl Store {
                 smallest_part: 1,
                 largest_part: TIB,
                 most_parts: u32::MAX,
-                // The kernel counts positions in numbers with a sign.
+                // The kernel uses signed numbers for positions.
                 most_bytes: i64::MAX as u64,
                 equal_parts: false,
             },
@@ -71,12 +71,13 @@ impl Store {
     }
 }
 
-/// How many bytes the part of this number (from 1 on) should have; the last has what is left.
+/// Returns the size in bytes of the part with this number (from 1 on). The last part gets the rest.
 ///
-/// `wanted` is how many would be best. If it is known how many bytes there are in all, every part has the same size, a multiple of
-/// 1 MiB, and not more than `wanted` unless they would not fit. If it is not known, the first parts have the wanted size, and
-/// those behind grow with the square of their number, so that 5 TiB fit: what turns out small is sent in small parts, and
-/// the largest part stays below three times the mean. Where all must have the same size, they do not grow.
+/// `wanted` is the preferred size. If the total size is known, every part has the same size: a multiple of 1
+/// MiB, and not more than `wanted` unless the object would not fit. If it is not known, the first parts have
+/// the wanted size, and later ones grow with the square of their number, so that 5 TiB fit. A small object is
+/// then sent in small parts, and the largest part stays below three times the mean. With `equal_parts`, parts
+/// do not grow.
 pub fn part_size(wanted: u64, total: Option<u64>, number: u32, limits: &Limits) -> u64 {
     let (largest, parts) = (limits.largest_part.max(1), u128::from(limits.most_parts.max(1)));
     let base = u128::from(wanted.max(limits.smallest_part).max(1));

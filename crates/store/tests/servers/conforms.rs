@@ -1,11 +1,11 @@
-//! What holds for every store.
+//! Tests that every store must pass.
 
 use bytes::Bytes;
 use thalweg_store::{Begun, OnExisting, StoreError, Verified, Writing};
 
 use crate::{MIB, TestStore, content, content_type, read, send, writing};
 
-/// Which checksums a store is to confirm: of an object, and of parts. And whether it can do what not all can.
+/// The checksums that a store confirms, for a whole object and for parts, and which optional features it has.
 struct Expected {
     whole: Verified,
     parts: Verified,
@@ -23,7 +23,7 @@ async fn amazons_protocol_is_spoken() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn microsofts_protocol_is_spoken() {
-    // Azurite says nothing about the checksum of a whole.
+    // Azurite does not confirm the checksum of a whole object.
     let (whole, parts) = (Verified::No, Verified::Parts);
     let expected = Expected { whole, parts, has_types: true, has_tags: true, forgets: false };
     conforms(&TestStore::azure(), &expected).await;
@@ -136,7 +136,7 @@ async fn conditions(place: &TestStore, expected: &Expected) {
     let (path, bytes) = (place.key("conditions"), content(6 * MIB));
     let on = |on_existing| Writing { on_existing, ..Writing::default() };
     let upload = place.store.begin(&path, &on(OnExisting::Keep)).await.unwrap();
-    // Before the parts: azurite takes a blob for one that is there as soon as it has blocks of it.
+    // Before the parts: azurite treats a blob as existing as soon as it has blocks.
     let first = place.store.put(&path, content(3), &on(OnExisting::Keep)).await.unwrap();
     let parts = [send(&upload, 1, &bytes).await, send(&upload, 2, &bytes).await];
     let refused = |error| assert!(matches!(error, StoreError::Refused { .. }), "{error}");

@@ -1,4 +1,4 @@
-//! What goes wrong on the way.
+//! Faults on the connection.
 
 use bytes::Bytes;
 use thalweg_store::{OnExisting, StoreError, Verified, Writing};
@@ -14,7 +14,7 @@ fn status(code: u16, body: &str) -> Fault {
     Fault::Status { code, retry_after: None, body: body.to_owned() }
 }
 
-/// The rules for the requests that a store has for each of these.
+/// The rules that match a store's requests of each kind.
 struct Requests {
     part: fn(Fault) -> Rule,
     complete: fn(Fault) -> Rule,
@@ -63,7 +63,7 @@ async fn lost_answers(place: &TestStore, requests: &Requests) {
         let found = place.store.stat(&path).await.unwrap();
         assert_eq!((stored.size, &stored.etag), (found.size(), &found.state().etag));
         assert_eq!(read(&found).await, content);
-        // A later run that does not know that it was done.
+        // A later run that does not know that the upload was completed.
         let again = upload.complete(&parts).await.unwrap();
         assert_eq!(again.size, stored.size);
     }

@@ -1,5 +1,5 @@
-//! Google's store, of which there is no server for tests that knows uploads in parts: what it is asked is compared with its manual,
-//! and so is what it answers here.
+//! Google's store. No test server supports its uploads in parts, so the requests and the replies here follow
+//! its manual.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use thalweg_store::{OnExisting, Retries, Store, StoreError, UploadedPart, Verifi
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A server that answers what it is told to, one after the other, and remembers the heads of what it was asked. To
-/// what is to be answered by nothing it keeps silent.
+/// A server that sends scripted replies, one after the other, and records the heads of the requests. For an
+/// empty reply it stays silent.
 struct Scripted {
     url: String,
     heads: Arc<Mutex<Vec<String>>>,
@@ -45,7 +45,7 @@ impl Scripted {
     }
 }
 
-/// The head of a request, in small letters, whose body has come.
+/// Reads one request with its body. Returns its head.
 async fn asked(client: &mut TcpStream) -> String {
     let mut came = Vec::new();
     loop {
@@ -70,7 +70,7 @@ fn part(number: u32, bytes: &'static [u8]) -> UploadedPart {
     UploadedPart { number, size, tag: "\"t\"".to_owned(), crc32c: crc32c::crc32c(bytes), is_verified: true }
 }
 
-/// The checksum of `hello` and of `helloworld`, as headers have it.
+/// The checksums of `hello` and of `helloworld`, in the form of the headers.
 const HELLO: &str = "x-goog-hash: crc32c=mnG7TA==\r\n";
 const HELLO_WORLD: &str = "x-goog-hash: crc32c=Vsu0gA==,md5=AAAA\r\n";
 
@@ -117,7 +117,7 @@ async fn what_arrived_as_something_else_is_not_stored() {
     let wrong = answer("200 OK", "etag: \"t\"\r\nx-goog-hash: crc32c=AAAAAA==\r\n", "");
     let server = Scripted::start(&[&wrong]).await;
     let error = server.store().put("a", Bytes::from_static(b"hello"), &Writing::default()).await.unwrap_err();
-    assert!(error.is_temporary() && error.to_string().contains("not what was sent"), "{error}");
+    assert!(error.is_temporary() && error.to_string().contains("other bytes than were sent"), "{error}");
 }
 
 #[tokio::test]

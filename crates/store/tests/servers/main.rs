@@ -1,4 +1,5 @@
-//! Writing, against servers of others: versitygw for Amazon's protocol, azurite for Microsoft's; and folders.
+//! Writing, against other projects' servers: versitygw for Amazon's protocol, azurite for Microsoft's; and
+//! folders.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,10 +18,10 @@ use thalweg_testbed::{Azure, Proxy, S3};
 const MIB: usize = 1 << 20;
 const PART: usize = 5 * MIB;
 
-/// A store, and what must live as long as it.
+/// A store, and everything that must live as long as it.
 struct TestStore {
     store: Store,
-    /// What stands before the keys.
+    /// The prefix of the keys.
     prefix: String,
     proxy: Option<Proxy>,
     _server: Box<dyn std::any::Any + Send + Sync>,
@@ -65,7 +66,7 @@ impl TestStore {
     }
 }
 
-/// As is usual, but with less patience.
+/// The usual retries, with shorter pauses.
 fn quick() -> Retries {
     Retries {
         attempts: 4,
@@ -85,7 +86,7 @@ async fn read(object: &Object) -> Vec<u8> {
     into
 }
 
-/// Sends a part, as a task of its own: what is under way may go from thread to thread.
+/// Sends a part in a task of its own, because a future in progress may move between threads.
 async fn send(upload: &Upload, number: u32, content: &Bytes) -> UploadedPart {
     let offset = (number as usize - 1) * PART;
     let bytes = content.slice(offset..content.len().min(offset + PART));

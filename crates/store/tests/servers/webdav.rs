@@ -1,4 +1,4 @@
-//! Reading, against a WebDAV server of others: wsgidav.
+//! Reading, against another project's WebDAV server: wsgidav.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Bodies, passed as they come: not held, not changed, and not beyond where a fault ends them.
+//! Passes bodies on as they arrive: not buffered, not changed, and only up to the point where a fault cuts
+//! them.
 
 use super::head::Framing;
 use std::io;
@@ -6,29 +7,29 @@ use std::time::Duration;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
-/// How passing a body ended.
+/// The result of passing a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// All of it was passed.
+    /// The whole body was passed.
     Whole,
     /// The fault's limit was reached.
     Cut,
-    /// Where it came from ended too early.
+    /// The sender ended too early.
     Lost,
-    /// Where it went to takes no more.
+    /// The receiver accepts no more bytes.
     Refused,
 }
 
-/// What a fault says about a body.
+/// The limits that a fault sets for a body.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Bounds {
-    /// No more bytes than that.
+    /// The maximum number of bytes.
     pub most: Option<u64>,
     pub bytes_per_second: Option<u64>,
 }
 
-/// Passes a body on. What was passed is told to `count` before it is on its way, so that whoever has received it finds
-/// it counted.
+/// Passes a body on. `count` is called with the number of bytes before they are sent, so that a receiver of
+/// the bytes finds them counted.
 pub(super) async fn pass(
     from: &mut (impl AsyncBufRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
@@ -102,14 +103,14 @@ impl<R: AsyncBufRead + Unpin, W: AsyncWrite + Unpin, C: FnMut(u64)> Passing<'_, 
         Ok(line)
     }
 
-    /// How many bytes may pass now.
+    /// Returns the number of bytes that may pass now; waits if the rate requires it.
     async fn room(&mut self) -> Result<u64, End> {
         let most = self.bounds.most.map_or(u64::MAX, |most| most - self.passed);
         if most == 0 {
             return Err(End::Cut);
         }
         let Some(rate) = self.bounds.bytes_per_second else { return Ok(most) };
-        // Twenty steps a second, but no byte is divided.
+        // Twenty steps a second, but at least one byte per step.
         let step = (rate / 20).max(1);
         let due = Duration::from_secs_f64((self.passed + step) as f64 / rate as f64);
         tokio::time::sleep_until(self.begun + due).await;
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(passed("hello", Framing::Exact(5), Some(0)).await, (End::Cut, "".into(), 0));
     }
 
-    /// On a clock that only moves when all wait for it.
+    /// With a clock that moves only when all tasks wait for it.
     #[tokio::test(start_paused = true)]
     async fn a_slow_body_comes_piece_by_piece() {
         let within = async |millis| {

@@ -1,7 +1,7 @@
-//! A client's connection: its requests, one after the other, and what comes of each.
+//! A client's connection: its requests, one after another, and their answers.
 //!
-//! Every connection of a client has one of its own to the upstream. So what a server does to a connection (closing it, an
-//! early answer) is done to the client's.
+//! Each client connection has a separate connection to the upstream. Actions of a server on its connection
+//! (closing it, an early answer) therefore reach the client's connection.
 
 use super::body::{self, Bounds, End};
 use super::head::{self, Answer, Framing, Request};
@@ -15,10 +15,10 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::select;
 
-/// What is read at a time.
+/// Bytes per read.
 const BLOCK: usize = 256 << 10;
 
-/// One end of the way.
+/// A connection to the client or to the upstream.
 struct Side {
     from: BufReader<OwnedReadHalf>,
     to: OwnedWriteHalf,
@@ -32,19 +32,19 @@ impl Side {
     }
 }
 
-/// What becomes of the connection.
+/// The next step for the connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Request,
     Close,
 }
 
-/// Serves a client until either side has had enough.
+/// Serves a client until either side closes its connection.
 pub(super) async fn serve(client: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut client = Side::new(client)?;
     let mut upstream: Option<Side> = None;
     loop {
-        // Between requests the upstream may hang up; the client is to see that.
+        // Between requests the upstream may close its connection; the client must see that.
         if let Some(upstream) = &mut upstream {
             select! {
                 biased;
@@ -81,8 +81,8 @@ async fn connect(upstream: SocketAddr) -> io::Result<Side> {
     Side::new(TcpStream::connect(upstream).await?)
 }
 
-/// Answers without the upstream. The body is read before, as servers do that want to keep the connection; one that waits
-/// to be asked for never comes.
+/// Answers without the upstream. The body is read first, as servers do that keep the connection. A body that
+/// waits for `100 Continue` never arrives.
 async fn refuse(
     client: &mut Side,
     request: &Request,
@@ -103,7 +103,7 @@ async fn refuse(
     Ok(if closes { Next::Close } else { Next::Request })
 }
 
-/// Sends an answer of the proxy's own.
+/// Sends an answer of the proxy itself.
 async fn say(
     to: &mut OwnedWriteHalf,
     answer: &Instead,
@@ -138,8 +138,8 @@ async fn exchange(
 ) -> io::Result<Next> {
     upstream.to.write_all(&request.raw).await?;
     let mut back = pin!(answer(&mut upstream.from, &mut client.to, request, plan, entry));
-    // The answer may come before the request is wholly sent: from a server that refuses it, or one that is to be heard
-    // first. The body is looked at first, so that it is known to be sent when an answer to all of it is there.
+    // The answer may come before the request is fully sent, from a server that rejects it or answers early.
+    // The body is polled first, so that it counts as sent when the answer to all of it arrives.
     let sent = {
         let bounds = Bounds { most: plan.cut_request, bytes_per_second: plan.bytes_per_second };
         let count = |many| entry.change(|seen| seen.request_bytes += many);
@@ -147,7 +147,7 @@ async fn exchange(
         select! {
             biased;
             sent = there => sent,
-            // What is still to come of the body cannot be told from another request.
+            // The rest of the body cannot be distinguished from another request.
             answered = &mut back => return answered.and(Ok(Next::Close)),
         }
     };
@@ -162,7 +162,7 @@ async fn exchange(
     }
 }
 
-/// Returns when the other end has hung up, and not before.
+/// Returns when the other end has closed the connection, and not before.
 async fn gone(from: &mut BufReader<OwnedReadHalf>) {
     match from.fill_buf().await {
         Ok(more) if !more.is_empty() => std::future::pending().await,
@@ -186,7 +186,7 @@ async fn answer(
     let closes = request.closes || answer.closes;
     entry.change(|seen| seen.upstream_status = Some(answer.status));
     if let Some(instead) = &plan.afterwards {
-        // The deed is done when the whole answer is there, and only then is it lost.
+        // The request has taken effect once the whole answer is here; only then is the answer discarded.
         let end = discard(from, answer.framing).await;
         say(to, instead, request, closes, entry).await?;
         return Ok(if closes || end != End::Whole { Next::Close } else { Next::Request });

@@ -1,45 +1,46 @@
-//! The heads of requests and answers: read as they are, understood as far as is needed, changed only where a fault says so.
+//! The heads of requests and answers: kept as they were sent, parsed as far as necessary, and changed only by
+//! faults.
 
 use std::io;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// No head of a client or server here is longer.
+/// The maximum bytes of a head; no client or server here sends a longer one.
 const LONGEST: u64 = 256 << 10;
 const MOST_HEADERS: usize = 256;
 
-/// Where a body ends.
+/// The end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// After so many bytes.
+    /// After this many bytes.
     Exact(u64),
-    /// After a chunk of no bytes.
+    /// After an empty chunk.
     Chunked,
-    /// Where the connection ends.
+    /// At the end of the connection.
     ToTheEnd,
 }
 
-/// What a client asks for.
+/// A client's request.
 pub(super) struct Request {
     pub raw: Vec<u8>,
     pub method: String,
     pub target: String,
     pub framing: Framing,
-    /// The body comes only when the server says that it wants it.
+    /// The client sends the body only after the server asks for it (`Expect: 100-continue`).
     pub waits: bool,
     pub closes: bool,
 }
 
-/// What a server answers.
+/// A server's answer.
 pub(super) struct Answer {
     pub raw: Vec<u8>,
     pub status: u16,
     pub framing: Framing,
-    /// As it is said, also where no body comes.
+    /// The value of `Content-Length`, also if no body follows.
     pub length: Option<u64>,
     pub closes: bool,
 }
 
-/// What the headers say, of either.
+/// The headers that matter, of either.
 #[derive(Default)]
 struct Said {
     length: Option<u64>,
@@ -66,7 +67,7 @@ impl Said {
 }
 
 impl Request {
-    /// The next one; none if the client has no more.
+    /// Reads the next request; `None` if the client sends no more.
     pub async fn read(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Self>> {
         let Some(raw) = read(from).await? else { return Ok(None) };
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -84,7 +85,7 @@ impl Request {
 }
 
 impl Answer {
-    /// The next one, to a request with this method.
+    /// Reads the next answer, to a request with this method.
     pub async fn read(from: &mut (impl AsyncBufRead + Unpin), method: &str) -> io::Result<Self> {
         let raw = read(from).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -103,7 +104,7 @@ impl Answer {
     }
 }
 
-/// All up to the empty line, with it.
+/// Reads up to the empty line, inclusive.
 async fn read(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
     let mut raw = Vec::new();
     let mut from = from.take(LONGEST);
@@ -121,7 +122,7 @@ async fn read(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Vec<u
     }
 }
 
-/// The head with another value of a header that it has.
+/// Returns the head with another value of an existing header.
 pub(super) fn with(raw: &[u8], name: &str, value: &str) -> Vec<u8> {
     let mut changed = Vec::with_capacity(raw.len() + value.len());
     for line in raw.split_inclusive(|byte| *byte == b'\n') {

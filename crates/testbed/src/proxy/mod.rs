@@ -1,8 +1,8 @@
-//! A proxy between a client and a server, which does wrong by rule and remembers what it saw.
+//! A proxy between a client and a server that injects faults by rule and records the requests.
 //!
-//! It passes heads and bodies as they are, byte for byte: signatures cover the Host header and the path as the client
-//! wrote them. A library's server and client were rejected for that reason, and since they refuse to send what a fault
-//! needs: a body that ends early, a length that is not true, an end at an exact byte.
+//! It passes heads and bodies unchanged, byte for byte: signatures cover the Host header and the path as the
+//! client wrote them. An HTTP library for server and client was rejected for that reason. Libraries also
+//! refuse to send what a fault needs: a body that ends early, a wrong length, an end at an exact byte.
 
 mod body;
 mod exchange;
@@ -18,26 +18,27 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A proxy before one server, on a free port of loopback. It speaks HTTP/1.1 without TLS. Dropping it ends its connections.
+/// A proxy to one server, on a free port of loopback. It speaks HTTP/1.1 without TLS. Dropping it closes its
+/// connections.
 pub struct Proxy {
     background: Background,
     shared: Arc<Shared>,
 }
 
-/// A request that came to a proxy, and what became of it.
+/// A request to the proxy, and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     /// The method.
     pub method: String,
     /// The path with the query, as it was sent.
     pub path_and_query: String,
-    /// What the client was answered, if it was.
+    /// The status that the client received, if any.
     pub status: Option<u16>,
-    /// What the upstream answered, if it was asked and did.
+    /// The status that the upstream returned, if it was asked and answered.
     pub upstream_status: Option<u16>,
-    /// How much of the request's body came.
+    /// The bytes of the request body that arrived.
     pub request_bytes: u64,
-    /// How much of the answer's body was sent to the client.
+    /// The bytes of the answer body that were sent to the client.
     pub response_bytes: u64,
 }
 
@@ -47,52 +48,52 @@ struct Shared {
     seen: Mutex<Vec<Arc<Entry>>>,
 }
 
-/// One that is seen is written down when it comes, and goes on being written.
+/// A record that is created when the request arrives, and updated afterwards.
 struct Entry(Mutex<Seen>);
 
 impl Proxy {
-    /// Stands before a server from now on, at first without faults.
+    /// Starts a proxy to a server, without faults.
     pub fn start(upstream: SocketAddr) -> io::Result<Self> {
         let shared = Arc::new(Shared { upstream, rules: Mutex::default(), seen: Mutex::default() });
         let serving = shared.clone();
         let background = Background::serve("proxy", move |client| {
             let shared = serving.clone();
             async move {
-                // A connection that breaks is what this is for.
+                // A broken connection is an expected result here.
                 let _ = exchange::serve(client, &shared).await;
             }
         })?;
         Ok(Self { background, shared })
     }
 
-    /// Where it listens.
+    /// Returns the address that the proxy listens on.
     pub fn address(&self) -> SocketAddr {
         self.background.address
     }
 
-    /// Its URL, without a path.
+    /// Returns the URL of the proxy, without a path.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address())
     }
 
-    /// The rules for requests that come from now on, in the place of those that were set before; none to do no wrong.
+    /// Replaces the rules for future requests; without rules, there are no faults.
     pub fn set(&self, rules: impl IntoIterator<Item = Rule>) {
         *self.shared.rules.lock() = rules.into_iter().collect();
     }
 
-    /// The requests that came, in their order. What an answered client has received is in it.
+    /// Returns the requests so far, in order. The records include all bytes that a client has received.
     pub fn seen(&self) -> Vec<Seen> {
         self.shared.seen.lock().iter().map(|entry| entry.0.lock().clone()).collect()
     }
 
-    /// Forgets the requests that came.
+    /// Deletes the records of the requests so far.
     pub fn clear(&self) {
         self.shared.seen.lock().clear();
     }
 }
 
 impl Shared {
-    /// What is to be done with a request, which is written down.
+    /// Returns the faults for a request, and creates its record.
     fn begin(&self, request: &head::Request) -> (Plan, Arc<Entry>) {
         let plan = Plan::of(&mut self.rules.lock(), &request.method, &request.target);
         let entry = Arc::new(Entry(Mutex::new(Seen {

@@ -1,69 +1,69 @@
-//! What is to be done wrong, and with which requests.
+//! The faults to inject, and the rules that select requests for them.
 
 use regex::Regex;
 use std::time::Duration;
 
-/// What is done wrong with a request. Where several rules are for one request, their delays add up; of each other
-/// fault the first rule counts.
+/// A fault. If several rules match a request, their delays add up; of each other fault, the first rule
+/// counts.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// The request is passed on so much later.
+    /// Delays the request by this time.
     Delay(Duration),
-    /// The upstream is not asked; the client gets this.
+    /// Does not ask the upstream; the client receives this answer.
     Status {
-        /// The status.
+        /// The status code.
         code: u16,
-        /// Seconds, in the header `Retry-After`.
+        /// The value of the header `Retry-After`, in seconds.
         retry_after: Option<u64>,
         /// The body.
         body: String,
     },
-    /// The upstream is asked and does it, but its answer is lost, and the client gets this.
+    /// Passes the request on, but discards its answer; the client receives this one.
     StatusAfter {
-        /// The status.
+        /// The status code.
         code: u16,
-        /// Seconds, in the header `Retry-After`.
+        /// The value of the header `Retry-After`, in seconds.
         retry_after: Option<u64>,
         /// The body.
         body: String,
     },
-    /// Both connections are closed when so many bytes of a longer request body were passed on.
+    /// Closes both connections after this many bytes of a longer request body.
     CutRequest {
-        /// Bytes.
+        /// The number of bytes.
         after: u64,
     },
-    /// Both connections are closed when the client was sent so many bytes of a longer answer body.
+    /// Closes both connections after this many bytes of a longer answer body.
     CutBody {
-        /// Bytes.
+        /// The number of bytes.
         after: u64,
     },
-    /// Bodies pass no faster, in each direction.
+    /// Limits the rate of bodies, in each direction.
     Slow {
-        /// Not zero.
+        /// The rate in bytes per second; not zero.
         bytes_per_second: u64,
     },
-    /// The answer's `Content-Length` differs by so much from what the upstream said. With more, the connection closes
-    /// where the body ends; with less, that is all that is sent, and nothing looks wrong.
+    /// Changes the answer's `Content-Length` by this much. If it is larger, the connection closes at the end
+    /// of the body. If it is smaller, the body is cut to it, and nothing looks wrong.
     WrongLength {
-        /// Bytes.
+        /// The difference in bytes.
         by: i64,
     },
-    /// The answer's `ETag`, quotes and all. An answer that has none is left as it is.
+    /// Replaces the answer's `ETag`, including quotes. An answer without one is not changed.
     ChangeEtag(String),
-    /// The upstream is not asked, and the client gets no answer however long it waits.
+    /// Does not ask the upstream, and never answers the client.
     Hang,
 }
 
-/// Which of the requests that a rule is for.
+/// The matching requests that a rule applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
     /// All.
     Always,
-    /// So many, then none.
+    /// The first n.
     First(u64),
-    /// One: the first is 1.
+    /// Only the nth; the first is 1.
     Nth(u64),
-    /// Each that completes so many: with 3 the third, the sixth, …
+    /// Every nth: with 3 the third, the sixth, …
     Every(u64),
 }
 
@@ -78,7 +78,7 @@ impl Times {
     }
 }
 
-/// A fault, and the requests that it is for: all, unless it is narrowed down.
+/// A fault, and the requests that it applies to: all, unless restricted.
 #[derive(Debug, Clone)]
 pub struct Rule {
     fault: Fault,
@@ -90,36 +90,36 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// For all requests.
+    /// Creates a rule for all requests.
     pub fn new(fault: Fault) -> Self {
         Self { fault, method: None, text: None, pattern: None, times: Times::Always, seen: 0 }
     }
 
-    /// Only for requests with this method.
+    /// Restricts the rule to requests with this method.
     pub fn method(mut self, method: &str) -> Self {
         self.method = Some(method.to_owned());
         self
     }
 
-    /// Only for requests whose path with query, as it is sent, contains this text.
+    /// Restricts the rule to requests whose path with query, as sent, contains this text.
     pub fn path(mut self, text: &str) -> Self {
         self.text = Some(text.to_owned());
         self
     }
 
-    /// Only for requests whose path with query, as it is sent, matches this pattern.
+    /// Restricts the rule to requests whose path with query, as sent, matches this pattern.
     pub fn pattern(mut self, pattern: Regex) -> Self {
         self.pattern = Some(pattern);
         self
     }
 
-    /// Only for some of those that the rest of the rule is for. They are counted from when the rule was set.
+    /// Restricts the rule to some of its matching requests. They are counted from when the rule was set.
     pub fn times(mut self, times: Times) -> Self {
         self.times = times;
         self
     }
 
-    /// Whether the fault is for this request, which is counted.
+    /// Counts a matching request; true if the fault applies to it.
     fn is_for(&mut self, method: &str, target: &str) -> bool {
         let matches = self.method.as_deref().is_none_or(|wanted| wanted == method)
             && self.text.as_deref().is_none_or(|text| target.contains(text))
@@ -131,7 +131,7 @@ impl Rule {
     }
 }
 
-/// An answer that the proxy gives by itself.
+/// An answer of the proxy itself.
 #[derive(Debug, Clone)]
 pub(super) struct Instead {
     pub code: u16,
@@ -139,7 +139,7 @@ pub(super) struct Instead {
     pub body: String,
 }
 
-/// All that is done wrong with one request.
+/// All faults for one request.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Plan {
     pub delay: Duration,

@@ -1,4 +1,4 @@
-//! The server of Azure's blobs. It takes seconds to start, so it is started once.
+//! Tests of the Azure blob server. It takes seconds to start, so it is started once.
 
 use crate::{content, is_running, store};
 use thalweg_testbed::{Azure, Proxy};

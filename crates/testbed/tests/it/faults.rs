@@ -1,4 +1,4 @@
-//! Each fault, between a client that hides nothing and a server of files.
+//! Tests of each fault, between a client that shows every byte and a server of files.
 
 use crate::content;
 use crate::raw::Raw;
@@ -15,7 +15,7 @@ struct Bed {
     _folder: TempDir,
 }
 
-/// A proxy that does this wrong with the first request for a file, whose name is `a`.
+/// Creates a proxy with this fault for the first request, and a file named `a`.
 fn wrong(fault: Fault) -> Bed {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a"), content(LENGTH)).unwrap();
@@ -34,7 +34,7 @@ impl Bed {
         self.proxy.seen().remove(0)
     }
 
-    /// The connection is as good as new.
+    /// Checks that the connection works like a new one.
     fn serves(&self, client: &mut Raw) {
         let head = client.ask("GET", "/a", "");
         assert_eq!((head.status, head.length()), (200, LENGTH));

@@ -1,4 +1,4 @@
-//! The servers start, answer and stop, and each fault does what it says: seen from outside, as a client sees it.
+//! Tests that the servers start, answer and stop, and that a client sees each fault as documented.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,12 +10,12 @@ mod s3;
 mod store;
 mod web;
 
-/// Bytes that differ from place to place.
+/// Returns bytes that differ from position to position.
 fn content(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 + at / 251) as u8).collect()
 }
 
-/// Whether there is such a process.
+/// True if there is such a process.
 fn is_running(id: u32) -> bool {
     let id = rustix::process::Pid::from_raw(id.cast_signed()).unwrap();
     rustix::process::test_kill_process(id).is_ok()

@@ -1,4 +1,4 @@
-//! What passes through a proxy that does nothing wrong, between a client and a server that both hide nothing.
+//! Tests of a proxy without faults, between a client and a server that both show every byte.
 
 use crate::raw::Raw;
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use thalweg_testbed::Proxy;
 
-/// A proxy before a server that does this with its only connection.
+/// Starts a proxy to a server that runs `serve` on its only connection.
 fn before<T: Send + 'static>(
     serve: impl FnOnce(TcpStream) -> T + Send + 'static,
 ) -> (Proxy, Raw, JoinHandle<T>) {
@@ -17,7 +17,7 @@ fn before<T: Send + 'static>(
     (proxy, client, served)
 }
 
-/// What comes up to the length of `text` is `text`.
+/// Checks that the next bytes are `text`.
 fn expect(stream: &mut TcpStream, text: &str) {
     let mut came = vec![0; text.len()];
     stream.read_exact(&mut came).unwrap();
@@ -98,7 +98,7 @@ fn an_answer_before_the_whole_request_ends_the_connection() {
 fn a_body_without_a_length_ends_with_the_connection() {
     let (_proxy, mut client, served) = before(|mut stream| {
         expect(&mut stream, "GET / HTTP/1.1\r\n");
-        // What is left unread would end the connection otherwise than this is about.
+        // Unread bytes would reset the connection, which is not the subject of this test.
         expect(&mut stream, "Host: somewhere\r\n\r\n");
         say(&mut stream, "HTTP/1.1 200 OK\r\n\r\nall there is");
     });

@@ -1,4 +1,4 @@
-//! A client that hides nothing of what it gets.
+//! A client that shows every byte it receives.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// The value of a header.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.lines.iter().find_map(|line| {
             let (other, value) = line.split_once(':')?;
@@ -24,7 +24,7 @@ impl Head {
         })
     }
 
-    /// What the head says of the length.
+    /// Returns the value of `Content-Length`.
     pub fn length(&self) -> usize {
         self.header("content-length").unwrap().parse().unwrap()
     }
@@ -37,7 +37,7 @@ impl Raw {
         Self { from: BufReader::new(stream) }
     }
 
-    /// Sends text as it is.
+    /// Sends text unchanged.
     pub fn send(&mut self, text: &str) {
         self.from.get_mut().write_all(text.as_bytes()).unwrap();
     }
@@ -62,21 +62,21 @@ impl Raw {
         Head { status, lines }
     }
 
-    /// So many bytes.
+    /// Reads `length` bytes.
     pub fn body(&mut self, length: usize) -> Vec<u8> {
         let mut body = vec![0; length];
         self.from.read_exact(&mut body).unwrap();
         body
     }
 
-    /// All up to where the connection ends.
+    /// Reads to the end of the connection.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         self.from.read_to_end(&mut rest).unwrap();
         rest
     }
 
-    /// Whether nothing comes for a while, and the connection stays.
+    /// True if nothing arrives for a while and the connection stays open.
     pub fn is_silent(&mut self) -> bool {
         self.from.get_ref().set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         self.from.fill_buf().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)

@@ -1,4 +1,4 @@
-//! The S3 server, alone and behind a proxy.
+//! Tests of the S3 server, alone and behind a proxy.
 
 use crate::{content, is_running, store};
 use opendal::ErrorKind;

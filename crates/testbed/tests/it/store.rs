@@ -1,4 +1,4 @@
-//! A client for stores, without retries: what a fault does is to be seen.
+//! A client for stores, without retries, which would hide the faults.
 
 use opendal::{HttpTransporter, OperationContext, Operator};
 use opendal_http_transport_reqwest::ReqwestTransport;
@@ -25,7 +25,7 @@ pub fn azure(azure: &Azure, endpoint: &str, container: &str) -> Operator {
 }
 
 fn with_client(operator: Operator) -> Operator {
-    // One that is there already is as good.
+    // An error means that a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let transport = HttpTransporter::new(ReqwestTransport::new(client));

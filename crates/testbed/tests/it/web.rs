@@ -1,4 +1,4 @@
-//! The server of a folder.
+//! Tests of the server of a folder.
 
 use crate::content;
 use crate::raw::{Head, Raw};

@@ -1,8 +1,8 @@
-//! Whole definitions.
+//! Tests whole definitions.
 
 use super::*;
 
-/// What the program was measured with.
+/// The definition of the benchmark.
 const COPY: &str = r#"version: '1.2'
 name: bench
 processors:

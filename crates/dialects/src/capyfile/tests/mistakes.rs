@@ -1,4 +1,5 @@
-//! Wrong definitions: every mistake at once, each at its place; and what capyfile broke down at or misread.
+//! Tests wrong definitions: all mistakes are reported at once, each at its position. Includes input that
+//! capyfile crashed on or misread.
 
 use super::*;
 

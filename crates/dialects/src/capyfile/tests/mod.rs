@@ -1,4 +1,4 @@
-//! Service definitions, and what they become.
+//! Tests what service definitions become.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,7 +14,7 @@ mod mistakes;
 mod page;
 mod sources;
 
-/// A world of these variables and files, and perhaps a request.
+/// An environment of these variables and files, and perhaps a request.
 #[derive(Default)]
 struct TestEnvironment {
     variables: BTreeMap<&'static str, &'static str>,
@@ -45,7 +45,7 @@ impl TestEnvironment {
         )
     }
 
-    /// What a definition becomes, or everything that is wrong with it.
+    /// Returns the converted definition as text, or all its mistakes.
     fn converted(&self, text: &str) -> String {
         let document = Document::parse("service.yml", text).unwrap();
         match self.read(&document, None) {
@@ -57,7 +57,7 @@ impl TestEnvironment {
     }
 }
 
-/// A phase as it is printed, which is what runs.
+/// Prints a phase, and checks that the printed text reads back as the same document.
 fn printed(phase: &Phase, text: &str) -> String {
     let root = phase.conversion.document.root();
     let printed = write(root, &phase.conversion.comments);
@@ -89,7 +89,7 @@ fn converted(text: &str) -> String {
     TestEnvironment::default().converted(text)
 }
 
-/// A processor that reads and then does this.
+/// A definition with one processor, which reads files and then performs these operations.
 fn operation(lines: &str) -> String {
     let mut text = String::from(
         "name: s\nprocessors:\n  - name: p\n    operations:\n      - name: filesystem_input_read\n        \
@@ -101,7 +101,7 @@ fn operation(lines: &str) -> String {
     text
 }
 
-/// Its transforms as they are printed, or what is wrong.
+/// Returns the printed transforms of these operations, or the mistakes.
 fn transforms(lines: &str) -> String {
     let converted = converted(&operation(lines));
     let transforms = converted.split_once("    transforms:\n").map(|(_, rest)| rest);

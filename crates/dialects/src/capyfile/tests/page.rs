@@ -1,4 +1,4 @@
-//! The page for people who come from capyfile says what the tables say.
+//! Checks that `docs/from-capyfile.md` agrees with the tables.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn generated() -> String {
         for rule in kind.parameters {
             let need = match rule.need {
                 Need::Required => "required; ".to_owned(),
-                Need::Assumed(value) => format!("`{value}` if it is not given (capyfile demands it); "),
+                Need::Assumed(value) => format!("`{value}` if it is missing (capyfile requires it); "),
                 Need::Optional => String::new(),
             };
             row(&mut out, rule.name, &format!("{need}{}", rule.becomes));
@@ -41,16 +41,40 @@ fn generated() -> String {
     out
 }
 
+/// Wraps paragraphs at 110 columns, as `make fmt` does. Tables and headings keep their lines.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let keeps_line = line.starts_with(['|', '#']);
+        let mut column = 0;
+        for word in line.split(' ') {
+            let length = word.chars().count();
+            if column > 0 {
+                let fits = keeps_line || column + 1 + length <= 110;
+                out.push(if fits { ' ' } else { '\n' });
+                column = if fits { column + 1 } else { 0 };
+            }
+            out.push_str(word);
+            column += length;
+        }
+        out.push('\n');
+    }
+    out
+}
+
 #[test]
 fn it_says_what_the_tables_say() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/from-capyfile.md");
     let page = std::fs::read_to_string(&file).unwrap();
-    let (head, rest) = page.split_once(BEGIN).expect("the mark where the generated part begins");
-    let (written, tail) = rest.split_once(END).expect("the mark where it ends");
-    let generated = generated();
+    let (head, rest) = page.split_once(BEGIN).expect("the comment before the generated part");
+    let (written, tail) = rest.split_once(END).expect("the comment after it");
+    let generated = wrapped(&generated());
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&file, format!("{head}{BEGIN}{generated}{END}{tail}")).unwrap();
     } else {
-        assert!(written == generated, "docs/from-capyfile.md is old: set UPDATE_DOCS=1 and run this test");
+        assert!(
+            written == generated,
+            "docs/from-capyfile.md is out of date: set UPDATE_DOCS=1 and run this test"
+        );
     }
 }

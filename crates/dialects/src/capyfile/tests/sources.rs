@@ -1,4 +1,4 @@
-//! Where parameters come from.
+//! Tests the sources of parameters.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Formatters that put text around a value, hold other formatters, or lead messages elsewhere.
+//! Converts formatters that put text around a value, contain other formatters, or send messages to other
+//! streams.
 
 use crate::gollum::draft::Step;
 use crate::gollum::gotime::{Purpose, strftime};
@@ -14,7 +15,7 @@ impl Modulation<'_> {
         self.push(Step::Text(Text { parts, into: spot.target.clone(), unless_empty, span: spot.span }));
     }
 
-    /// What a formatter makes of a text, if it only puts something around it or in its place.
+    /// Returns the parts of a formatter's result, if the formatter only adds text to a value or replaces it.
     pub(in crate::gollum) fn text_parts(
         &mut self,
         settings: &Settings,
@@ -39,7 +40,8 @@ impl Modulation<'_> {
             "format.StreamName" => {
                 let separator = literal(settings.text_or("Separator", ":"));
                 let Some(stream) = self.place.stream.clone() else {
-                    let message = "`format.StreamName` stands where messages go to several streams.";
+                    let message =
+                        "`format.StreamName` needs a single stream, but these messages go to several.";
                     self.report.mistake(settings.span, message).help("Put it on the producers.");
                     return Some(value);
                 };
@@ -68,12 +70,11 @@ impl Modulation<'_> {
         match strftime(layout, purpose) {
             Ok(format) if !(format.contains('}') && purpose == Purpose::Write) => Some(format),
             Ok(_) => {
-                self.report.mistake(settings.at(name), "A brace cannot stand within the format of a time.");
+                self.report.mistake(settings.at(name), "The format of a time cannot contain a brace.");
                 Some(String::new())
             }
             Err(wrong) => {
-                let message =
-                    format!("`{}` in this layout of a time has nothing like it here.", wrong.element);
+                let message = format!("`{}` in this layout of a time has no equivalent here.", wrong.element);
                 let help = match wrong.element.as_bytes() {
                     [b'.' | b',', ..] => "Fractions of a second have three, six or nine digits: `.000`.",
                     _ => "Write the zone as `-0700` or `-07:00`.",
@@ -88,13 +89,12 @@ impl Modulation<'_> {
         let delimiter = settings.text_or("Delimiter", ":");
         let on_name = settings.plugins("StreamModulator");
         if self.place.role != Role::Consumer || self.frame.instead.is_some() {
-            let message =
-                "`format.StreamRoute` leads messages to streams, which are chosen before a producer.";
+            let message = "`format.StreamRoute` chooses a stream, which is too late in a producer.";
             self.report.mistake(settings.span, message).help("Put it on the consumer.");
             return;
         }
         if spot.source != spot.target {
-            let message = "`format.StreamRoute` takes the name off the text that it reads: `Source` and `Target` are the same here.";
+            let message = "`format.StreamRoute` removes the name from the text that it reads, so `Source` and `Target` must be the same.";
             self.report.mistake(settings.span, message).help("Use `ApplyTo`.");
         }
         let mut options = Made::new(settings.span);
@@ -127,7 +127,7 @@ impl Modulation<'_> {
         }
     }
 
-    /// The formatters that hold others.
+    /// Converts the formatters that contain others.
     pub(super) fn around_others(&mut self, settings: &Settings) {
         if settings.kind.name == "format.Aggregate" {
             let outer = self.frame.clone();
@@ -166,7 +166,8 @@ impl Modulation<'_> {
         }
     }
 
-    /// One side of `format.Double`: a text where its formatters make texts, a column of its own otherwise.
+    /// Returns one side of `format.Double`: its parts if its formatters only make texts, otherwise a helper
+    /// column.
     pub(super) fn rendering(&mut self, settings: &Settings, side: &str, spot: &Spot) -> Vec<TextPart> {
         let nodes = settings.plugins(side);
         let plugins = self.read(&nodes);
@@ -196,8 +197,8 @@ impl Modulation<'_> {
             return parts;
         }
         for inner in plugins.iter().filter(|inner| inner.kind.role != Role::Formatter) {
-            let message = "A filter inside of `format.Double` has nothing like it here.";
-            self.report.mistake(inner.span, message).help("Put it before.");
+            let message = "A filter inside of `format.Double` has no equivalent here.";
+            self.report.mistake(inner.span, message).help("Put it before `format.Double`.");
         }
         let helper = format!("{}_of_double", side.to_ascii_lowercase());
         self.copied(&spot.source, &helper, settings);

@@ -1,4 +1,4 @@
-//! Formatters.
+//! Converts formatters.
 
 mod around;
 mod values;
@@ -41,7 +41,7 @@ impl Modulation<'_> {
             "format.StreamRevert" => {
                 self.report.remark(
                     settings.span,
-                    "`format.StreamRevert` does nothing: where messages go is said by `Streams`.",
+                    "`format.StreamRevert` does nothing: `Streams` decides where messages go.",
                 );
             }
             "format.ProcessJSON" => self.process_json(&spot, settings),
@@ -50,7 +50,7 @@ impl Modulation<'_> {
         }
     }
 
-    /// Formatters of which each setting is an option.
+    /// Converts formatters whose settings map directly to options.
     fn by_table(&mut self, spot: &Spot, settings: &Settings) {
         let prefixed = |prefix: &str| spot.options_with_prefix(settings, prefix);
         let list = |name: &str| {
@@ -68,8 +68,7 @@ impl Modulation<'_> {
             }
             "format.Split" => {
                 if spot.target == "payload" {
-                    let message =
-                        "`format.Split` makes a list, which needs a `Target` that is not the payload.";
+                    let message = "`format.Split` makes a list, so its `Target` cannot be the payload.";
                     self.report
                         .mistake(settings.span, message)
                         .help("Add `Target:` with the name of a field.");
@@ -97,7 +96,7 @@ impl Modulation<'_> {
                         options.flag(option, value != inverted, settings.at(name));
                     }
                 }
-                // gollum makes texts, whatever type a pattern names.
+                // gollum always makes texts, even if a pattern names another type.
                 options.flag("typed", false, settings.span);
                 ("parse_grok", options)
             }
@@ -132,7 +131,7 @@ impl Modulation<'_> {
                 }
                 if spot.target != "payload" && spot.target != spot.source {
                     let message =
-                        "The members are flattened where they are, so `Target` has nothing like it here.";
+                        "The members are flattened where they are, so `Target` has no equivalent here.";
                     self.report.mistake(settings.at("Target"), message).help("Use `format.Move` after it.");
                 }
                 self.skips_nothing(spot, settings);
@@ -187,7 +186,7 @@ impl Modulation<'_> {
                 stateful = kind != "hash";
                 let mut options = Made::new(settings.span);
                 if settings.has("Source") {
-                    let message = "`format.Identifier` always takes the payload, so `Source` means nothing.";
+                    let message = "`format.Identifier` always uses the payload, so `Source` means nothing.";
                     self.report.remark(settings.at("Source"), message);
                 }
                 options.text("into", &spot.target, settings.at("Target"));
@@ -196,7 +195,7 @@ impl Modulation<'_> {
                 ("add_id", options)
             }
             name => {
-                self.report.mistake(settings.span, format!("`{name}` has nothing like it here."));
+                self.report.mistake(settings.span, format!("`{name}` has no equivalent here."));
                 return;
             }
         };
@@ -232,7 +231,7 @@ impl Modulation<'_> {
             "seq" => "sequence",
             "seqhex" => "sequence_hex",
             other => {
-                let message = format!("`{other}` is no generator of ids.");
+                let message = format!("`{other}` is not a generator of ids.");
                 self.report
                     .mistake(settings.at("Generator"), message)
                     .help("There are `time`, `hash`, `seq` and `seqhex`.");

@@ -1,4 +1,4 @@
-//! Formatters that move values about, or write them in another form.
+//! Converts formatters that move values or write them in another form.
 
 use thalweg_config::Node;
 
@@ -13,7 +13,7 @@ use crate::gollum::text::TextPart;
 impl Modulation<'_> {
     pub(super) fn rename(&mut self, spot: &Spot, settings: &Settings) {
         if spot.source == spot.target {
-            let message = "`format.Move` would clear what it moves, since it goes to where it is.";
+            let message = "`format.Move` with the same `Source` and `Target` would clear the value.";
             self.report.mistake(settings.span, message).help("Use `format.Delete` to clear it.");
             return;
         }
@@ -30,7 +30,7 @@ impl Modulation<'_> {
         self.skips_nothing(spot, settings);
     }
 
-    /// `SkipIfEmpty` where a transform does nothing with what is empty anyway.
+    /// Reports a `SkipIfEmpty` without effect: the transform does nothing with empty values anyway.
     pub(super) fn skips_nothing(&mut self, spot: &Spot, settings: &Settings) {
         if spot.skip_empty {
             let message = format!("`SkipIfEmpty` means nothing for `{}`.", settings.kind.name);
@@ -53,13 +53,16 @@ impl Modulation<'_> {
         let mode = settings.text_or("Mode", "replace").to_ascii_lowercase();
         let separator = settings.text("Separator").filter(|separator| !separator.is_empty());
         if !matches!(mode.as_str(), "replace" | "append" | "prepend") {
-            let message = format!("`{mode}` is no way to copy.");
+            let message = format!("`{mode}` is not a mode of `format.Copy`.");
             self.report
                 .mistake(settings.at("Mode"), message)
                 .help("There are `replace`, `append` and `prepend`.");
         }
         if mode == "replace" && spot.source == spot.target {
-            self.report.remark(settings.span, "`format.Copy` copies this to where it is, and is left out.");
+            self.report.remark(
+                settings.span,
+                "`format.Copy` has the same `Source` and `Target`, so it is left out.",
+            );
             return;
         }
         let mut options = Made::new(settings.span);
@@ -97,7 +100,7 @@ impl Modulation<'_> {
             "int" => "int",
             "float" => "float",
             other => {
-                let message = format!("`{other}` is no type that can be cast to.");
+                let message = format!("`{other}` is not a type for `format.Cast`.");
                 self.report
                     .mistake(settings.at("ToType"), message)
                     .help("There are `string`, `bytes`, `int` and `float`.");
@@ -108,7 +111,7 @@ impl Modulation<'_> {
         if kind == "text" && spot.target == "payload" {
             return self.copied(&spot.source, &spot.target, settings);
         }
-        // The payload is bytes whatever was made of it: a number is only asked for to be one.
+        // The payload is always bytes. Casting it in a helper column only checks that it is a number.
         let helper = "number_of_payload";
         let column = if spot.target == "payload" { helper } else { spot.target.as_str() };
         self.copied(&spot.source, column, settings);
@@ -141,7 +144,7 @@ impl Modulation<'_> {
         self.times(spot, &from, &to, settings);
     }
 
-    /// From a time in one form to the other.
+    /// Adds transforms that convert a time from one format to another.
     pub(in crate::gollum) fn times(&mut self, spot: &Spot, from: &str, to: &str, settings: &Settings) {
         let helper = if spot.target == "payload" { "time_of_payload" } else { spot.target.as_str() };
         let mut options = Made::new(settings.span);
@@ -201,7 +204,7 @@ impl Modulation<'_> {
         let columns: Vec<Node> =
             keys.iter().map(|(path, span)| made::text(column(path, *span, self.report), *span)).collect();
         if separator.chars().count() != 1 {
-            // CSV has one character there; a text can have any.
+            // In `encode`, CSV has a single character as delimiter; a text template can have any text.
             let mut parts = Vec::new();
             for (index, name) in columns.iter().enumerate() {
                 if index > 0 && !separator.is_empty() {
@@ -229,11 +232,10 @@ impl Modulation<'_> {
     pub(super) fn template(&mut self, spot: &Spot, settings: &Settings) {
         let template = settings.text_or("Template", "");
         if spot.skip_empty {
-            let message =
-                "A template is written for each message, so `SkipIfEmpty` has nothing like it here.";
+            let message = "A template is written for each message, so `SkipIfEmpty` has no equivalent here.";
             self.report
                 .mistake(settings.at("SkipIfEmpty"), message)
-                .help("Ask in the template: `{{if .field}}…{{end}}`.");
+                .help("Test it in the template: `{{if .field}}…{{end}}`.");
         }
         match gotemplate::minijinja(&template, "") {
             Ok(template) => {
@@ -264,8 +266,7 @@ impl Modulation<'_> {
         let pattern = settings.raw_text("Expression").unwrap_or_else(|| "(.*)".to_owned());
         let posix = settings.flag("Posix").unwrap_or(true);
         if self.is_pattern(&pattern, settings.at("Expression")) && posix && pattern.contains(['|', '?']) {
-            let message =
-                "Of several ways to match, the first is taken here; with `Posix`, gollum took the longest.";
+            let message = "The first alternative that matches is used here; with `Posix`, gollum used the longest match.";
             self.report.remark(settings.at("Expression"), message);
         }
         let mut options = spot.options(settings);

@@ -1,21 +1,22 @@
-//! Go's text templates, in the notation of minijinja.
+//! Translates Go's text templates into minijinja's notation.
 //!
-//! Both print values between double braces and have conditions and loops. What Go calls the dot is a variable here: at
-//! the top it is the message itself, whose fields are plain names, and inside of `with` and `range` it is `dot1`, `dot2`
-//! and so on. What cannot be expressed is refused at its place.
+//! Both print values between double braces and have conditions and loops. Go's dot becomes a variable. At the
+//! top level it is the message itself, whose fields are plain names; inside `with` and `range` it is `dot1`,
+//! `dot2` and so on. A construct without equivalent is rejected at its position.
 
 mod tokens;
 
 use tokens::{Kind, Token, quote, tokens};
 
-/// What is wrong, and where in the template.
+/// A mistake, with its position in the template.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TemplateError {
     pub(super) message: String,
     pub(super) at: std::ops::Range<usize>,
 }
 
-/// Turns a template into one of minijinja. `root` is what the dot is at the top: a field's name, or empty.
+/// Translates a template. `root` is the meaning of the dot at the top level: the name of a field, or empty
+/// for the message.
 pub(super) fn minijinja(template: &str, root: &str) -> Result<String, TemplateError> {
     let mut translator =
         Translator { out: String::new(), blocks: Vec::new(), dots: vec![root.to_owned()], made: 0 };
@@ -41,7 +42,7 @@ pub(super) fn minijinja(template: &str, root: &str) -> Result<String, TemplateEr
     }
 }
 
-/// Where the closing braces are, past quoted texts.
+/// Returns the offset of the closing braces, ignoring braces within quotes.
 fn end_of(rest: &str) -> Option<usize> {
     let mut quote = None;
     let mut escaped = false;
@@ -63,20 +64,20 @@ struct Block {
     word: &'static str,
     at: std::ops::Range<usize>,
     closing: String,
-    /// How many dots there were before it.
+    /// The number of dots before the block.
     dots: usize,
 }
 
 struct Translator {
     out: String,
     blocks: Vec<Block>,
-    /// What the dot stands for, innermost last; an empty name is the message.
+    /// The meaning of the dot in each open block, innermost last. An empty name is the message.
     dots: Vec<String>,
     made: usize,
 }
 
 impl Translator {
-    /// Text between actions; what minijinja would take for its own is put into an expression.
+    /// Writes the text between actions. Text that minijinja would interpret is wrapped in an expression.
     fn literal(&mut self, text: &str) {
         if text.contains("{%") || text.contains("{#") {
             let quoted = quote(text);
@@ -149,7 +150,7 @@ impl Translator {
                 self.out.push_str(&opened(block.closing));
             }
             "define" | "template" | "block" | "break" | "continue" => {
-                let message = format!("`{word}` has nothing like it here.");
+                let message = format!("`{word}` has no equivalent here.");
                 return Err(TemplateError { message, at: whole });
             }
             _ => {
@@ -197,7 +198,7 @@ impl Translator {
         format!("dot{}", self.made)
     }
 
-    /// Commands joined by bars: what one gives is the last argument of the next.
+    /// Translates commands joined by bars: the result of one is the last argument of the next.
     fn pipeline(&self, tokens: &[Token], whole: &std::ops::Range<usize>) -> Result<String, TemplateError> {
         let mut value: Option<String> = None;
         for command in tokens.split(|token| token.kind == Kind::Bar) {
@@ -210,7 +211,7 @@ impl Translator {
         value.ok_or_else(|| TemplateError { message: "A value is missing.".to_owned(), at: whole.clone() })
     }
 
-    /// The operands of a command: names of functions are left as they are.
+    /// Translates the operands of a command; names of functions are left unchanged.
     fn operands(
         &self,
         tokens: &[Token],
@@ -253,7 +254,7 @@ impl Translator {
         let dot = self.dots.last().map_or("", String::as_str);
         match (dot, path) {
             ("", "") => Err(TemplateError {
-                message: "The whole message as `.` has nothing like it here.".to_owned(),
+                message: "The whole message as `.` has no equivalent here.".to_owned(),
                 at: at.clone(),
             }),
             ("", path) => Ok(path.to_owned()),
@@ -284,7 +285,7 @@ impl Translator {
         };
         let single = |form: &dyn Fn(&str) -> String| match values {
             [value] => Ok(form(value)),
-            _ => Err(TemplateError { message: format!("`{name}` takes one value."), at: at() }),
+            _ => Err(TemplateError { message: format!("`{name}` accepts one value."), at: at() }),
         };
         match (name.as_str(), values) {
             ("true" | "false", []) => Ok(name.clone()),
@@ -315,18 +316,19 @@ impl Translator {
             }
             ("printf", [format, rest @ ..]) => printf(format, rest, at()),
             _ => Err(TemplateError {
-                message: format!("The function `{name}` has nothing like it here."),
+                message: format!("The function `{name}` has no equivalent here."),
                 at: at(),
             }),
         }
     }
 }
 
-/// `printf` with the verbs that are the same for both, as a joined text: `%s`, `%v`, `%d` and `%%`.
+/// Translates `printf` into a concatenation. Supports the verbs with the same meaning in both: `%s`, `%v`,
+/// `%d` and `%%`.
 fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result<String, TemplateError> {
     let Some(format) = format.strip_prefix('"').and_then(|format| format.strip_suffix('"')) else {
         return Err(TemplateError {
-            message: "The format of `printf` has to stand there as a text.".to_owned(),
+            message: "The format of `printf` must be a literal text.".to_owned(),
             at,
         });
     };
@@ -351,8 +353,7 @@ fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result
                 parts.push(value.clone());
             }
             _ => {
-                let message =
-                    "Of the verbs of `printf`, only `%s`, `%v`, `%d` and `%%` have something like them here.";
+                let message = "`printf` supports only the verbs `%s`, `%v`, `%d` and `%%` here.";
                 return Err(TemplateError { message: message.to_owned(), at });
             }
         }
@@ -367,7 +368,7 @@ fn printf(format: &str, values: &[String], at: std::ops::Range<usize>) -> Result
 }
 
 fn variable(name: &str, root: &str) -> String {
-    // `$` alone is the dot of the top, and `$.a` a field of it.
+    // `$` alone is the dot of the top level, and `$.a` a field of it.
     match name.strip_prefix('.') {
         Some(path) if root.is_empty() => path.to_owned(),
         Some(path) => format!("{root}.{path}"),
@@ -375,7 +376,7 @@ fn variable(name: &str, root: &str) -> String {
     }
 }
 
-/// The names before `:=`, and what comes after it.
+/// Returns the names before `:=`, and the tokens after it.
 fn assigned(tokens: &[Token]) -> (Vec<String>, &[Token]) {
     let Some(at) = tokens.iter().position(|token| token.kind == Kind::Assign) else {
         return (Vec::new(), tokens);

@@ -1,4 +1,4 @@
-//! What stands between the braces of a template, word by word.
+//! Splits the text between the braces of a template into tokens.
 
 use super::TemplateError;
 
@@ -12,10 +12,10 @@ pub(super) struct Token {
 pub(super) enum Kind {
     /// `.a.b`, without its first dot; empty for `.` itself.
     Field(String),
-    /// `$a`, or `$.a` as `.a`.
+    /// `$a` as `a`, and `$.a` as `.a`.
     Variable(String),
     Word(String),
-    /// A text or number, as minijinja writes it.
+    /// A text or number, in minijinja's notation.
     Literal(String),
     Bar,
     Assign,

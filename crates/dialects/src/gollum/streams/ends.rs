@@ -1,4 +1,4 @@
-//! Where messages of a stream go for a producer.
+//! Finds the target of a stream's messages at a producer.
 
 use thalweg_config::Node;
 
@@ -10,7 +10,8 @@ use crate::gollum::producers;
 use crate::gollum::tables::Role;
 
 impl Builder<'_> {
-    /// Where messages of a stream go for a producer: its sink, with its modulators before it and its fallback beside it.
+    /// Returns the target of a stream's messages at a producer: its sink, with its modulators before it and
+    /// its fallback beside it.
     pub(super) fn end(
         &mut self,
         producer: usize,
@@ -29,11 +30,14 @@ impl Builder<'_> {
             timeout => timeout,
         };
         let fallback = settings.text("FallbackStream").filter(|name| !name.is_empty());
-        // One that it listens to itself is left out there: gollum ended such a loop after one round.
+        // If the producer listens to its own fallback stream, it is left out there: gollum ended such a loop
+        // after one round.
         let own_fallback = fallback.as_ref().is_some_and(|name| self.listeners(name).contains(&producer));
         if fallback.as_deref() == Some(stream) {
-            let message =
-                format!("`{}` listens to its own fallback: what fails there has no other way.", plugin.id);
+            let message = format!(
+                "`{}` listens to its own fallback: messages that fail there have no other target.",
+                plugin.id
+            );
             self.report.remark(settings.at("FallbackStream"), message);
         }
         let fallback = fallback.filter(|name| name != stream);
@@ -85,7 +89,7 @@ impl Builder<'_> {
             if let Some(next) = self.stream(&name, Some(stream), at) {
                 if timeout < 0 {
                     let message =
-                        "What has no room at once goes to the fallback here, and is not thrown away.";
+                        "Messages without capacity go to the fallback at once here and are not dropped.";
                     self.report.remark(settings.at("ChannelTimeoutMs"), message);
                 }
                 end = self.failover(plugin, end, End::Branch(next), timeout, &name);
@@ -136,24 +140,21 @@ impl Builder<'_> {
         sink
     }
 
-    /// A spool: a sink for what comes from a stream, and a source that gives it back to that stream.
+    /// Adds a spool: a sink for messages of a stream, and a source that returns them to that stream.
     pub(super) fn spool(&mut self, plugin: &Plugin, origin: Option<&str>) -> Option<End> {
         let Some(origin) = origin else {
             let message = format!(
-                "`{}` gives messages back to the stream that they came from, and these came from none.",
+                "`{}` returns messages to the stream that they came from, but these came from no stream.",
                 plugin.id
             );
-            let help =
-                "Name its stream as the `FallbackStream` of another producer, and send to no spool directly.";
+            let help = "Name its stream as the `FallbackStream` of another producer, and do not send to a spool directly.";
             self.report.mistake(plugin.span, message).help(help);
             return None;
         };
         let (sink, source) = producers::spool(&plugin.settings, &valid_name(origin), self.report);
         let sink = self.draft.sink(format!("{}-{origin}", plugin.id), plugin.span, sink);
         let source = self.draft.source(format!("{}-back-to-{origin}", plugin.id), plugin.span, source);
-        self.draft.sources[source]
-            .notes
-            .push(format!("What was spooled comes back to the stream `{origin}`."));
+        self.draft.sources[source].notes.push(format!("Spooled messages return to the stream `{origin}`."));
         if let Some(lane) = self.stream(origin, None, plugin.span) {
             self.feed(lane, Feed::Source(source));
         }
@@ -161,7 +162,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether modulators do something else in each stream.
+/// True if the effect of modulators depends on the stream.
 fn names_stream(list: &[Node]) -> bool {
     list.iter().any(|node| {
         let (name, inner) = match (node.as_str(), node.entries()) {
@@ -178,7 +179,8 @@ fn names_stream(list: &[Node]) -> bool {
     })
 }
 
-/// Whether a filter or formatter looks at the stream. `Rate` counts for each, `Sample` for all together.
+/// True if a filter or formatter depends on the stream. `Rate` counts for each stream, `Sample` for all
+/// together.
 fn by_stream(name: &str, settings: Option<&Node>) -> bool {
     let is = |known: &str| known.eq_ignore_ascii_case(name);
     let samples_some = settings.is_some_and(|settings| get(settings, "SampleIgnore").is_some());

@@ -1,9 +1,9 @@
-//! From plugins that meet in streams to lanes that lead somewhere.
+//! Turns plugins that meet in streams into a graph of branches.
 //!
-//! In gollum a message carries the name of its stream, and what happens to it is looked up by that. Here all of that
-//! is known beforehand: a stream is a lane, named after its router or itself, and leads to the sinks of its producers.
-//! What depends on the stream's name, such as a file's, is a sink for each. Lanes are made as they are needed,
-//! beginning at the consumers, so that what nothing reaches is not made.
+//! In gollum a message carries the name of its stream, and each step looks the name up. Here all of this is
+//! known beforehand: a stream is a branch, named after its router or itself, that leads to the sinks of its
+//! producers. A sink that depends on the stream's name, for example in its path, is made once for each
+//! stream. Branches are made on demand, beginning at the consumers, so unreachable ones never exist.
 
 mod ends;
 
@@ -26,7 +26,7 @@ const TRACES: &str = "_TRACE_";
 const DROPPED: &str = "_DROPPED_";
 const ALL: &str = "*";
 
-/// Makes the draft.
+/// Builds the draft.
 pub(super) fn draft(plugins: &Plugins, report: &mut Report) -> Draft {
     let mut names = BTreeSet::new();
     for plugin in plugins.producers.iter().chain(&plugins.routers) {
@@ -51,8 +51,8 @@ pub(super) fn draft(plugins: &Plugins, report: &mut Report) -> Draft {
     builder.draft
 }
 
-/// What an end was made for: the producer, the stream and the time-out, where they matter, and where messages of a
-/// spool came from.
+/// Identifies a target: the producer, the stream and the timeout (if they matter), and the stream that the
+/// messages of a spool came from.
 type EndKey = (usize, Option<String>, i64, Option<String>);
 
 struct Builder<'a> {
@@ -142,7 +142,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Puts the transforms of a list into a lane, and leads what leaves it by other ways to its streams.
+    /// Puts the transforms of a list into a branch, and leads the named outputs to their streams.
     fn modulated(&mut self, lane: usize, modulated: Modulated, stream: Option<&str>) {
         if let Some(lane) = self.draft.at(lane) {
             lane.steps = modulated.steps;
@@ -180,7 +180,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The producers that listen to a stream.
+    /// Returns the producers that listen to a stream.
     fn listeners(&self, stream: &str) -> Vec<usize> {
         let listens = |plugin: &Plugin| {
             let streams = plugin.streams();
@@ -199,7 +199,8 @@ impl Builder<'_> {
         self.plugins.producers[producer].settings.kind.name == "producer.Spooling"
     }
 
-    /// The lane of a stream. Where it leads to a spool, it is another one for each stream that messages came from.
+    /// Returns the branch of a stream. If the stream leads to a spool, each stream of origin has its own
+    /// branch.
     fn stream(&mut self, stream: &str, origin: Option<&str>, span: Span) -> Option<usize> {
         if stream.is_empty() {
             self.report.mistake(span, "A stream without a name leads nowhere.");
@@ -266,7 +267,7 @@ impl Builder<'_> {
             let nobody = self.draft.nobody(span);
             self.leads(lane, nobody);
             if let Some(lane) = self.draft.at(lane) {
-                lane.notes.push(format!("Nobody listens to the stream `{stream}`."));
+                lane.notes.push(format!("No producer listens to the stream `{stream}`."));
             }
         }
         Some(lane)
@@ -310,8 +311,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Messages go to the stream that a field names; those without it go on, and those of no stream that anybody
-    /// listens to go to whoever listens to all.
+    /// Sends messages to the stream that a field names. Messages without the field stay on this branch.
+    /// Messages of a stream without a producer go to the producers that listen to all streams.
     fn by_metadata(&mut self, lane: usize, router: &Plugin, stream: &str) {
         let settings = &router.settings;
         let span = router.span;
@@ -350,12 +351,12 @@ impl Builder<'_> {
             let nobody = self.draft.nobody(span);
             self.leads(rest, nobody);
             if let Some(rest) = self.draft.at(rest) {
-                rest.notes.push("Streams that nobody listens to.".to_owned());
+                rest.notes.push("Streams without a producer.".to_owned());
             }
         }
     }
 
-    /// gollum's own log, if a producer listens to it.
+    /// Adds gollum's own log, if a producer listens to it.
     fn internal(&mut self) {
         let listener = self
             .plugins
@@ -369,7 +370,7 @@ impl Builder<'_> {
         names.text("level", "Level", span).text("time", "Time", span).text("target", "PluginType", span);
         let lane = self.draft.lane("internal-logs-steps", 1, span);
         let mut rename = Transform::new("rename", names.done(), span);
-        rename.notes.push("thalweg's own log, with the names that gollum's had.".to_owned());
+        rename.notes.push("thalweg's own log, with gollum's names for its fields.".to_owned());
         if let Some(lane) = self.draft.at(lane) {
             lane.steps.push(Step::Transform(rename));
         }
@@ -379,7 +380,7 @@ impl Builder<'_> {
         }
     }
 
-    /// What nothing leads to.
+    /// Reports the plugins that no message reaches.
     fn leftovers(&mut self) {
         let plugins = self.plugins;
         for (index, producer) in plugins.producers.iter().enumerate() {
@@ -400,7 +401,7 @@ impl Builder<'_> {
                     format!("Nothing is sent to the streams of `{}`, so it is left out.", producer.id);
                 self.report.remark(producer.span, message);
             }
-            // Its settings are read all the same, for their mistakes.
+            // The settings are read anyway, to report their mistakes.
             let place = ListContext {
                 role: Role::Producer,
                 stream: Some(String::new()),

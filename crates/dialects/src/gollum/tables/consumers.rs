@@ -1,4 +1,4 @@
-//! What reads.
+//! The table of consumers.
 
 use super::Takes::{Flag, List, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, idle, refused, used};
@@ -7,11 +7,11 @@ const COMMON: &[OptionRule] = &[
     used("Streams", List, "where the source's messages lead: the pipelines of these streams"),
     used("Modulators", Plugins, "transforms, in this order"),
     used("ModulatorRoutines", Number, "`concurrency` of the pipeline; the order of messages is kept"),
-    idle("ModulatorQueueSize", Number, "queues are bounded by bytes, all together by `memory`"),
+    idle("ModulatorQueueSize", Number, "queues are limited in bytes, all together by `memory`"),
     idle(
         "ShutdownTimeoutMs",
         Number,
-        "what is on its way is always delivered before the end; a second Ctrl-C ends at once",
+        "messages in flight are always delivered before the end; a second Ctrl-C stops at once",
     ),
 ];
 
@@ -43,7 +43,7 @@ pub(super) const KINDS: &[PluginKind] = &[
             used(
                 "ExitOnEOF",
                 Flag,
-                "`exit_on_eof` of the source `pipe`; `stdin` always ends at its end, and the run when all sources have ended",
+                "`exit_on_eof` of the source `pipe`. `stdin` always stops at its end; the run ends when all sources have ended",
             ),
             used("SetMetadata", Flag, "a field `pipe`"),
         ],
@@ -62,11 +62,11 @@ pub(super) const KINDS: &[PluginKind] = &[
             idle(
                 "ObserveMode",
                 Text,
-                "files are looked at four times a second, which also finds what `watch` missed",
+                "files are checked four times a second, which also finds changes that `watch` missed",
             ),
             used("DefaultOffset", Text, "`read_from: end` (`newest`) or `beginning` (`oldest`)"),
             used("PollingDelayMs", Number, "`poll_interval`"),
-            idle("RetryDelaySec", Number, "a file that is not there yet is looked for by `scan_interval`"),
+            idle("RetryDelaySec", Number, "`scan_interval` decides how often a missing file is looked for"),
             used("DirScanIntervalSec", Number, "`scan_interval`"),
             used("BlackList", Text, "`exclude_regex`"),
             used("WhiteList", Text, "`include_regex`"),
@@ -127,14 +127,14 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("Offset", Number, "`framing: { offset: … }`"),
             used("Size", Number, "`framing: { size: … }`"),
             used("Permissions", Text, "`permissions` of a unix socket"),
-            used("Acknowledge", Text, "`acknowledge`, for each message and when it is delivered"),
+            used("Acknowledge", Text, "`acknowledge`, sent for each message once it is delivered"),
             used("AckTimeoutSec", Number, "`acknowledge_timeout`"),
             idle(
                 "ReadTimeoutSec",
                 Number,
-                "it was how often gollum looked whether it should stop; a source is told",
+                "gollum checked this often whether to stop; here a source is notified",
             ),
-            idle("ReconnectAfterSec", Number, "an address that is taken is tried again with growing pauses"),
+            idle("ReconnectAfterSec", Number, "an address in use is retried with growing pauses"),
             used("RemoveOldSocket", Flag, "`remove_old_socket`"),
         ],
     ),
@@ -143,11 +143,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         "source `syslog`",
         &[
             used("Address", Text, "`address`"),
-            used(
-                "Format",
-                Text,
-                "`format`: `rfc3164` or `rfc5424` (also for RFC6587, which is the framing of it)",
-            ),
+            used("Format", Text, "`format`: `rfc3164` or `rfc5424` (also for RFC6587, which is its framing)"),
             used("Permissions", Text, "`permissions` of a unix socket"),
             used("SetMetadata", Flag, "`fields`, renamed to gollum's names"),
             used("TimestampFormat", Text, "transform `format_timestamp`"),
@@ -163,7 +159,7 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
 ];
 
-/// What v0.4 had as options of its consumers beside today's, with the new name, or none where there is no such thing.
+/// Old and new names of consumers' options that were renamed after v0.4.
 pub const FORMER: &[(&str, &str)] = &[
     ("Console", "Pipe"),
     ("File", "Files"),
@@ -172,13 +168,13 @@ pub const FORMER: &[(&str, &str)] = &[
     ("ReadTimoutSec", "ReadTimeoutSec"),
 ];
 
-/// Options that only v0.4 had.
+/// Options that exist only in v0.4.
 pub const GONE: &[OptionRule] = &[
     refused(
         "Fuse",
         Text,
         "There are no fuses: a sink that fails makes its sources wait, and nothing is lost.",
     ),
-    idle("UseRelativePath", Flag, "positions are known by the file itself"),
-    idle("EOFCheckSpeed", Text, "files are looked at four times a second"),
+    idle("UseRelativePath", Flag, "positions are kept for the file itself, not for its path"),
+    idle("EOFCheckSpeed", Text, "files are checked four times a second"),
 ];

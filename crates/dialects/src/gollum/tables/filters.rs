@@ -1,4 +1,4 @@
-//! What lets messages pass or not.
+//! The table of filters.
 
 use super::Takes::{List, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, used};
@@ -6,7 +6,7 @@ use super::{OptionRule, PluginKind, Role, used};
 const COMMON: &[OptionRule] = &[used(
     "FilteredStream",
     Text,
-    "what does not pass leaves by a named output, to the pipeline of that stream",
+    "messages that do not pass leave by a named output, to the pipeline of that stream",
 )];
 
 const fn filter(name: &'static str, becomes: &'static str, options: &'static [OptionRule]) -> PluginKind {
@@ -20,26 +20,26 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[used(
             "AnyFilters",
             Plugins,
-            "one condition; `filter.Rate` and `filter.Sample` cannot be among them",
+            "combined into one condition; `filter.Rate` and `filter.Sample` are not allowed",
         )],
     ),
-    filter("filter.None", "transform `filter: \"false\"`, or `route` for all", &[]),
+    filter("filter.None", "transform `filter: \"false\"`, or a `route` that matches all", &[]),
     filter(
         "filter.Rate",
         "transform `limit` with `on_excess: drop` or `route`",
         &[
             used("MessagesPerSec", Number, "`rate`"),
-            used("Ignore", List, "pipelines of these streams do not have it"),
+            used("Ignore", List, "pipelines of these streams are not limited"),
         ],
     ),
     filter(
         "filter.RegExp",
         "transform `filter` or `route` with `regexp_like`",
         &[
-            used("Expression", Text, "what must match"),
-            used("ExpressionNot", Text, "what must not match"),
-            used("Target", Text, "the field that is looked at"),
-            used("ApplyTo", Text, "the same, as gollum's own examples have it"),
+            used("Expression", Text, "the pattern that must match"),
+            used("ExpressionNot", Text, "the pattern that must not match"),
+            used("Target", Text, "the field that is tested"),
+            used("ApplyTo", Text, "the same; gollum's own examples use this name"),
         ],
     ),
     filter(
@@ -48,12 +48,12 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[
             used("SampleRatePerGroup", Number, "`take`"),
             used("SampleGroupSize", Number, "`one_in`"),
-            used("SampleIgnore", List, "pipelines of these streams do not have it"),
+            used("SampleIgnore", List, "pipelines of these streams are not sampled"),
         ],
     ),
     filter(
         "filter.Stream",
-        "nothing: which stream a message is in is known, so the pipelines that it would end are left out",
+        "nothing: the stream of each message is known beforehand, so pipelines that it would end are left out",
         &[
             used("Block", List, "messages of these streams do not pass"),
             used("Only", List, "messages of other streams do not pass"),

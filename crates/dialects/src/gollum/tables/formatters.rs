@@ -1,4 +1,4 @@
-//! What changes messages.
+//! The table of formatters.
 
 use super::Takes::{Flag, List, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, idle, refused, used};
@@ -32,7 +32,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         "transform `decode_base64`",
         &[
             used("Dictionary", Text, "`alphabet`"),
-            used("Base64Dictionary", Text, "the same, as gollum's pages call it"),
+            used("Base64Dictionary", Text, "the same; gollum's documentation uses this name"),
         ],
     ),
     format(
@@ -40,7 +40,7 @@ pub(super) const KINDS: &[PluginKind] = &[
         "transform `encode_base64`",
         &[
             used("Dictionary", Text, "`alphabet`"),
-            used("Base64Dictionary", Text, "the same, as gollum's pages call it"),
+            used("Base64Dictionary", Text, "the same; gollum's documentation uses this name"),
         ],
     ),
     format(
@@ -54,8 +54,8 @@ pub(super) const KINDS: &[PluginKind] = &[
         &[
             used("FromFormat", Text, "`format` of `parse_timestamp`"),
             used("ToFormat", Text, "`format` of `format_timestamp`"),
-            used("From", Text, "the same as `FromFormat`, as gollum's pages call it"),
-            used("To", Text, "the same as `ToFormat`, as gollum's pages call it"),
+            used("From", Text, "the same as `FromFormat`; gollum's documentation uses this name"),
+            used("To", Text, "the same as `ToFormat`; gollum's documentation uses this name"),
         ],
     ),
     format(
@@ -63,13 +63,13 @@ pub(super) const KINDS: &[PluginKind] = &[
         "transform `copy`",
         &[used("Mode", Text, "`mode`"), used("Separator", Text, "`separator`")],
     ),
-    format("format.Delete", "transform `drop`; of the payload, an empty one", &[]),
+    format("format.Delete", "transform `drop`; for the payload, an empty payload", &[]),
     format(
         "format.Double",
         "one `encode: { format: text }` of both renderings",
         &[
-            used("Left", Plugins, "what stands before the separator"),
-            used("Right", Plugins, "what stands after it"),
+            used("Left", Plugins, "the text before the separator"),
+            used("Right", Plugins, "the text after it"),
             used("Separator", Text, "between them"),
             idle("UseLeftStreamID", Flag, "formatters inside of it cannot change the stream here"),
         ],
@@ -78,8 +78,8 @@ pub(super) const KINDS: &[PluginKind] = &[
         "format.Envelope",
         TEXT,
         &[
-            used("Prefix", Text, "before it"),
-            used("Postfix", Text, "after it; a line feed where nothing is said"),
+            used("Prefix", Text, "the text before the value"),
+            used("Postfix", Text, "the text after the value; a line feed by default"),
         ],
     ),
     format(
@@ -87,8 +87,8 @@ pub(super) const KINDS: &[PluginKind] = &[
         "transforms `parse_json` and `copy` (v0.4 and v0.5)",
         &[
             used("Field", Text, "`from` of the copy"),
-            idle("TrimValues", Flag, "gollum read it and did nothing with it"),
-            used("Precision", Number, "numbers are written as they stand in the JSON, which 0 means too"),
+            idle("TrimValues", Flag, "gollum read it but did not use it"),
+            used("Precision", Number, "must be 0: numbers are written as they are in the JSON"),
         ],
     ),
     format("format.Flatten", "transform `flatten`", &[used("Separator", Text, "`separator`")]),
@@ -103,12 +103,12 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
     format(
         "format.Grok",
-        "transform `parse_grok`; a message that matches none goes to `errors`",
+        "transform `parse_grok`; a message that matches no pattern goes to `errors`",
         &[
             used("Patterns", List, "`patterns`"),
-            used("RemoveEmptyValues", Flag, "`keep_empty`, the other way round"),
+            used("RemoveEmptyValues", Flag, "`keep_empty`, inverted"),
             used("NamedCapturesOnly", Flag, "`named_only`"),
-            used("SkipDefaultPatterns", Flag, "`default_patterns`, the other way round"),
+            used("SkipDefaultPatterns", Flag, "`default_patterns`, inverted"),
         ],
     ),
     format("format.Hostname", TEXT, &[used("Separator", Text, "between the host's name and the rest")]),
@@ -181,11 +181,11 @@ pub(super) const KINDS: &[PluginKind] = &[
             refused(
                 "UsePrevious",
                 Flag,
-                "Name the stream in `format.Envelope: { Prefix: … }`: it is known where this stands.",
+                "Write the stream's name in `format.Envelope: { Prefix: … }`: it is known here.",
             ),
         ],
     ),
-    format("format.StreamRevert", "nothing: gollum changed a name that nothing looked at afterwards", &[]),
+    format("format.StreamRevert", "nothing: gollum changed a name that was not used afterwards", &[]),
     format(
         "format.StreamRoute",
         "transform `route_by` with `prefix_until`",
@@ -227,15 +227,16 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
 ];
 
-/// A formatter of v0.4: its type, the option that names the formatter before it, and its options with their new names.
+/// A formatter of v0.4: its type, the option that names the preceding formatter, and its options with their
+/// new names.
 pub struct Former {
     /// Its type.
     pub name: &'static str,
-    /// The option that names the formatter that is applied before it.
+    /// The option that names the formatter applied before it.
     pub before: &'static str,
     /// Old and new names.
     pub options: &'static [(&'static str, &'static str)],
-    /// What it means without an option, where that was another value than today: the new name and the value.
+    /// Defaults that differ from today's: the new name of the option and the value.
     pub defaults: &'static [(&'static str, &'static str)],
 }
 
@@ -248,7 +249,8 @@ const fn former(
     Former { name, before, options, defaults }
 }
 
-/// The formatters of v0.4. Their options stood in the plugin that used them, so their names say whose they are.
+/// The formatters of v0.4. Their options were set in the plugin that used them, so each option's name
+/// contains the formatter's.
 pub const FORMER: &[Former] = &[
     former("format.Base64Decode", "Base64Formatter", &[("Base64Dictionary", "Dictionary")], &[]),
     former("format.Base64Encode", "Base64DataFormatter", &[("Base64Formatter", "Dictionary")], &[]),

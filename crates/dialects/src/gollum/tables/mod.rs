@@ -1,8 +1,8 @@
-//! What gollum has: each plugin with each of its options, and what becomes of it.
+//! Lists gollum's plugins and options, and what each becomes.
 //!
-//! One table serves all: reading checks keys and types by it, and refuses or remarks what it says; the page
-//! `docs/from-gollum.md` is held against it by a test. An option that a table calls used and that no code reads is
-//! a mistake when a file has it, so a table cannot promise what is not done.
+//! One table serves everything. The reader checks keys and types against it and takes its remarks and
+//! refusals from it. A test compares the page `docs/from-gollum.md` with it. If a table calls an option used
+//! but no code reads it, the option is a mistake in every file, so a table cannot promise too much.
 
 pub mod consumers;
 mod filters;
@@ -10,23 +10,23 @@ pub mod formatters;
 pub mod producers;
 mod routers;
 
-/// What a plugin is.
+/// The role of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It reads.
+    /// Reads messages.
     Consumer,
-    /// It writes.
+    /// Writes messages.
     Producer,
-    /// It owns a stream.
+    /// Owns a stream.
     Router,
-    /// It lets messages pass or not.
+    /// Decides which messages pass.
     Filter,
-    /// It changes messages.
+    /// Changes messages.
     Formatter,
 }
 
 impl Role {
-    /// The word before the dot of a plugin's type.
+    /// Returns the word before the dot of a plugin's type.
     pub fn word(self) -> &'static str {
         match self {
             Self::Consumer => "consumer",
@@ -38,10 +38,10 @@ impl Role {
     }
 }
 
-/// What the value of an option is.
+/// The type of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
-    /// Text; numbers and truth values are taken as they were written.
+    /// Text; numbers and booleans are used as written.
     Text,
     /// A whole number, also as text.
     Number,
@@ -49,20 +49,20 @@ pub enum Takes {
     Flag,
     /// A list of texts; one text is a list of one.
     List,
-    /// Names and texts.
+    /// A mapping of names to texts.
     Map,
     /// A list of plugins: names, or names with their settings.
     Plugins,
 }
 
-/// What becomes of an option.
+/// How an option is supported.
 #[derive(Debug, Clone, Copy)]
 pub enum OptionSupport {
-    /// It is honoured, in this way.
+    /// It is honoured in this way.
     Used(&'static str),
-    /// It is accepted and means nothing here, for this reason.
+    /// It is accepted without effect, for this reason.
     Idle(&'static str),
-    /// It is a mistake; this is to be used instead.
+    /// It is a mistake; this text names the alternative.
     Refused(&'static str),
 }
 
@@ -71,31 +71,31 @@ pub enum OptionSupport {
 pub struct OptionRule {
     /// Its name, with a slash for each level: `Batch/MaxCount`.
     pub name: &'static str,
-    /// What its value is.
+    /// The type of its value.
     pub takes: Takes,
-    /// What becomes of it.
+    /// How it is supported.
     pub fate: OptionSupport,
 }
 
 /// A type of plugin.
 #[derive(Debug)]
 pub struct PluginKind {
-    /// Its type: `consumer.File`.
+    /// Its name, for example `consumer.File`.
     pub name: &'static str,
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// What it becomes, in the words of the page.
+    /// The equivalent here, in the words of the page.
     pub becomes: &'static str,
     /// Its own options.
     pub options: &'static [OptionRule],
-    /// Those that it shares with others.
+    /// The options that it shares with other types.
     pub shared: &'static [&'static [OptionRule]],
-    /// Why there is nothing that it could become, and what to do; a whole sentence or two.
+    /// Why it has no equivalent, and what to do: one or two sentences.
     pub refused: Option<&'static str>,
 }
 
 impl PluginKind {
-    /// All its options.
+    /// Returns all its options.
     pub fn all(&'static self) -> impl Iterator<Item = &'static OptionRule> {
         self.options.iter().chain(self.shared.iter().copied().flatten())
     }
@@ -120,12 +120,12 @@ pub fn kinds() -> impl Iterator<Item = &'static PluginKind> {
         .flatten()
 }
 
-/// The type of this name; names are not case-sensitive, as they were not in v0.5.
+/// Returns a type by its name, ignoring case as v0.5 did.
 pub fn kind(name: &str) -> Option<&'static PluginKind> {
     kinds().find(|kind| kind.name.eq_ignore_ascii_case(name))
 }
 
-/// Types that only older versions had, and what to use instead.
+/// Types that exist only in older versions, with their replacements.
 pub const GONE: &[(&str, &str)] = &[
     ("filter.JSON", "Use `format.JSON`, then `filter.RegExp` with `Target`."),
     ("format.Clear", "Use `format.Delete`."),

@@ -1,4 +1,4 @@
-//! What writes.
+//! The table of producers.
 
 use super::Takes::{Flag, List, Map, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, idle, refused, used};
@@ -10,20 +10,20 @@ const COMMON: &[OptionRule] = &[
     idle(
         "ShutdownTimeoutMs",
         Number,
-        "what is on its way is always delivered before the end; a second Ctrl-C ends at once",
+        "messages in flight are always delivered before the end; a second Ctrl-C stops at once",
     ),
 ];
 
 const BUFFERED: &[OptionRule] = &[
-    idle("Channel", Number, "queues are bounded by bytes, all together by `memory`"),
+    idle("Channel", Number, "queues are limited in bytes, all together by `memory`"),
     used(
         "ChannelTimeoutMs",
         Number,
-        "`failover: { timeout: … }`: what has no room in time goes to the fallback, or is thrown away",
+        "`failover: { timeout: … }`: messages that get no capacity in time go to the fallback, or are dropped",
     ),
 ];
 
-const BATCHES: &str = "messages travel in batches anyway; what has come is written at once";
+const BATCHES: &str = "messages are always sent in batches; a batch is written when it arrives";
 
 const BATCHED: &[OptionRule] = &[
     idle("Batch/MaxCount", Number, BATCHES),
@@ -95,7 +95,7 @@ pub(super) const KINDS: &[PluginKind] = &[
             used("Permissions", Text, "`mode`"),
             used("FolderPermissions", Text, "`folder_mode`"),
             idle("Batch/FlushTimeoutSec", Number, BATCHES),
-            used("Rotation/Enable", Flag, "whether there is a `rotate`"),
+            used("Rotation/Enable", Flag, "enables `rotate`"),
             used("Rotation/TimeoutMin", Number, "`rotate: { every: … }`"),
             used("Rotation/SizeMB", Number, "`rotate: { size: … }`"),
             used("Rotation/At", Text, "`rotate: { at: … }`"),
@@ -153,7 +153,7 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
     producer(
         "producer.Spooling",
-        "sink `spool`, and a source `spool` that gives back what it wrote",
+        "sink `spool`, and a source `spool` that reads its messages back",
         &[
             used(
                 "Path",
@@ -167,9 +167,9 @@ pub(super) const KINDS: &[PluginKind] = &[
             refused(
                 "RevertStreamOnFallback",
                 Flag,
-                "Give the spooling producer a `FallbackStream` of its own: what cannot be spooled goes there.",
+                "Give the spooling producer a `FallbackStream` of its own: messages that cannot be spooled go there.",
             ),
-            idle("BufferSizeByte", Number, "a message is read in whole, up to `memory`"),
+            idle("BufferSizeByte", Number, "a message is read as a whole, up to `memory`"),
             idle("Batch/MaxCount", Number, BATCHES),
             idle("Batch/TimeoutSec", Number, BATCHES),
         ],
@@ -202,7 +202,7 @@ pub(super) const KINDS: &[PluginKind] = &[
     ),
 ];
 
-/// What v0.4 had as options of its producers, with the new name.
+/// Old and new names of producers' options that were renamed after v0.4.
 pub const FORMER: &[(&str, &str)] = &[
     ("BatchMaxCount", "Batch/MaxCount"),
     ("BatchFlushCount", "Batch/FlushCount"),
@@ -223,7 +223,7 @@ pub const FORMER: &[(&str, &str)] = &[
     ("DropToStream", "FallbackStream"),
 ];
 
-/// Options that only v0.4 had.
+/// Options that exist only in v0.4.
 pub const GONE: &[OptionRule] = &[
     refused(
         "Fuse",

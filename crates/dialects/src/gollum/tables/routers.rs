@@ -1,10 +1,10 @@
-//! What owns a stream.
+//! The table of routers.
 
 use super::Takes::{List, Number, Plugins, Text};
 use super::{OptionRule, PluginKind, Role, used};
 
 const COMMON: &[OptionRule] = &[
-    used("Stream", Text, "the stream whose messages it leads on; the pipeline is named after the router"),
+    used("Stream", Text, "the stream whose messages it forwards; the pipeline is named after the router"),
     used("Filters", Plugins, "transforms `filter` and `route`"),
     used("TimeoutMs", Number, "`failover: { timeout: … }` before each sink, as `ChannelTimeoutMs`"),
 ];

@@ -1,4 +1,4 @@
-//! Whole files: those that gollum's performance was measured with, and graphs of all sorts.
+//! Tests whole files: those of gollum's benchmarks, and graphs of many shapes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Wrong files: every mistake at once, each at its place.
+//! Tests wrong files: all mistakes are reported at once, each at its position.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Files of gollum, and what they become.
+//! Tests what gollum's files become.
 
 use insta::assert_snapshot;
 use thalweg_config::{Document, Node, write};
@@ -10,13 +10,13 @@ mod mistakes;
 mod page;
 mod plugins;
 
-/// What a file becomes, or everything that is wrong with it.
+/// Returns the converted file as text, or all its mistakes.
 fn converted(text: &str) -> String {
     let document = Document::parse("gollum.conf", text).unwrap();
     assert!(is_gollum(&document));
     match read(&document) {
         Ok(conversion) => {
-            // What is printed is what runs.
+            // The printed text must read back as the same document.
             let printed = write(conversion.document.root(), &conversion.comments);
             let mut again = Document::parse("converted.yaml", &printed)
                 .unwrap_or_else(|wrong| panic!("{wrong}\n{printed}"));
@@ -38,7 +38,7 @@ fn all(node: &Node) -> Vec<&Node> {
     std::iter::once(node).chain(below.flat_map(all)).collect()
 }
 
-/// A consumer and a producer with these modulators on the consumer.
+/// A consumer with these modulators, and a producer.
 fn modulated(modulators: &str) -> String {
     let modulators: String = modulators.lines().map(|line| format!("    {line}\n")).collect();
     let text = format!(

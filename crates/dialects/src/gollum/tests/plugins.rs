@@ -1,9 +1,9 @@
-//! Single plugins: every type with every option of its table.
+//! Tests single plugins: every type with every option of its table.
 
 use super::tables::{OptionRule, OptionSupport, PluginKind, Role, Takes};
 use super::*;
 
-/// A value that an option can have.
+/// Returns a valid value for an option.
 fn value(kind: &PluginKind, rule: &OptionRule) -> String {
     let special = match (kind.name, rule.name) {
         ("consumer.File", "DefaultOffset") => "oldest",
@@ -37,7 +37,7 @@ fn value(kind: &PluginKind, rule: &OptionRule) -> String {
     special.to_owned()
 }
 
-/// What has to be there for a type, beside an option.
+/// Returns the other settings that a type requires besides an option.
 fn needed(kind: &PluginKind, option: &str) -> Vec<(&'static str, &'static str)> {
     let mut needed = match kind.name {
         "format.Move" | "format.Flatten" => vec![("Source", "a")],
@@ -72,7 +72,7 @@ fn setting(indent: &str, name: &str, value: &str) -> String {
     }
 }
 
-/// A file that has this type of plugin with these settings.
+/// Returns a file with a plugin of this type and these settings.
 fn file(kind: &PluginKind, settings: &[(&str, String)]) -> String {
     let mut merged: Vec<(String, Vec<(String, String)>)> = Vec::new();
     for (name, value) in settings {
@@ -159,13 +159,13 @@ fn every_option_of_every_plugin_is_honoured_remarked_or_refused() {
             let what = format!("{} {}\n{text}", kind.name, rule.name);
             match (rule.fate, outcome(&text)) {
                 (OptionSupport::Refused(_), Err(wrong)) => {
-                    assert!(wrong.contains("nothing like it here"), "{wrong}\n{what}")
+                    assert!(wrong.contains("no equivalent here"), "{wrong}\n{what}")
                 }
                 (OptionSupport::Idle(why), Ok((_, remarks))) => {
                     assert!(remarks.contains(why), "{remarks}\n{what}")
                 }
                 (OptionSupport::Used(_), Ok(_)) => {}
-                // It would move something to where it is.
+                // `ApplyTo` would move a value to where it already is.
                 (OptionSupport::Used(_), Err(_)) if (kind.name, rule.name) == ("format.Move", "ApplyTo") => {}
                 (_, other) => panic!("{other:?}\n{what}"),
             }

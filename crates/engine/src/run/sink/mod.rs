@@ -1,4 +1,4 @@
-//! A sink at work: writes, acknowledges, tries again, and says so where what comes can go another way.
+//! The task of a sink: writes, settles, retries, and fails batches that can go another way.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,56 +7,56 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use thalweg_record::{Ack, Batch, Budget, Outcome, Parcel};
+use thalweg_record::{Ack, Batch, Budget, Outcome};
 use thalweg_runtime::{ConcurrencyLimit, Receiver, Sender, Stage, Ticket, Worker};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::{Retries, RunFailure};
+use crate::Rejects;
 use crate::component::{Sink, WriteOutcome};
 use crate::metrics::ComponentMetrics;
-use crate::outlets::{Rejects, part_rejected};
 use crate::{Error, ErrorKind};
+use thalweg_record::split_rejected;
 
-use super::Retries;
-
-/// What was written is brought into safety at least this often.
+/// Written batches are flushed at least this often.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// How often a batch that can go another way is tried before it does.
+/// The retries of a batch before it goes another way.
 const ATTEMPTS_WITH_ANOTHER_WAY: u32 = 5;
-/// How long a sink that failed is left alone, where what comes can go another way.
+/// How long a failed sink is not used, if batches can go another way.
 const LEFT_ALONE: Duration = Duration::from_secs(5);
 
-/// A sink at work.
+/// One worker of a sink: it has one request in flight.
 pub(super) struct Writer {
     pub(super) sink: Box<dyn Sink>,
-    pub(super) errors: Vec<Sender<Parcel>>,
+    pub(super) errors: Vec<Sender<Batch>>,
     pub(super) metrics: Arc<ComponentMetrics>,
     pub(super) budget: Budget,
     pub(super) retries: Retries,
-    /// Where to put the sink's state for the next save, if positions are kept.
+    /// Where the sink's state is put for the next save, if checkpoints are kept.
     pub(super) state: Option<Arc<Mutex<Option<Value>>>>,
-    /// Held while something is settled and the state that covers it is noted: a save sees both or neither.
     pub(super) barrier: CheckpointBarrier,
-    /// Shared by the copies of a sink whose requests under way adapt.
+    /// Shared by the workers of a sink whose number of requests in flight adapts.
     pub(super) limit: Option<ConcurrencyLimit>,
-    /// Whether something comes from a failover, so that the run goes on without this sink.
+    /// True if a failover leads here that has another way: the run then continues without this sink.
     pub(super) is_dispensable: bool,
     pub(super) pending: Pending,
     pub(super) condition: Condition,
-    pub(super) reopens: Rolls,
+    pub(super) reopens: Reopens,
 }
 
-/// What makes two steps one for a save, which takes the other side of it.
+/// Read-locked while a sink notes its state and settles batches; write-locked while a checkpoint is saved. So a checkpoint has
+/// both or neither.
 pub(super) type CheckpointBarrier = Arc<RwLock<()>>;
 
-/// How often the run was asked to begin anew, and how often the sink did.
+/// How often the run was asked to reopen its outputs, and how often the sink did.
 #[derive(Clone, Default)]
-pub(super) struct Rolls {
+pub(super) struct Reopens {
     pub(super) asked: Arc<AtomicU64>,
     done: u64,
 }
 
-impl Rolls {
+impl Reopens {
     pub(super) fn new(asked: &Arc<AtomicU64>) -> Self {
         Self { asked: asked.clone(), done: 0 }
     }
@@ -66,10 +66,11 @@ impl Rolls {
     }
 }
 
-/// What was written and is not in safety yet.
+/// The acks of batches that are written and not yet durable.
 pub(super) struct Pending {
+    /// Of batches that the next flush makes durable.
     written: Vec<Ack>,
-    /// What the sink keeps until it says that it is in safety.
+    /// Of batches that the sink keeps until it says that they are durable.
     kept: VecDeque<Ack>,
     flushed: Instant,
 }
@@ -86,27 +87,27 @@ impl Pending {
         self.flushed = Instant::now();
     }
 
-    /// So many of what the sink keeps are in safety.
+    /// Settles the first `count` of the batches that the sink keeps.
     fn take_committed(&mut self, count: usize) {
         let count = count.min(self.kept.len());
         self.kept.drain(..count).for_each(|ack| ack.settle(Outcome::Delivered));
     }
 }
 
-/// Whether a sink can be used.
+/// Whether a sink can be used, where batches can go another way.
 #[derive(Default)]
 pub(super) enum Condition {
-    /// It can.
+    /// It can be used.
     #[default]
     Well,
-    /// It failed, and is tried again after a while. If it could not even be opened, with what to open it.
+    /// It failed, and is used again after a while. `unopened`: what to open it with, if it could not even be opened.
     Failed { at: Instant, reason: String, unopened: Option<Option<Value>> },
-    /// What it had written could not be brought into safety: nobody knows what would come of writing more.
+    /// A flush failed: what would come of writing more is not known.
     Broken { reason: String },
 }
 
 impl Condition {
-    /// Why it is not to be used now.
+    /// Why the sink must not be used now.
     fn objection(&self) -> Option<&str> {
         match self {
             Condition::Failed { at, reason, .. } if at.elapsed() < LEFT_ALONE => Some(reason),
@@ -115,20 +116,20 @@ impl Condition {
         }
     }
 
-    /// Whether there is something to finish.
+    /// True if there is something to finish.
     fn is_open(&self) -> bool {
         matches!(self, Condition::Well | Condition::Failed { unopened: None, .. })
     }
 }
 
-/// Opens the copies of a sink and lets them write what comes, to the end.
+/// Opens the workers of a sink and lets them write what comes, to the end.
 pub(super) async fn run(
     mut writers: Vec<Writer>,
-    input: Receiver<Parcel>,
+    input: Receiver<Batch>,
     mut saved: Option<Value>,
     metrics: Arc<ComponentMetrics>,
     shortage: Arc<Notify>,
-) -> Result<(), Error> {
+) -> Result<(), RunFailure> {
     for writer in &mut writers {
         writer.open(saved.take()).await?;
     }
@@ -137,7 +138,7 @@ pub(super) async fn run(
     if copies == 1 {
         return stage.run().await;
     }
-    // Several copies only send and wait: they need no thread of their own.
+    // Several workers only send and wait: they need no thread of their own.
     let mut tasks = JoinSet::new();
     for _ in 1..copies {
         tasks.spawn(stage.clone().run());
@@ -154,56 +155,22 @@ pub(super) async fn run(
 }
 
 impl Worker for Writer {
-    type Item = Parcel;
-    type Error = Error;
+    type Item = Batch;
+    type Error = RunFailure;
 
-    async fn take(&mut self, _: Ticket, parcel: Parcel) -> Result<(), Error> {
-        let Parcel::Messages(mut batch) = parcel else {
-            return Err(Error::permanent("files came where messages are taken; this is a bug of thalweg"));
-        };
+    async fn take(&mut self, _: Ticket, mut batch: Batch) -> Result<(), RunFailure> {
         batch.ack_mut().enter(&self.metrics.name);
         let has_another_way = batch.ack().has_failover();
-        match (has_another_way, &self.condition) {
-            (true, condition) => {
-                if let Some(reason) = condition.objection() {
-                    batch.take_ack().fail(reason);
-                    return Ok(());
-                }
-            }
-            (false, Condition::Broken { reason }) => return Err(self.failed(Error::permanent(reason))),
-            (false, _) => {}
+        if has_another_way && let Some(reason) = self.condition.objection() {
+            batch.take_ack().fail(reason);
+            return Ok(());
+        }
+        if let Condition::Broken { reason } = &self.condition {
+            return Err(self.failed(Error::permanent(reason)));
         }
         match self.write(&batch, has_another_way).await {
-            Ok((written, rejected)) => {
-                self.recovered();
-                let barrier = self.barrier.clone();
-                let _moment = barrier.read();
-                // Before it is settled: a state that is saved must not be older than the positions beside it.
-                self.note_state();
-                let batch = self.part(batch, rejected).map_err(|error| self.failed(error))?;
-                let ack = match batch {
-                    Some(mut batch) => {
-                        self.metrics.add_out(batch.rows(), batch.payload_bytes());
-                        batch.take_ack()
-                    }
-                    None => Ack::noop(),
-                };
-                match written {
-                    WriteOutcome::Durable => ack.settle(Outcome::Delivered),
-                    WriteOutcome::Buffered => self.pending.written.push(ack),
-                    // Also one of which nothing is left: the sink counts batches.
-                    WriteOutcome::Staged => self.pending.kept.push_back(ack),
-                }
-                self.pending.take_committed(self.sink.take_committed());
-            }
-            Err(error) if has_another_way => {
-                let reason = self.fails(error);
-                self.sink.give_up();
-                // What was written before it goes before it, be it this way or the other.
-                let flushed = if self.pending.written.is_empty() { Ok(()) } else { self.flush().await };
-                batch.take_ack().fail(&reason);
-                return flushed;
-            }
+            Ok((written, rejected)) => self.note_written(batch, written, rejected)?,
+            Err(error) if has_another_way => return self.divert(batch, error).await,
             Err(error) => return Err(self.failed(error)),
         }
         if !self.pending.written.is_empty() && self.pending.flushed.elapsed() >= FLUSH_EVERY {
@@ -212,8 +179,8 @@ impl Worker for Writer {
         Ok(())
     }
 
-    /// What is pending is flushed at the latest after a while, and at once when it keeps the memory that a source
-    /// is waiting for.
+    /// Pending batches are flushed at the latest after [`FLUSH_EVERY`], and at once if they hold the memory that a source
+    /// waits for.
     fn is_restless(&self) -> bool {
         self.reopens.is_due()
             || self.sink.is_due()
@@ -221,11 +188,11 @@ impl Worker for Writer {
                 && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short())
     }
 
-    async fn rest(&mut self) -> Result<(), Error> {
+    async fn rest(&mut self) -> Result<(), RunFailure> {
         self.flush().await
     }
 
-    async fn finish(mut self) -> Result<(), Error> {
+    async fn finish(mut self) -> Result<(), RunFailure> {
         if !self.condition.is_open() {
             return Ok(());
         }
@@ -247,7 +214,7 @@ impl Worker for Writer {
 
 impl Writer {
     /// Makes the sink ready to write, with the state that a former run left.
-    pub(super) async fn open(&mut self, saved: Option<Value>) -> Result<(), Error> {
+    pub(super) async fn open(&mut self, saved: Option<Value>) -> Result<(), RunFailure> {
         let mut attempt = 0;
         while let Err(error) = self.sink.open(saved.clone()).await {
             let most = self.attempts(self.is_dispensable);
@@ -263,16 +230,56 @@ impl Writer {
             }
         }
         self.metrics.set_trouble(None);
-        // Before anything is written: a crash then finds what this run began with, not what a former one left.
+        // Before anything is written: after a crash, the state is that which this run began with.
         self.note_state();
         Ok(())
     }
 
-    fn failed(&self, error: Error) -> Error {
-        Error::permanent(format!("the sink `{}` failed", self.metrics.name)).caused_by(error)
+    fn failed(&self, error: Error) -> RunFailure {
+        RunFailure::of(&self.metrics, error.context(format!("the sink `{}` failed", self.metrics.name)))
     }
 
-    /// Writes a batch, again and again after temporary errors; gives what was rejected.
+    /// Settles what became durable of a batch, and keeps the acks of the rest.
+    fn note_written(
+        &mut self,
+        batch: Batch,
+        written: WriteOutcome,
+        rejected: Vec<(u32, String)>,
+    ) -> Result<(), RunFailure> {
+        self.recovered();
+        let barrier = self.barrier.clone();
+        let _moment = barrier.read();
+        // Before the batch is settled: a saved state must not be older than the positions beside it.
+        self.note_state();
+        let batch = self.part(batch, rejected).map_err(|error| self.failed(error))?;
+        let ack = match batch {
+            Some(mut batch) => {
+                self.metrics.add_out(batch.rows(), batch.payload_bytes());
+                batch.take_ack()
+            }
+            None => Ack::noop(),
+        };
+        match written {
+            WriteOutcome::Durable => ack.settle(Outcome::Delivered),
+            WriteOutcome::Buffered => self.pending.written.push(ack),
+            // Also if all messages were rejected: the sink counts batches.
+            WriteOutcome::Staged => self.pending.kept.push_back(ack),
+        }
+        self.pending.take_committed(self.sink.take_committed());
+        Ok(())
+    }
+
+    /// Sends a batch that could not be written another way.
+    async fn divert(&mut self, mut batch: Batch, error: Error) -> Result<(), RunFailure> {
+        let reason = self.fails(error);
+        self.sink.give_up();
+        // Earlier batches leave first, on either way.
+        let flushed = if self.pending.written.is_empty() { Ok(()) } else { self.flush().await };
+        batch.take_ack().fail(&reason);
+        flushed
+    }
+
+    /// Writes a batch, with retries after temporary errors. Returns the rejected rows.
     async fn write(
         &mut self,
         batch: &Batch,
@@ -282,13 +289,13 @@ impl Writer {
         let mut rejects = Rejects::default();
         let mut attempt = 0;
         loop {
-            // For each attempt anew: the pauses between them say nothing of how much is too much.
+            // A permit for each attempt: the pauses between them say nothing of how much is too much.
             let permit = match self.limit.as_ref().map(|limit| limit.acquire(batch.payload_bytes() as u64)) {
                 Some(permit) => Some(permit.await),
                 None => None,
             };
             let start = Instant::now();
-            let written = match self.reopen().await {
+            let written = match self.open_late().await {
                 Ok(()) => self.sink.write(batch, &mut rejects).await,
                 Err(error) => Err(error),
             };
@@ -311,8 +318,8 @@ impl Writer {
         }
     }
 
-    /// Opens a sink that could not be opened at the beginning.
-    async fn reopen(&mut self) -> Result<(), Error> {
+    /// Opens a sink that could not be opened at the start.
+    async fn open_late(&mut self) -> Result<(), Error> {
         if let Condition::Failed { unopened, .. } = &mut self.condition
             && let Some(saved) = unopened.clone()
         {
@@ -324,7 +331,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), Error> {
+    async fn flush(&mut self) -> Result<(), RunFailure> {
         let mut attempt = 0;
         loop {
             let start = Instant::now();
@@ -354,14 +361,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the run goes on if it is never used again: all that is not in safety can go another way.
+    /// True if the run continues without this sink: all that is not durable can go another way.
     fn can_break(&self) -> bool {
         let mut owed = self.pending.written.iter().chain(&self.pending.kept).peekable();
         let is_known = owed.peek().is_some() || !matches!(self.condition, Condition::Well);
         is_known && owed.all(Ack::has_failover)
     }
 
-    /// How often to try again: without end where there is no other way, and once where it failed before.
+    /// The number of retries: without end if there is no other way, none if the sink has failed before.
     fn attempts(&self, has_another_way: bool) -> u32 {
         match (has_another_way, &self.condition) {
             (false, _) => u32::MAX,
@@ -370,27 +377,27 @@ impl Writer {
         }
     }
 
-    /// Pauses after a temporary error; gives back one that trying again cannot mend.
+    /// Pauses after a temporary error. Returns an error after which there is no retry.
     fn retry(
         &self,
         error: Error,
         attempt: &mut u32,
         most: u32,
     ) -> impl Future<Output = Result<(), Error>> + use<> {
-        // Only what is needed is moved into the future: a sink is not `Sync`, so `self` cannot be held over a wait.
+        // A sink is not `Sync`, so the future must not hold `self`.
         let (retries, metrics, tried) = (self.retries.clone(), self.metrics.clone(), *attempt);
         *attempt += 1;
         async move {
-            if error.kind() == ErrorKind::Permanent || tried >= most {
+            if !error.kind().is_temporary() || tried >= most {
                 return Err(error);
             }
             retries.pause(&metrics, error, tried).await
         }
     }
 
-    /// Parts with the rejected messages of a batch: they leave by `errors`. Gives back the others.
+    /// Sends the rejected messages of a batch to `errors`. Returns the others.
     fn part(&self, batch: Batch, rejected: Vec<(u32, String)>) -> Result<Option<Batch>, Error> {
-        let (rejected, rest) = part_rejected(batch, rejected, &self.metrics.name)?;
+        let (rejected, rest) = split_rejected(batch, rejected, &self.metrics.name)?;
         if let Some(batch) = rejected {
             self.metrics.add_errors(batch.rows());
             batch.claim(&self.budget);
@@ -399,18 +406,17 @@ impl Writer {
                 return Ok(rest);
             };
             for target in others {
-                let parcel = Parcel::from(batch.share());
-                let bytes = parcel.bytes();
-                drop(target.push(parcel, bytes));
+                let batch = batch.share();
+                let bytes = batch.payload_bytes();
+                drop(target.push(batch, bytes));
             }
-            let parcel = Parcel::from(batch);
-            let bytes = parcel.bytes();
-            drop(last.push(parcel, bytes));
+            let bytes = batch.payload_bytes();
+            drop(last.push(batch, bytes));
         }
         Ok(rest)
     }
 
-    /// Notes that it failed where what comes can go another way, and gives the reason.
+    /// Notes that the sink failed and batches go another way. Returns the reason.
     fn fails(&mut self, error: Error) -> String {
         let reason = error.full();
         self.metrics.set_trouble(Some(reason.clone()));
@@ -433,9 +439,9 @@ impl Writer {
         }
     }
 
-    /// What it wrote could not be brought into safety. If all of that can go another way it does, and so does what
-    /// is still to come.
-    fn breaks(&mut self, error: Error) -> Result<(), Error> {
+    /// What the sink wrote could not be made durable. All of it goes another way if it can, and so does what is still to
+    /// come.
+    fn breaks(&mut self, error: Error) -> Result<(), RunFailure> {
         if !self.can_break() {
             return Err(self.failed(error));
         }

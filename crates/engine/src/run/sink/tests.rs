@@ -51,7 +51,7 @@ fn writer(sink: impl Sink + 'static) -> Writer {
         is_dispensable: false,
         pending: Pending::default(),
         condition: Condition::default(),
-        reopens: Rolls::default(),
+        reopens: Reopens::default(),
     }
 }
 

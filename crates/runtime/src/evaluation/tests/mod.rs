@@ -1,4 +1,4 @@
-//! What evaluations promise, by theme.
+//! Tests of the guarantees of evaluations, by subject.
 
 mod calling;
 mod failing;
@@ -19,7 +19,7 @@ fn milliseconds(number: u64) -> Duration {
     Duration::from_millis(number)
 }
 
-/// What happened, in order, written by several evaluations.
+/// A log that several evaluations write to, in order.
 #[derive(Clone, Default)]
 struct Log(Rc<RefCell<Vec<String>>>);
 
@@ -33,7 +33,7 @@ impl Log {
     }
 }
 
-/// Notes when it is dropped.
+/// Writes to the log when it is dropped.
 struct NotesDrop(Log, &'static str);
 
 impl Drop for NotesDrop {
@@ -42,7 +42,7 @@ impl Drop for NotesDrop {
     }
 }
 
-/// What the hook of this thread is told from now on.
+/// Sets a hook on this thread, and returns the log of the failures it receives.
 fn told_to_hook() -> Log {
     let log = Log::default();
     let told = log.clone();

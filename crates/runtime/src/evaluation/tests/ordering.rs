@@ -106,7 +106,8 @@ proptest! {
         prop_assert_eq!(time.now() - start, milliseconds(last));
     }
 
-    /// The model: a step of an evaluation is a number in a queue; a step that is not the last is put at the end.
+    /// The model: a step of an evaluation is a number in a queue; a step that is not the last is put at the
+    /// end.
     #[test]
     fn turns_are_taken_as_in_a_queue(steps in prop::collection::vec(1_usize..5, 1..20)) {
         let log = Log::default();

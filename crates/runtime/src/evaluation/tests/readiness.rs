@@ -1,4 +1,4 @@
-//! Descriptors. Miri does not know the system calls.
+//! Tests of descriptors. Miri does not support these system calls.
 #![cfg(not(miri))]
 
 use super::*;

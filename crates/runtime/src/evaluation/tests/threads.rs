@@ -1,4 +1,4 @@
-//! Evaluations and other threads, tokio's among them.
+//! Tests of evaluations with other threads, including tokio's.
 
 use super::*;
 

@@ -1,0 +1,51 @@
+//! Parsers that read one text per message and fill columns from it.
+
+use arrow_schema::ArrowError;
+use thalweg_record::Batch;
+use thalweg_record::Outputs;
+
+use super::Columns;
+use crate::target::{Input, Texts};
+
+/// Parses the text of one message into columns.
+pub trait RowParser {
+    /// Returns the field that holds the text.
+    fn input(&self) -> &Input;
+
+    /// Returns the columns to fill.
+    fn columns(&mut self) -> &mut Columns;
+
+    /// Appends one value or NULL to each column.
+    ///
+    /// # Errors
+    /// The reason for rejecting the message. Values that were appended before the error are ignored.
+    fn parse(&mut self, text: &str) -> Result<(), String>;
+}
+
+/// Parses the text of each message of a batch. A message without the text gets NULLs. If the batch does not
+/// have the field at all, it is sent unchanged.
+///
+/// # Errors
+/// If a column cannot be added or the failed messages cannot be rejected.
+#[inline]
+pub fn parse_rows(parser: &mut impl RowParser, batch: Batch, out: &mut Outputs) -> Result<(), ArrowError> {
+    let Some(texts) = Texts::of(&batch, parser.input()) else {
+        out.send(batch);
+        return Ok(());
+    };
+    parser.columns().begin(texts.buffers(), batch.rows());
+    for row in 0..batch.rows() {
+        let parsed = match texts.get(row) {
+            Ok(Some(text)) => parser.parse(text),
+            Ok(None) => {
+                parser.columns().fill(row);
+                Ok(())
+            }
+            Err(reason) => Err(reason),
+        };
+        if let Err(reason) = parsed {
+            parser.columns().fail(row, reason);
+        }
+    }
+    parser.columns().finish(batch, out)
+}

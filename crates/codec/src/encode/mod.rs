@@ -1,0 +1,451 @@
+//! Writes the fields of each message as its payload: JSON, CSV, logfmt or text from a template.
+//!
+//! All payloads of a batch are written into one buffer. The bytes that are the same for every message (the
+//! keys with their quotes, colons and commas) are prepared once per schema. Short keys are copied as blocks
+//! of fixed size. If only one column of a text template varies within a batch, each message is three copies:
+//! the text before the column, its value, and the text after it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow_array::{Array, BinaryViewArray};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::Mistake;
+use thalweg_record::{Batch, Outputs, PAYLOAD, PayloadWriter};
+
+mod flat;
+mod members;
+
+use crate::columns::FieldType;
+use crate::names::{matches, same};
+use crate::target::{Input, Slot};
+use crate::template::{Template, column};
+use crate::values::Values;
+use flat::{Key, columns, quote_csv, write_csv, write_json, write_logfmt};
+use members::Members;
+
+/// Writes the fields of each message as its payload.
+///
+/// `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, and
+/// `text` a template. The fields stay. With `into`, the text becomes a field. A message without fields is
+/// written as if its payload were its only field. Sinks have the same options as `encode`; there, `raw`
+/// leaves the payload as it is.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(from = "Written")]
+#[schemars(with = "Written")]
+pub struct Encoding {
+    options: EncodeOptions,
+}
+
+/// How messages are written: the name of a format, or a format with its options.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Written {
+    Format(Format),
+    Options(EncodeOptions),
+}
+
+impl From<Written> for Encoding {
+    fn from(written: Written) -> Self {
+        let options = match written {
+            Written::Options(options) => options,
+            Written::Format(format) => EncodeOptions {
+                format,
+                fields: None,
+                exclude: Vec::new(),
+                nulls: None,
+                nested: None,
+                root: None,
+                sort: None,
+                delimiter: None,
+                trailing_delimiter: None,
+                header: None,
+                template: None,
+                into: crate::payload(),
+                field: None,
+                skip_empty: false,
+            },
+        };
+        Self { options }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EncodeOptions {
+    /// The format: `json`, `csv`, `logfmt`, `text` or `raw`.
+    format: Format,
+    /// The columns to write, in this order. They may include `payload`, `meta.source`, `meta.path`,
+    /// `meta.time` and `meta.position`. The default is all fields in their present order. Give it with `csv`,
+    /// so that all lines have the same columns.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    fields: Option<Vec<String>>,
+    /// The fields that are not written if `fields` is not given. A name also excludes the fields whose names
+    /// begin with it and a dot. `*` matches any characters. The default is none.
+    #[serde(default)]
+    exclude: Vec<String>,
+    /// For `json`: `omit` (the default) leaves out fields that are NULL, `keep` writes them as `null`.
+    #[serde(default)]
+    nulls: Option<Nulls>,
+    /// For `json`: true to write names with dots as nested objects. `a.b` becomes the member `b` of the
+    /// object `a`, the reverse of `parse_json` with `flatten`. If the field `a` has a value as well, `a.b`
+    /// keeps its name. The default is `false`.
+    #[serde(default)]
+    nested: Option<bool>,
+    /// For `json`: writes only the fields whose names begin with this name and a dot, without that prefix. A
+    /// field with exactly this name is written as the whole value. The default is all fields.
+    #[serde(default)]
+    root: Option<String>,
+    /// For `json`: true to write members in the order of their names. The default is `false`: they keep the
+    /// order of the fields.
+    #[serde(default)]
+    sort: Option<bool>,
+    /// For `csv`: the character between values, one ASCII character. The default is a comma.
+    #[serde(default)]
+    delimiter: Option<char>,
+    /// For `csv`: true to write a delimiter after the last value as well. The default is `false`.
+    #[serde(default)]
+    trailing_delimiter: Option<bool>,
+    /// For `csv` in a sink: true to begin each file with a line of the columns' names. The default is `true`.
+    #[serde(default)]
+    header: Option<bool>,
+    /// For `text`: the template of a message, for example `{meta.time:%H:%M:%S} {level} {message}`.
+    #[serde(default)]
+    template: Option<Template>,
+    /// The target of the text: a field, or `payload` (the default). A field that holds JSON is written as
+    /// that JSON by a later `encode: json`.
+    #[serde(default = "crate::payload")]
+    #[schemars(length(min = 1))]
+    into: String,
+    /// True to leave messages unchanged whose `field` is empty or missing. The default is `false`.
+    #[serde(default)]
+    skip_empty: bool,
+    /// The field that `skip_empty` checks. The default is the payload.
+    #[serde(default)]
+    field: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    /// A JSON object.
+    Json,
+    /// Comma-separated values.
+    Csv,
+    /// `key=value` pairs.
+    Logfmt,
+    /// A text from a template.
+    Text,
+    /// The payload as it is.
+    Raw,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Nulls {
+    /// Fields that are NULL are left out.
+    Omit,
+    /// Fields that are NULL are written as `null`.
+    Keep,
+}
+
+impl Default for Encoding {
+    /// Returns the format `raw`, which leaves payloads as they are.
+    fn default() -> Self {
+        Written::Format(Format::Raw).into()
+    }
+}
+
+impl Encoding {
+    /// True if payloads stay as they are, so there is nothing to encode.
+    pub fn is_raw(&self) -> bool {
+        self.options.format == Format::Raw
+    }
+
+    /// Returns the first line of a file of messages with these fields, without its line feed. `None` if the
+    /// format has no header.
+    pub fn header(&self, fields: &Schema) -> Option<Vec<u8>> {
+        let options = &self.options;
+        if options.format != Format::Csv || options.header == Some(false) {
+            return None;
+        }
+        let mut header = Vec::new();
+        let delimiter = self.delimiter();
+        for (number, (name, _)) in options.columns(fields).into_iter().enumerate() {
+            if number > 0 {
+                header.push(delimiter);
+            }
+            let start = header.len();
+            header.extend_from_slice(name.as_bytes());
+            quote_csv(&mut header, start, delimiter);
+        }
+        if options.trailing_delimiter == Some(true) {
+            header.push(delimiter);
+        }
+        Some(header)
+    }
+
+    fn delimiter(&self) -> u8 {
+        self.options.delimiter.and_then(|delimiter| u8::try_from(delimiter).ok()).unwrap_or(b',')
+    }
+
+    /// Returns the mistakes that the schema cannot express.
+    pub fn check(&self) -> Vec<Mistake> {
+        let options = &self.options;
+        let format = options.format;
+        let mut mistakes = Vec::new();
+        let mut mistake = |option, message: &str, help: &str| {
+            let help = Some(help.to_owned());
+            mistakes.push(Mistake { option, message: message.to_owned(), help });
+        };
+        if format == Format::Text && options.template.is_none() {
+            mistake(
+                "template",
+                "`text` needs a template.",
+                "For example `{ format: text, template: \"{message}\" }`.",
+            );
+        }
+        let only_for = [
+            ("template", options.template.is_some(), Format::Text, "`template` is for the format `text`."),
+            ("nulls", options.nulls.is_some(), Format::Json, "`nulls` is for the format `json`."),
+            ("delimiter", options.delimiter.is_some(), Format::Csv, "`delimiter` is for the format `csv`."),
+            ("header", options.header.is_some(), Format::Csv, "`header` is for the format `csv`."),
+            (
+                "trailing_delimiter",
+                options.trailing_delimiter.is_some(),
+                Format::Csv,
+                "`trailing_delimiter` is for the format `csv`.",
+            ),
+            ("nested", options.nested.is_some(), Format::Json, "`nested` is for the format `json`."),
+            ("root", options.root.is_some(), Format::Json, "`root` is for the format `json`."),
+            ("sort", options.sort.is_some(), Format::Json, "`sort` is for the format `json`."),
+        ];
+        for (option, is_given, wanted, message) in only_for {
+            if is_given && format != wanted {
+                mistake(option, message, "Leave it out, or change `format`.");
+            }
+        }
+        let has_fields = !matches!(format, Format::Text | Format::Raw);
+        if options.fields.is_some() && !has_fields {
+            mistake(
+                "fields",
+                "`fields` has no meaning for this format.",
+                "Leave it out, or change `format`.",
+            );
+        }
+        if !options.exclude.is_empty() && !has_fields {
+            mistake(
+                "exclude",
+                "`exclude` has no meaning for this format.",
+                "Leave it out, or change `format`.",
+            );
+        }
+        if options.fields.is_some() && (!options.exclude.is_empty() || options.root.is_some()) {
+            let option = if options.root.is_some() { "root" } else { "exclude" };
+            mistake(option, "`fields` already lists the columns to write.", "Leave out one of them.");
+        }
+        if format == Format::Raw && (options.into != PAYLOAD || options.skip_empty) {
+            mistake("into", "`raw` leaves messages as they are.", "Use `copy` to copy the payload.");
+        }
+        if options.field.is_some() && !options.skip_empty {
+            mistake(
+                "field",
+                "`field` has an effect only with `skip_empty`.",
+                "Say `skip_empty: true`, or leave it out.",
+            );
+        }
+        if options.delimiter.is_some_and(|d| !d.is_ascii() || matches!(d, '"' | '\r' | '\n')) {
+            mistake(
+                "delimiter",
+                "`delimiter` must be an ASCII character, and neither a quote nor a line end.",
+                "For example `\"\\t\"` or `;`.",
+            );
+        }
+        let mut seen = HashSet::new();
+        if let Some(twice) = options.fields.iter().flatten().find(|name| !seen.insert(name.as_str())) {
+            mistake("fields", &format!("`{twice}` is named twice."), "Name each column once.");
+        }
+        mistakes
+    }
+
+    /// Creates an encoder.
+    ///
+    /// # Errors
+    /// If the format `text` has no template, which [`check`](Self::check) reports with its place.
+    pub fn build(&self) -> Result<Encoder, Mistake> {
+        let mut options = self.options.clone();
+        let writer = match options.format {
+            Format::Json => Writer::Json { keep_nulls: options.nulls == Some(Nulls::Keep) },
+            Format::Csv => Writer::Csv {
+                delimiter: self.delimiter(),
+                trailing: options.trailing_delimiter == Some(true),
+            },
+            Format::Logfmt => Writer::Logfmt,
+            Format::Text => match options.template.take() {
+                Some(template) => Writer::Text(template),
+                None => {
+                    return Err(Mistake::new(
+                        "template",
+                        "`encode` with the format `text` needs a `template`",
+                    ));
+                }
+            },
+            Format::Raw => Writer::Raw,
+        };
+        let kind = if options.format == Format::Json { FieldType::Json } else { FieldType::Text };
+        let skip = options
+            .skip_empty
+            .then(|| Input { field: options.field.clone().unwrap_or_else(crate::payload), skip_empty: true });
+        let slot = Slot::new(&options.into, kind);
+        Ok(Encoder { writer, options, known: None, row_bytes: 0, slot, skip })
+    }
+}
+
+enum Writer {
+    Json { keep_nulls: bool },
+    Csv { delimiter: u8, trailing: bool },
+    Logfmt,
+    Text(Template),
+    Raw,
+}
+
+/// Writes the payloads of batches in one format.
+pub struct Encoder {
+    writer: Writer,
+    options: EncodeOptions,
+    /// The schema of the previous batch, and its layout.
+    known: Option<(SchemaRef, Arc<Layout>)>,
+    /// The bytes per message in the previous batch, as an estimate for the next.
+    row_bytes: usize,
+    slot: Slot,
+    /// The field that must not be empty.
+    skip: Option<Input>,
+}
+
+/// How messages of one schema are written.
+enum Layout {
+    /// Columns one after the other.
+    Flat(Vec<Key>),
+    /// Nested objects: the columns' names, and the tree of members.
+    Nested(Vec<String>, Members),
+}
+
+impl EncodeOptions {
+    /// Returns the columns to write, as pairs: the name to write and the field's name.
+    fn columns(&self, fields: &Schema) -> Vec<(String, String)> {
+        let same = |name: &String| (name.clone(), name.clone());
+        if let Some(fields) = &self.fields {
+            return fields.iter().map(same).collect();
+        }
+        if fields.fields().is_empty() && self.root.is_none() {
+            return vec![same(&PAYLOAD.to_owned())];
+        }
+        let names = fields.fields().iter().map(|field| field.name());
+        let below = |name: &String| match &self.root {
+            None => Some(same(name)),
+            Some(root) => {
+                let rest = name.strip_prefix(root.as_str())?.strip_prefix('.')?;
+                Some((rest.to_owned(), name.clone()))
+            }
+        };
+        let is_excluded = |name: &str| {
+            self.exclude.iter().any(|pattern| {
+                let above =
+                    name.match_indices('.').any(|(at, _)| matches(pattern, name.get(..at).unwrap_or(name)));
+                above || matches(pattern, name)
+            })
+        };
+        let mut columns: Vec<_> =
+            names.filter_map(below).filter(|(written, _)| !is_excluded(written)).collect();
+        if self.sort == Some(true) {
+            // Sorted part by part, as the parts become members of objects.
+            let parts = |name: &str| name.split('.').map(str::to_owned).collect::<Vec<_>>();
+            columns.sort_by_cached_key(|(written, _)| {
+                if self.nested == Some(true) { parts(written) } else { vec![written.clone()] }
+            });
+        }
+        columns
+    }
+}
+
+impl Encoder {
+    /// Writes the payloads of a batch and sends it to `out`.
+    ///
+    /// # Errors
+    /// If the options contradict each other, which [`Encoding::check`] reports with its place.
+    pub fn encode(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), ArrowError> {
+        let rows = batch.rows();
+        let skipped = match &self.skip {
+            Some(input) => match input.read(&batch) {
+                Some(column) => column.nulls().filter(|nulls| nulls.null_count() > 0).cloned(),
+                None => {
+                    out.send(batch);
+                    return Ok(());
+                }
+            },
+            None => None,
+        };
+        let layout = self.layout(&batch);
+        let estimate = self.row_bytes.max(16).saturating_mul(rows);
+        let room = || PayloadWriter::with_capacity(estimate.saturating_add(estimate / 16), rows);
+        let text = match (&mut self.writer, &*layout) {
+            (Writer::Raw, _) => {
+                out.send(batch);
+                return Ok(());
+            }
+            (Writer::Text(template), _) => template.bind(&batch).render_all(rows, self.row_bytes),
+            (Writer::Json { keep_nulls }, Layout::Nested(names, members)) => {
+                let columns: Vec<Values> = names.iter().map(|name| column(&batch, name)).collect();
+                let root = self.options.root.as_ref().map_or_else(Values::null, |root| column(&batch, root));
+                members.write(&root, &columns, rows, *keep_nulls, room())
+            }
+            (Writer::Json { keep_nulls }, Layout::Flat(keys)) => {
+                write_json(&columns(keys, &batch), rows, *keep_nulls, room())
+            }
+            (Writer::Csv { delimiter, trailing }, Layout::Flat(keys)) => {
+                write_csv(&columns(keys, &batch), rows, *delimiter, *trailing, room())
+            }
+            (_, Layout::Flat(keys)) => write_logfmt(&columns(keys, &batch), rows, room()),
+            (_, Layout::Nested(..)) => {
+                let message = "`encode` can only nest objects in JSON".to_owned();
+                return Err(ArrowError::InvalidArgumentError(message));
+            }
+        };
+        let bytes: usize = text.data_buffers().iter().map(|buffer| buffer.len()).sum();
+        self.row_bytes = bytes / rows.max(1) + 1;
+        let text = match skipped {
+            Some(nulls) => {
+                let (views, buffers, _) = text.into_parts();
+                BinaryViewArray::try_new(views, buffers, Some(nulls))?
+            }
+            None => text,
+        };
+        self.slot.put(batch, text, Vec::new(), out)
+    }
+}
+
+impl Encoder {
+    fn layout(&mut self, batch: &Batch) -> Arc<Layout> {
+        let schema = batch.fields().schema_ref();
+        match &self.known {
+            Some((known, layout)) if same(known, schema) => layout.clone(),
+            _ => {
+                let columns = self.options.columns(schema);
+                let is_nested = self.options.nested == Some(true) || self.options.root.is_some();
+                let layout = if self.options.format == Format::Json && is_nested {
+                    let (written, names): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+                    Layout::Nested(names, Members::new(&written, self.options.nested == Some(true)))
+                } else {
+                    let keys = columns.into_iter().map(|(_, name)| Key::new(name, &self.writer));
+                    Layout::Flat(keys.collect())
+                };
+                let layout = Arc::new(layout);
+                self.known = Some((schema.clone(), layout.clone()));
+                layout
+            }
+        }
+    }
+}

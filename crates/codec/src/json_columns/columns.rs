@@ -1,0 +1,155 @@
+//! The second pass: converts one column at a time, with the kinds of all its values known.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, TimestampMicrosecondArray};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use thalweg_record::TextBuilder;
+
+use super::convert::*;
+use super::scan::Kind;
+use super::spans::{Kinds, Span};
+use super::walk::Walk;
+use crate::columns::FieldType;
+
+/// A field, and the spans of its values in the records of a batch.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) forced: Option<FieldType>,
+    /// The type of the column in the previous batch.
+    pub(super) last: FieldType,
+    pub(super) spans: Vec<Span>,
+}
+
+impl Column {
+    #[inline]
+    pub(super) fn set(&mut self, row: usize, span: Span) {
+        if self.spans.len() == row {
+            self.spans.push(span);
+        } else if let Some(earlier) = self.spans.get_mut(row) {
+            *earlier = span;
+        } else {
+            self.spans.resize(row, Span::MISSING);
+            self.spans.push(span);
+        }
+    }
+}
+
+impl Walk {
+    /// Returns the columns of a batch. `texts` are its valid payloads.
+    pub(super) fn columns(&mut self, texts: &[&str], base: &[Buffer]) -> Vec<ArrayRef> {
+        let decoded = &mut self.unescaped;
+        self.columns.iter_mut().map(|column| column.build(texts, base, decoded)).collect()
+    }
+}
+
+impl Column {
+    fn build(&mut self, texts: &[&str], base: &[Buffer], decoded: &mut String) -> ArrayRef {
+        self.spans.resize(texts.len(), Span::MISSING);
+        let kinds = Kinds::of(&self.spans);
+        self.last = self.forced.unwrap_or_else(|| self.decide(kinds, texts));
+        let present = |row: usize| self.spans.get(row).is_some_and(|span| !span.is_null());
+        let nulls = || {
+            let present = || NullBuffer::new(BooleanBuffer::collect_bool(texts.len(), present));
+            kinds.has(Kinds::NULLS).then(present)
+        };
+        let values = || self.spans.iter().zip(texts).map(|(span, text)| (*span, span.token(text)));
+        // If a type is forced, values of other kinds may have been accepted. They are parsed from the text
+        // between their quotes.
+        match self.last {
+            FieldType::Int => {
+                let numbers: Vec<i64> = if kinds.within(Kinds(Kinds::NULLS.0 | 1 << Kind::Int as u32)) {
+                    values()
+                        .map(|(span, token)| if span.is_null() { 0 } else { short_int(token.as_bytes()) })
+                        .collect()
+                } else {
+                    values()
+                        .map(|(span, token)| to_int(bare(span.kind(), token, decoded)).unwrap_or(0))
+                        .collect()
+                };
+                Arc::new(Int64Array::new(ScalarBuffer::from(numbers), nulls()))
+            }
+            FieldType::Float => {
+                let number = |(span, token): (Span, &str)| match span.kind() {
+                    Kind::Missing | Kind::Null => 0.0,
+                    Kind::Int | Kind::LongInt | Kind::Float => float(token),
+                    kind => to_float(bare(kind, token, decoded)).unwrap_or(0.0),
+                };
+                let numbers: Vec<f64> = values().map(number).collect();
+                Arc::new(Float64Array::new(ScalarBuffer::from(numbers), nulls()))
+            }
+            FieldType::Bool => {
+                let value = |row: usize| {
+                    let (Some(span), Some(text)) = (self.spans.get(row), texts.get(row)) else {
+                        return false;
+                    };
+                    bare(span.kind(), span.token(text), decoded) == "true"
+                };
+                Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(texts.len(), value), nulls()))
+            }
+            FieldType::Timestamp => {
+                let time = |(span, token): (Span, &str)| {
+                    to_timestamp(bare(span.kind(), token, decoded)).unwrap_or(0)
+                };
+                let times: Vec<i64> = values().map(time).collect();
+                Arc::new(
+                    TimestampMicrosecondArray::new(ScalarBuffer::from(times), nulls()).with_timezone("UTC"),
+                )
+            }
+            FieldType::Text => {
+                let mut builder = TextBuilder::over(base, texts.len());
+                for (span, token) in values() {
+                    match span.kind() {
+                        Kind::Missing | Kind::Null => builder.push_null(),
+                        Kind::Text => builder.push(text_of(token, false, decoded)),
+                        Kind::EscapedText => builder.push(text_of(token, true, decoded)),
+                        _ => builder.push(token),
+                    }
+                }
+                Arc::new(builder.finish())
+            }
+            FieldType::Json => {
+                let mut builder = TextBuilder::over(base, texts.len());
+                for (span, token) in values() {
+                    if span.is_null() {
+                        builder.push_null();
+                    } else {
+                        builder.push(token);
+                    }
+                }
+                Arc::new(builder.finish())
+            }
+        }
+    }
+
+    /// Returns the type that holds all values of the batch without loss.
+    fn decide(&self, kinds: Kinds, texts: &[&str]) -> FieldType {
+        let present = kinds.without(Kinds::NULLS);
+        let all_ints = |fits: fn(i64) -> bool| {
+            let mut ints =
+                self.spans.iter().zip(texts).filter(|(span, _)| Kinds::of(&[**span]).within(Kinds::INTS));
+            ints.all(|(span, text)| span.token(text).parse().is_ok_and(fits))
+        };
+        let exact = |number: i64| number.unsigned_abs() <= EXACT;
+        if present == Kinds(0) {
+            self.last
+        } else if present.within(Kinds::INTS) {
+            // A column of floating-point numbers keeps its type if all values of this batch happen to be
+            // whole.
+            match self.last {
+                FieldType::Float if all_ints(exact) => FieldType::Float,
+                _ if present == Kinds(1 << Kind::Int as u32) || all_ints(|_| true) => FieldType::Int,
+                _ => FieldType::Json,
+            }
+        } else if present.within(Kinds::NUMBERS) {
+            if !present.has(Kinds::INTS) || all_ints(exact) { FieldType::Float } else { FieldType::Json }
+        } else if present.within(Kinds::BOOLS) {
+            FieldType::Bool
+        } else if present.within(Kinds::TEXTS) {
+            FieldType::Text
+        } else {
+            FieldType::Json
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Columns as bytes, and hashes that identify messages.
+//!
+//! A key is a hash of 128 bits. Among a billion keys, the chance that two collide is one in 10^20. So the
+//! keys themselves need not be kept.
+
+use arrow_array::{Array, ArrayRef, BinaryViewArray, cast::AsArray};
+use arrow_schema::{DataType, Field};
+use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
+use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
+
+use crate::json;
+
+/// Returns a column as bytes, by the name that expressions use. The payload and text are not copied. A JSON
+/// string is returned without its quotes and escapes, any other value in its written form. `None` if the
+/// column does not exist or has no written form.
+pub fn bytes_of(batch: &Batch, name: &str) -> Option<BinaryViewArray> {
+    if name == PAYLOAD && batch.fields().column_by_name(PAYLOAD).is_none() {
+        return Some(batch.payload().clone());
+    }
+    let column = batch.column(name)?;
+    let field = batch.fields().schema_ref().column_with_name(name).map(|(_, field)| field);
+    if let (Some("arrow.json"), Some(json)) =
+        (field.and_then(Field::extension_type_name), column.as_string_view_opt())
+    {
+        return Some(json::plain_texts(json).to_binary_view());
+    }
+    as_bytes(&column)
+}
+
+/// Returns a column as bytes: text without a copy, any other value in its written form. `None` if the type
+/// has no written form.
+pub fn as_bytes(column: &ArrayRef) -> Option<BinaryViewArray> {
+    match column.data_type() {
+        DataType::BinaryView => Some(column.as_binary_view().clone()),
+        DataType::Utf8View => Some(column.as_string_view().clone().to_binary_view()),
+        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => {
+            let column = arrow_cast::cast(column, &DataType::BinaryView).ok()?;
+            Some(column.as_binary_view().clone())
+        }
+        _ => {
+            let column = arrow_cast::cast(column, &DataType::Utf8View).ok()?;
+            Some(column.as_string_view().clone().to_binary_view())
+        }
+    }
+}
+
+/// Replaces NULLs by empty values, because payloads are never NULL. The bytes are not copied.
+pub fn present(column: BinaryViewArray) -> BinaryViewArray {
+    let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else { return column };
+    let views = column.views().iter().zip(nulls).map(|(&view, is_valid)| if is_valid { view } else { 0 });
+    let views: Vec<u128> = views.collect();
+    let buffers = column.data_buffers().to_vec();
+    BinaryViewArray::try_new(views.into(), buffers, None).unwrap_or_else(|_| {
+        // This cannot fail, because all views are valid. The copy is correct in any case.
+        let mut writer = PayloadWriter::default();
+        column.iter().for_each(|value| writer.push(value.unwrap_or_default()));
+        writer.finish()
+    })
+}
+
+/// The hash of NULL and of a missing column. No text is known to have this hash.
+const NULL: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834;
+
+/// Computes the key of each message: a hash of the values of these columns. Replaces the contents of
+/// `hashes`.
+pub fn hash_keys(batch: &Batch, names: &[String], seed: u64, hashes: &mut Vec<u128>) {
+    hashes.clear();
+    for (number, name) in names.iter().enumerate() {
+        let column = bytes_of(batch, name);
+        let hash = |row: usize| match &column {
+            Some(column) if column.is_valid(row) => xxh3_128_with_seed(column.value(row), seed),
+            _ => NULL,
+        };
+        if number == 0 {
+            hashes.extend((0..batch.rows()).map(hash));
+        } else {
+            for (row, so_far) in hashes.iter_mut().enumerate() {
+                let mut both = [0; 32];
+                both[..16].copy_from_slice(&so_far.to_le_bytes());
+                both[16..].copy_from_slice(&hash(row).to_le_bytes());
+                *so_far = xxh3_128(&both);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use arrow_array::{Int64Array, StringViewArray};
+    use thalweg_record::testing;
+
+    #[test]
+    fn a_text_among_values_of_other_types_is_what_it_says() {
+        let json = StringViewArray::from(vec![Some(r#""a \"b\"""#), Some("5"), None, Some(r#"{"c":1}"#)]);
+        let field = crate::columns::FieldType::Json.field("mixed");
+        let batch =
+            testing::batch(["", "", "", ""]).set_fields([(field, Arc::new(json) as ArrayRef)]).unwrap();
+        let bytes = bytes_of(&batch, "mixed").unwrap();
+        let texts: Vec<_> =
+            bytes.iter().map(|value| value.map(|value| std::str::from_utf8(value).unwrap())).collect();
+        assert_eq!(texts, [Some("a \"b\""), Some("5"), None, Some(r#"{"c":1}"#)]);
+    }
+
+    #[test]
+    fn without_nulls_there_is_nothing_in_their_place() {
+        let texts = [Some("a text that is longer than a view"), None, Some(""), Some("short")];
+        let column = BinaryViewArray::from_iter(texts);
+        let there = column.data_buffers()[0].as_ptr();
+        let column = present(column);
+        assert_eq!(column.null_count(), 0);
+        let found: Vec<_> = (0..4).map(|row| column.value(row)).collect();
+        assert_eq!(found, texts.map(|text| text.unwrap_or_default().as_bytes()));
+        assert_eq!(column.data_buffers()[0].as_ptr(), there);
+    }
+
+    #[test]
+    fn keys_are_equal_where_all_columns_are() {
+        let text: ArrayRef =
+            Arc::new(StringViewArray::from(vec![Some("x"), Some("x"), None, None, Some("")]));
+        let number: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 1, 1, 1]));
+        let batch = testing::batch(["a"; 5])
+            .set_fields([
+                (Field::new("text", DataType::Utf8View, true), text),
+                (Field::new("number", DataType::Int64, true), number),
+            ])
+            .unwrap();
+        let mut keys = vec![0];
+        hash_keys(&batch, &["text".into(), "number".into()], 0, &mut keys);
+        assert_eq!(keys.len(), 5);
+        assert_eq!(keys[2], keys[3]);
+        assert_eq!(keys.iter().collect::<std::collections::HashSet<_>>().len(), 4);
+        hash_keys(&batch, &["nothing".into()], 0, &mut keys);
+        assert_eq!(keys, [NULL; 5]);
+    }
+}

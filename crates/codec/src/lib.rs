@@ -1,0 +1,53 @@
+//! Bytes to columns and back.
+//!
+//! Framing cuts a stream of bytes into messages. Parsers (CSV, JSON, timestamps) put typed Arrow columns over
+//! the same bytes. Encoders and templates write columns as bytes. Compression and file name patterns are here
+//! too, because readers and writers of every family of components need them.
+//!
+//! - Cut bytes into messages: [`framing`] (delimiters, messages of several lines), [`partitioner`] (also
+//!   length prefixes and fixed sizes).
+//! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`timestamps`].
+//! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
+//! - Choose, read and replace columns of a batch: [`target`], [`keys`], [`names`].
+//! - Compress and decompress: [`compress`], [`decompress`].
+//! - Small parsers: [`braces`] (placeholders in a text), [`delimiter`] (splitting), [`pattern`] (file name
+//!   patterns).
+//!
+//! This crate performs no I/O of its own, waits for nothing, and knows neither the engine nor any component.
+//! It is a library for any program that has bytes and needs columns, or the reverse.
+
+mod block;
+pub mod braces;
+pub mod columns;
+pub mod compress;
+pub mod csv;
+pub mod decompress;
+pub mod delimited;
+pub mod delimiter;
+pub mod encode;
+pub mod framing;
+pub mod json;
+pub mod json_columns;
+pub mod keys;
+pub mod names;
+pub mod partitioner;
+pub mod pattern;
+pub mod target;
+pub mod template;
+pub mod testing;
+pub mod time_text;
+pub mod timestamps;
+pub mod values;
+
+use thalweg_record::PAYLOAD;
+
+/// Returns `payload`, the default of options that name the field to read.
+pub fn payload() -> String {
+    PAYLOAD.to_owned()
+}
+
+/// Returns the reason for rejecting a value that is not UTF-8, with the offset of its first invalid byte.
+pub fn not_utf8(value: &[u8]) -> String {
+    let valid = std::str::from_utf8(value).err().map_or(value.len(), |error| error.valid_up_to());
+    format!("is not UTF-8, at byte {valid}")
+}

@@ -1,0 +1,378 @@
+//! Runs a program of the operating system once, until it ends.
+//!
+//! No shell is involved: the program receives its arguments byte for byte. The program gets its own process
+//! group. On a timeout, or if the caller stops waiting, the whole group is killed, including the processes
+//! that the program started.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+
+/// The maximum capacity of a pipe in bytes, unless the administrator has changed it.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// A program and how to run it.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// A path, or a name to look up in the folders of `PATH`.
+    pub program: OsString,
+    /// The arguments, without the program's name.
+    pub arguments: Vec<OsString>,
+    /// Variables to add to the environment.
+    pub environment: Vec<(String, String)>,
+    /// The working directory. `None`: that of this process.
+    pub directory: Option<PathBuf>,
+    /// The maximum run time. `None`: unlimited.
+    pub timeout: Option<Duration>,
+    /// How many bytes of output to keep, counted from the end.
+    pub max_output: usize,
+}
+
+/// Why a program failed.
+#[derive(Debug)]
+pub struct Failure {
+    program: String,
+    cause: Cause,
+    /// The end of the program's output.
+    output: String,
+}
+
+#[derive(Debug)]
+enum Cause {
+    NoProgram,
+    NoInterpreter,
+    NoDirectory(PathBuf),
+    NotStarted(io::Error),
+    Ended(ExitStatus),
+    TookLonger(Duration),
+}
+
+impl Command {
+    /// Creates a command that runs in our own working directory, without a timeout.
+    pub fn new(program: impl Into<OsString>, arguments: Vec<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            arguments,
+            environment: Vec::new(),
+            directory: None,
+            timeout: None,
+            max_output: 64 << 10,
+        }
+    }
+
+    /// Runs the program until it ends. The program and its process group are killed on a timeout, and when
+    /// this future is dropped.
+    ///
+    /// # Errors
+    /// If the program cannot be started, takes too long, or ends with an exit code other than 0.
+    pub async fn run(&self) -> Result<(), Failure> {
+        let (mut running, pipe) = self.start().map_err(|error| self.failure(self.not_started(error), ""))?;
+        let mut output =
+            Output { pipe: Some(pipe), last: VecDeque::new(), most: self.max_output, cut: false };
+        let timeout = async {
+            match self.timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(timeout);
+        let ended = loop {
+            tokio::select! {
+                ended = running.child.wait() => break ended,
+                () = &mut timeout => {
+                    running.kill();
+                    // Reaps the child, so that no zombie is left in the process table.
+                    let _ = running.child.wait().await;
+                    running.group = None;
+                    let cause = Cause::TookLonger(self.timeout.unwrap_or_default());
+                    return Err(self.failure(cause, &output.finish()));
+                }
+                () = output.read() => {}
+            }
+        };
+        running.group = None;
+        match ended {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(self.failure(Cause::Ended(status), &output.finish())),
+            Err(error) => Err(self.failure(Cause::NotStarted(error), "")),
+        }
+    }
+
+    fn start(&self) -> io::Result<(Running, Receiver)> {
+        // One pipe for both outputs preserves the order in which they were written.
+        let (reader, writer) = io::pipe()?;
+        let reader = Receiver::from_owned_fd(reader.into())?;
+        let mut command = tokio::process::Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        let child = command.spawn()?;
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        Ok((Running { group, child }, reader))
+    }
+
+    /// Finds out what is missing: the system reports "not found" for several causes.
+    fn not_started(&self, error: io::Error) -> Cause {
+        let is_path = self.program.as_encoded_bytes().contains(&b'/');
+        match &self.directory {
+            _ if error.kind() != io::ErrorKind::NotFound => Cause::NotStarted(error),
+            Some(directory) if !directory.is_dir() => Cause::NoDirectory(directory.clone()),
+            directory if is_path => {
+                let place = directory.clone().unwrap_or_default().join(&self.program);
+                if place.exists() { Cause::NoInterpreter } else { Cause::NoProgram }
+            }
+            _ => Cause::NoProgram,
+        }
+    }
+
+    fn failure(&self, cause: Cause, output: &str) -> Failure {
+        Failure { program: self.program.display().to_string(), cause, output: output.to_owned() }
+    }
+}
+
+impl Failure {
+    /// True if a retry may succeed: the system cannot create another process at the moment.
+    pub fn is_temporary(&self) -> bool {
+        match &self.cause {
+            Cause::NotStarted(error) => {
+                thalweg_stream::io_error::io_error("run", &self.program, error).kind()
+                    != thalweg_engine::ErrorKind::Permanent
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, cause, output } = self;
+        match cause {
+            Cause::NoProgram if program.contains('/') => write!(f, "there is no program `{program}`")?,
+            Cause::NoProgram => {
+                write!(f, "`{program}` was not found in any folder of `PATH`; install it, or give its path")?
+            }
+            Cause::NoInterpreter => write!(
+                f,
+                "`{program}` cannot be run: the interpreter that its first line names does not exist"
+            )?,
+            Cause::NoDirectory(directory) => {
+                let directory = directory.display();
+                write!(f, "`{program}` cannot be run in `{directory}`: there is no such folder")?;
+            }
+            Cause::NotStarted(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                write!(
+                    f,
+                    "`{program}` cannot be run: permission was denied; is it executable (`chmod +x`)?"
+                )?;
+            }
+            Cause::NotStarted(error) => write!(f, "`{program}` cannot be run: {error}")?,
+            Cause::Ended(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => write!(f, "`{program}` ended with exit code {code}")?,
+                (None, Some(signal)) => write!(f, "`{program}` was ended by signal {signal}")?,
+                (None, None) => write!(f, "`{program}` did not end well")?,
+            },
+            Cause::TookLonger(timeout) => {
+                let timeout = thalweg_config::TimeSpan(*timeout);
+                write!(f, "`{program}` took longer than {timeout} and was killed")?;
+            }
+        }
+        if output.is_empty() { Ok(()) } else { write!(f, ": {output}") }
+    }
+}
+
+/// A child process, and its process group while that may be killed. After the child has ended, the system may
+/// give the group's number to another process.
+struct Running {
+    group: Option<Pid>,
+    child: tokio::process::Child,
+}
+
+impl Running {
+    fn kill(&self) {
+        if let Some(group) = self.group {
+            // An error means that the group has already ended, which is the goal.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Kills the group before the child is dropped: after that the runtime reaps the child.
+        self.kill();
+    }
+}
+
+/// The end of a program's output.
+struct Output {
+    /// `None` after the end was read.
+    pipe: Option<Receiver>,
+    last: VecDeque<u8>,
+    most: usize,
+    /// True if earlier output was dropped.
+    cut: bool,
+}
+
+impl Output {
+    /// Waits for output and keeps it. After the end of the output, this never completes. Dropping the future
+    /// loses no output.
+    async fn read(&mut self) {
+        let Some(pipe) = &mut self.pipe else { return std::future::pending().await };
+        let mut piece = [0; 8 << 10];
+        match pipe.read(&mut piece).await {
+            Ok(read) if read > 0 => self.keep(piece.get(..read).unwrap_or_default()),
+            _ => self.pipe = None,
+        }
+    }
+
+    fn keep(&mut self, piece: &[u8]) {
+        self.last.extend(piece);
+        let more = self.last.len().saturating_sub(self.most);
+        self.cut |= more > 0;
+        self.last.drain(..more);
+    }
+
+    /// Returns the remaining output as text after the program has ended. Does not wait for other processes
+    /// that still have the pipe open.
+    fn finish(mut self) -> String {
+        let mut piece = [0; 8 << 10];
+        for _ in 0..PIPE_BYTES / piece.len() {
+            match self.pipe.as_ref().map(|pipe| pipe.try_read(&mut piece)) {
+                Some(Ok(read)) if read > 0 => self.keep(piece.get(..read).unwrap_or_default()),
+                _ => break,
+            }
+        }
+        let (last, cut) = (Vec::from(self.last), self.cut);
+        let text = String::from_utf8_lossy(&last);
+        let text = text.trim();
+        if cut && !text.is_empty() { format!("… {text}") } else { text.to_owned() }
+    }
+}
+
+/// Returns the path of a program of this name in the folders of `PATH`.
+pub fn find(name: &str) -> Option<PathBuf> {
+    use rustix::fs::{Access, access};
+    let folders = std::env::var_os("PATH")?;
+    let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    std::env::split_paths(&folders).map(|folder| folder.join(OsStr::new(name))).find(|path| runs(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        Command::new("sh", vec!["-c".into(), script.into()])
+    }
+
+    async fn reason(command: &Command) -> String {
+        command.run().await.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn both_outputs_are_told_in_their_order() {
+        assert!(shell("true").run().await.is_ok());
+        let told = reason(&shell("echo one; echo two >&2; echo three; exit 3")).await;
+        assert_eq!(told, "`sh` ended with exit code 3: one\ntwo\nthree");
+        assert_eq!(reason(&shell("exit 1")).await, "`sh` ended with exit code 1");
+        assert_eq!(reason(&shell("kill -TERM $$")).await, "`sh` was ended by signal 15");
+    }
+
+    #[tokio::test]
+    async fn of_much_output_the_end_is_kept_and_the_pipe_never_full() {
+        let mut command = shell("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; exit 1");
+        command.max_output = 10;
+        // The line feed at the end counts as a byte.
+        assert_eq!(reason(&command).await, "`sh` ended with exit code 1: … ine 19999");
+        command.max_output = 0;
+        assert_eq!(reason(&command).await, "`sh` ended with exit code 1");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_run_is_said_with_its_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(
+            reason(&Command::new("thalweg-no-such-program", vec![]))
+                .await
+                .contains("not found in any folder")
+        );
+        assert!(reason(&Command::new("/no/such/program", vec![])).await.contains("there is no program"));
+        let mut lost = shell("true");
+        lost.directory = Some("/no/such/folder".into());
+        assert!(reason(&lost).await.contains("no such folder"));
+        let script = folder.path().join("script");
+        std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+        assert!(reason(&Command::new(&script, vec![])).await.contains("is it executable"));
+        let nul = Command::new("sh", vec!["-c".into(), "a\0b".into()]);
+        assert!(reason(&nul).await.contains("cannot be run"));
+    }
+
+    /// Waits until the process whose number is in `file` is gone.
+    async fn is_gone(file: &Path) {
+        let id = std::fs::read_to_string(file).unwrap();
+        let process = Path::new("/proc").join(id.trim());
+        for _ in 0..1000 {
+            let state = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+            // Where no init process reaps orphans, the killed child of a killed child stays as a zombie.
+            if state.is_empty() || state.contains(") Z ") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("it still runs");
+    }
+
+    #[tokio::test]
+    async fn what_takes_too_long_is_killed_with_all_that_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "sleep 1000 & echo $! > child; echo started; wait";
+        let mut command = shell(script);
+        command.directory = Some(folder.path().to_owned());
+        command.timeout = Some(Duration::from_secs(3));
+        assert_eq!(reason(&command).await, "`sh` took longer than 3s and was killed: started");
+        is_gone(&folder.path().join("child")).await;
+    }
+
+    #[tokio::test]
+    async fn it_is_killed_when_nobody_waits_for_it_any_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = shell("echo $$ > self; sleep 1000 & echo $! > child; touch ready; wait");
+        command.directory = Some(folder.path().to_owned());
+        let task = tokio::spawn(async move { command.run().await.is_ok() });
+        while !folder.path().join("ready").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        is_gone(&folder.path().join("self")).await;
+        is_gone(&folder.path().join("child")).await;
+    }
+
+    #[tokio::test]
+    async fn a_child_that_is_left_behind_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = shell("sleep 1000 & echo $! > child; echo said; exit 2");
+        command.directory = Some(folder.path().to_owned());
+        assert_eq!(reason(&command).await, "`sh` ended with exit code 2: said");
+        let id = std::fs::read_to_string(folder.path().join("child")).unwrap();
+        let id = Pid::from_raw(id.trim().parse().unwrap()).unwrap();
+        rustix::process::kill_process(id, Signal::KILL).unwrap();
+    }
+}

@@ -1,0 +1,196 @@
+//! Reads the bytes of a file on an edge, wherever they are stored.
+
+use std::fs;
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_buffer::Buffer;
+use thalweg_engine::{Error, ErrorKind, FileError, Temporaries};
+use thalweg_record::{Content, File, ReadRanges, Temporary};
+
+use thalweg_stream::io_error::io_error;
+
+/// An open file, ready to be read.
+pub enum Opened {
+    /// A file of the file system.
+    File(fs::File),
+    /// A buffer in memory.
+    Memory(Cursor<InMemory>),
+    /// Remote content that is fetched as it is read.
+    Ranges(Ranged),
+}
+
+/// A read position in content that is read in ranges. The content fetches pieces that are worth a request.
+pub struct Ranged {
+    ranges: Arc<dyn ReadRanges>,
+    position: u64,
+}
+
+/// A buffer that a cursor can read.
+pub struct InMemory(Buffer);
+
+impl AsRef<[u8]> for InMemory {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Opens a file at its beginning.
+///
+/// # Errors
+/// A rejection with the reason, for example that the file no longer exists.
+pub fn open(file: &File) -> Result<Opened, FileError> {
+    match file.content() {
+        Content::Path(path) => open_path(path),
+        Content::Temporary(temporary) => open_path(temporary.path()),
+        Content::Memory(buffer) => Ok(Opened::Memory(Cursor::new(InMemory(buffer.clone())))),
+        Content::Ranges(ranges) => Ok(Opened::Ranges(Ranged { ranges: ranges.clone(), position: 0 })),
+    }
+}
+
+/// Opens a file at a path.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_path(path: &Path) -> Result<Opened, FileError> {
+    let opened = fs::File::open(path).map_err(|error| unreadable(&error))?;
+    Ok(Opened::File(opened))
+}
+
+/// Creates a temporary file for a new version of a file. It gets the extension of `name`, because some
+/// programs depend on it.
+///
+/// # Errors
+/// A failure, because it is not the file's fault.
+pub fn temporary_for(name: &Path, temporary: &Temporaries) -> Result<(fs::File, Arc<Temporary>), FileError> {
+    temporary.create(&suffix_of(name)).map_err(|error| unwritable(&error))
+}
+
+/// Returns the extension of a name with its dot. Returns nothing unless the extension is at most 16 ASCII
+/// letters and digits.
+pub fn suffix_of(name: &Path) -> String {
+    let usual = |extension: &&str| {
+        extension.len() <= 16 && extension.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    let extension = name.extension().and_then(|extension| extension.to_str()).filter(usual);
+    extension.map(|extension| format!(".{extension}")).unwrap_or_default()
+}
+
+/// Returns the error for a temporary file that cannot be written. Temporary errors are retried. The file is
+/// never rejected for it.
+pub fn unwritable(error: &io::Error) -> FileError {
+    let message =
+        format!("cannot write a temporary file: {error}. The option `temporary` names their folder.");
+    FileError::Failed(match io_error("write", "", error).kind() {
+        ErrorKind::Permanent => Error::permanent(message),
+        _ => Error::temporary(message),
+    })
+}
+
+/// Makes sure that a file has a path: content in memory is written to a temporary file.
+///
+/// # Errors
+/// If the temporary file cannot be written.
+pub fn put_on_disk(file: &mut File, temporary: &Temporaries) -> Result<(), FileError> {
+    let Content::Memory(buffer) = file.content() else { return Ok(()) };
+    let (mut written, held) = temporary_for(Path::new(file.name()), temporary)?;
+    io::Write::write_all(&mut written, buffer).map_err(|error| unwritable(&error))?;
+    let (size, mime) = (buffer.len() as u64, file.mime().cloned());
+    file.set_content(Content::Temporary(held), size);
+    if let Some(mime) = mime {
+        file.set_mime(mime);
+    }
+    Ok(())
+}
+
+/// Returns the rejection of a file that cannot be read.
+pub fn unreadable(error: &io::Error) -> FileError {
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => "it is no longer there".to_owned(),
+        _ => error.to_string(),
+    };
+    FileError::coded("FILE_CAN_NOT_BE_OPENED", format!("the file cannot be read: {why}"))
+}
+
+/// Copies everything that is left to read, and returns the number of bytes. `unwritable` creates the error
+/// for a failed write.
+///
+/// # Errors
+/// A rejection of the file if reading fails, or the error from `unwritable` if writing fails.
+pub fn copy(
+    from: &mut impl Read,
+    to: &mut impl Write,
+    unwritable: impl Fn(&io::Error) -> FileError,
+) -> Result<u64, FileError> {
+    let mut piece = vec![0; 64 << 10];
+    let mut copied = 0;
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return Ok(copied),
+            Ok(read) => {
+                to.write_all(piece.get(..read).unwrap_or_default()).map_err(|error| unwritable(&error))?;
+                copied += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(unreadable(&error)),
+        }
+    }
+}
+
+impl Opened {
+    /// Returns the current size in bytes.
+    ///
+    /// # Errors
+    /// If the system does not report it.
+    pub fn size(&self) -> io::Result<u64> {
+        match self {
+            Opened::File(file) => Ok(file.metadata()?.len()),
+            Opened::Memory(memory) => Ok(memory.get_ref().as_ref().len() as u64),
+            Opened::Ranges(ranged) => Ok(ranged.ranges.length()),
+        }
+    }
+
+    /// Reads up to `most` bytes from the beginning, and rewinds.
+    ///
+    /// # Errors
+    /// If the bytes cannot be read.
+    pub fn head(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let mut head = Vec::with_capacity(most);
+        self.by_ref().take(most as u64).read_to_end(&mut head)?;
+        self.rewind()?;
+        Ok(head)
+    }
+}
+
+impl Read for Opened {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Opened::File(file) => file.read(into),
+            Opened::Memory(memory) => memory.read(into),
+            Opened::Ranges(ranged) => {
+                let read = ranged.ranges.read_at(ranged.position, into)?;
+                ranged.position += read as u64;
+                Ok(read)
+            }
+        }
+    }
+}
+
+impl Seek for Opened {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        match self {
+            Opened::File(file) => file.seek(to),
+            Opened::Memory(memory) => memory.seek(to),
+            Opened::Ranges(ranged) => {
+                let position = match to {
+                    SeekFrom::Start(position) => Some(position),
+                    SeekFrom::Current(by) => ranged.position.checked_add_signed(by),
+                    SeekFrom::End(by) => ranged.ranges.length().checked_add_signed(by),
+                };
+                ranged.position = position.ok_or(io::ErrorKind::InvalidInput)?;
+                Ok(ranged.position)
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Custom readers.
+
+use std::marker::PhantomData;
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use thalweg_engine::{
+    Context, Error, FileError, FileReader, FileReaderConfig, Mistake, Reading, Received, SourceOutput,
+};
+use thalweg_record::{File, ViewBuilder};
+
+use crate::plain::Plain;
+use thalweg_codec::decompress::Compression;
+use thalweg_stream::arenas::Arenas;
+
+/// Reads rows from the bytes of files. Each worker has its own instance, which reads one file after the
+/// other.
+pub trait Reader: Sized + Send + 'static {
+    /// The key in configurations.
+    const NAME: &'static str;
+
+    /// True if compressed files (gzip, zstd) are recognised by their first bytes and decompressed before
+    /// `read`.
+    const UNPACKS: bool = false;
+
+    /// The options in a configuration. `serde_json::Value` accepts anything, `()` nothing.
+    type Options: DeserializeOwned + JsonSchema + Send + Sync + 'static;
+
+    /// Creates an instance.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with the options.
+    fn new(options: &Self::Options) -> Result<Self, String>;
+
+    /// Called when a file begins.
+    fn begin(&mut self) {}
+
+    /// Reads rows from `bytes`, which begin where the previous call ended. Bytes that a call does not use are
+    /// passed again, with more bytes after them. If `at_end` is true, all bytes must be used.
+    ///
+    /// # Errors
+    /// Why the rest of the file cannot be read. The file becomes a dead letter with that reason. The rows
+    /// read before are sent.
+    fn read(&mut self, bytes: &[u8], at_end: bool) -> Result<Rows, String>;
+}
+
+/// The result of [`Reader::read`].
+#[derive(Debug, Default)]
+pub struct Rows {
+    /// The rows, if there are any.
+    pub rows: Option<RecordBatch>,
+    /// The number of bytes used, from the first on.
+    pub used: usize,
+}
+
+/// An instance of a [`Reader`], or of a reader that has no Rust type of its own (in Python).
+pub trait ReadRows: Send {
+    /// See [`Reader::begin`].
+    fn begin(&mut self);
+
+    /// See [`Reader::read`].
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, String>;
+}
+
+impl<R: Reader> ReadRows for R {
+    fn begin(&mut self) {
+        Reader::begin(self);
+    }
+
+    fn read(&mut self, bytes: &Buffer, at_end: bool) -> Result<Rows, String> {
+        Reader::read(self, bytes, at_end)
+    }
+}
+
+/// Returns a file reader for an instance. For `unpacks` see [`Reader::UNPACKS`].
+pub fn unpacking(reader: impl ReadRows + 'static, unpacks: bool, context: &Context) -> Box<dyn FileReader> {
+    Box::new(Unpacking {
+        reader,
+        unpacks,
+        arenas: Arenas::new(context.batch_bytes),
+        memory: context.memory.budget().limit(),
+    })
+}
+
+/// A configured [`Reader`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent, bound = "")]
+#[schemars(bound = "R::Options: JsonSchema")]
+pub struct WithReader<R: Reader> {
+    options: R::Options,
+    #[serde(skip)]
+    #[schemars(skip)]
+    reader: PhantomData<fn() -> R>,
+}
+
+impl<R: Reader> FileReaderConfig for WithReader<R> {
+    const NAME: &'static str = R::NAME;
+    const EXAMPLE: &'static str = "";
+
+    fn check(&self) -> Vec<Mistake> {
+        R::new(&self.options).err().map(|why| Mistake::new("", why)).into_iter().collect()
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
+        let reader = R::new(&self.options).map_err(Error::permanent)?;
+        Ok(unpacking(reader, R::UNPACKS, context))
+    }
+}
+
+struct Unpacking<R> {
+    reader: R,
+    unpacks: bool,
+    arenas: Arenas,
+    /// The limit of the whole budget, in bytes.
+    memory: usize,
+}
+
+#[async_trait]
+impl<R: ReadRows> FileReader for Unpacking<R> {
+    async fn unpack(&mut self, file: &mut File, out: &mut SourceOutput) -> Result<(), FileError> {
+        let compression = if self.unpacks { Compression::Auto } else { Compression::None };
+        let mut plain = Plain::open(file, compression, 0, self.memory)?;
+        self.reader.begin();
+        loop {
+            let buffer = plain.more(&mut self.arenas, out).await;
+            plain.check()?;
+            let Rows { rows, used } =
+                self.reader.read(&buffer, plain.is_end()).map_err(FileError::rejected)?;
+            if let Some(rows) = rows.filter(|rows| rows.num_rows() > 0) {
+                out.send(received(rows)).await?;
+            }
+            let rest = buffer.get(used..).unwrap_or_default();
+            if plain.is_end() {
+                return match rest.len() {
+                    0 => Ok(()),
+                    left => Err(FileError::rejected(format!(
+                        "the last {left} bytes of the file are not a complete row"
+                    ))),
+                };
+            }
+            plain.carry(rest);
+        }
+    }
+}
+
+/// Returns rows as messages with fields and empty payloads.
+fn received(rows: RecordBatch) -> Received {
+    let mut payload = ViewBuilder::over(&[], rows.num_rows());
+    (0..rows.num_rows()).for_each(|_| payload.push(b""));
+    let reading = Reading { payload: payload.finish(), path: None, positions: None, checkpoint: None };
+    Received { reading, fields: Some(rows) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array};
+    use proptest::prelude::*;
+    use thalweg_engine::testing::{file_of, unpack};
+
+    use super::*;
+    use crate::ahead::testing::sliced;
+
+    /// Reads numbers of eight bytes.
+    struct Numbers;
+
+    impl Reader for Numbers {
+        const NAME: &'static str = "numbers";
+        type Options = serde_json::Value;
+
+        fn new(options: &Self::Options) -> Result<Self, String> {
+            if options.is_object() { Ok(Self) } else { Err("It takes no options.".to_owned()) }
+        }
+
+        fn read(&mut self, bytes: &[u8], _: bool) -> Result<Rows, String> {
+            let (numbers, _) = bytes.as_chunks::<8>();
+            let column: ArrayRef = Arc::new(Int64Array::from_iter_values(
+                numbers.iter().map(|number| i64::from_le_bytes(*number)),
+            ));
+            let rows = RecordBatch::try_from_iter([("number", column)]).map_err(|error| error.to_string())?;
+            Ok(Rows { rows: Some(rows), used: numbers.len() * 8 })
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_left_at_the_end_is_told() {
+        let read = unpack::<WithReader<Numbers>>("{}", &mut file_of("a", &[1; 10]), 1 << 10).await;
+        assert_eq!(read.rows().len(), 1);
+        assert_eq!(read.problem.unwrap().reason, "the last 2 bytes of the file are not a complete row");
+    }
+
+    proptest! {
+        #[test]
+        fn a_row_that_an_edge_cuts_is_given_whole(
+            numbers in prop::collection::vec(any::<i64>(), 0..50),
+            (slice, at_once) in (1..60usize, 1..4usize),
+        ) {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let mut file = sliced("a", &bytes, slice, at_once);
+            let read = runtime.block_on(unpack::<WithReader<Numbers>>("{}", &mut file, 1 << 10));
+            let read: Vec<i64> = read.rows().iter().filter_map(|row| row["number"].as_i64()).collect();
+            prop_assert_eq!(read, numbers);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A file that is being written and has no name yet.
+//!
+//! If the file system supports unnamed files (Linux's `O_TMPFILE`), a killed process leaves nothing behind.
+//! Elsewhere the draft has a hidden name until it is published.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+/// See the [module](self).
+pub struct Draft {
+    /// The file to write to.
+    pub file: File,
+    folder: PathBuf,
+    /// The hidden name, if it has one.
+    hidden: Option<PathBuf>,
+    /// The existing file that the draft links to, if there is one.
+    of: Option<PathBuf>,
+}
+
+impl Draft {
+    /// Creates a draft of a file in this folder.
+    pub fn new(folder: &Path) -> io::Result<Self> {
+        let folder = folder.to_owned();
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        match rustix::fs::openat(CWD, &folder, flags, Mode::from_raw_mode(0o666)) {
+            Ok(file) => Ok(Self { file: file.into(), folder, hidden: None, of: None }),
+            // Some systems report an attempt to write to the folder itself.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                let hidden = hidden_in(&folder);
+                let file = File::options().read(true).write(true).create_new(true).open(&hidden)?;
+                Ok(Self { file, folder, hidden: Some(hidden), of: None })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Creates a draft from an existing file, which should be on the same file system: publishing adds a
+    /// second name for the same content. If the link cannot be created, [`publish`](Self::publish) returns
+    /// the error.
+    pub fn over(path: &Path, folder: &Path) -> io::Result<Self> {
+        let (folder, of) = (folder.to_owned(), Some(path.to_owned()));
+        // The folder must exist. Whether it accepts the link shows only on publishing.
+        std::fs::metadata(&folder)?;
+        Ok(Self { file: File::open(path)?, folder, hidden: None, of })
+    }
+
+    /// True if the draft links to an existing file.
+    pub fn is_over(&self) -> bool {
+        self.of.is_some()
+    }
+
+    /// Gives the draft its final name. An existing file of that name stays, unless `replaces` is true.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if a file of that name exists and `replaces` is false.
+    pub fn publish(&mut self, to: &Path, replaces: bool) -> io::Result<()> {
+        let Some(hidden) = &self.hidden else {
+            return match self.link(to) {
+                Err(error) if replaces && error.kind() == io::ErrorKind::AlreadyExists => {
+                    // A link cannot replace a file, but a rename can.
+                    let hidden = hidden_in(&self.folder);
+                    self.link(&hidden)?;
+                    let renamed = fs::rename(&hidden, to);
+                    // The hidden name still exists if the rename failed, and also if both names already
+                    // belong to one file.
+                    let _ = fs::remove_file(&hidden);
+                    renamed
+                }
+                linked => linked,
+            };
+        };
+        if replaces {
+            fs::rename(hidden, to)?;
+        } else {
+            match rustix::fs::renameat_with(CWD, hidden, CWD, to, RenameFlags::NOREPLACE) {
+                // Some file systems lack an atomic rename that keeps an existing target. They support links.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    fs::hard_link(hidden, to)?;
+                    fs::remove_file(hidden)?;
+                }
+                renamed => renamed?,
+            }
+        }
+        self.hidden = None;
+        Ok(())
+    }
+
+    fn link(&self, to: &Path) -> io::Result<()> {
+        if let Some(of) = &self.of {
+            return fs::hard_link(of, to);
+        }
+        let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(rustix::fs::linkat(CWD, unnamed.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW)?)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(hidden) = &self.hidden {
+            let _ = fs::remove_file(hidden);
+        }
+    }
+}
+
+/// Returns a random hidden name. It is short, so that a long final name cannot make it too long.
+fn hidden_in(folder: &Path) -> PathBuf {
+    folder.join(format!(".thalweg-{:016x}", fastrand::u64(..)))
+}

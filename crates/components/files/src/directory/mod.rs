@@ -1,0 +1,185 @@
+//! Writes files into a folder: the sink `directory`, and the transform `write`, which then passes the files
+//! on.
+//!
+//! Each file is written without a name first, and gets its name when it is complete. No reader ever sees a
+//! part of a file, and a killed process leaves nothing behind. [`names`] chooses another name if the first is
+//! taken.
+
+pub mod draft;
+pub mod names;
+mod options;
+pub mod place;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use thalweg_engine::{Disposition, FileError, FileTransform};
+use thalweg_record::{Content, File};
+
+use crate::content;
+pub use options::DirectoryOptions;
+use thalweg_stream::io_error::io_error;
+
+use draft::Draft;
+use names::{Names, Taken};
+use options::Kept;
+use place::{place_of, same_content};
+
+/// One worker that writes into a folder.
+pub struct Directory {
+    options: DirectoryOptions,
+    /// The names that the run has written, shared by all workers.
+    names: Arc<Names>,
+    /// True if an earlier run may have written some of the files before it was killed.
+    resumes: bool,
+    /// True for a sink. No component needs the temporary file afterwards, so it is linked instead of copied.
+    is_last: bool,
+}
+
+impl Directory {
+    /// Creates a worker with these options.
+    pub fn new(options: DirectoryOptions, names: Arc<Names>, resumes: bool, is_last: bool) -> Self {
+        Self { options, names, resumes, is_last }
+    }
+
+    fn write(&self, file: &mut File) -> Result<Disposition, FileError> {
+        let name = self.options.name.render(file)?;
+        let wanted = place_of(&self.options.path, Path::new(&name))?;
+        let folder = wanted.parent().unwrap_or(&self.options.path);
+        let mut draft = self.draft(file, folder)?;
+        let mut number = 1;
+        loop {
+            let candidate = names::numbered(&wanted, number);
+            match self.names.take(&candidate, file, self.options.on_exists) {
+                Ok(replaces) => match draft.publish(&candidate, replaces) {
+                    Ok(()) => return Ok(Disposition::Continue),
+                    // Another process was faster: the name is taken now. The loop checks the name again.
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    // For example another file system, or one without links.
+                    Err(_) if draft.is_over() => {
+                        self.names.give_back(&candidate);
+                        draft = self.copied(file, folder)?;
+                    }
+                    Err(error) => {
+                        self.names.give_back(&candidate);
+                        return Err(unwritable("write", &candidate, &error));
+                    }
+                },
+                Err(Taken::NextName) => number += 1,
+                Err(Taken::LeftAlone) => return Ok(Disposition::Continue),
+                Err(Taken::Refused) if self.resumes && same_content(&mut draft.file, &candidate) => {
+                    let path = candidate.display();
+                    tracing::warn!("`{path}` is there already: an interrupted run had written it");
+                    return Ok(Disposition::Continue);
+                }
+                Err(Taken::Refused) => {
+                    let reason = format!("there is already a file at `{}`", candidate.display());
+                    return Err(FileError::coded(UNWRITABLE, reason));
+                }
+            }
+        }
+    }
+
+    /// Creates the draft of the file in its folder, with content and properties.
+    fn draft(&self, file: &File, folder: &Path) -> Result<Draft, FileError> {
+        if let Content::Temporary(temporary) = file.content()
+            && self.is_last
+            && let Ok(draft) = in_folder(folder, || Draft::over(temporary.path(), folder))
+        {
+            self.complete(file, &draft.file, folder, None)?;
+            return Ok(draft);
+        }
+        self.copied(file, folder)
+    }
+
+    /// Creates the draft as a copy.
+    fn copied(&self, file: &File, folder: &Path) -> Result<Draft, FileError> {
+        let mut from = content::open(file)?;
+        let mut draft = in_folder(folder, || Draft::new(folder))
+            .map_err(|error| unwritable("write into", folder, &error))?;
+        let failed = |error: io::Error| unwritable("write into", folder, &error);
+        let mode = match &mut from {
+            // Between two files, `io::copy` lets the kernel copy.
+            content::Opened::File(from) => {
+                io::copy(from, &mut draft.file).map_err(failed)?;
+                from.metadata().ok().map(|metadata| metadata.permissions())
+            }
+            content::Opened::Memory(_) | content::Opened::Ranges(_) => {
+                content::copy(&mut from, &mut draft.file, |error| unwritable("write into", folder, error))?;
+                None
+            }
+        };
+        self.complete(file, &draft.file, folder, mode)?;
+        Ok(draft)
+    }
+
+    fn complete(
+        &self,
+        file: &File,
+        written: &fs::File,
+        path: &Path,
+        mode: Option<fs::Permissions>,
+    ) -> Result<(), FileError> {
+        let failed = |error: io::Error| unwritable("write", path, &error);
+        if self.options.keep.contains(&Kept::Mode)
+            && let Some(mode) = mode
+        {
+            written.set_permissions(mode).map_err(failed)?;
+        }
+        let times = &file.origin().times;
+        if self.options.keep.contains(&Kept::Times)
+            && let Some(modified) = times.modified
+        {
+            let accessed = times.accessed.unwrap_or(modified);
+            let times = fs::FileTimes::new().set_modified(modified).set_accessed(accessed);
+            written.set_times(times).map_err(failed)?;
+        }
+        if self.options.fsync {
+            written.sync_all().map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl FileTransform for Directory {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
+        let fate = self.write(file)?;
+        if self.options.fsync {
+            // The name is an entry of the folder: it is durable only after the folder is synced.
+            let synced = fs::File::open(&self.options.path).and_then(|folder| folder.sync_all());
+            synced.map_err(|error| unwritable("write", &self.options.path, &error))?;
+        }
+        Ok(fate)
+    }
+}
+
+/// The error code of files that cannot be written.
+const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
+
+/// Runs `work` in a folder. If the folder does not exist, creates it and runs `work` again.
+pub fn in_folder<T>(folder: &Path, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    match work() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(folder)?;
+            work()
+        }
+        done => done,
+    }
+}
+
+/// Converts an I/O error. Temporary errors are retried. Any other error rejects this file only, since the
+/// next one may succeed.
+pub fn unwritable(what: &str, path: &Path, error: &io::Error) -> FileError {
+    let error = io_error(what, path, error);
+    match error.kind() {
+        thalweg_engine::ErrorKind::Permanent => FileError::coded(UNWRITABLE, error.to_string()),
+        _ => FileError::Failed(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! The options for writing files into a folder.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::Mistake;
+
+use crate::file_template::{FileTemplate, Variable};
+
+/// How files are written into a folder.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DirectoryOptions {
+    /// The folder. It is created if it does not exist.
+    #[schemars(example = &"out")]
+    pub path: PathBuf,
+    /// The name of the file in the folder, a template. It may contain subfolders. The default is
+    /// `{folder}{name}`: the file keeps its place relative to the folder that the source reads.
+    #[serde(default = "its_name_and_folder")]
+    #[schemars(example = "{date}/{name}")]
+    pub name: FileTemplate,
+    /// The action if a file of that name exists. The default is `replace`.
+    #[serde(default)]
+    pub on_exists: OnExists,
+    /// The properties to keep beside the content: `times` (last modified, last read) and `mode`
+    /// (permissions). The default is both.
+    #[serde(default = "all_of_it")]
+    pub keep: Vec<Kept>,
+    /// Whether each file is flushed to the disk before it counts as delivered. The default is `false`.
+    /// Flushing takes about a millisecond for each file, or more.
+    #[serde(default)]
+    pub fsync: bool,
+}
+
+/// The action if the file exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExists {
+    /// Replaces files from before the run. A file that this run has written is never replaced: the second
+    /// file of that name becomes `name-2.jpg`. The same applies to other files in a folder that is being
+    /// read.
+    #[default]
+    Replace,
+    /// Writes `name-2.jpg`, `name-3.jpg` and so on.
+    Rename,
+    /// Rejects the file.
+    Error,
+    /// Replaces every existing file, even if this run wrote it.
+    Overwrite,
+    /// Keeps the existing file. The new one is not written, and counts as delivered.
+    Skip,
+}
+
+/// A property to keep beside the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// The times of the last modification and of the last read.
+    Times,
+    /// The permissions.
+    Mode,
+}
+
+impl DirectoryOptions {
+    /// Returns the mistakes that the schema does not show.
+    pub fn check(&self) -> Vec<Mistake> {
+        if self.path.as_os_str().is_empty() {
+            return vec![
+                Mistake::new("path", "The folder has no name.").help("`.` is the one that you are in."),
+            ];
+        }
+        Vec::new()
+    }
+}
+
+fn its_name_and_folder() -> FileTemplate {
+    FileTemplate::of([Variable::Folder, Variable::Name])
+}
+
+fn all_of_it() -> Vec<Kept> {
+    vec![Kept::Times, Kept::Mode]
+}

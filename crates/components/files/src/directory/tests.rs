@@ -1,0 +1,185 @@
+//! Tests with real folders.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::*;
+use thalweg_engine::testing::{file_at, file_of, options};
+use thalweg_record::{Origin, Temporary};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn put(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Returns a worker that writes into the folder `out` with these options.
+    fn writer(&self, yaml: &str) -> Directory {
+        let path = self.path("out");
+        let options: DirectoryOptions = options(&format!("{{ path: {}, {yaml} }}", path.display()));
+        Directory::new(options, Arc::default(), false, true)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(folder)).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn code(result: Result<Disposition, FileError>) -> Option<&'static str> {
+    match result {
+        Err(FileError::Rejected(problem)) => problem.code,
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn times_and_permissions_are_kept_as_asked_for() {
+    let folder = Folder::new();
+    let path = folder.put("in/a.txt", "text");
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    folder.writer("keep: [times, mode]").apply(&mut file_at(&path)).await.unwrap();
+    let written = fs::metadata(folder.path("out/a.txt")).unwrap();
+    assert_eq!((written.modified().unwrap(), written.permissions().mode() & 0o777), (time, 0o640));
+    folder.writer("keep: [], name: b.txt, fsync: true").apply(&mut file_at(&path)).await.unwrap();
+    let written = fs::metadata(folder.path("out/b.txt")).unwrap();
+    assert!(written.modified().unwrap() > time);
+    assert_eq!(folder.names("out"), ["a.txt", "b.txt"]);
+}
+
+#[tokio::test]
+async fn two_files_of_one_name_are_both_there_and_those_of_former_runs_are_replaced() {
+    let folder = Folder::new();
+    folder.put("out/a.tar.gz", "of a former run");
+    let mut writer = folder.writer("name: '{name}'");
+    for (from, text) in [("one", "1"), ("two", "2"), ("three", "3")] {
+        let path = folder.put(&format!("{from}/a.tar.gz"), text);
+        writer.apply(&mut file_at(&path)).await.unwrap();
+    }
+    assert_eq!(folder.names("out"), ["a.tar-2.gz", "a.tar-3.gz", "a.tar.gz"]);
+    assert_eq!((folder.read("out/a.tar.gz"), folder.read("out/a.tar-2.gz")), ("1".into(), "2".into()));
+}
+
+#[tokio::test]
+async fn what_is_done_with_a_file_that_is_there_is_what_was_asked_for() {
+    for (on_exists, names, first) in [
+        ("replace", vec!["a"], "new"),
+        ("overwrite", vec!["a"], "new"),
+        ("rename", vec!["a", "a-2"], "old"),
+        ("skip", vec!["a"], "old"),
+        ("error", vec!["a"], "old"),
+    ] {
+        let folder = Folder::new();
+        folder.put("out/a", "old");
+        let mut writer = folder.writer(&format!("on_exists: {on_exists}"));
+        let applied = writer.apply(&mut file_of("a", b"new")).await;
+        assert_eq!(code(applied), (on_exists == "error").then_some(UNWRITABLE), "{on_exists}");
+        assert_eq!(
+            (folder.names("out"), folder.read("out/a")),
+            (names.iter().map(ToString::to_string).collect(), first.into())
+        );
+    }
+}
+
+#[tokio::test]
+async fn writing_into_the_folder_that_is_read_destroys_nothing_of_it() {
+    let folder = Folder::new();
+    let (a, b) = (folder.put("out/a.bin", "a"), folder.put("out/b.bin", "b"));
+    let mut writer = folder.writer("name: '{name}'");
+    writer.apply(&mut file_at(&a)).await.unwrap();
+    assert_eq!(folder.read("out/a.bin"), "a");
+    let mut renamed = file_at(&a);
+    renamed.set_name("b.bin");
+    folder.writer("name: '{name}'").apply(&mut renamed).await.unwrap();
+    assert_eq!((folder.read("out/b.bin"), folder.read("out/b-2.bin")), ("b".into(), "a".into()));
+    assert!(b.exists());
+}
+
+#[tokio::test]
+async fn a_name_that_leads_out_of_the_folder_is_refused() {
+    let folder = Folder::new();
+    for name in ["../x", "/etc/x", "a/../../x", "..", "", "a/"] {
+        let mut file = file_of("x", b"text");
+        file.set_name(name);
+        assert_eq!(code(folder.writer("name: '{name}'").apply(&mut file).await), Some(UNWRITABLE), "{name}");
+    }
+    assert!(!folder.path("x").exists());
+    let mut file = file_of("x", b"text");
+    file.set_name("below/x");
+    folder.writer("name: '{name}'").apply(&mut file).await.unwrap();
+    assert_eq!(folder.read("out/below/x"), "text");
+}
+
+#[tokio::test]
+async fn a_file_that_has_gone_leaves_nothing() {
+    let folder = Folder::new();
+    let path = folder.put("in/a", "text");
+    folder.put("out/b", "");
+    let mut file = file_at(&path);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(code(folder.writer("").apply(&mut file).await), Some("FILE_CAN_NOT_BE_OPENED"));
+    assert_eq!(folder.names("out"), ["b"]);
+}
+
+#[tokio::test]
+async fn names_that_are_no_text_are_written_as_they_are() {
+    let folder = Folder::new();
+    let name = OsStr::from_bytes(b"a \xff'\"\n.bin");
+    let path = folder.path("").join(name);
+    fs::write(&path, "text").unwrap();
+    folder.writer("").apply(&mut file_at(&path)).await.unwrap();
+    assert_eq!(fs::read(folder.path("out").join(name)).unwrap(), b"text");
+}
+
+#[tokio::test]
+async fn a_temporary_file_is_not_copied() {
+    let folder = Folder::new();
+    let temporary = Temporary::new(folder.put("tmp/0", "made"));
+    let mut file =
+        File::new(Origin::new("test".into(), "a".into(), 4), Content::Temporary(temporary.clone()));
+    let mut writer = folder.writer("");
+    writer.apply(&mut file).await.unwrap();
+    writer.apply(&mut file).await.unwrap();
+    folder.writer("on_exists: overwrite").apply(&mut file).await.unwrap();
+    drop((file, temporary));
+    assert_eq!(folder.names("out"), ["a", "a-2"]);
+    assert_eq!(folder.read("out/a-2"), "made");
+    assert!(folder.names("tmp").is_empty());
+}
+
+#[tokio::test]
+async fn what_a_run_that_was_cut_off_had_written_is_known_again() {
+    let folder = Folder::new();
+    folder.put("out/a", "text");
+    folder.put("out/b", "other");
+    let options: DirectoryOptions =
+        options(&format!("{{ path: {}, on_exists: error }}", folder.path("out").display()));
+    let mut writer = Directory::new(options, Arc::default(), true, true);
+    writer.apply(&mut file_of("a", b"text")).await.unwrap();
+    assert_eq!(code(writer.apply(&mut file_of("b", b"text")).await), Some(UNWRITABLE));
+    assert_eq!(folder.names("out"), ["a", "b"]);
+}

@@ -1,0 +1,26 @@
+//! Sources, transforms and sinks of whole files and of objects in stores.
+//!
+//! Files travel on edges of their own. [`content`] opens them, [`directory`] writes them, [`ahead`] reads a
+//! remote object in parallel slices, and [`stored`] maps the errors of stores.
+//!
+//! A component depends on these modules, on the engine's traits and on the codec, but not on another
+//! component. The one exception is `upload`, which is the sink `objects` in the middle of a pipeline.
+
+mod ahead;
+mod command;
+mod content;
+pub mod custom;
+mod directory;
+mod file_template;
+pub mod mime;
+mod plain;
+pub mod sinks;
+pub mod sources;
+#[cfg(feature = "stores")]
+mod stored;
+pub mod transforms;
+
+/// Adds the components of this family to a registry.
+pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {
+    sinks::register(transforms::register(sources::register(registry)))
+}

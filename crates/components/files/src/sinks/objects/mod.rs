@@ -1,0 +1,378 @@
+//! `objects`: writes objects to stores, either whole files or sequences of messages.
+//!
+//! Large objects are uploaded in parts, several at the same time, each from memory that the budget granted
+//! first. No reader sees an object before it is complete. The sink records which parts a store has, so that a
+//! later run sends only the missing ones. For files, the record is in the journal; for messages, it is in the
+//! sink's state, saved with the checkpoints.
+
+mod files;
+mod messages;
+mod parts;
+mod parquet_options;
+#[cfg(feature = "parquet")]
+mod table;
+#[cfg(not(feature = "parquet"))]
+#[path = "no_table.rs"]
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{
+    BuildFileTransform, BuildTransform, Context, Cost, Details, Error, FileSink, FileTransform, Journal,
+    Mistake, Sink, SinkConfig, TransformConfig,
+};
+use thalweg_record::Budget;
+use thalweg_runtime::ConcurrencyLimit;
+use thalweg_store::{Limits, OnExisting, Store, UploadedPart, Writing, part_size};
+
+use crate::file_template::{FileTemplate, Variable};
+use crate::stored::failure;
+use thalweg_stream::encode::EncodeConfig;
+
+/// Writes objects to stores: each file as one object, or messages one after the other.
+///
+/// Files are written below a `url` with a slash at its end. Each keeps its place relative to the folder that
+/// the source reads, unless `name` says otherwise. A `url` without a slash is the object itself, for messages
+/// or for a single file. With `rotate`, objects of messages are numbered: `all.jsonl` becomes
+/// `all-00001.jsonl` and so on.
+///
+/// An object is visible when it is complete, never in part. Messages are acknowledged when their object is
+/// complete. With `--state`, they are acknowledged as soon as the store has their part. Large objects are
+/// uploaded in parts, several at the same time. With `--state`, a run after an interrupted one sends only the
+/// missing parts. The result is verified with a checksum (CRC-32C) if the store supports that.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectsSink {
+    /// The target: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or a path. Options of a store
+    /// follow as a query (`?region=eu-central-1&endpoint=…`). Credentials come from the environment, or from
+    /// where the store's own tools keep them.
+    #[schemars(example = &"s3://bucket/archive/")]
+    pub url: String,
+    /// The name of a file below `url`, a template. The default is `{folder}{name}`: the file keeps its place
+    /// relative to the folder that the source reads.
+    #[serde(default = "its_name_and_folder")]
+    #[schemars(example = &"{date}/{name}")]
+    pub name: FileTemplate,
+    /// The action if the object exists. The default is `replace`.
+    #[serde(default)]
+    pub on_exists: OnExists,
+    /// The content type of the objects, such as `text/csv`. The default is the type of the file, if it is
+    /// known.
+    pub content_type: Option<String>,
+    /// The encoding of messages, for example `json`. By default the payload is written unchanged.
+    #[serde(default)]
+    pub encode: EncodeConfig,
+    /// The text after each message. The default is a line feed.
+    #[serde(default = "line_feed")]
+    pub delimiter: String,
+    /// Writes the fields of messages as Parquet tables; excludes `encode`. The first messages of an object
+    /// determine its columns. Messages that do not fit leave by the `errors` output.
+    pub parquet: Option<parquet_options::Parquet>,
+    /// When to begin a new object of messages. By default all messages go to one object.
+    pub rotate: Option<Rotate>,
+    /// The size of a part in bytes, at most 1 GiB. The default is 1/32 of the memory: at least 1 MiB, and at
+    /// most 8 MiB in a store or 4 MiB in a local folder. Objects fetched from a store into a local folder use
+    /// up to 16 MiB. Parts are never smaller than the store allows, and become larger if an object would have
+    /// too many.
+    pub part_size: Option<ByteSize>,
+    /// The maximum number of parts or objects to send at the same time. By default the sink adapts the number
+    /// to the store, between 8 and 32.
+    #[schemars(range(min = 1))]
+    pub writers: Option<usize>,
+    /// Shared by all workers.
+    #[serde(skip)]
+    #[schemars(skip)]
+    common: Arc<OnceLock<Target>>,
+}
+
+pub use files::URL;
+
+/// The action if the object exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExists {
+    /// Replaces it.
+    #[default]
+    Replace,
+    /// Files: replaces it if its size differs, or if the file is newer. Messages always replace it.
+    Update,
+    /// Keeps it. A file then counts as delivered; for messages, the run ends with an error.
+    Skip,
+    /// Rejects the file. For messages, the run ends with an error.
+    Error,
+}
+
+/// When to begin a new object: if the object reaches the size or the age.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rotate {
+    /// The size in bytes, for example `1GiB`. An object may exceed it by up to one batch. By default the size
+    /// is unlimited.
+    pub size: Option<ByteSize>,
+    /// The age since the first message, for example `5m`. By default the age is unlimited.
+    pub every: Option<TimeSpan>,
+}
+
+/// The bounds of the adaptive number of concurrent requests. The minimum is half of what S3 clients begin
+/// with. From a lower number, finding out that more requests help would take several round trips to a distant
+/// store.
+const REQUESTS: RangeInclusive<usize> = 8..=32;
+
+fn its_name_and_folder() -> FileTemplate {
+    FileTemplate::of([Variable::Folder, Variable::Name])
+}
+
+fn line_feed() -> String {
+    "\n".to_owned()
+}
+
+/// Counters of all workers together.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// The number of complete objects, and the CRC-32C of the last one.
+    pub(super) written: AtomicU64,
+    pub(super) checksum: AtomicU64,
+    pub(super) verified: AtomicU64,
+    pub(super) kept: AtomicU64,
+    pub(super) skipped: AtomicU64,
+}
+
+impl ObjectsSink {
+    fn place(&self) -> Result<(Store, String), String> {
+        let (store, path) = Store::from_url(&self.url).map_err(|error| error.to_string())?;
+        if store.limits().most_parts == 0 {
+            return Err(format!("`{}` cannot be written to", store.name(&path)));
+        }
+        Ok((store, path))
+    }
+
+    /// Returns the options in use that apply only to messages.
+    pub fn about_messages(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("encode", self.encode.encoder().is_some()),
+            ("rotate", self.rotate.is_some()),
+            ("parquet", self.parquet.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name)
+    }
+
+    fn is_folder(&self) -> bool {
+        self.place().is_ok_and(|(_, path)| path.is_empty() || path.ends_with('/'))
+    }
+
+    /// Returns the target that all workers share. Its limit and counters apply to all of them together.
+    fn target(&self, context: &Context) -> Result<Target, Error> {
+        let target = match self.common.get() {
+            Some(target) => target,
+            None => {
+                let target = self.new_target(context.memory.budget())?;
+                self.common.get_or_init(|| target)
+            }
+        };
+        show(&context.details, &target.store, &target.counts);
+        Ok(target.clone())
+    }
+
+    fn new_target(&self, budget: &Budget) -> Result<Target, Error> {
+        let (store, path) = self.place().map_err(Error::permanent)?;
+        Ok(Target {
+            wanted: self.wanted(budget, &store),
+            fetched: match self.part_size {
+                Some(size) => size.bytes(),
+                None => (budget.limit() as u64 / 4).clamp(1 << 20, 16 << 20),
+            },
+            limit: match self.writers {
+                Some(writers) => ConcurrencyLimit::fixed(writers),
+                None => ConcurrencyLimit::adaptive(REQUESTS),
+            },
+            writing: Writing {
+                content_type: self.content_type.clone(),
+                on_existing: match self.on_exists {
+                    OnExists::Replace | OnExists::Update => OnExisting::Replace,
+                    OnExists::Skip | OnExists::Error => OnExisting::Keep,
+                },
+            },
+            limits: store.limits(),
+            store,
+            path,
+            counts: Arc::default(),
+        })
+    }
+
+    fn wanted(&self, budget: &Budget, store: &Store) -> u64 {
+        // A part of a local draft costs no request.
+        let most = if store.is_here() { 4 << 20 } else { 8 << 20 };
+        self.part_size.map_or((budget.limit() as u64 / 32).clamp(1 << 20, most), ByteSize::bytes)
+    }
+}
+
+/// Discards uploads that interrupted runs began and did not complete. They are read from the journal of a
+/// sink and from its saved state. No later run can resume these uploads.
+///
+/// # Errors
+/// If the store cannot remove an upload.
+pub async fn discard_unfinished(url: &str, journal: &Journal, saved: Option<&Value>) -> Result<(), Error> {
+    let (store, _) = Store::from_url(url).map_err(|error| Error::permanent(error.to_string()))?;
+    let mut unfinished = parts::unfinished(journal)?;
+    unfinished.extend(saved.and_then(messages::unfinished));
+    for begun in unfinished {
+        store.discard(&begun).await.map_err(|error| failure(&error))?;
+    }
+    journal.forget("")
+}
+
+fn show(details: &Details, store: &Store, counts: &Arc<Counts>) {
+    let shown = store.clone();
+    details.show("requests", move || shown.counts().requests());
+    let shown = counts.clone();
+    // Several objects have several checksums: none is shown then.
+    details.show("crc32c", move || match shown.written.load(Relaxed) {
+        1 => shown.checksum.load(Relaxed),
+        _ => 0,
+    });
+    let shown = store.clone();
+    details.show("retries", move || shown.counts().retries());
+    let shown = store.clone();
+    details.show("sent_bytes", move || shown.counts().written());
+    let shown = counts.clone();
+    details.show("verified_bytes", move || shown.verified.load(Relaxed));
+    let shown = counts.clone();
+    details.show("kept_bytes", move || shown.kept.load(Relaxed));
+    let shown = counts.clone();
+    details.show("skipped_files", move || shown.skipped.load(Relaxed));
+}
+
+/// The target of a sink, and how to write to it.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) store: Store,
+    pub(super) limits: Limits,
+    /// The path of the object, or the common prefix of all paths.
+    pub(super) path: String,
+    pub(super) writing: Writing,
+    pub(super) limit: ConcurrencyLimit,
+    pub(super) counts: Arc<Counts>,
+    /// The preferred size of a part in bytes.
+    wanted: u64,
+    /// The maximum size in bytes of a part if reading it costs a request and writing it does not.
+    fetched: u64,
+}
+
+impl Target {
+    /// Returns the size of the part with this number, in bytes.
+    pub(super) fn part_size(&self, total: Option<u64>, number: u32) -> u64 {
+        part_size(self.wanted, total, number, &self.limits)
+    }
+
+    /// Returns the size in bytes of each part of a file that is fetched from a store. A file should have
+    /// several parts, so that the first are written while others are fetched.
+    pub(super) fn fetched_part_size(&self, total: u64) -> u64 {
+        let fetched = (total / 16).max(self.wanted).min(self.fetched);
+        let wanted = if self.store.is_here() { fetched } else { self.wanted };
+        part_size(wanted, Some(total), 1, &self.limits)
+    }
+
+    /// Counts a complete object, and keeps its CRC-32C.
+    pub(super) fn wrote(&self, crc32c: u32) {
+        self.counts.checksum.store(crc32c.into(), Relaxed);
+        self.counts.written.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a part that this run or an earlier one wrote.
+    pub(super) fn note(&self, part: &UploadedPart, is_kept: bool) {
+        if part.is_verified {
+            self.counts.verified.fetch_add(part.size, Relaxed);
+        }
+        if is_kept {
+            self.counts.kept.fetch_add(part.size, Relaxed);
+        }
+    }
+}
+
+impl SinkConfig for ObjectsSink {
+    const NAME: &'static str = "objects";
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages: { generate: { message: '{"at": "%20s"}', count: 1000 } }
+pipelines:
+  main: { from: messages, to: archive }
+sinks:
+  archive: { objects: { url: "archive/all.jsonl", rotate: { size: 10KiB } } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let of_encode = TransformConfig::check(&self.encode).into_iter();
+        let mut mistakes: Vec<Mistake> =
+            of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        if self.parquet.is_some() && self.encode.encoder().is_some() {
+            let mistake =
+                Mistake::new("parquet", "Messages are written as tables or as `encode` says, not both.");
+            mistakes.push(mistake.help("Remove one of them."));
+        }
+        mistakes.extend(self.place().err().map(|why| Mistake::new("url", format!("{why}."))));
+        if let Some(rotate) = &self.rotate {
+            if rotate.size.is_none() && rotate.every.is_none() {
+                let help = "Give it a `size`, for example `1GiB`, or `every`, for example `5m`.";
+                mistakes.push(Mistake::new("rotate", "`rotate` does not say when.").help(help));
+            }
+            if rotate.size.is_some_and(|size| size.bytes() == 0)
+                || rotate.every.is_some_and(|every| every.duration().is_zero())
+            {
+                mistakes.push(Mistake::new("rotate", "`size` and `every` cannot be 0."));
+            }
+        }
+        if self.part_size.is_some_and(|size| size.bytes() == 0 || size > ByteSize::gib(1)) {
+            mistakes.push(Mistake::new("part_size", "A part must have between 1 byte and 1 GiB."));
+        }
+        mistakes
+    }
+
+    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        self.encode.encoder()
+    }
+
+    fn files(&self) -> Option<FileSink> {
+        Some(FileSink(Arc::new(self.clone())))
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
+        if self.is_folder() {
+            let why = "messages are written to an object, so its `url` must not end with a slash";
+            return Err(Error::permanent(why));
+        }
+        Ok(Box::new(messages::Messages::new(self, self.target(context)?, context)))
+    }
+}
+
+impl BuildFileTransform for ObjectsSink {
+    fn kind(&self) -> &'static str {
+        <Self as SinkConfig>::NAME
+    }
+
+    fn check(&self) -> Vec<Mistake> {
+        SinkConfig::check(self)
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::Waits
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
+        let target = self.target(context)?;
+        Ok(Box::new(files::Files {
+            name: (target.path.is_empty() || target.path.ends_with('/')).then(|| self.name.clone()),
+            on_exists: self.on_exists,
+            memory: context.memory.clone(),
+            journal: context.journal.clone(),
+            target,
+        }))
+    }
+}

@@ -1,0 +1,140 @@
+//! Uploads an object in parts.
+
+use std::sync::Arc;
+
+use arrow_buffer::Buffer;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thalweg_engine::{Error, Journal};
+use thalweg_store::{Begun, Body, StoreError, Upload, UploadedPart};
+
+use super::Target;
+
+/// Returns a buffer as a piece of a body, without a copy.
+pub(super) fn held(buffer: Buffer) -> Bytes {
+    struct Held(Buffer);
+    impl AsRef<[u8]> for Held {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+    Bytes::from_owner(Held(buffer))
+}
+
+/// Waits until another request is allowed, and sends a part.
+pub(super) async fn send(
+    target: &Target,
+    upload: &Upload,
+    number: u32,
+    offset: u64,
+    body: Body,
+) -> Result<UploadedPart, StoreError> {
+    let permit = target.limit.acquire(body.len() as u64).await;
+    match upload.part(number, offset, body).await {
+        Ok(sent) => {
+            if sent.was_overloaded {
+                permit.overloaded();
+            } else {
+                permit.succeeded();
+            }
+            target.note(&sent.part, false);
+            Ok(sent.part)
+        }
+        Err(error) => {
+            permit.failed();
+            Err(error)
+        }
+    }
+}
+
+/// The journal entry of a file's upload, written before its first part.
+#[derive(Debug, Serialize, Deserialize)]
+struct Beginning {
+    begun: Begun,
+    /// Identifies the state of the file.
+    identity: String,
+    /// The size of a part in bytes. It determines the sizes of all parts.
+    part_size: u64,
+}
+
+/// The name of the entry for the beginning of an upload, below the name of its object.
+const BEGUN: &str = "begun";
+
+/// Returns all uploads that the journal contains.
+pub(super) fn unfinished(journal: &Journal) -> Result<Vec<Begun>, Error> {
+    let entries = journal.entries("")?;
+    let begun = entries.into_iter().filter(|(name, _)| name.rsplit('\n').next() == Some(BEGUN));
+    Ok(begun.filter_map(|(_, value)| Some(serde_json::from_value::<Beginning>(value).ok()?.begun)).collect())
+}
+
+/// The upload that an earlier run left of an object.
+pub(super) enum Former {
+    Nothing,
+    /// An upload of the same content, and its finished parts.
+    Same(Begun, Vec<UploadedPart>),
+    /// An upload of other content, to be discarded.
+    Other(Begun),
+}
+
+/// The journal's record of which parts of an object a store has.
+#[derive(Clone)]
+pub(super) struct Noted {
+    journal: Option<Journal>,
+    prefix: Arc<str>,
+}
+
+impl Noted {
+    /// Returns the record for the object of this name.
+    pub(super) fn new(journal: Option<Journal>, name: &str) -> Self {
+        Self { journal, prefix: format!("{name}\n").into() }
+    }
+
+    /// Returns what an earlier run recorded. This run has a file with this `identity`, in parts of `size`
+    /// bytes.
+    pub(super) fn found(&self, identity: &str, size: u64) -> Result<Former, Error> {
+        let Some(journal) = &self.journal else { return Ok(Former::Nothing) };
+        let entries = journal.entries(&self.prefix)?;
+        let mut parts = Vec::new();
+        let mut beginning = None;
+        for (name, value) in entries {
+            let name = name.get(self.prefix.len()..).unwrap_or_default().to_owned();
+            if name == BEGUN {
+                beginning = serde_json::from_value::<Beginning>(value).ok();
+            } else {
+                parts.extend(serde_json::from_value::<UploadedPart>(value).ok());
+            }
+        }
+        Ok(match beginning {
+            Some(known) if known.identity == identity && known.part_size == size => {
+                Former::Same(known.begun, parts)
+            }
+            Some(known) => Former::Other(known.begun),
+            None => Former::Nothing,
+        })
+    }
+
+    pub(super) fn begin(&self, begun: &Begun, identity: &str, part_size: u64) -> Result<(), Error> {
+        let beginning = Beginning { begun: begun.clone(), identity: identity.to_owned(), part_size };
+        self.note(BEGUN, serde_json::to_value(beginning))
+    }
+
+    pub(super) fn part(&self, part: &UploadedPart) -> Result<(), Error> {
+        self.note(&format!("{:05}", part.number), serde_json::to_value(part))
+    }
+
+    fn note(&self, name: &str, value: serde_json::Result<Value>) -> Result<(), Error> {
+        let Some(journal) = &self.journal else { return Ok(()) };
+        let value = value.map_err(|error| Error::permanent(error.to_string()))?;
+        journal.note(&format!("{}{name}", self.prefix), &value)
+    }
+
+    pub(super) fn forget(&self) -> Result<(), Error> {
+        self.journal.as_ref().map_or(Ok(()), |journal| journal.forget(&self.prefix))
+    }
+
+    /// True if a later run can resume from the record.
+    pub(super) fn is_kept(&self) -> bool {
+        self.journal.is_some()
+    }
+}

@@ -1,0 +1,310 @@
+//! `files`: whole files from folders.
+//!
+//! [`walk`] walks folders without keeping their contents in memory. [`pass`] decides which of the files are
+//! new.
+
+mod filter;
+mod pass;
+
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{Checkpoint, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_record::{Content, File, Origin, Problem, Times};
+
+use thalweg_local::sources::file::Paths;
+use thalweg_stream::io_error::io_error;
+
+use filter::Filter;
+use pass::Pass;
+use thalweg_codec::pattern::{self, Root};
+use walk::{Step, Walk, Walking};
+
+/// Reads whole files from folders.
+///
+/// A path is a file, a folder with everything below it, or a pattern such as `photos/**/*.jpg`. Files are
+/// sent as they are found, so a million of them need no more memory than ten. With `--state`, a run sends
+/// only files that are new or have changed since the last run. Folders are then read in order of names.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilesConfig {
+    /// The files to read: a path or a list of paths. Each is a file, a folder or a pattern, with `*` and `?`
+    /// for parts of a name and `**` for any folders.
+    #[schemars(example = "photos/**/*.jpg")]
+    pub path: Paths,
+    /// Whether subfolders are read. The default is `true`.
+    #[serde(default = "yes")]
+    pub recursive: bool,
+    /// The action for a path that is a folder. The default is `enter`.
+    #[serde(default)]
+    pub folders: Folders,
+    /// The action for symbolic links. The default is `files`.
+    #[serde(default)]
+    pub symlinks: Symlinks,
+    /// Patterns; a file must match at least one. A pattern without `/` applies to the file's name, one with
+    /// `/` to its path relative to the folder that is read. The default is no patterns: all files match.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// Patterns; a file must match none. The default is no patterns.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// Whether files and folders whose names begin with a dot are read. By default, a folder is read with
+    /// them. A pattern then matches such a name only where the pattern itself has the dot.
+    pub hidden: Option<bool>,
+    /// The minimum size of a file in bytes. By default there is none.
+    pub min_size: Option<ByteSize>,
+    /// The maximum size of a file in bytes. By default there is none.
+    pub max_size: Option<ByteSize>,
+    /// The minimum time since a file was last modified. With `watch`, set it so that only complete files are
+    /// sent. By default there is none.
+    #[schemars(example = "10s")]
+    pub min_age: Option<TimeSpan>,
+    /// The maximum time since a file was last modified. By default there is none.
+    pub max_age: Option<TimeSpan>,
+    /// The interval at which to look for new and changed files, at least 10 ms. By default the source ends
+    /// after the last file.
+    #[schemars(example = "2s")]
+    pub watch: Option<TimeSpan>,
+    /// The order in which the files of a folder are sent. The default is `any`; with `--state` it is always
+    /// `name`.
+    #[serde(default)]
+    pub order: Order,
+}
+
+/// The action for a path that is a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Folders {
+    /// Reads the files in the folder.
+    #[default]
+    Enter,
+    /// Skips the folder.
+    Skip,
+}
+
+/// The action for symbolic links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Symlinks {
+    /// Reads files through links, and skips links to folders.
+    #[default]
+    Files,
+    /// Reads files and folders through links.
+    Follow,
+    /// Skips all links.
+    Skip,
+}
+
+/// The order in which the files of a folder are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// The order of the file system. No names are kept in memory.
+    #[default]
+    Any,
+    /// By name. The names of one folder at each level are kept in memory for sorting.
+    Name,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl SourceConfig for FilesConfig {
+    const NAME: &'static str = "files";
+    const EXAMPLE: &'static str = r#"
+sources:
+  photos: { files: { path: "photos/**/*.jpg", min_size: 1B } }
+pipelines:
+  main: { from: photos, to: backup }
+sinks:
+  backup: { directory: { path: backup } }
+"#;
+    const GIVES: Flow = Flow::Files;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        let patterns = [("include", &self.include), ("exclude", &self.exclude)];
+        for (option, patterns) in patterns {
+            mistakes.extend(patterns.iter().filter_map(|text| pattern::mistake(option, text)));
+        }
+        mistakes.extend(self.path.all().iter().filter_map(|text| pattern::mistake("path", text)));
+        if let (Some(min), Some(max)) = (self.min_size, self.max_size)
+            && min.0 > max.0
+        {
+            let message = format!("No file has at least {min} and at most {max}.");
+            mistakes.push(Mistake::new("min_size", message).help("Exchange them."));
+        }
+        mistakes
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        let roots = self
+            .path
+            .all()
+            .iter()
+            .map(|text| Root::new(text))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| Error::permanent(error.to_string()))?;
+        let by_name = self.order == Order::Name || context.resumes;
+        Ok(Box::new(Files { filter: Filter::new(self)?, config: self.clone(), roots, by_name }))
+    }
+}
+
+/// The maximum number of files in a group, and their maximum size in bytes.
+const GROUP: usize = 32;
+const GROUP_BYTES: u64 = 1 << 20;
+
+struct Files {
+    config: FilesConfig,
+    roots: Vec<Root>,
+    filter: Filter,
+    by_name: bool,
+}
+
+/// Files that are sent together.
+#[derive(Default)]
+struct Group {
+    files: Vec<File>,
+    bytes: u64,
+    /// Where to resume once the files are settled.
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Group {
+    fn is_full(&self) -> bool {
+        self.files.len() >= GROUP || self.bytes >= GROUP_BYTES
+    }
+}
+
+#[async_trait]
+impl Source for Files {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let mut pass = Pass::begin(out);
+        if pass.is_doubtful() {
+            let name = out.name();
+            tracing::warn!(
+                "`{name}` resumes after an interrupted run: files that were in progress may be sent a second time"
+            );
+        }
+        loop {
+            self.read(out, &mut pass).await?;
+            if out.is_stopping() {
+                return Ok(());
+            }
+            if self.by_name {
+                pass.finished().into_iter().for_each(|checkpoint| out.checkpoint(checkpoint));
+            }
+            let Some(TimeSpan(pause)) = self.config.watch else { return Ok(()) };
+            if out.sleep(pause.max(Duration::from_millis(10))).await {
+                return Ok(());
+            }
+            pass.begin_next();
+        }
+    }
+}
+
+impl Files {
+    /// Sends the new files of all roots.
+    async fn read(&self, out: &mut SourceOutput, pass: &mut Pass) -> Result<(), Error> {
+        for (number, root) in self.roots.iter().enumerate().skip(pass.first_root()) {
+            let walking = Walking {
+                recursive: self.config.recursive,
+                symlinks: self.config.symlinks,
+                hidden: self.config.hidden,
+                sorted: self.by_name,
+                folders: self.config.folders,
+            };
+            let mut walk = match Walk::new(root, walking) {
+                Ok(walk) => walk,
+                // The file may be created later.
+                Err(error) if self.config.watch.is_some() && error.kind() == ErrorKind::NotFound => continue,
+                Err(error) if root.is_pattern() && error.kind() == ErrorKind::NotFound => {
+                    self.unmatched(out, root);
+                    continue;
+                }
+                Err(error) => return Err(io_error("read", root.base(), &error)),
+            };
+            pass.enter(number);
+            if self.send(&mut walk, out, pass).await? == 0 && root.is_pattern() && self.config.watch.is_none()
+            {
+                self.unmatched(out, root);
+            }
+        }
+        Ok(())
+    }
+
+    fn unmatched(&self, out: &SourceOutput, root: &Root) {
+        tracing::warn!("`{}`: no file matches `{}`", out.name(), root.text());
+    }
+
+    /// Sends the new files of one root. Returns the number of files found.
+    async fn send(&self, walk: &mut Walk<'_>, out: &mut SourceOutput, pass: &mut Pass) -> Result<u64, Error> {
+        let source = out.name().clone();
+        let (mut found, mut group) = (0, Group::default());
+        let mut lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
+        while let Some(step) = walk.next_step() {
+            if out.is_stopping() {
+                break;
+            }
+            match step {
+                Step::File { path, metadata } => {
+                    found += 1;
+                    let below = path.strip_prefix(walk.base()).unwrap_or(&path);
+                    if !self.filter.allows(below, &metadata) || !pass.is_new(&path, &metadata) {
+                        continue;
+                    }
+                    if self.filter.is_too_young(&metadata) {
+                        pass.defer(&path);
+                        continue;
+                    }
+                    group.checkpoint = self.by_name.then(|| pass.checkpoint(&path));
+                    let file = file_of(&source, path, walk.base(), &metadata).with_lease(lease.clone());
+                    group.bytes += file.size();
+                    group.files.push(file);
+                    if group.is_full() {
+                        let Group { files, checkpoint, .. } = std::mem::take(&mut group);
+                        out.send_files(files, checkpoint).await?;
+                        lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
+                    }
+                }
+                // Rejects the entry like a file that cannot be read. The other files are still read.
+                Step::Failed { path, error } => {
+                    let origin =
+                        Origin::found(source.clone(), path.clone(), walk.base().clone(), 0, Times::default());
+                    let problem = Problem::new(io_error("read", &path, &error).to_string());
+                    let problem = problem.code("FILE_CAN_NOT_BE_OPENED");
+                    out.reject_file(File::new(origin, Content::Path(path)), problem, None).await?;
+                }
+            }
+        }
+        if !group.files.is_empty() {
+            out.send_files(group.files, group.checkpoint).await?;
+        }
+        Ok(found)
+    }
+}
+
+fn file_of(source: &Arc<str>, path: PathBuf, folder: &Arc<Path>, metadata: &std::fs::Metadata) -> File {
+    let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
+    let times = Times {
+        modified: metadata.modified().ok(),
+        accessed: metadata.accessed().ok(),
+        changed: Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)),
+        mode: Some(metadata.mode()),
+    };
+    let origin = Origin::found(source.clone(), path.clone(), folder.clone(), metadata.len(), times);
+    File::new(origin, Content::Path(path))
+}

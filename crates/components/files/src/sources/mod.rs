@@ -1,0 +1,9 @@
+//! The sources: one file and one line each.
+
+thalweg_engine::components! {
+    source files::FilesConfig;
+    #[cfg(feature = "stores")]
+    source objects::ObjectsSource;
+    #[cfg(feature = "stores")]
+    source remote_files::RemoteFilesConfig;
+}

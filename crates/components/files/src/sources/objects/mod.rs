@@ -1,0 +1,403 @@
+//! `objects`: objects in stores.
+
+mod known;
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thalweg_config::ByteSize;
+use thalweg_engine::{Checkpoint, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_record::{Content, File, Origin as Found, Pace, Problem, Times};
+use thalweg_store::{Counts, Listing, Object, Store, StoreError};
+
+use self::known::Known;
+use crate::stored::{Reads, StoredObject, failure};
+use thalweg_codec::pattern::{self, Root, Wanted};
+use thalweg_local::sources::file::Paths;
+
+/// Reads objects from stores, each as a file: a single object, or all objects below a prefix.
+///
+/// A large object is read in slices, many at the same time. Each slice is requested only after its memory is
+/// available. If an object changes while it is read, that is an error: its ETag, or else its size and
+/// modification time, shows it. A listing of millions of objects needs no more memory than one of ten.
+///
+/// With `--state`, an interrupted run resumes where it stopped. The run after a completed one sends only new
+/// and changed objects, by the modification times of the store, with a tolerance of ten minutes for clocks
+/// that differ. Files in local folders are sent again in each run, because a new file may have an old
+/// modification time.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectsSource {
+    /// The objects to read: `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, `https://…`,
+    /// `webdavs://…` or a path, or a list of these. A URL with a slash at its end means all objects below it.
+    /// `*` and `**` make it a pattern: `s3://logs/2026/**/*.csv`. Options of a store follow as a query
+    /// (`?region=eu-central-1&endpoint=…`). Credentials come from the environment, or from where the store's
+    /// own tools keep them.
+    #[schemars(example = &"s3://bucket/logs/**/*.csv")]
+    pub url: Paths,
+    /// Patterns; an object must match at least one. A pattern without `/` applies to the last part of the
+    /// object's name, one with `/` to the whole name below the prefix. The default is no patterns: all
+    /// objects match.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// Patterns; an object must match none. The default is no patterns.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// The size of a request in bytes, at most 1 GiB. The default is a sixteenth of the memory, at most 8
+    /// MiB.
+    pub slice: Option<ByteSize>,
+    /// The maximum number of slices to request at the same time. By default the source adapts the number to
+    /// the store.
+    #[schemars(range(min = 1))]
+    pub readers: Option<usize>,
+    /// The maximum number of slices of an object that have arrived and wait to be processed, in addition to
+    /// those being read. By default only the memory limits it.
+    pub queue: Option<usize>,
+}
+
+impl SourceConfig for ObjectsSource {
+    const NAME: &'static str = "objects";
+    const EXAMPLE: &'static str = r#"
+sources:
+  tables: { objects: { url: "tables/**/*.csv" } }
+pipelines:
+  main: { from: tables, transforms: [csv: {}], to: all }
+sinks:
+  all: { file: { path: out/all.jsonl, encode: json } }
+"#;
+    const BLOCKS: bool = false;
+    const GIVES: Flow = Flow::Files;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        for url in self.url.all() {
+            mistakes.extend(Location::new(url).err().map(|why| Mistake::new("url", format!("{why}."))));
+        }
+        for (option, patterns) in [("include", &self.include), ("exclude", &self.exclude)] {
+            mistakes.extend(patterns.iter().filter_map(|text| pattern::mistake(option, text)));
+        }
+        if self.slice.is_some_and(|slice| slice.bytes() == 0 || slice > ByteSize::gib(1)) {
+            let message = "A slice must have between 1 byte and 1 GiB.";
+            mistakes.push(Mistake::new("slice", message));
+        }
+        mistakes
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        let pace = Pace {
+            slice: self.slice.map(ByteSize::as_usize),
+            at_once: self.readers,
+            window: self.queue.map(|queue| queue.saturating_add(self.readers.unwrap_or(1))),
+        };
+        let places = self.url.all().iter().map(|url| Location::new(url)).collect::<Result<Vec<_>, _>>();
+        let places: Arc<[Location]> = places.map_err(Error::permanent)?.into();
+        let show = |name, count: fn(&Counts) -> u64| {
+            let places = places.clone();
+            context.details.show(name, move || places.iter().map(|place| count(place.store.counts())).sum());
+        };
+        show("requests", Counts::requests);
+        show("retries", Counts::retries);
+        show("fetched_bytes", Counts::read);
+        Ok(Box::new(Objects {
+            places,
+            names: Wanted::new(&self.include, &self.exclude)
+                .map_err(|error| Error::permanent(error.to_string()))?,
+            done: 0,
+            reads: Reads::new(self.readers, pace, context.memory.budget()),
+        }))
+    }
+}
+
+/// The target of one URL.
+struct Location {
+    store: Store,
+    wanted: What,
+    /// The partition of its positions.
+    partition: Arc<str>,
+}
+
+enum What {
+    One(String),
+    /// All objects below a prefix, which may end in the middle of a name.
+    Below {
+        prefix: String,
+        folder: String,
+        pattern: Option<Root>,
+    },
+}
+
+impl What {
+    /// True if `below`, a path relative to the folder, matches.
+    fn finds(&self, below: &Path) -> bool {
+        match self {
+            Self::Below { pattern: Some(pattern), .. } => pattern.finds(below, false),
+            _ => true,
+        }
+    }
+}
+
+/// Finds out what there is to read, without reading it.
+impl ObjectsSource {
+    /// Creates a source with these options, and the defaults for the others.
+    pub fn new(url: &str, include: Vec<String>, exclude: Vec<String>) -> Self {
+        let url = Paths::One(url.to_owned());
+        Self { url, include, exclude, slice: None, readers: None, queue: None }
+    }
+
+    /// True if the source may read more than one object.
+    ///
+    /// # Errors
+    /// The mistake in a URL.
+    pub fn is_many(&self) -> Result<bool, String> {
+        let mut count = 0;
+        for url in self.url.all() {
+            count += if matches!(Location::new(url)?.wanted, What::One(_)) { 1 } else { 2 };
+        }
+        Ok(count > 1)
+    }
+
+    /// Lists the objects that a first run would send. Calls `each` with the name relative to the folder and
+    /// the object, until `each` returns `false`.
+    ///
+    /// # Errors
+    /// If a store cannot be listed, or an object does not exist.
+    pub async fn look(&self, each: &mut (dyn FnMut(&str, &Object) -> bool + Send)) -> Result<(), Error> {
+        let names =
+            Wanted::new(&self.include, &self.exclude).map_err(|error| Error::permanent(error.to_string()))?;
+        for url in self.url.all() {
+            let place = Location::new(url).map_err(Error::permanent)?;
+            match &place.wanted {
+                What::One(path) => {
+                    let object = place.state(path).await?;
+                    if !each(path.rsplit('/').next().unwrap_or(path), &object) {
+                        return Ok(());
+                    }
+                }
+                What::Below { prefix, folder, .. } => {
+                    let mut listing = place.store.list(prefix);
+                    while let Some(object) = listing.next().await.map_err(|error| failure(&error))? {
+                        let below = object.path().get(folder.len()..).unwrap_or_default();
+                        let is_wanted =
+                            names.allows(Path::new(below)) && place.wanted.finds(Path::new(below));
+                        if is_wanted && !each(below, &object) {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True if the source would read the object at `url` if it existed.
+    ///
+    /// # Errors
+    /// The mistake in a URL.
+    pub fn reads(&self, url: &str) -> Result<bool, String> {
+        let names = Wanted::new(&self.include, &self.exclude).map_err(|error| error.to_string())?;
+        let (store, path) = Store::from_url(url).map_err(|error| error.to_string())?;
+        for url in self.url.all() {
+            let place = Location::new(url)?;
+            if place.store.origin("").key() != store.origin("").key() {
+                continue;
+            }
+            let is_read = match &place.wanted {
+                What::One(one) => *one == path,
+                What::Below { prefix, folder, .. } => {
+                    let below = path.strip_prefix(folder.as_str()).map(Path::new);
+                    path.starts_with(prefix.as_str())
+                        && below.is_some_and(|below| names.allows(below) && place.wanted.finds(below))
+                }
+            };
+            if is_read {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Location {
+    fn new(url: &str) -> Result<Self, String> {
+        let (store, path) = Store::from_url(url).map_err(|error| error.to_string())?;
+        let partition = store.name(&path).into();
+        let first = path.find(['*', '[']).filter(|_| store.can_list());
+        let wanted = match first {
+            Some(first) => {
+                let plain = path.get(..first).unwrap_or_default();
+                let folder =
+                    plain.rfind('/').map_or("", |end| path.get(..=end).unwrap_or_default()).to_owned();
+                let prefix = if store.lists_in_order() { plain.to_owned() } else { folder.clone() };
+                let below = path.get(folder.len()..).unwrap_or_default();
+                let pattern = Root::new(below).map_err(|error| error.to_string())?;
+                What::Below { prefix, folder, pattern: Some(pattern) }
+            }
+            None if store.can_list() && (path.is_empty() || path.ends_with('/')) => {
+                What::Below { prefix: path.clone(), folder: path, pattern: None }
+            }
+            None => What::One(path),
+        };
+        Ok(Self { store, wanted, partition })
+    }
+
+    /// Returns the state of one object.
+    async fn state(&self, path: &str) -> Result<Object, Error> {
+        match self.store.stat(path).await {
+            Ok(object) => Ok(object),
+            Err(StoreError::Absent { name }) => {
+                let hint = match self.store.can_list() {
+                    true => format!(". To read all objects below that name, add a slash: `{name}/`"),
+                    false => String::new(),
+                };
+                Err(Error::permanent(format!("there is no `{name}`{hint}")))
+            }
+            Err(error) => Err(failure(&error)),
+        }
+    }
+}
+
+/// How far a run got in a listing, and what the runs before it saw.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Position {
+    /// The last name that was sent. `None` between two runs.
+    after: Option<String>,
+    /// The objects that the last complete listing had.
+    known: Known,
+    /// The objects that this listing had so far. `None` before it began.
+    seen: Option<Known>,
+}
+
+struct Objects {
+    places: Arc<[Location]>,
+    names: Wanted,
+    reads: Reads,
+    /// The number of locations that are done.
+    done: usize,
+}
+
+#[async_trait]
+impl Source for Objects {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        while let Some(place) = self.places.get(self.done) {
+            match &place.wanted {
+                What::One(path) => self.one(place, path, out).await?,
+                What::Below { .. } => self.below(place, out).await?,
+            }
+            if out.is_stopping() {
+                return Ok(());
+            }
+            self.done += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The maximum number of files in a group, and their maximum size in bytes.
+const GROUP: usize = 32;
+const GROUP_BYTES: u64 = 1 << 20;
+
+impl Objects {
+    async fn one(&self, place: &Location, path: &str, out: &mut SourceOutput) -> Result<(), Error> {
+        let position: Position = saved(place, out);
+        let object = place.state(path).await?;
+        if position.known.covers(&object) {
+            return Ok(());
+        }
+        let mut known = Known::default();
+        known.note(&object);
+        out.add_expected(object.size());
+        let lease = Arc::new(out.reserve(File::WEIGHT).await);
+        let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+        let file = self.file(out, object, PathBuf::from(name)).with_lease(lease);
+        out.send_files(vec![file], checkpoint(place, &Position { known, ..Position::default() })).await
+    }
+
+    async fn below(&self, place: &Location, out: &mut SourceOutput) -> Result<(), Error> {
+        let What::Below { prefix, folder, .. } = &place.wanted else { return Ok(()) };
+        let mut position: Position = saved(place, out);
+        let in_order = place.store.lists_in_order();
+        position.seen.get_or_insert_with(Known::listing_now);
+        let mut listing: Listing =
+            place.store.list(prefix).after(position.after.clone().filter(|_| in_order));
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        let mut lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
+        let mut found = 0_u64;
+        while !out.is_stopping()
+            && let Some(object) = listing.next().await.map_err(|error| failure(&error))?
+        {
+            found += 1;
+            let below = object.path().get(folder.len()..).unwrap_or_default().to_owned();
+            let below_path = Path::new(&below);
+            let is_wanted = self.names.allows(below_path) && place.wanted.finds(below_path);
+            position.after = Some(object.path().to_owned());
+            if !is_wanted {
+                continue;
+            }
+            if !place.store.is_here() {
+                position.seen.get_or_insert_with(Known::listing_now).note(&object);
+            }
+            if position.known.covers(&object) {
+                continue;
+            }
+            let is_plain = below_path.components().all(|part| matches!(part, Component::Normal(_)));
+            if !is_plain || below.contains("//") {
+                let problem = Problem::new("its name leads out of its folder, or has an empty part");
+                let file = self.file(out, object, PathBuf::from("object"));
+                out.reject_file(file.with_lease(lease.clone()), problem, None).await?;
+                continue;
+            }
+            out.add_expected(object.size());
+            bytes += object.size();
+            group.push(self.file(out, object, PathBuf::from(below)).with_lease(lease.clone()));
+            if group.len() >= GROUP || bytes >= GROUP_BYTES {
+                out.send_files(std::mem::take(&mut group), checkpoint(place, &position).filter(|_| in_order))
+                    .await?;
+                bytes = 0;
+                lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
+            }
+        }
+        if !group.is_empty() {
+            out.send_files(group, checkpoint(place, &position).filter(|_| in_order)).await?;
+        }
+        if found == 0 {
+            tracing::warn!("`{}`: no object is below `{}`", out.name(), place.store.name(prefix));
+        }
+        if !out.is_stopping() && in_order {
+            // A new local file may have an old modification time.
+            let known = position.seen.filter(|_| !place.store.is_here()).unwrap_or_default();
+            out.checkpoint(Checkpoint {
+                partition: place.partition.clone(),
+                offset: serde_json::to_value(Position { known, ..Position::default() })
+                    .map_err(|error| Error::permanent(error.to_string()))?,
+            });
+        }
+        Ok(())
+    }
+
+    fn file(&self, out: &SourceOutput, object: Object, below: PathBuf) -> File {
+        let name = below.file_name().unwrap_or_default().to_owned();
+        let mut found = Found::new(out.name().clone(), name, object.size()).at(&object.name());
+        let since_1970 = |nanos: i64| u64::try_from(nanos).ok().map(Duration::from_nanos);
+        let modified = object.state().modified.and_then(since_1970);
+        found.times = Times {
+            modified: modified.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
+            ..Times::default()
+        };
+        found.version = object.state().etag.as_deref().map(Into::into);
+        found.below = Some(below);
+        File::new(found, Content::Ranges(StoredObject::new(object, &self.reads, out.meter())))
+    }
+}
+
+fn saved(place: &Location, out: &SourceOutput) -> Position {
+    let saved = out.saved(&place.partition);
+    saved.and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default()
+}
+
+fn checkpoint(place: &Location, position: &Position) -> Option<Checkpoint> {
+    Some(Checkpoint { partition: place.partition.clone(), offset: serde_json::to_value(position).ok()? })
+}

@@ -1,0 +1,111 @@
+//! Rejects files whose type is not allowed.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
+use thalweg_media::mime::Matcher;
+use thalweg_record::File;
+
+use crate::mime;
+
+/// Rejects files whose type is not allowed.
+///
+/// The type is detected from the content, not from the name. Write a type as `image/jpeg` or `image/*`. Other
+/// names of a type, such as `image/jpg`, mean the same. Parameters, such as `; charset=utf-8`, are ignored.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckType {
+    /// The allowed types. By default all types are allowed except those in `deny`.
+    #[schemars(example = ["image/jpeg", "image/png"])]
+    #[serde(default)]
+    allow: Vec<String>,
+    /// The types that are rejected, even if `allow` contains them. The default is none.
+    #[serde(default)]
+    deny: Vec<String>,
+}
+
+impl FileTransformConfig for CheckType {
+    const NAME: &'static str = "check_type";
+    const EXAMPLE: &'static str = r#"
+sources:
+  photos: { files: { path: "photos/*" } }
+pipelines:
+  main:
+    from: photos
+    transforms:
+      - check_type: { allow: [image/jpeg, image/png] }
+    to: kept
+sinks:
+  kept: { directory: { path: kept } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        if self.allow.is_empty() && self.deny.is_empty() {
+            let help = "Give it `allow` or `deny`, as `check_type: { allow: [image/*] }`.";
+            return vec![Mistake::new("", "`check_type` names no type.").help(help)];
+        }
+        let wrong = |option, list| Some(Mistake::new(option, format!("{}.", Matcher::new(list).err()?)));
+        [wrong("allow", &self.allow), wrong("deny", &self.deny)].into_iter().flatten().collect()
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
+        let matcher =
+            |list: &Vec<String>| Matcher::new(list).map_err(|error| Error::permanent(error.to_string()));
+        let allow = if self.allow.is_empty() { None } else { Some(matcher(&self.allow)?) };
+        Ok(Box::new(Checking { allow, deny: matcher(&self.deny)? }))
+    }
+}
+
+struct Checking {
+    allow: Option<Matcher>,
+    deny: Matcher,
+}
+
+#[async_trait]
+impl FileTransform for Checking {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
+        let mime = mime::of(file)?;
+        let is_allowed = self.allow.as_ref().is_none_or(|allow| allow.matches(&mime));
+        if is_allowed && !self.deny.matches(&mime) {
+            return Ok(Disposition::Continue);
+        }
+        Err(FileError::coded(
+            "FILE_MIME_TYPE_IS_NOT_ALLOWED",
+            format!("the file's type `{mime}` is not allowed"),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_engine::testing::{apply_to_file, file_of, options};
+
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+
+    #[tokio::test]
+    async fn the_content_decides_not_the_name() {
+        for (yaml, content, is_allowed) in [
+            ("{ allow: [image/png] }", PNG, true),
+            ("{ allow: [image/jpeg] }", PNG, false),
+            ("{ allow: ['image/*'] }", PNG, true),
+            ("{ allow: ['image/*'], deny: [image/png] }", PNG, false),
+            ("{ deny: [image/png] }", b"text".as_slice(), true),
+            ("{ allow: [text/plain] }", b"text".as_slice(), true),
+            ("{ allow: [text/plain] }", b"\0\x01\x02".as_slice(), false),
+        ] {
+            let mut file = file_of("photo.jpg", content);
+            let applied = apply_to_file::<CheckType>(yaml, &mut file).await;
+            assert_eq!(applied.is_ok(), is_allowed, "{yaml}");
+            assert!(file.mime().is_some());
+        }
+    }
+
+    #[test]
+    fn what_is_no_type_is_a_mistake() {
+        let mistakes = options::<CheckType>("{ allow: [image/png, jpeg] }").check();
+        assert!(mistakes[0].message.contains("`jpeg` is not a MIME type"), "{}", mistakes[0].message);
+        assert_eq!(options::<CheckType>("{}").check().len(), 1);
+    }
+}

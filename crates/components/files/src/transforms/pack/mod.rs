@@ -1,0 +1,281 @@
+//! Writes messages into files.
+//!
+//! One worker writes each file, in the order in which messages arrive. The file takes over the acks of its
+//! messages. They are settled together with the file, so after a kill the next run reads the messages again.
+//!
+//! A transform has no clock: it runs only when messages arrive. So a file older than `max_age` is finished by
+//! the next message, or by the end of the run.
+
+mod growing;
+mod name;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow_array::{Array, BinaryViewArray};
+use chrono::{DateTime, Utc};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{
+    Context, Error, Flow, Mistake, Output, Outputs, Temporaries, Transform, TransformConfig,
+};
+use thalweg_record::{Ack, Batch, Budget, File, Origin, Outcome};
+
+use growing::Growing;
+use name::PackName;
+use thalweg_codec::compress::{Compression, level_mistake};
+use thalweg_codec::delimited::Delimited;
+use thalweg_stream::encode::EncodeConfig;
+
+/// Combines messages into files.
+///
+/// Each message is written as it is, or as `encode` says, followed by `delimiter`. A file is finished before
+/// it exceeds `max_size`, when it has `max_count` messages, when it is older than `max_age`, and at the end
+/// of the run. Finished files continue to components that take files, such as the sink `directory`. A message
+/// is acknowledged when its file is delivered.
+///
+/// A file of up to 1 MiB is kept in memory, a larger one in a temporary file.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pack {
+    /// The name of each file, for example `part-{number}.jsonl`. It may contain:
+    ///
+    /// - `{number}`: counts the files, starting at 1 in each run. `{number:5}` pads it with zeros to five
+    ///   digits.
+    /// - `{date}`: the day on which the file was begun, in UTC, as in `2024-02-14`.
+    /// - `{time:%Y-%m-%dT%H%M%S}`: the time at which the file was begun, in UTC, in a format as for
+    ///   `strftime`.
+    /// - `{id}`: an identifier that no other file has.
+    ///
+    /// Write braces themselves as `{{` and `}}`.
+    name: PackName,
+    /// The maximum size of the messages in a file, before compression. The default is 8 MiB. A message is
+    /// never split; a larger message gets a file of its own.
+    #[serde(default = "eight_mebibytes")]
+    max_size: ByteSize,
+    /// The maximum number of messages in a file. By default there is no limit.
+    #[serde(default)]
+    max_count: Option<NonZeroU64>,
+    /// The maximum age of a file, for example `10m`: the next message after that time goes into a new file.
+    /// It is checked only when messages arrive, so without messages a file waits. By default there is no
+    /// limit.
+    #[serde(default)]
+    max_age: Option<TimeSpan>,
+    /// The format of messages, for example `json`. By default messages are written as they are. This option
+    /// encodes on one core. A transform `encode` before `pack` uses all cores, but writes no header of `csv`.
+    #[serde(default)]
+    encode: EncodeConfig,
+    /// The text after each message. The default is a line feed.
+    #[serde(default = "line_feed")]
+    delimiter: String,
+    /// How files are compressed; by default they are not. `name` should then end in `.gz` or `.zst`.
+    #[serde(default)]
+    compression: Compression,
+    /// The compression level: 0 to 9 for `gzip` (the default is 6), 1 to 22 for `zstd` (the default is 3).
+    #[serde(default)]
+    compression_level: Option<i32>,
+}
+
+fn eight_mebibytes() -> ByteSize {
+    ByteSize::mib(8)
+}
+
+fn line_feed() -> String {
+    "\n".to_owned()
+}
+
+impl TransformConfig for Pack {
+    const NAME: &'static str = "pack";
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages: { generate: { message: '{"name": "%12s"}', count: 1000 } }
+pipelines:
+  main:
+    from: messages
+    transforms:
+      - pack: { name: "part-{number}.jsonl.gz", max_count: 100, compression: gzip }
+    to: parts
+sinks:
+  parts: { directory: { path: parts } }
+"#;
+    const GIVES: Flow = Flow::Files;
+
+    fn check(&self) -> Vec<Mistake> {
+        let of_encode = TransformConfig::check(&self.encode).into_iter();
+        let mut mistakes: Vec<Mistake> =
+            of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        if self.max_size.bytes() == 0 {
+            mistakes.push(Mistake::new("max_size", "The size of a file cannot be 0."));
+        }
+        if self.max_age.is_some_and(|age| age.duration().is_zero()) {
+            mistakes.push(Mistake::new("max_age", "`max_age` cannot be 0."));
+        }
+        mistakes.extend(level_mistake(self.compression, self.compression_level));
+        mistakes
+    }
+
+    fn is_sequential(&self) -> bool {
+        true
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error> {
+        let encoder = self.encode.encoder().map(|encoder| encoder.build(context)).transpose()?;
+        let component: Arc<str> = context.name.as_str().into();
+        Ok(Box::new(Packing {
+            encoder,
+            encoded: Outputs::new(component.clone()),
+            delimited: Delimited::new(&self.delimiter),
+            delimiter: self.delimiter.len() as u64,
+            max_size: self.max_size.bytes(),
+            max_count: self.max_count.map_or(u64::MAX, NonZeroU64::get),
+            max_age: self.max_age.map(TimeSpan::duration),
+            budget: context.memory.budget().clone(),
+            temporaries: context.temporary.clone(),
+            config: self.clone(),
+            component,
+            number: 0,
+            file: None,
+        }))
+    }
+}
+
+struct Packing {
+    config: Pack,
+    component: Arc<str>,
+    encoder: Option<Box<dyn Transform>>,
+    encoded: Outputs,
+    delimited: Delimited,
+    /// The length of the delimiter, in bytes.
+    delimiter: u64,
+    max_size: u64,
+    max_count: u64,
+    max_age: Option<Duration>,
+    budget: Budget,
+    temporaries: Temporaries,
+    /// The number of the last file.
+    number: u64,
+    file: Option<Begun>,
+}
+
+/// A file that is being written.
+struct Begun {
+    content: Growing,
+    number: u64,
+    at: DateTime<Utc>,
+    since: Instant,
+    /// The bytes before compression, and the number of messages.
+    bytes: u64,
+    count: u64,
+    /// The acks of these messages.
+    ack: Ack,
+}
+
+impl Transform for Packing {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        self.finish_old(out)?;
+        let Some(encoder) = &mut self.encoder else { return self.add(batch, out) };
+        encoder.apply(batch, &mut self.encoded)?;
+        for (output, batch) in self.encoded.take() {
+            match output {
+                Output::Main => self.add(batch, out)?,
+                other => out.pass(other, batch),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        self.finish_file(out)
+    }
+}
+
+impl Packing {
+    /// Adds messages to the file, and to further files if it becomes full.
+    fn add(&mut self, mut batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        let ack = batch.take_ack();
+        let payload = batch.payload();
+        let mut from = 0;
+        while from < payload.len() {
+            let mut file = match self.file.take() {
+                Some(file) => file,
+                None => self.begin(&batch).map_err(unwritable)?,
+            };
+            let rest = payload.slice(from, payload.len() - from);
+            let fitting = self.delimited.fitting(&rest, self.max_size.saturating_sub(file.bytes)) as u64;
+            // A message larger than a whole file gets a file of its own.
+            let least = u64::from(file.count == 0);
+            let count = fitting.min(self.max_count - file.count).max(least) as usize;
+            if count > 0 {
+                let part = rest.slice(0, count);
+                self.delimited.write(&part, &mut file.content).map_err(unwritable)?;
+                file.bytes += length(&part) + count as u64 * self.delimiter;
+                file.count += count as u64;
+                file.ack.merge(ack.split());
+                from += count;
+            }
+            let is_full = count == 0 || file.bytes >= self.max_size || file.count >= self.max_count;
+            self.file = Some(file);
+            if is_full {
+                self.finish_file(out)?;
+            }
+        }
+        // All messages were split off; the rest of the ack covers none.
+        ack.settle(Outcome::Filtered);
+        Ok(())
+    }
+
+    /// Begins a file; the batch's schema decides its header.
+    fn begin(&mut self, batch: &Batch) -> io::Result<Begun> {
+        let encoder = self.config.compression.begin(self.config.compression_level)?;
+        let mut content = Growing::new(&self.budget, &self.temporaries, encoder);
+        let mut bytes = 0;
+        if let Some(mut header) = self.config.encode.header(&batch.fields().schema()) {
+            header.extend_from_slice(self.config.delimiter.as_bytes());
+            content.write_all(&header)?;
+            bytes = header.len() as u64;
+        }
+        self.number += 1;
+        let mut ack = Ack::noop();
+        ack.enter(&self.component);
+        let (at, since) = (Utc::now(), Instant::now());
+        Ok(Begun { content, number: self.number, at, since, bytes, count: 0, ack })
+    }
+
+    /// Finishes the file if it is older than `max_age`.
+    fn finish_old(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        let is_old = |file: &Begun| self.max_age.is_some_and(|age| file.since.elapsed() >= age);
+        match self.file.as_ref().is_some_and(is_old) {
+            true => self.finish_file(out),
+            false => Ok(()),
+        }
+    }
+
+    /// Finishes the file, if there is one, and sends it.
+    fn finish_file(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        let Some(mut begun) = self.file.take() else { return Ok(()) };
+        self.delimited.flush(&mut begun.content).map_err(unwritable)?;
+        let (content, size) = begun.content.finish().map_err(unwritable)?;
+        let mut origin = Origin::new(self.component.clone(), "".into(), size);
+        let name = self.config.name.render(begun.number, begun.at, origin.id());
+        origin.name = name.into();
+        let lease = self.budget.claim(File::WEIGHT);
+        let mut file = File::new(origin, content).with_lease(Arc::new(lease));
+        file.ack_mut().merge(begun.ack);
+        out.send_file(file);
+        Ok(())
+    }
+}
+
+/// Returns the total size of payloads in bytes.
+fn length(payload: &BinaryViewArray) -> u64 {
+    payload.lengths().map(u64::from).sum()
+}
+
+fn unwritable(error: io::Error) -> Error {
+    Error::permanent(format!("a packed file cannot be written: {error}"))
+}

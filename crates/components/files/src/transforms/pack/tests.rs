@@ -1,0 +1,180 @@
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use super::growing::IN_MEMORY;
+use super::*;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use thalweg_engine::testing::{batch, context, options};
+use thalweg_record::{Content, Settlement};
+
+use crate::content::open;
+
+fn read(file: &File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    open(file).unwrap().read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes.len() as u64, file.size());
+    bytes
+}
+
+fn pack(yaml: &str, batches: impl IntoIterator<Item = Batch>) -> Vec<File> {
+    let mut packing = options::<Pack>(yaml).build(&context()).unwrap();
+    let mut out = Outputs::new("test".into());
+    for batch in batches {
+        packing.apply(batch, &mut out).unwrap();
+    }
+    packing.finish(&mut out).unwrap();
+    assert!(out.take().is_empty());
+    out.take_files()
+}
+
+fn texts(files: &[File]) -> Vec<(String, String)> {
+    let name = |file: &File| file.name().to_string_lossy().into_owned();
+    files.iter().map(|file| (name(file), String::from_utf8(read(file)).unwrap())).collect()
+}
+
+#[test]
+fn files_are_finished_when_they_are_full() {
+    let files =
+        pack("{ name: 'p{number}', max_size: 6B }", [batch(["ab", "c", "d"]), batch(["long line", "e"])]);
+    let expected = [("p1", "ab\nc\n"), ("p2", "d\n"), ("p3", "long line\n"), ("p4", "e\n")];
+    assert_eq!(texts(&files), expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    let files = pack("{ name: 'p{number:2}', max_count: 2, delimiter: ';' }", [batch(["a", "b", "c"])]);
+    let expected = [("p01", "a;b;"), ("p02", "c;")];
+    assert_eq!(texts(&files), expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+    assert_eq!(files[0].origin().name, "p01");
+    assert!(pack("{ name: p }", []).is_empty());
+}
+
+#[test]
+fn each_file_of_csv_has_its_header() {
+    let batch = batch(["x", "y"]);
+    let yaml = "{ name: p, max_count: 1, encode: { format: csv, fields: [payload] } }";
+    let texts: Vec<String> = texts(&pack(yaml, [batch])).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(texts, ["payload\nx\n", "payload\ny\n"]);
+}
+
+#[test]
+fn small_contents_stay_in_memory_under_a_lease_and_large_ones_do_not() {
+    let context = context();
+    let mut packing = options::<Pack>("{ name: p, max_size: 3MiB }").build(&context).unwrap();
+    let mut out = Outputs::new("test".into());
+    packing.apply(batch([vec![b'x'; 100_000]]), &mut out).unwrap();
+    packing.finish(&mut out).unwrap();
+    let small = out.take_files().remove(0);
+    assert!(matches!(small.content(), Content::Memory(_)));
+    let budget = context.memory.budget().clone();
+    assert!(budget.used() >= 100_000 + File::WEIGHT, "{}", budget.used());
+    small.settle(Outcome::Delivered);
+    for _ in 0..30 {
+        packing.apply(batch([vec![b'y'; 100_000]]), &mut out).unwrap();
+        assert!(budget.used() <= 2 * IN_MEMORY);
+    }
+    packing.finish(&mut out).unwrap();
+    let large = out.take_files().remove(0);
+    assert!(matches!(large.content(), Content::Temporary(_)));
+    assert_eq!(read(&large).len(), 30 * 100_001);
+    large.settle(Outcome::Delivered);
+    drop((packing, out));
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn compressed_files_hold_the_messages() {
+    let lines: Vec<String> = (0..10_000).map(|n| format!("line {n}")).collect();
+    for (how, format) in
+        [("gzip", thalweg_codec::decompress::Format::Gzip), ("zstd", thalweg_codec::decompress::Format::Zstd)]
+    {
+        let files =
+            pack(&format!("{{ name: p, compression: {how}, compression_level: 1 }}"), [batch(&lines)]);
+        let packed = read(&files[0]);
+        let mut text = String::new();
+        thalweg_codec::decompress::Decoder::new(format, &packed[..]).read_to_string(&mut text).unwrap();
+        assert!(packed.len() < text.len() / 2);
+        assert_eq!(text, lines.join("\n") + "\n");
+    }
+}
+
+#[test]
+fn a_file_that_is_too_old_is_finished_by_the_next_message() {
+    let yaml = "{ name: '{number}', max_age: 1ms }";
+    let mut packing = options::<Pack>(yaml).build(&context()).unwrap();
+    let mut out = Outputs::new("test".into());
+    packing.apply(batch(["a"]), &mut out).unwrap();
+    assert!(out.take_files().is_empty());
+    std::thread::sleep(Duration::from_millis(2));
+    packing.apply(batch(["b"]), &mut out).unwrap();
+    assert_eq!(texts(&out.take_files()), [("1".to_owned(), "a\n".to_owned())]);
+}
+
+#[test]
+fn options_that_make_no_sense_are_mistakes() {
+    let count = |yaml: &str| options::<Pack>(yaml).check().len();
+    assert_eq!(count("{ name: p }"), 0);
+    assert_eq!(count("{ name: p, max_size: 0B, max_age: 0s }"), 2);
+    assert_eq!(count("{ name: p, compression_level: 3 }"), 1);
+    assert_eq!(count("{ name: p, compression: gzip, compression_level: 10 }"), 1);
+    assert_eq!(count("{ name: p, encode: { format: text } }"), 1);
+}
+
+proptest! {
+    #[test]
+    fn all_messages_come_out_in_order_and_each_batch_is_answered_once_when_its_files_are(
+        batches in prop::collection::vec(prop::collection::vec("[a-z]{0,20}", 1..8), 0..12),
+        max_size in 1..60usize,
+        max_count in 1..10usize,
+        failing in any::<prop::sample::Index>(),
+        backwards in any::<bool>(),
+    ) {
+        let answers: Arc<Mutex<BTreeMap<usize, Vec<Settlement>>>> = Arc::default();
+        let given = batches.iter().enumerate().map(|(number, messages)| {
+            let answers = answers.clone();
+            let mut batch = batch(messages);
+            batch.ack_mut().merge(Ack::new("test".into(), move |settlement| {
+                answers.lock().entry(number).or_default().push(settlement);
+            }));
+            batch
+        });
+        let yaml = format!("{{ name: '{{number}}', max_size: {max_size}B, max_count: {max_count} }}");
+        let mut files = pack(&yaml, given);
+        let texts = texts(&files);
+        let lines: Vec<&str> = texts.iter().flat_map(|(_, text)| text.lines()).collect();
+        let all: Vec<&String> = batches.iter().flatten().collect();
+        prop_assert_eq!(&lines, &all);
+        // The files that contain each batch.
+        let mut file_of = Vec::new();
+        for (number, (name, text)) in texts.iter().enumerate() {
+            let count = text.lines().count();
+            prop_assert_eq!(name, &(number + 1).to_string());
+            prop_assert!(count > 0 && count <= max_count && (text.len() <= max_size || count == 1));
+            file_of.extend(std::iter::repeat_n(number, count));
+        }
+        let mut ends = Vec::new();
+        let mut row = 0;
+        for messages in &batches {
+            ends.push(file_of[row..row + messages.len()].to_vec());
+            row += messages.len();
+        }
+        let failing = if files.is_empty() { 0 } else { failing.index(files.len()) };
+        let mut numbers: Vec<usize> = (0..files.len()).collect();
+        if backwards {
+            numbers.reverse();
+            files.reverse();
+        }
+        prop_assert!(answers.lock().is_empty());
+        let mut settled = Vec::new();
+        for (number, file) in numbers.into_iter().zip(files) {
+            file.settle(if number == failing { Outcome::Failed } else { Outcome::Delivered });
+            settled.push(number);
+            for (batch, files) in ends.iter().enumerate() {
+                let is_over = files.iter().all(|file| settled.contains(file));
+                let answers = answers.lock();
+                let answered = answers.get(&batch).map_or(&[][..], Vec::as_slice);
+                prop_assert_eq!(answered.len(), usize::from(is_over));
+                if let [answer] = answered {
+                    prop_assert_eq!(answer.outcome == Outcome::Failed, files.contains(&failing));
+                }
+            }
+        }
+    }
+}

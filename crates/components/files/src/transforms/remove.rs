@@ -1,0 +1,135 @@
+//! Removes files from the disk.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
+use thalweg_record::{Content, File, Outcome};
+
+/// Removes files from the disk and ends their processing.
+///
+/// The removed file is the current one: the file that was read, or the file that earlier transforms made of
+/// it.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Remove {
+    /// True to remove the file that was read as well, if the current file is another one. The default is
+    /// `false`.
+    #[serde(default)]
+    original: bool,
+}
+
+impl FileTransformConfig for Remove {
+    const NAME: &'static str = "remove";
+    const EXAMPLE: &'static str = r#"
+sources:
+  old: { files: { path: "cache/**", min_age: 30d } }
+pipelines:
+  main: { from: old, to: gone }
+sinks:
+  gone: remove
+"#;
+
+    fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl FileTransform for Remove {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
+        let mut paths: Vec<&Path> = Vec::new();
+        // A temporary file is removed with its last holder, which may be in another branch.
+        if let Content::Path(path) = file.content() {
+            paths.push(path);
+        }
+        if self.original
+            && let Some(original) = file.origin().path.as_deref()
+            && !paths.iter().any(|path| is_same_name(path, original))
+        {
+            paths.push(original);
+        }
+        // First checks that all exist, so a rejected file is still complete.
+        for path in &paths {
+            fs::symlink_metadata(path).map_err(|error| irremovable(path, &error))?;
+        }
+        for path in paths {
+            fs::remove_file(path).map_err(|error| irremovable(path, &error))?;
+        }
+        Ok(Disposition::End(Outcome::Delivered))
+    }
+}
+
+fn irremovable(path: &Path, error: &io::Error) -> FileError {
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => "it is no longer there".to_owned(),
+        _ => error.to_string(),
+    };
+    let reason = format!("the file at `{}` cannot be removed: {why}", path.display());
+    FileError::coded("FILE_INPUT_IS_UNWRITABLE", reason)
+}
+
+/// True if two paths are the same name in the same folder. Two links to the same file are different names.
+fn is_same_name(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| -> Option<(PathBuf, Box<OsStr>)> {
+        let path = std::path::absolute(path).ok()?;
+        Some((fs::canonicalize(path.parent()?).ok()?, path.file_name()?.into()))
+    };
+    one == other || place(one).is_some_and(|one| Some(one) == place(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_engine::testing::{apply_to_file, file_at, file_of};
+
+    const DELIVERED: Result<Disposition, thalweg_record::Problem> = Ok(Disposition::End(Outcome::Delivered));
+
+    #[tokio::test]
+    async fn it_is_gone_and_a_second_time_it_cannot_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, "1").unwrap();
+        let mut file = file_at(&path);
+        assert_eq!(apply_to_file::<Remove>("{ original: true }", &mut file).await, DELIVERED);
+        assert!(!path.exists());
+        let problem = apply_to_file::<Remove>("{}", &mut file).await.unwrap_err();
+        assert_eq!(problem.code, Some("FILE_INPUT_IS_UNWRITABLE"));
+        assert!(problem.reason.ends_with("it is no longer there"), "{}", problem.reason);
+        assert_eq!(apply_to_file::<Remove>("{}", &mut file_of("x", b"1")).await, DELIVERED);
+    }
+
+    #[tokio::test]
+    async fn the_original_goes_only_if_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, "1").unwrap();
+        for (yaml, stays) in [("{}", true), ("{ original: true }", false)] {
+            let mut file = file_at(&path);
+            let made = folder.path().join("made");
+            fs::write(&made, "2").unwrap();
+            file.set_content(Content::Path(made.clone()), 1);
+            assert_eq!(apply_to_file::<Remove>(yaml, &mut file).await, DELIVERED);
+            assert!(!made.exists());
+            assert_eq!(path.exists(), stays);
+        }
+    }
+
+    #[tokio::test]
+    async fn where_one_of_both_is_gone_the_other_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, made) = (folder.path().join("x"), folder.path().join("made"));
+        fs::write(&path, "1").unwrap();
+        fs::write(&made, "2").unwrap();
+        let mut file = file_at(&path);
+        file.set_content(Content::Path(made.clone()), 1);
+        fs::remove_file(&path).unwrap();
+        assert!(apply_to_file::<Remove>("{ original: true }", &mut file).await.is_err());
+        assert!(made.exists());
+    }
+}

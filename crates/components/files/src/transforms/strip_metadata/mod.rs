@@ -1,0 +1,201 @@
+//! Removes the metadata of pictures.
+
+mod native;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig};
+use thalweg_media::image::Format;
+use thalweg_record::{Content, File, Temporary};
+
+use crate::command::{self, Command};
+use crate::content::{Opened, open, put_on_disk, suffix_of, unwritable};
+use crate::directory::draft::Draft;
+use crate::mime;
+
+const FAILED: &str = "FILE_METADATA_CAN_NOT_BE_WRITTEN";
+
+/// Removes the metadata of files, such as the author, place and camera of a photo.
+///
+/// The pixels of a picture stay the same, byte by byte. thalweg itself removes metadata from JPEG, PNG and
+/// WebP; it keeps the colour profile and the orientation. `exiftool`, if it is installed, removes metadata
+/// from more than a hundred types, as completely as it can.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StripMetadata {
+    /// The program that removes the metadata: `auto` (the default), `native` or `exiftool`.
+    #[serde(default)]
+    with: With,
+    /// True to rewrite the file itself. The new file replaces it at once and keeps its permissions. The
+    /// default is `false`: the result is another file.
+    #[serde(default)]
+    in_place: bool,
+}
+
+/// The program that removes the metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum With {
+    /// thalweg itself if it can, otherwise `exiftool`.
+    #[default]
+    Auto,
+    /// thalweg itself.
+    Native,
+    /// `exiftool`, which is looked up in the folders of `PATH`.
+    Exiftool,
+}
+
+impl FileTransformConfig for StripMetadata {
+    const NAME: &'static str = "strip_metadata";
+    const EXAMPLE: &'static str = r#"
+sources:
+  photos: { files: { path: "photos/*.jpg" } }
+pipelines:
+  main:
+    from: photos
+    transforms:
+      - strip_metadata: {}
+    to: public
+sinks:
+  public: { directory: { path: public } }
+"#;
+
+    fn cost(&self) -> Cost {
+        Cost::Core
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
+        static EXIFTOOL: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let exiftool = EXIFTOOL.get_or_init(|| command::find("exiftool")).clone();
+        Ok(Box::new(Stripping { options: self.clone(), exiftool, context: context.clone() }))
+    }
+}
+
+struct Stripping {
+    options: StripMetadata,
+    exiftool: Option<PathBuf>,
+    context: Context,
+}
+
+#[async_trait]
+impl FileTransform for Stripping {
+    async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
+        let mime = mime::of(file)?;
+        let is_ours = matches!(Format::from_mime(&mime), Some(Format::Jpeg | Format::Png | Format::Webp));
+        match (self.options.with, &self.exiftool) {
+            (With::Native, _) if !is_ours => {
+                let reason = format!(
+                    "thalweg itself removes metadata only from JPEG, PNG and WebP, but the file is `{mime}`; use `with: auto` and install exiftool"
+                );
+                return Err(FileError::coded(FAILED, reason));
+            }
+            (With::Auto, _) if is_ours => self.strip(file).await?,
+            (With::Native, _) => self.strip(file).await?,
+            (With::Auto | With::Exiftool, Some(exiftool)) => self.run(exiftool, file).await?,
+            (With::Auto, None) => {
+                let reason = format!(
+                    "removing metadata from `{mime}` needs exiftool, which is not in `PATH`; install exiftool"
+                );
+                return Err(FileError::coded(FAILED, reason));
+            }
+            (With::Exiftool, None) => {
+                let reason = "exiftool is not in any folder of `PATH`; install it, or use `with: auto`";
+                return Err(FileError::coded(FAILED, reason));
+            }
+        }
+        // The type of the file has not changed.
+        file.set_mime(mime);
+        Ok(Disposition::Continue)
+    }
+}
+
+impl Stripping {
+    async fn strip(&self, file: &mut File) -> Result<(), FileError> {
+        let stripped = native::strip(file, &self.context).await?;
+        let Some((stripped, _lease)) = stripped else { return Ok(()) };
+        let size = stripped.len() as u64;
+        match file.content() {
+            Content::Path(path) if self.options.in_place => {
+                let path = path.clone();
+                replace(&path, |to| io::Write::write_all(to, &stripped))
+                    .map_err(|error| not_replaced(&path, &error))?;
+                file.set_content(Content::Path(path), size);
+            }
+            _ => {
+                let suffix = suffix_of(Path::new(file.name()));
+                let made = self.context.temporary.create(&suffix).and_then(|(mut to, held)| {
+                    io::Write::write_all(&mut to, &stripped)?;
+                    Ok(held)
+                });
+                file.set_content(Content::Temporary(made.map_err(|error| unwritable(&error))?), size);
+            }
+        }
+        Ok(())
+    }
+
+    async fn run(&self, exiftool: &Path, file: &mut File) -> Result<(), FileError> {
+        put_on_disk(file, &self.context.temporary)?;
+        // A bare name may begin with a dash; an absolute path never does.
+        let from = file.path().map(std::path::absolute).unwrap_or_else(|| Ok(PathBuf::new()));
+        let from = from.map_err(|error| unwritable(&error))?;
+        if let Opened::File(file) = open(file)? {
+            drop(file);
+        }
+        let made = self.context.temporary.reserve(&suffix_of(Path::new(file.name())));
+        let made: Arc<Temporary> = made.map_err(|error| unwritable(&error))?;
+        let arguments: [OsString; 4] = ["-all:all=".into(), "-o".into(), verbatim(made.path()), from.into()];
+        Command::new(exiftool, arguments.into()).run().await.map_err(|failure| {
+            if failure.is_temporary() {
+                FileError::Failed(Error::temporary(failure.to_string()))
+            } else {
+                FileError::coded(FAILED, failure.to_string())
+            }
+        })?;
+        let found = fs::metadata(made.path()).map_err(|error| {
+            FileError::coded(FAILED, format!("exiftool succeeded, but wrote no file: {error}"))
+        })?;
+        match file.content() {
+            Content::Path(path) if self.options.in_place => {
+                let path = path.clone();
+                let copied = replace(&path, |to| io::copy(&mut fs::File::open(made.path())?, to).map(drop));
+                copied.map_err(|error| not_replaced(&path, &error))?;
+                file.set_content(Content::Path(path), found.len());
+            }
+            _ => file.set_content(Content::Temporary(made), found.len()),
+        }
+        Ok(())
+    }
+}
+
+/// Doubles percent signs: exiftool would replace them in the output's name by parts of the input's name.
+fn verbatim(path: &Path) -> OsString {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let bytes = path.as_os_str().as_bytes();
+    let doubled = bytes.iter().flat_map(|byte| std::iter::repeat_n(*byte, 1 + usize::from(*byte == b'%')));
+    OsString::from_vec(doubled.collect())
+}
+
+/// Writes the new content to a file beside the old one, which then replaces it. A link to the file stays a
+/// link.
+fn replace(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+    let path = fs::canonicalize(path)?;
+    let mode = fs::metadata(&path)?.permissions().mode();
+    let mut draft = Draft::new(path.parent().unwrap_or(Path::new("/")))?;
+    write(&mut draft.file)?;
+    draft.file.set_permissions(fs::Permissions::from_mode(mode))?;
+    draft.publish(&path, true)
+}
+
+fn not_replaced(path: &Path, error: &io::Error) -> FileError {
+    FileError::coded(FAILED, format!("the file at `{}` cannot be rewritten: {error}", path.display()))
+}

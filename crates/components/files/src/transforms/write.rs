@@ -1,0 +1,49 @@
+//! Writes files into a folder and passes them on.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Error, FileTransform, FileTransformConfig, Mistake};
+
+use crate::directory::names::Names;
+use crate::directory::{Directory, DirectoryOptions};
+
+/// Writes files into a folder and passes them on unchanged.
+///
+/// The options are those of the sink `directory`; use that sink if nothing comes after it.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Write {
+    options: DirectoryOptions,
+    /// The names that all workers share.
+    #[serde(skip)]
+    #[schemars(skip)]
+    names: Arc<Names>,
+}
+
+impl FileTransformConfig for Write {
+    const NAME: &'static str = "write";
+    const EXAMPLE: &'static str = r#"
+sources:
+  photos: { files: { path: "photos/*.jpg" } }
+pipelines:
+  main:
+    from: photos
+    transforms:
+      - write: { path: originals }
+      - convert_image: { to: webp }
+    to: converted
+sinks:
+  converted: { directory: { path: converted } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        self.options.check()
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
+        let names = self.names.clone();
+        Ok(Box::new(Directory::new(self.options.clone(), names, context.resumes, false)))
+    }
+}

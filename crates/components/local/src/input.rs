@@ -1,0 +1,276 @@
+//! Reads an input from its beginning to its end that does not announce new data: a pipe or a terminal.
+//!
+//! A read of a pipe cannot be interrupted, but a source must stop on request. A dedicated thread therefore
+//! reads the input in pieces. When the run stops, that thread is left behind: a thread that waits for input
+//! does not keep a process from ending. Pieces that are available at the same time are copied into one
+//! buffer. The copy buys large batches when input arrives quickly; when input arrives slowly, each piece is
+//! sent at once.
+
+use std::io::{self, ErrorKind, Read};
+use std::sync::Arc;
+use std::sync::mpsc as sync;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use thalweg_config::ByteSize;
+use thalweg_engine::{Error, Source, SourceOutput};
+use tokio::sync::mpsc;
+
+use thalweg_codec::decompress::{Compression, Damage, Decoder};
+use thalweg_codec::framing::{After, Cutter, Framing, StreamPosition};
+use thalweg_stream::arenas::Arenas;
+use thalweg_stream::cut;
+use thalweg_stream::io_error::io_error;
+
+/// The number of bytes to read at once: the capacity of a pipe.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The time between two reads of a non-blocking input that has no data.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The number of pieces that may wait in the channel.
+const PIECES: usize = 4;
+
+/// How to read an input.
+#[derive(Debug, Clone)]
+pub(crate) struct InputOptions {
+    /// The compression of the input.
+    pub(crate) compression: Compression,
+    /// How the input is cut into messages.
+    pub(crate) framing: Framing,
+    /// The maximum size of a message.
+    pub(crate) max_message_bytes: ByteSize,
+    /// The name of the input in error messages.
+    pub(crate) shown: String,
+    /// The path that messages carry as their origin.
+    pub(crate) path: Option<Arc<str>>,
+}
+
+/// A source that reads one input from its beginning to its end.
+pub(crate) struct Input {
+    manner: InputOptions,
+    arenas: Arenas,
+    cutter: Cutter,
+    /// The bytes of the message that is not complete yet.
+    carry: Vec<u8>,
+    /// A piece that did not fit into the buffer, and the index of its first unused byte.
+    piece: Option<(Vec<u8>, usize)>,
+    pieces: Pieces,
+    is_stopping: bool,
+}
+
+enum Pieces {
+    /// The input was not read yet.
+    Unread(Option<Box<dyn Read + Send>>),
+    /// The reading thread sends filled pieces and gets them back for reuse.
+    Reading { filled: mpsc::Receiver<io::Result<Vec<u8>>>, used: sync::Sender<Vec<u8>> },
+}
+
+/// The result of waiting for input.
+enum Came {
+    Bytes(usize),
+    End,
+    Failed(io::Error),
+}
+
+impl Input {
+    /// Creates a source for an input whose reads may block for any time.
+    pub(crate) fn new(manner: InputOptions, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
+        let cutter = Cutter::new(&manner.framing, manner.max_message_bytes, StreamPosition::default());
+        let pieces = Pieces::Unread(Some(Box::new(input)));
+        let arenas = Arenas::new(batch_bytes);
+        Self { manner, arenas, cutter, carry: Vec::new(), piece: None, pieces, is_stopping: false }
+    }
+
+    /// Starts the reading thread at the first call.
+    fn begin(&mut self) -> Result<(), Error> {
+        let Pieces::Unread(input) = &mut self.pieces else { return Ok(()) };
+        let Some(input) = input.take() else { return Ok(()) };
+        let (fill, filled) = mpsc::channel(PIECES);
+        let (used, reuse) = sync::channel();
+        let compression = self.manner.compression;
+        std::thread::Builder::new()
+            .name("input".to_owned())
+            .spawn(move || read_pieces(input, compression, &fill, &reuse))
+            .map_err(|error| {
+                Error::permanent("cannot start a thread that reads the input").caused_by(error)
+            })?;
+        self.pieces = Pieces::Reading { filled, used };
+        Ok(())
+    }
+
+    /// Accepts no more pieces from the thread. Pieces that it has already read are still used: they would be
+    /// lost otherwise.
+    fn stop(&mut self) {
+        self.is_stopping = true;
+        if let Pieces::Reading { filled, .. } = &mut self.pieces {
+            filled.close();
+        }
+    }
+
+    /// Waits for bytes, then copies all available pieces that fit into the buffer.
+    async fn fill(&mut self, buffer: &mut [u8]) -> Came {
+        let Pieces::Reading { filled, used } = &mut self.pieces else { return Came::End };
+        let mut bytes = 0;
+        loop {
+            if self.piece.is_none() {
+                let next = if bytes == 0 { filled.recv().await } else { filled.try_recv().ok() };
+                self.piece = match next {
+                    Some(Ok(piece)) => Some((piece, 0)),
+                    // The next call meets the end again. An error can only be last, but must not be reported
+                    // before the bytes that precede it are used.
+                    Some(Err(error)) if bytes == 0 => return Came::Failed(error),
+                    Some(Err(error)) => {
+                        let (fill, failed) = mpsc::channel(1);
+                        let _ = fill.try_send(Err(error));
+                        *filled = failed;
+                        return Came::Bytes(bytes);
+                    }
+                    None if bytes == 0 => return Came::End,
+                    None => return Came::Bytes(bytes),
+                };
+            }
+            let Some((piece, from)) = &mut self.piece else { return Came::Bytes(bytes) };
+            let rest = piece.get(*from..).unwrap_or_default();
+            let free = buffer.get_mut(bytes..).unwrap_or_default();
+            let copied = rest.len().min(free.len());
+            if let (Some(free), Some(rest)) = (free.get_mut(..copied), rest.get(..copied)) {
+                free.copy_from_slice(rest);
+            }
+            bytes += copied;
+            *from += copied;
+            if *from < piece.len() {
+                return Came::Bytes(bytes);
+            }
+            if let Some((piece, _)) = self.piece.take() {
+                // The thread may have ended.
+                let _ = used.send(piece);
+            }
+        }
+    }
+}
+
+/// A reader that retries when the input is non-blocking. The parent process may have set the input so; that
+/// is not an error of the input.
+struct Patient<R>(R);
+
+impl<R: Read> Read for Patient<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+}
+
+/// Reads until the end of the input, or until the receiver is closed.
+fn read_pieces(
+    input: Box<dyn Read + Send>,
+    compression: Compression,
+    fill: &mpsc::Sender<io::Result<Vec<u8>>>,
+    reuse: &sync::Receiver<Vec<u8>>,
+) {
+    let mut input = Patient(input);
+    let mut first = Vec::new();
+    let format = loop {
+        if let Some(format) = compression.of(&first) {
+            break format;
+        }
+        let mut byte = [0];
+        match input.read(&mut byte) {
+            Ok(0) => break None,
+            Ok(_) => first.extend_from_slice(&byte),
+            Err(error) => {
+                let _ = fill.blocking_send(Err(error));
+                return;
+            }
+        }
+    };
+    let input = io::Cursor::new(first).chain(input);
+    let mut input: Box<dyn Read> = match format {
+        Some(format) => Box::new(Decoder::new(format, input)),
+        None => Box::new(input),
+    };
+    loop {
+        let mut piece = reuse.try_recv().unwrap_or_default();
+        piece.resize(PIECE_BYTES, 0);
+        let message = match input.read(&mut piece) {
+            Ok(0) => return,
+            Ok(read) => {
+                piece.truncate(read);
+                Ok(piece)
+            }
+            Err(error) => Err(error),
+        };
+        let is_last = message.is_err();
+        if fill.blocking_send(message).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Input {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        self.begin()?;
+        let quiet = self.manner.framing.quiet();
+        loop {
+            let mut memory = self.arenas.take(self.carry.len(), out).await;
+            let carried = self.carry.len();
+            if let Some(front) = memory.get_mut(..carried) {
+                front.copy_from_slice(&self.carry);
+            }
+            let wait = quiet.filter(|_| carried > 0);
+            let came = tokio::select! {
+                came = self.fill(memory.get_mut(carried..).unwrap_or_default()) => Some(came),
+                () = out.stopping(), if !self.is_stopping => {
+                    self.stop();
+                    self.arenas.keep(memory);
+                    continue;
+                }
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => None,
+            };
+            let (read, after) = match &came {
+                Some(Came::Bytes(read)) => (*read, After::More),
+                Some(Came::End) => (0, After::End),
+                Some(Came::Failed(_)) => (0, After::More),
+                None => (0, After::Quiet),
+            };
+            self.carry.clear();
+            let filled = carried + read;
+            let buffer = self.arenas.freeze(memory, filled);
+            cut::send(&mut self.cutter, &buffer, after, self.manner.path.as_ref(), |_| None, out).await?;
+            let done = self.cutter.advance();
+            self.carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
+            match came {
+                Some(Came::End) => {
+                    self.arenas.clear();
+                    return Ok(());
+                }
+                Some(Came::Failed(error)) => {
+                    let InputOptions { shown, path, .. } = &self.manner;
+                    let reason = match Damage::of(&error) {
+                        Some(damage) => format!("breaks off in {shown}: {damage}"),
+                        None => format!("breaks off: cannot read more of {shown}: {error}"),
+                    };
+                    cut::reject_rest(&self.cutter, &self.carry, &reason, path.as_ref(), out).await?;
+                    self.carry.clear();
+                    self.arenas.clear();
+                    return Err(Error::permanent(match Damage::of(&error) {
+                        Some(damage) => {
+                            format!(
+                                "cannot read {shown} to its end: {damage}. Everything before the damage was read."
+                            )
+                        }
+                        // Never temporary, whatever the cause: the reading thread has ended.
+                        None => io_error("read", path.as_deref().unwrap_or("stdin"), &error).full(),
+                    }));
+                }
+                Some(Came::Bytes(_)) | None => {}
+            }
+        }
+    }
+}

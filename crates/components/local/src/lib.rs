@@ -1,0 +1,15 @@
+//! Sources and sinks of the local machine: files that are followed or written, standard streams, pipes,
+//! spools, generated messages and the process's own log.
+//!
+//! A component depends on the engine's traits and on the codec, never on another component.
+
+mod input;
+pub mod sinks;
+pub mod sources;
+mod spool;
+pub mod tell;
+
+/// Adds the components of this family to a registry.
+pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {
+    sinks::register(sources::register(registry))
+}

@@ -1,0 +1,449 @@
+//! All the files of a sink, by name.
+//!
+//! A batch is written completely or not at all. Without compression, the length of each file before the batch
+//! is noted. If a write fails, all files are cut to these lengths. With compression, the batch goes into the
+//! encoders, in memory, which cannot fail half way. Compressed data that cannot be written to a file is kept,
+//! and the next call fails before it accepts a batch.
+//!
+//! For the same reason a full piece is not finished in the middle of a batch. It moves to `ended`, and is
+//! finished after the batch. If that fails, the batch was written nevertheless; the next call retries and
+//! reports the error.
+
+mod finishing;
+mod writing;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use chrono::NaiveTime;
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
+use thalweg_engine::{Error, WriteOutcome};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::names::Found;
+use super::pack;
+use super::piece::{self, Beginning, Piece, PieceOptions};
+use super::{Fsync, OnExists};
+use thalweg_codec::compress::Compression;
+use thalweg_codec::delimited::Delimited;
+use thalweg_stream::io_error::io_error;
+
+/// The maximum number of untouched finished files that the saved state carries over to the next run. Beyond
+/// it, all of them are dropped from the state. If a run continues such a dropped file and is interrupted
+/// before it saves its state, its additions stay in the file and are sent again.
+const MOST_KNOWN: usize = 256;
+
+/// The options in the form that the sink uses.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) manner: PieceOptions,
+    pub(super) on_exists: OnExists,
+    pub(super) fsync: Fsync,
+    pub(super) rotates: bool,
+    pub(super) size: Option<u64>,
+    pub(super) every: Option<Duration>,
+    /// The local time of day at which a piece ends.
+    pub(super) at: Option<NaiveTime>,
+    pub(super) keep: Keep,
+    pub(super) most_open: usize,
+    pub(super) idle: Option<Duration>,
+}
+
+/// The limits for finished pieces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Keep {
+    /// The maximum number of pieces.
+    pub(super) count: Option<usize>,
+    /// The maximum size of all pieces together, in bytes.
+    pub(super) bytes: Option<u64>,
+    /// The maximum age.
+    pub(super) time: Option<Duration>,
+}
+
+impl Settings {
+    /// The write outcome of a batch.
+    pub(super) fn written(&self) -> WriteOutcome {
+        match (self.manner.compression, self.fsync) {
+            (Compression::None, Fsync::Never | Fsync::Finish) => WriteOutcome::Durable,
+            _ => WriteOutcome::Buffered,
+        }
+    }
+}
+
+/// The state of a file, saved for a later run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Saved {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    number: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stamp: Option<String>,
+    length: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    finished: bool,
+}
+
+/// The file or the pieces of one name.
+struct Stream {
+    name: String,
+    current: Option<Piece>,
+    /// Full pieces that are not finished yet, in order.
+    ended: Vec<Piece>,
+    /// The number of the next piece.
+    next: Option<u32>,
+    /// The time stamp of the next piece, if it is not to be the present time.
+    stamp: Option<String>,
+    /// The pieces of the previous run, which this run replaces.
+    stale: Vec<Found>,
+    /// Threads that compress finished pieces.
+    packing: Vec<JoinHandle<()>>,
+    /// How the next piece begins.
+    beginning: Beginning,
+    finished: bool,
+}
+
+impl Stream {
+    /// Creates a stream without any files.
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            current: None,
+            ended: Vec::new(),
+            next: None,
+            stamp: None,
+            stale: Vec::new(),
+            packing: Vec::new(),
+            beginning: Beginning::New,
+            finished: false,
+        }
+    }
+}
+
+/// The state of a stream before a batch, to undo the batch.
+struct Undo {
+    slot: usize,
+    ended: usize,
+    length: u64,
+    next: Option<u32>,
+}
+
+pub(super) struct Files {
+    settings: Settings,
+    delimited: Delimited,
+    streams: Vec<Option<Stream>>,
+    by_name: HashMap<Box<[u8]>, usize>,
+    free: Vec<usize>,
+    /// Streams whose file is open, the least recently used first.
+    open: Vec<usize>,
+    /// Files that an earlier run finished at its end, and that may be continued.
+    known: HashMap<String, Saved>,
+    /// Hashes of the names that this run finished before its end. Such files are continued, whatever
+    /// `on_exists` says.
+    done: HashSet<u64>,
+    undo: Vec<Undo>,
+    /// True if work was postponed to the next call.
+    unsettled: bool,
+    next_look: Option<Instant>,
+    /// True if the sources send again all messages that are not in the saved state.
+    resumed: bool,
+    /// The state at the last flush, which is the durable one. Set only if durability takes more than a write.
+    safe: Option<Vec<Saved>>,
+}
+
+impl Files {
+    pub(super) fn new(settings: Settings) -> Self {
+        let delimiter = String::from_utf8_lossy(&settings.manner.delimiter).into_owned();
+        Self {
+            delimited: Delimited::new(&delimiter),
+            settings,
+            streams: Vec::new(),
+            by_name: HashMap::new(),
+            free: Vec::new(),
+            open: Vec::new(),
+            known: HashMap::new(),
+            done: HashSet::new(),
+            undo: Vec::new(),
+            unsettled: false,
+            next_look: None,
+            resumed: false,
+            safe: None,
+        }
+    }
+
+    /// Restores the state that an earlier run saved.
+    pub(super) fn resume(&mut self, saved: Vec<Saved>) -> Result<(), Error> {
+        self.resumed = true;
+        for entry in saved {
+            if entry.finished {
+                let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
+                piece::restore(path.clone(), entry.length).map_err(|error| begin_error(&path, &error))?;
+                self.known.insert(entry.name.clone(), entry);
+                continue;
+            }
+            let slot = match self.by_name.get(entry.name.as_bytes()) {
+                Some(&slot) => slot,
+                None => self.insert(Stream::new(&entry.name)),
+            };
+            let mut stream = self.lift(slot)?;
+            let result = self.resume_stream(&mut stream, &entry);
+            self.streams[slot] = Some(stream);
+            result?;
+            if self.streams[slot].as_ref().is_some_and(|stream| stream.current.is_some()) {
+                self.admit(slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn resume_stream(&self, stream: &mut Stream, entry: &Saved) -> Result<(), Error> {
+        // Of several pieces of a name, the last one saved is the current one.
+        if let Some(mut piece) = stream.current.take() {
+            piece.suspend();
+            stream.ended.push(piece);
+        }
+        stream.next = entry.number;
+        stream.stamp.clone_from(&entry.stamp);
+        stream.beginning = Beginning::Continue { length: entry.length, finished: false };
+        if self.settings.rotates {
+            let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
+            pack::unpack(&path, self.settings.manner.style.pack)
+                .map_err(|error| begin_error(&path, &error))?;
+            // This piece and all later ones are written again.
+            let from = entry.number.unwrap_or(0);
+            stream.stale = self.existing(&stream.name, true)?;
+            stream.stale.retain(|found| found.number >= from);
+        }
+        // An entry of length 0 only reserves the number after a finished piece; it has no file to continue.
+        if entry.length > 0 || !self.settings.rotates {
+            self.begin_piece(stream)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the state of the unfinished files, for a later run.
+    pub(super) fn saved(&self) -> Cow<'_, [Saved]> {
+        match &self.safe {
+            Some(safe) => safe.into(),
+            None => self.now().into(),
+        }
+    }
+
+    /// Records that everything written so far is durable, if a write alone does not ensure that.
+    pub(super) fn note_safe(&mut self) {
+        if self.settings.written() == WriteOutcome::Buffered {
+            self.safe = Some(self.now());
+        }
+    }
+
+    fn now(&self) -> Vec<Saved> {
+        let mut saved: Vec<Saved> = self.known.values().cloned().collect();
+        for stream in self.streams.iter().flatten() {
+            let pieces = stream.ended.iter().chain(&stream.current).filter(|piece| !piece.is_special());
+            saved.extend(pieces.map(|piece| Saved {
+                name: stream.name.clone(),
+                number: piece.number,
+                stamp: piece.stamp.clone(),
+                length: piece.length(),
+                finished: stream.finished,
+            }));
+            if self.settings.rotates
+                && stream.current.is_none()
+                && let Some(next) = stream.next
+            {
+                saved.push(Saved {
+                    name: stream.name.clone(),
+                    number: Some(next),
+                    stamp: None,
+                    length: 0,
+                    finished: false,
+                });
+            }
+        }
+        saved
+    }
+
+    /// Returns the stream of a name and opens its file. The caller has checked the name.
+    pub(super) fn stream(&mut self, name: &str) -> Result<usize, (io::ErrorKind, Error)> {
+        let existing = self.by_name.get(name.as_bytes()).copied();
+        let slot = match existing {
+            Some(slot) => slot,
+            None => {
+                let stream = self.new_stream(name).map_err(|error| (io::ErrorKind::Other, error))?;
+                self.insert(stream)
+            }
+        };
+        if self.streams[slot].as_ref().is_some_and(|stream| stream.current.is_none()) {
+            let mut stream = self.lift(slot).map_err(|error| (io::ErrorKind::Other, error))?;
+            let begun = self.begin_piece_raw(&mut stream);
+            let path = self.path(name, stream.next, stream.stamp.as_deref());
+            self.streams[slot] = Some(stream);
+            if let Err(error) = begun {
+                if existing.is_none() {
+                    self.forget(slot);
+                }
+                return Err((error.kind(), begin_error(&path, &error)));
+            }
+            self.known.remove(name);
+        }
+        self.admit(slot);
+        Ok(slot)
+    }
+
+    fn new_stream(&self, name: &str) -> Result<Stream, Error> {
+        let mut stream = Stream::new(name);
+        if let Some(saved) = self.known.get(name) {
+            stream.next = saved.number;
+            stream.stamp.clone_from(&saved.stamp);
+            stream.beginning = Beginning::Continue { length: saved.length, finished: true };
+            return Ok(stream);
+        }
+        let on_exists = if self.done.contains(&xxh3_64(name.as_bytes())) {
+            OnExists::Append
+        } else {
+            self.settings.on_exists
+        };
+        let append = Beginning::Append { resent: self.resumed };
+        // A device or a pipe that exists is there to be written to.
+        let exists = || std::fs::metadata(name).is_ok_and(|found| found.is_file());
+        if self.settings.rotates {
+            let found = self.existing(name, false)?;
+            let last = found.last().map_or(0, |found| found.number);
+            stream.next = Some(1);
+            match (on_exists, found.last()) {
+                (OnExists::Auto | OnExists::Replace, _) => stream.stale = self.existing(name, true)?,
+                (OnExists::Fail, Some(last)) => return Err(exists_error(&last.path)),
+                (OnExists::Fail, None) => {}
+                (OnExists::Append | OnExists::Number, _) => {
+                    stream.next = Some(last + 1);
+                    if on_exists == OnExists::Append {
+                        stream.beginning = append;
+                    }
+                }
+            }
+        } else {
+            match on_exists {
+                OnExists::Fail if exists() => return Err(exists_error(Path::new(name))),
+                OnExists::Number if exists() => {
+                    stream.next = Some(self.existing(name, false)?.last().map_or(0, |last| last.number) + 1);
+                }
+                OnExists::Append => stream.beginning = append,
+                _ => {}
+            }
+        }
+        Ok(stream)
+    }
+
+    fn insert(&mut self, stream: Stream) -> usize {
+        let name = stream.name.as_bytes().into();
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.streams.push(None);
+            self.streams.len() - 1
+        });
+        self.streams[slot] = Some(stream);
+        self.by_name.insert(name, slot);
+        slot
+    }
+
+    fn forget(&mut self, slot: usize) {
+        if let Some(stream) = self.streams[slot].take() {
+            self.by_name.remove(stream.name.as_bytes());
+            self.free.push(slot);
+        }
+        self.open.retain(|&open| open != slot);
+    }
+
+    /// Applies a function to each stream, until the first error.
+    fn each(&mut self, mut work: impl FnMut(&Self, &mut Stream) -> Result<(), Error>) -> Result<(), Error> {
+        for slot in 0..self.streams.len() {
+            let Some(mut stream) = self.streams[slot].take() else { continue };
+            let result = work(self, &mut stream);
+            self.streams[slot] = Some(stream);
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Takes a stream out of the table, so that it and the rest can be changed. The caller must put it back.
+    fn lift(&mut self, slot: usize) -> Result<Stream, Error> {
+        let stream = self.streams.get_mut(slot).and_then(Option::take);
+        stream.ok_or_else(|| Error::permanent("a file of the sink `file` is missing from its table"))
+    }
+
+    fn begin_piece_raw(&self, stream: &mut Stream) -> io::Result<()> {
+        let manner = &self.settings.manner;
+        // A retry uses the same name.
+        let has_stamp = stream.stamp.is_some() || stream.next.is_none();
+        let stamp = if has_stamp { stream.stamp.clone() } else { manner.style.stamp() };
+        let piece = Piece::begin(&stream.name, stream.next, stamp, stream.beginning, manner)?;
+        stream.current = Some(piece);
+        stream.stamp = None;
+        stream.beginning = Beginning::New;
+        if self.settings.rotates {
+            stream.next = stream.next.map(|number| number + 1);
+        }
+        Ok(())
+    }
+
+    fn begin_piece(&self, stream: &mut Stream) -> Result<(), Error> {
+        let path = self.path(&stream.name, stream.next, stream.stamp.as_deref());
+        self.begin_piece_raw(stream).map_err(|error| begin_error(&path, &error))
+    }
+
+    /// Returns the existing pieces of a name: see [`names::Style::pieces`].
+    fn existing(&self, name: &str, and_unfinished: bool) -> Result<Vec<Found>, Error> {
+        let pieces = self.settings.manner.style.pieces(name, and_unfinished);
+        pieces.map_err(|error| io_error("list the pieces of", Path::new(name), &error))
+    }
+
+    fn path(&self, name: &str, number: Option<u32>, stamp: Option<&str>) -> PathBuf {
+        self.settings.manner.style.path(name, number, stamp)
+    }
+
+    /// Marks a stream's file as used. If too many files are open, the least recently used one is closed.
+    fn admit(&mut self, slot: usize) {
+        if self.open.last() == Some(&slot) {
+            return;
+        }
+        self.open.retain(|&open| open != slot);
+        self.open.push(slot);
+        if self.open.len() <= self.settings.most_open {
+            return;
+        }
+        let oldest = self.open.remove(0);
+        let fsync = self.settings.fsync;
+        if let Some(piece) = self.streams[oldest].as_mut().and_then(|stream| stream.current.as_mut()) {
+            // Data that cannot be written now is kept; the next call reports the error.
+            let result = if piece.owes() { piece.flush() } else { Ok(()) };
+            let result = result.and_then(|()| if fsync == Fsync::Flush { piece.sync() } else { Ok(()) });
+            self.unsettled |= result.is_err();
+            piece.suspend();
+        }
+    }
+}
+
+fn exists_error(path: &Path) -> Error {
+    Error::permanent(format!(
+        "`{}` exists. Remove it, or set `on_exists` to `replace`, `append` or `number`.",
+        path.display()
+    ))
+}
+
+fn begin_error(path: &Path, error: &io::Error) -> Error {
+    if error.kind() == io::ErrorKind::IsADirectory {
+        return Error::permanent(format!(
+            "`{}` is a folder. Give `path` the name of a file, for example `{}`.",
+            path.display(),
+            path.join("out.jsonl").display()
+        ));
+    }
+    // The system's error for a folder that cannot be created because a file has its name.
+    if error.kind() == io::ErrorKind::AlreadyExists {
+        return io_error("open", path, &io::ErrorKind::NotADirectory.into());
+    }
+    io_error("open", path, error)
+}

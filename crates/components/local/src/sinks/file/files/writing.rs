@@ -1,0 +1,170 @@
+//! Writes a batch to its files, completely or not at all.
+
+use std::io;
+use std::path::Path;
+
+use arrow_array::{Array, BinaryViewArray};
+use thalweg_engine::Error;
+
+use super::{Compression, Files, Stream, Undo};
+use thalweg_stream::io_error::io_error;
+
+impl Files {
+    /// Writes the rows of a batch that belong to a stream, given as ranges (start, length).
+    pub(in crate::sinks::file) fn write(
+        &mut self,
+        slot: usize,
+        payload: &BinaryViewArray,
+        ranges: &[(u32, u32)],
+        header: &dyn Fn() -> Option<Vec<u8>>,
+    ) -> Result<(), Error> {
+        self.admit(slot);
+        let mut stream = self.lift(slot)?;
+        if let Some(piece) = &stream.current {
+            let length = piece.length();
+            let next = stream.next;
+            self.undo.push(Undo { slot, ended: stream.ended.len(), length, next });
+        }
+        let result = self.write_stream(&mut stream, payload, ranges, header);
+        self.streams[slot] = Some(stream);
+        result
+    }
+
+    fn write_stream(
+        &mut self,
+        stream: &mut Stream,
+        payload: &BinaryViewArray,
+        ranges: &[(u32, u32)],
+        header: &dyn Fn() -> Option<Vec<u8>>,
+    ) -> Result<(), Error> {
+        self.write_header(stream, header)?;
+        for &(start, length) in ranges {
+            let (start, length) = (start as usize, length as usize);
+            let mut rows = payload.slice(start, length);
+            // The size of compressed output is not known in advance, so a compressed file is checked after
+            // the batch.
+            while let (Some(size), Compression::None) = (self.settings.size, self.settings.manner.compression)
+            {
+                let Some(piece) = &mut stream.current else { break };
+                let taken = piece.length() + self.delimited.waiting() as u64;
+                let mut fitting = self.delimited.fitting(&rows, size.saturating_sub(taken));
+                if fitting == rows.len() {
+                    break;
+                }
+                if fitting == 0 && !piece.has_rows {
+                    fitting = 1;
+                }
+                piece.has_rows |= fitting > 0;
+                let result = piece.writer(&self.settings.manner).and_then(|mut writer| {
+                    self.delimited.write(&rows.slice(0, fitting), &mut writer)?;
+                    self.delimited.flush(&mut writer)
+                });
+                result.map_err(|error| write_error(piece.now(), &error))?;
+                rows = rows.slice(fitting, rows.len() - fitting);
+                if rows.is_empty() {
+                    break;
+                }
+                self.end_piece(stream);
+                self.begin_piece(stream)?;
+                self.write_header(stream, header)?;
+            }
+            let Some(piece) = &mut stream.current else { continue };
+            piece.has_rows |= !rows.is_empty();
+            let written = piece
+                .writer(&self.settings.manner)
+                .and_then(|mut writer| self.delimited.write(&rows, &mut writer));
+            written.map_err(|error| write_error(piece.now(), &error))?;
+        }
+        let Some(piece) = &mut stream.current else { return Ok(()) };
+        let flushed =
+            piece.writer(&self.settings.manner).and_then(|mut writer| self.delimited.flush(&mut writer));
+        flushed.map_err(|error| write_error(piece.now(), &error))
+    }
+
+    fn write_header(
+        &mut self,
+        stream: &mut Stream,
+        header: &dyn Fn() -> Option<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let Some(piece) = stream.current.as_mut().filter(|piece| piece.is_empty()) else { return Ok(()) };
+        let Some(header) = header() else { return Ok(()) };
+        let written = piece
+            .writer(&self.settings.manner)
+            .and_then(|mut writer| self.delimited.message(&header, &mut writer));
+        written.map_err(|error| write_error(piece.now(), &error))
+    }
+
+    /// Sets the piece aside, to be finished after the batch.
+    pub(super) fn end_piece(&mut self, stream: &mut Stream) {
+        if let Some(mut piece) = stream.current.take() {
+            piece.suspend();
+            stream.ended.push(piece);
+            self.unsettled = true;
+        }
+    }
+
+    /// Completes a batch: its undo records are dropped.
+    pub(in crate::sinks::file) fn commit(&mut self) {
+        for undo in std::mem::take(&mut self.undo) {
+            let Ok(mut stream) = self.lift(undo.slot) else { continue };
+            let pieces = stream.ended.iter_mut().skip(undo.ended).chain(&mut stream.current);
+            for piece in pieces {
+                if piece.drain().is_err() {
+                    self.unsettled = true;
+                }
+            }
+            if let (Some(size), Some(piece)) = (self.settings.size, &stream.current)
+                && piece.length() >= size
+            {
+                self.end_piece(&mut stream);
+            }
+            self.streams[undo.slot] = Some(stream);
+        }
+        // An error here does not concern this batch: the next call meets it again, and reports it.
+        let _ = self.settle();
+    }
+
+    /// Undoes what the batch wrote.
+    pub(in crate::sinks::file) fn roll_back(&mut self) -> Result<(), Error> {
+        let mut result = Ok(());
+        let undo = std::mem::take(&mut self.undo);
+        if self.settings.manner.compression != Compression::None {
+            // Encoders fail only when memory is exhausted, which ends the run. A later run cuts the file.
+            return Ok(());
+        }
+        for undo in undo.into_iter().rev() {
+            let mut stream = self.lift(undo.slot)?;
+            let mut pieces = stream.ended.split_off(undo.ended.min(stream.ended.len()));
+            pieces.extend(stream.current.take());
+            let mut pieces = pieces.into_iter();
+            stream.current = pieces.next();
+            stream.next = undo.next;
+            if let Some(piece) = &mut stream.current
+                && let Err(error) = piece.truncate(undo.length)
+            {
+                result = Err(io_error("take back an unfinished write to", piece.now(), &error));
+            }
+            for piece in pieces {
+                // The file is overwritten when its number is used again.
+                let _ = piece.discard();
+            }
+            self.streams[undo.slot] = Some(stream);
+        }
+        result
+    }
+}
+
+/// Stops the run if the disk is full: further messages are safer at their source than in memory.
+pub(super) fn write_error(path: &Path, error: &io::Error) -> Error {
+    let reason = match error.kind() {
+        io::ErrorKind::StorageFull => "no space is left on its disk",
+        io::ErrorKind::QuotaExceeded => "the quota of disk space is used up",
+        io::ErrorKind::FileTooLarge => "it would become larger than the system allows (see `ulimit -f`)",
+        _ => return io_error("write to", path, error),
+    };
+    Error::permanent(format!(
+        "cannot write to `{}`: {reason}. What was written before is kept. Free some space and start again; with \
+         `--state` the run then resumes from there.",
+        path.display()
+    ))
+}

@@ -1,0 +1,329 @@
+//! File names: the check of names from messages, numbered names, and the names of unfinished files.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use chrono::format::{Parsed, StrftimeItems, parse};
+use chrono::{Local, NaiveDateTime};
+
+use thalweg_codec::compress::Compression;
+
+/// The suffix of a file that is being written.
+pub(super) const PART: &str = ".part";
+/// The text before that suffix if the file was finished before and is continued.
+const CONTINUED: &str = ".continued";
+
+/// The longest file or folder name, in bytes, that common file systems accept.
+const LONGEST_NAME: usize = 255;
+/// The longest path, in bytes, that systems accept, with a margin for suffixes.
+const LONGEST_PATH: usize = 4000;
+
+/// Checks a name rendered from a message's values, and returns it or the reason for its rejection.
+///
+/// The name may not lead out of the folder that the configuration names. That folder is `fixed`, the common
+/// beginning of all names, up to its last `/`. The name must also be one that the system accepts.
+pub(super) fn safe<'a>(rendered: &'a [u8], fixed: &str) -> Result<&'a str, String> {
+    let shown = || String::from_utf8_lossy(&rendered[..rendered.len().min(200)]).escape_debug().to_string();
+    let Ok(name) = std::str::from_utf8(rendered) else {
+        return Err(format!("the file name `{}` is not UTF-8", shown()));
+    };
+    let root = fixed.rfind('/').map_or(0, |at| at + 1);
+    let free = name.get(root..).unwrap_or_default();
+    if name.contains('\0') {
+        return Err(format!("the file name `{}` holds a NUL byte", shown()));
+    }
+    if name.len() > LONGEST_PATH {
+        return Err(format!("the file name `{}...` is {} bytes long", shown(), name.len()));
+    }
+    let longest = LONGEST_NAME - CONTINUED.len() - PART.len() - NUMBER_ROOM;
+    let mut may_hide = fixed.get(root..).is_some_and(|rest| rest.starts_with('.'));
+    for part in free.split('/') {
+        match part {
+            "" => return Err(format!("the file name `{}` has an empty part", shown())),
+            "." | ".." => return Err(format!("the file name `{}` has `{part}` in it", shown())),
+            _ if part.starts_with('.') && !may_hide => {
+                return Err(format!(
+                    "the file name `{}` has a part that begins with `.`: a field may be missing or empty",
+                    shown()
+                ));
+            }
+            _ if part.len() > longest => {
+                let length = part.len();
+                return Err(format!("the file name `{}...` is {length} bytes long", shown()));
+            }
+            _ if is_reserved(part) => {
+                return Err(format!(
+                    "the file name `{}` ends in `{PART}` or `{CONTINUED}`, like that of an unfinished file",
+                    shown()
+                ));
+            }
+            _ => {}
+        }
+        may_hide = false;
+    }
+    Ok(name)
+}
+
+/// True if another file could have this name while it is being written.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.ends_with(PART) || name.ends_with(CONTINUED)
+}
+
+/// The maximum number of bytes that a number adds to a name.
+const NUMBER_ROOM: usize = 11;
+
+/// Splits a name before its extension: `a/out.jsonl.gz` is `a/out` and `.jsonl.gz`.
+fn parted(name: &str) -> (&str, &str) {
+    let base = name.rfind('/').map_or(0, |at| at + 1);
+    let bare = [".gz", ".gzip", ".zst", ".zstd"].iter().find_map(|suffix| name.strip_suffix(suffix));
+    let bare = bare.unwrap_or(name);
+    let dot = bare.get(base..).and_then(|file| file.rfind('.')).filter(|&at| at > 0).map(|at| base + at);
+    name.split_at(dot.unwrap_or(bare.len()))
+}
+
+/// The naming scheme of the pieces of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Style {
+    /// The minimum number of digits.
+    pub(super) digits: usize,
+    /// The `strftime` format of the time at which a piece was started.
+    pub(super) timestamp: Option<String>,
+    /// The compression of finished pieces.
+    pub(super) pack: Compression,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { digits: 5, timestamp: None, pack: Compression::None }
+    }
+}
+
+/// An existing piece.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Found {
+    pub(super) number: u32,
+    /// Its final name.
+    pub(super) path: PathBuf,
+}
+
+/// True if the format is valid and its text can be part of a file name.
+pub(super) fn is_timestamp(format: &str) -> bool {
+    let is_known = StrftimeItems::new(format).parse().is_ok();
+    is_known && !format.is_empty() && !stamp_of(format, Local::now().naive_local()).contains(['/', '\0'])
+}
+
+fn stamp_of(format: &str, moment: NaiveDateTime) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    // A part that cannot be written, such as the name of a time zone, is left out.
+    let _ = write!(text, "{}", moment.format(format));
+    text
+}
+
+impl Style {
+    /// Returns the time stamp for the name of a piece that starts now.
+    pub(super) fn stamp(&self) -> Option<String> {
+        self.timestamp.as_deref().map(|format| stamp_of(format, Local::now().naive_local()))
+    }
+
+    /// Returns the path of a piece: `out.jsonl` with the number 7 is `out-00007.jsonl`, and with a time stamp
+    /// `out-2026-01-02-00007.jsonl`.
+    pub(super) fn path(&self, name: &str, number: Option<u32>, stamp: Option<&str>) -> PathBuf {
+        let Some(number) = number else { return name.into() };
+        let (stem, extension) = parted(name);
+        let digits = self.digits;
+        match stamp {
+            Some(stamp) => format!("{stem}-{stamp}-{number:0digits$}{extension}").into(),
+            None => format!("{stem}-{number:0digits$}{extension}").into(),
+        }
+    }
+
+    /// Returns the number of a piece from the text between stem and extension, or `None` if the name is not
+    /// exactly that of a piece. The check is strict because pieces get pruned.
+    fn number_of(&self, label: &str) -> Option<u32> {
+        let digits = match &self.timestamp {
+            None => label,
+            Some(format) => {
+                let (stamp, digits) = label.rsplit_once('-')?;
+                parse(&mut Parsed::new(), stamp, StrftimeItems::new(format)).ok()?;
+                digits
+            }
+        };
+        // The highest possible number is excluded because it has no successor.
+        let number = digits.parse().ok().filter(|number| *number < u32::MAX)?;
+        let width = self.digits;
+        (digits == format!("{number:0width$}")).then_some(number)
+    }
+
+    /// Returns the existing pieces of a name in the order of their numbers: the finished ones, and on request
+    /// the unfinished ones too.
+    pub(super) fn pieces(&self, name: &str, and_unfinished: bool) -> io::Result<Vec<Found>> {
+        let (stem, extension) = parted(name);
+        let (folder, stem) = match stem.rsplit_once('/') {
+            Some(("", stem)) => ("/", stem),
+            Some((folder, stem)) => (folder, stem),
+            None => (".", stem),
+        };
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let file = entry?.file_name();
+            let Some(mut file) = file.to_str() else { continue };
+            if and_unfinished && let Some(bare) = file.strip_suffix(PART) {
+                file = bare.strip_suffix(CONTINUED).unwrap_or(bare);
+            }
+            let whole = file;
+            if self.pack != Compression::None {
+                file = file.strip_suffix(self.pack.suffix()).unwrap_or(file);
+            }
+            let label = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
+            let label = label.and_then(|rest| rest.strip_suffix(extension));
+            if let Some(number) = label.and_then(|label| self.number_of(label)) {
+                found.push(Found { number, path: Path::new(folder).join(whole) });
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// Returns the highest number of a finished piece, or 0.
+    pub(super) fn last(&self, name: &str) -> io::Result<u32> {
+        Ok(self.pieces(name, false)?.last().map_or(0, |found| found.number))
+    }
+}
+
+/// Returns the name of a new file while it is being written.
+pub(super) fn part(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(PART);
+    name.into()
+}
+
+/// Returns the name, while it is being written, of a file that was finished before.
+pub(super) fn continued(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(CONTINUED);
+    name.push(PART);
+    name.into()
+}
+
+/// Returns the folder of a file.
+pub(super) fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_number_stands_before_the_extension() {
+        for (name, expected) in [
+            ("out.jsonl", "out-00007.jsonl"),
+            ("a.b/out", "a.b/out-00007"),
+            ("a/out.jsonl.gz", "a/out-00007.jsonl.gz"),
+            ("out.zst", "out-00007.zst"),
+            ("a/.hidden", "a/.hidden-00007"),
+            ("access.2024-01-02.log", "access.2024-01-02-00007.log"),
+            (".gz", "-00007.gz"),
+        ] {
+            let style = Style::default();
+            assert_eq!(style.path(name, Some(7), None), Path::new(expected));
+            assert_eq!(style.path(name, None, None), Path::new(name));
+        }
+        let style = Style { digits: 2, timestamp: Some("%Y-%m-%d_%H".into()), ..Style::default() };
+        let path = style.path("a/out.log", Some(7), Some("2026-01-02_03"));
+        assert_eq!(path, Path::new("a/out-2026-01-02_03-07.log"));
+        assert!(is_timestamp("%Y-%m-%d_%H"));
+        assert!(!is_timestamp("%Y/%m") && !is_timestamp("%!") && !is_timestamp(""));
+    }
+
+    #[test]
+    fn numbers_are_found_again_and_nothing_else_is_taken_for_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("out.jsonl");
+        for name in [
+            "out-00003.jsonl",
+            "out-00001.jsonl",
+            "out-123456.jsonl",
+            "out-1.jsonl",
+            "out-000009.jsonl",
+            "out-00004.jsonl.part",
+            "out-00005.json",
+            "out.jsonl",
+            "xout-00006.jsonl",
+            "out--0007.jsonl",
+        ] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let base = base.to_str().unwrap();
+        let numbers = |style: &Style, and_unfinished| -> Vec<u32> {
+            style.pieces(base, and_unfinished).unwrap().into_iter().map(|found| found.number).collect()
+        };
+        let style = Style::default();
+        assert_eq!(numbers(&style, false), [1, 3, 123_456]);
+        assert_eq!(numbers(&style, true), [1, 3, 4, 123_456]);
+        assert!(style.pieces("/does/not/exist", true).unwrap().is_empty());
+        for name in [
+            "out-2026-01-02_03-02.jsonl",
+            "out-2026-01-02_03-05.jsonl.gz",
+            "out-2026-01-02_03-07.jsonl.zst",
+            "out-2026-01-99_03-06.jsonl",
+            "out-backup-08.jsonl",
+        ] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let timestamp = Some("%Y-%m-%d_%H".to_owned());
+        let stamped = Style { digits: 2, timestamp, pack: Compression::Gzip };
+        assert_eq!(numbers(&stamped, false), [2, 5]);
+        assert_eq!(numbers(&style, false), [1, 3, 123_456]);
+    }
+
+    #[test]
+    fn a_name_that_leads_out_or_cannot_be_is_refused_with_the_reason() {
+        let refused = |name: &[u8]| safe(name, "out/x-").unwrap_err();
+        assert_eq!(safe(b"out/x-a/b.jsonl", "out/x-").unwrap(), "out/x-a/b.jsonl");
+        assert_eq!(safe(b"../logs/a", "../logs/").unwrap(), "../logs/a");
+        assert_eq!(
+            refused(b"out/x-/../../etc/passwd"),
+            "the file name `out/x-/../../etc/passwd` has `..` in it"
+        );
+        assert_eq!(refused(b"out/x-/"), "the file name `out/x-/` has an empty part");
+        assert_eq!(refused(b"out/x-\0"), "the file name `out/x-\\0` holds a NUL byte");
+        assert_eq!(refused(b"out/x-\xff"), "the file name `out/x-\u{fffd}` is not UTF-8");
+        assert_eq!(
+            refused(b"out/x-a.part"),
+            "the file name `out/x-a.part` ends in `.part` or `.continued`, like that of an unfinished file"
+        );
+        assert!(refused(format!("out/x-{}", "é".repeat(130)).as_bytes()).ends_with("is 262 bytes long"));
+        assert_eq!(
+            safe(b"out/.jsonl", "out/").unwrap_err(),
+            "the file name `out/.jsonl` has a part that begins with `.`: a field may be missing or empty"
+        );
+        assert!(safe(b"out/.a/b", "out/.").is_ok() && safe(b"out/.a/.b", "out/.").is_err());
+        assert!(safe(b"/etc/passwd", "").is_err());
+        assert!(safe(b"out//abs", "out/").is_err());
+        assert!(safe(b"", "").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_leads_out_of_the_folder(value in "[a./\\x00é]{0,12}") {
+            if let Ok(name) = safe(format!("out/{value}").as_bytes(), "out/") {
+                let mut parts = Path::new(name).components();
+                prop_assert_eq!(parts.next(), Some(std::path::Component::Normal("out".as_ref())));
+                prop_assert!(parts.clone().next().is_some());
+                prop_assert!(parts.all(|part| matches!(part, std::path::Component::Normal(_))));
+            }
+        }
+    }
+}

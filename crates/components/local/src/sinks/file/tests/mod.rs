@@ -1,0 +1,207 @@
+//! Tests with real files in temporary folders.
+
+mod continuing;
+mod failures;
+mod names;
+mod pieces;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use arrow_array::{ArrayRef, StringViewArray};
+use arrow_schema::{DataType, Field};
+use proptest::prelude::*;
+use thalweg_engine::testing::{batch, context, options, sink_conforms, try_options, write_all};
+use thalweg_engine::{Context, SinkConfig};
+
+use super::*;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Returns options with `DIR` replaced by the folder.
+    fn yaml(&self, yaml: &str) -> String {
+        yaml.replace("DIR", self.0.path().to_str().unwrap())
+    }
+
+    fn put(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Returns all files of the folder with their texts.
+    fn files(&self) -> Vec<(String, String)> {
+        fn walk(root: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk(root, &path, found);
+                } else {
+                    let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+                    found.push((name, String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned()));
+                }
+            }
+        }
+        let mut found = Vec::new();
+        walk(self.0.path(), self.0.path(), &mut found);
+        found.sort();
+        found
+    }
+
+    fn sink(&self, yaml: &str, resumes: bool) -> Box<dyn Sink> {
+        let context = Context { resumes, ..context() };
+        options::<FileConfig>(&self.yaml(yaml)).build(&context).unwrap()
+    }
+}
+
+fn files<const N: usize>(expected: [(&str, &str); N]) -> Vec<(String, String)> {
+    expected.into_iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
+}
+
+/// Creates messages with a column `k`.
+fn keyed(rows: &[(&str, &str)]) -> Batch {
+    let keys: ArrayRef = Arc::new(StringViewArray::from_iter_values(rows.iter().map(|(key, _)| key)));
+    batch(rows.iter().map(|(_, message)| message))
+        .set_fields([(Field::new("k", DataType::Utf8View, true), keys)])
+        .unwrap()
+}
+
+async fn write(sink: &mut dyn Sink, batch: &Batch) -> Vec<(u32, String)> {
+    let mut rejects = Rejects::default();
+    sink.write(batch, &mut rejects).await.unwrap();
+    rejects.take()
+}
+
+fn decompressed(path: &Path, compression: &str) -> String {
+    let mut file = fs::File::open(path).unwrap();
+    let mut text = String::new();
+    match compression {
+        "none" => file.read_to_string(&mut text).unwrap(),
+        "gzip" => flate2::read::MultiGzDecoder::new(file).read_to_string(&mut text).unwrap(),
+        _ => zstd::stream::read::Decoder::new(file).unwrap().read_to_string(&mut text).unwrap(),
+    };
+    text
+}
+
+#[tokio::test]
+async fn it_conforms() {
+    for rest in [
+        "",
+        ", compression: gzip, compression_level: 1",
+        ", compression: zstd",
+        ", fsync: flush, atomic: false, mode: 0600",
+        ", rotate: { size: 10B, every: 1h, keep: 2 }",
+        ", rotate: { size: 10B, at: '03:00', timestamp: '%Y-%m-%d_%H', digits: 2, keep_for: 1d, keep_bytes: 1MiB }",
+        ", rotate: { size: 10B, compress: gzip, keep: 1 }, folder_mode: '0700'",
+        ", fsync: never, idle_timeout: 5m, delimiter: ''",
+    ] {
+        let folder = Folder::new();
+        sink_conforms::<FileConfig>(&folder.yaml(&format!("{{ path: DIR/a/b/out.jsonl{rest} }}"))).await;
+        sink_conforms::<FileConfig>(&folder.yaml(&format!("{{ path: 'DIR/{{meta.source}}'{rest} }}"))).await;
+    }
+}
+
+#[tokio::test]
+async fn lines_come_out_as_they_went_in() {
+    let folder = Folder::new();
+    let lines: Vec<String> = (0..50_000).map(|n| format!("{n} {}", "x".repeat(n % 300))).collect();
+    let batches = lines.chunks(7_001).map(batch);
+    write_all::<FileConfig>(&folder.yaml("path: DIR/out"), batches).await.unwrap();
+    assert!(fs::read_to_string(folder.path("out")).unwrap() == lines.join("\n") + "\n");
+}
+
+#[tokio::test]
+async fn a_file_is_called_part_until_it_is_finished() {
+    let folder = Folder::new();
+    folder.put("out", "old");
+    let mut sink = folder.sink("path: DIR/out", false);
+    sink.open(None).await.unwrap();
+    assert_eq!(folder.files(), files([("out", "old"), ("out.part", "")]));
+    write(&mut *sink, &batch(["new"])).await;
+    assert_eq!(folder.files(), files([("out", "old"), ("out.part", "new\n")]));
+    sink.finish().await.unwrap();
+    sink.finish().await.unwrap();
+    assert_eq!(folder.files(), files([("out", "new\n")]));
+
+    let mut sink = folder.sink("{ path: DIR/out, atomic: false }", false);
+    sink.open(None).await.unwrap();
+    write(&mut *sink, &batch(["newer"])).await;
+    assert_eq!(folder.files(), files([("out", "newer\n")]));
+}
+
+#[tokio::test]
+async fn a_run_without_messages_leaves_an_empty_file() {
+    let folder = Folder::new();
+    write_all::<FileConfig>(&folder.yaml("path: DIR/a/out"), []).await.unwrap();
+    assert_eq!(folder.files(), files([("a/out", "")]));
+}
+
+#[tokio::test]
+async fn what_exists_is_treated_as_on_exists_says() {
+    for (on_exists, resumes, expected) in [
+        ("auto", false, files([("out.txt", "new\n")])),
+        ("auto", true, files([("out.txt", "old\nnew\n")])),
+        ("replace", true, files([("out.txt", "new\n")])),
+        ("append", false, files([("out.txt", "old\nnew\n")])),
+        ("number", false, files([("out-00001.txt", "new\n"), ("out.txt", "old\n")])),
+    ] {
+        for atomic in [true, false] {
+            let folder = Folder::new();
+            folder.put("out.txt", "old\n");
+            let yaml = format!("{{ path: DIR/out.txt, on_exists: {on_exists}, atomic: {atomic} }}");
+            let mut sink = folder.sink(&yaml, resumes);
+            sink.open(None).await.unwrap();
+            write(&mut *sink, &batch(["new"])).await;
+            sink.finish().await.unwrap();
+            assert_eq!(folder.files(), expected, "{yaml}");
+        }
+    }
+    let folder = Folder::new();
+    folder.put("out.txt", "old\n");
+    let mut sink = folder.sink("{ path: DIR/out.txt, on_exists: fail }", false);
+    let error = sink.open(None).await.unwrap_err().full();
+    assert!(error.contains("out.txt` exists. Remove it, or set `on_exists`"), "{error}");
+    assert_eq!(folder.files(), files([("out.txt", "old\n")]));
+}
+
+#[tokio::test]
+async fn a_header_begins_every_file_but_not_what_is_added_to_one() {
+    let folder = Folder::new();
+    let yaml = folder.yaml("{ path: 'DIR/{k}', encode: csv, on_exists: append }");
+    for _ in 0..2 {
+        write_all::<FileConfig>(&yaml, [keyed(&[("a", "1"), ("b", "2"), ("a", "3")])]).await.unwrap();
+    }
+    let expected = files([("a", "k\na\na\na\na\n"), ("b", "k\nb\nb\n")]);
+    assert_eq!(folder.files(), expected);
+}
+
+#[test]
+fn mistakes_are_found_before_anything_is_written() {
+    let mistakes = |yaml: &str| -> Vec<&'static str> {
+        options::<FileConfig>(yaml).check().iter().map(|mistake| mistake.option).collect()
+    };
+    assert!(mistakes("path: out.jsonl").is_empty());
+    assert_eq!(mistakes("path: out/"), ["path"]);
+    assert_eq!(mistakes("path: ''"), ["path"]);
+    assert_eq!(mistakes("path: a.part"), ["path"]);
+    assert!(mistakes("{ path: a.part, atomic: false }").is_empty());
+    assert_eq!(mistakes("{ path: a, compression_level: 3 }"), ["compression_level"]);
+    assert_eq!(mistakes("{ path: a, compression: gzip, compression_level: 10 }"), ["compression_level"]);
+    assert_eq!(mistakes("{ path: a, rotate: {} }"), ["rotate"]);
+    assert_eq!(mistakes("{ path: a, rotate: { size: 0, every: 0 } }"), ["rotate", "rotate"]);
+    assert_eq!(mistakes("{ path: a, idle_timeout: 0 }"), ["idle_timeout"]);
+    for yaml in
+        ["{}", "{ path: a, mode: 0999 }", "{ path: a, on_exists: maybe }", "{ path: a, max_open_files: 0 }"]
+    {
+        assert!(try_options::<FileConfig>(yaml).is_err(), "{yaml}");
+    }
+}

@@ -1,0 +1,239 @@
+//! Writes messages to the standard output.
+//!
+//! It bypasses the buffer of `std::io::stdout`. Batches are large already, and bytes must have left the
+//! process before they are acknowledged.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{
+    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+};
+use thalweg_record::Batch;
+
+use thalweg_codec::delimited::Delimited;
+use thalweg_stream::encode::EncodeConfig;
+use thalweg_stream::io_error::io_error;
+
+/// The beginning of the error if the reader has closed the output (`thalweg run ... | head`). A run that ends
+/// with it counts as successful.
+pub const BROKEN_PIPE: &str = "the reader of the output has gone away";
+
+/// The time between two attempts to write to a non-blocking terminal or pipe.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Writes messages to the standard output.
+///
+/// Each message is written as it is, or as `encode` says, followed by `delimiter`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StdoutConfig {
+    /// The format in which messages are written, for example `json`. By default the payload is written as it
+    /// is.
+    pub encode: EncodeConfig,
+    /// The text written after each message. The default is a line feed.
+    pub delimiter: String,
+    /// Which standard stream to write to. The default is `stdout`.
+    pub target: Target,
+}
+
+/// A standard stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// The standard output.
+    #[default]
+    Stdout,
+    /// The standard error output, which also carries the program's own log.
+    Stderr,
+}
+
+impl Default for StdoutConfig {
+    fn default() -> Self {
+        Self { encode: EncodeConfig::default(), delimiter: "\n".to_owned(), target: Target::default() }
+    }
+}
+
+impl SinkConfig for StdoutConfig {
+    const NAME: &'static str = "stdout";
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages: { generate: { lines: ["Hello!", "Goodbye!"], count: 2 } }
+pipelines:
+  main: { from: messages, to: screen }
+sinks:
+  screen: { stdout: {} }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let of_encode = TransformConfig::check(&self.encode).into_iter();
+        of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect()
+    }
+
+    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        self.encode.encoder()
+    }
+
+    fn writes_stdout(&self) -> bool {
+        true
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
+        Ok(Box::new(StdoutSink {
+            target: self.target,
+            encode: self.encode.clone(),
+            delimited: Delimited::new(&self.delimiter),
+            output: None,
+            is_new: true,
+        }))
+    }
+}
+
+struct StdoutSink {
+    target: Target,
+    encode: EncodeConfig,
+    delimited: Delimited,
+    output: Option<Output>,
+    /// True if nothing was written yet, so that a header is due.
+    is_new: bool,
+}
+
+impl StdoutSink {
+    fn write_batch(&mut self, batch: &Batch) -> Result<(), Error> {
+        let Some(output) = &mut self.output else {
+            return Err(Error::permanent("the sink `stdout` was not opened"));
+        };
+        let header = if self.is_new { self.encode.header(&batch.fields().schema()) } else { None };
+        let result = header
+            .map_or(Ok(()), |header| self.delimited.message(&header, output))
+            .and_then(|()| self.delimited.write(batch.payload(), output))
+            .and_then(|()| self.delimited.flush(output));
+        self.is_new = false;
+        result.map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Error::reader_gone(BROKEN_PIPE).caused_by(error),
+            // Bytes that were written cannot be undone, so the batch must not be sent again.
+            _ => Error::permanent(io_error("write to", self.target.path(), &error).full()),
+        })
+    }
+}
+
+impl Target {
+    fn path(self) -> &'static str {
+        match self {
+            Target::Stdout => "/dev/stdout",
+            Target::Stderr => "/dev/stderr",
+        }
+    }
+
+    #[cfg(unix)]
+    fn open(self) -> io::Result<File> {
+        use std::os::fd::AsFd;
+        Ok(match self {
+            Target::Stdout => io::stdout().as_fd().try_clone_to_owned()?.into(),
+            Target::Stderr => io::stderr().as_fd().try_clone_to_owned()?.into(),
+        })
+    }
+
+    #[cfg(windows)]
+    fn open(self) -> io::Result<File> {
+        use std::os::windows::io::AsHandle;
+        Ok(match self {
+            Target::Stdout => io::stdout().as_handle().try_clone_to_owned()?.into(),
+            Target::Stderr => io::stderr().as_handle().try_clone_to_owned()?.into(),
+        })
+    }
+}
+
+/// An output that waits even if it is non-blocking: another program that shares the terminal may have set it
+/// so.
+struct Output(File);
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.0.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+                result => return result,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Sink for StdoutSink {
+    async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
+        let file = self.target.open().map_err(|error| io_error("open", self.target.path(), &error))?;
+        self.output = Some(Output(file));
+        Ok(())
+    }
+
+    async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
+        thalweg_runtime::blocking(|| self.write_batch(batch))?;
+        Ok(WriteOutcome::Durable)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, pipe};
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+    use thalweg_engine::testing::{batch, context, sink_conforms, try_options};
+
+    /// Creates a sink that writes to a pipe in place of the program's output.
+    fn to_pipe(delimiter: &str) -> (StdoutSink, io::PipeReader) {
+        let (reader, writer) = pipe().unwrap();
+        let sink = StdoutSink {
+            target: Target::Stdout,
+            encode: EncodeConfig::default(),
+            delimited: Delimited::new(delimiter),
+            output: Some(Output(File::from(OwnedFd::from(writer)))),
+            is_new: true,
+        };
+        (sink, reader)
+    }
+
+    #[tokio::test]
+    async fn it_conforms() {
+        sink_conforms::<StdoutConfig>("{}").await;
+        sink_conforms::<StdoutConfig>("{ target: stderr, delimiter: \"\\r\\n\" }").await;
+        assert!(try_options::<StdoutConfig>("{ target: stdin }").is_err());
+        assert!(StdoutConfig::default().build(&context()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn every_message_is_followed_by_the_delimiter() {
+        for delimiter in ["\n", "\0", "--"] {
+            let (mut sink, mut reader) = to_pipe(delimiter);
+            let mut rejects = Rejects::default();
+            assert_eq!(sink.write(&batch(["a", ""]), &mut rejects).await.unwrap(), WriteOutcome::Durable);
+            sink.finish().await.unwrap();
+            drop(sink);
+            let mut read = String::new();
+            reader.read_to_string(&mut read).unwrap();
+            assert_eq!(read, format!("a{delimiter}{delimiter}"));
+        }
+    }
+
+    #[tokio::test]
+    async fn that_the_reader_went_away_can_be_told_from_other_errors() {
+        let (mut sink, reader) = to_pipe("\n");
+        drop(reader);
+        let error = sink.write(&batch(["a"]), &mut Rejects::default()).await.unwrap_err();
+        assert_eq!(error.kind(), thalweg_engine::ErrorKind::ReaderGone);
+        assert!(error.full().starts_with(BROKEN_PIPE), "{}", error.full());
+    }
+}

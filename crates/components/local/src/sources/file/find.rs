@@ -1,0 +1,306 @@
+//! Finds files by patterns.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use glob::{MatchOptions, Pattern};
+use thalweg_config::Pattern as Regex;
+use thalweg_engine::Error;
+
+use thalweg_stream::io_error::io_error;
+
+/// Matches as shells do: `*` does not cross folders, and does not match a leading dot.
+const MATCHING: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+
+/// The identity of a file, which does not change when the file is renamed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    /// The number of its device.
+    pub device: u64,
+    /// Its inode number on the device.
+    pub inode: u64,
+}
+
+impl Identity {
+    /// Returns the identity of the file with this metadata.
+    pub fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+
+    /// Returns the partition of its checkpoints.
+    pub fn partition(self) -> String {
+        format!("{:x}:{:x}", self.device, self.inode)
+    }
+
+    /// Returns the file that a partition belongs to.
+    pub fn of_partition(partition: &str) -> Option<Self> {
+        let (device, inode) = partition.split_once(':')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        Some(Self { device: number(device)?, inode: number(inode)? })
+    }
+}
+
+/// A file that was found.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its identity.
+    pub identity: Identity,
+    /// Its size in bytes.
+    pub size: u64,
+    /// True if it is to be ignored because it was not changed for the time of `ignore_older`.
+    pub is_old: bool,
+}
+
+/// The result of one search.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// The files, sorted by name. A file with several names or links is listed once.
+    pub files: Vec<Found>,
+    /// Paths with errors: missing files that were named without a pattern, folders without permission and the
+    /// like.
+    pub failed: Vec<(PathBuf, io::Error)>,
+    /// The patterns that no file matches.
+    pub unmatched: Vec<String>,
+}
+
+/// True if a path is a pattern for several files.
+fn is_pattern(path: &str) -> bool {
+    path.contains(['*', '?', '['])
+}
+
+/// The files to read.
+#[derive(Debug, Clone)]
+pub struct Finder {
+    paths: Vec<String>,
+    /// Patterns of files not to read. True if the pattern applies to the name alone.
+    excluded: Vec<(Pattern, bool)>,
+    ignore_older: Option<Duration>,
+    /// The regular expressions for paths to read and for paths not to read.
+    regexes: (Option<Regex>, Option<Regex>),
+}
+
+/// Returns the error of a pattern, if it has one.
+pub fn pattern_mistake(pattern: &str) -> Option<String> {
+    let error = Pattern::new(pattern).err()?;
+    Some(format!("`{pattern}` is not a valid file pattern: {} (at character {}).", error.msg, error.pos + 1))
+}
+
+impl Finder {
+    /// Creates a finder for these paths or patterns. It skips files that `exclude` matches or that were not
+    /// changed for `ignore_older`.
+    ///
+    /// # Errors
+    /// If a pattern is malformed; [`pattern_mistake`] has the message for users.
+    pub fn new(
+        paths: Vec<String>,
+        exclude: &[String],
+        ignore_older: Option<Duration>,
+    ) -> Result<Self, Error> {
+        let pattern = |text: &String| match Pattern::new(text) {
+            Ok(pattern) => Ok((pattern, !text.contains('/'))),
+            Err(_) => Err(Error::permanent(pattern_mistake(text).unwrap_or_default())),
+        };
+        let excluded = exclude.iter().map(pattern).collect::<Result<_, _>>()?;
+        Ok(Self { paths, excluded, ignore_older, regexes: (None, None) })
+    }
+
+    /// Restricts the finder to paths that match `include`, and skips those that match only `exclude`.
+    pub fn with_regexes(mut self, include: Option<Regex>, exclude: Option<Regex>) -> Self {
+        self.regexes = (include, exclude);
+        self
+    }
+
+    fn is_excluded(&self, path: &Path) -> bool {
+        let found = |regex: &Regex| regex.is_match(path.as_os_str().as_bytes());
+        let is_out = match &self.regexes {
+            (None, None) => false,
+            (Some(include), None) => !found(include),
+            (None, Some(exclude)) => found(exclude),
+            (Some(include), Some(exclude)) => found(exclude) && !found(include),
+        };
+        if is_out {
+            return true;
+        }
+        self.excluded.iter().any(|(pattern, by_name)| match (by_name, path.file_name()) {
+            (true, Some(name)) => pattern.matches_with(&name.to_string_lossy(), MATCHING),
+            _ => pattern.matches_path_with(path, MATCHING),
+        })
+    }
+
+    fn is_old(&self, metadata: &Metadata) -> bool {
+        let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+        self.ignore_older.zip(age).is_some_and(|(limit, age)| age > limit)
+    }
+
+    /// Searches the file system.
+    pub fn find(&self) -> Findings {
+        let mut findings = Findings::default();
+        let mut files = BTreeMap::new();
+        for path in &self.paths {
+            let literal = Path::new(path);
+            if !is_pattern(path) || literal.exists() {
+                match fs::metadata(literal).and_then(|metadata| readable(metadata, true)) {
+                    Ok(metadata) => {
+                        files.insert(literal.to_owned(), metadata);
+                    }
+                    Err(error) => findings.failed.push((literal.to_owned(), error)),
+                }
+                continue;
+            }
+            let mut has_matched = false;
+            match glob::glob_with(path, MATCHING) {
+                Ok(entries) => {
+                    for entry in entries {
+                        let path = match entry {
+                            Ok(path) => path,
+                            Err(error) => {
+                                findings.failed.push((error.path().to_owned(), error.into()));
+                                continue;
+                            }
+                        };
+                        match fs::metadata(&path).and_then(|metadata| readable(metadata, false)) {
+                            Ok(metadata) => {
+                                has_matched = true;
+                                files.insert(path, metadata);
+                            }
+                            // A folder, a dangling link, or a file that was removed during the search: not a
+                            // match.
+                            Err(error)
+                                if matches!(
+                                    error.kind(),
+                                    ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::InvalidInput
+                                ) => {}
+                            Err(error) => findings.failed.push((path, error)),
+                        }
+                    }
+                }
+                Err(error) => {
+                    let error = io::Error::new(ErrorKind::InvalidInput, error.to_string());
+                    findings.failed.push((literal.to_owned(), error));
+                }
+            }
+            if !has_matched {
+                findings.unmatched.push(path.clone());
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        for (path, metadata) in files {
+            let identity = Identity::of(&metadata);
+            if !self.is_excluded(&path) && seen.insert(identity) {
+                let is_old = self.is_old(&metadata);
+                findings.files.push(Found { path, identity, size: metadata.len(), is_old });
+            }
+        }
+        findings
+    }
+}
+
+/// Rejects everything but regular files: a pipe or a device has no position to resume from.
+fn readable(metadata: Metadata, is_named: bool) -> io::Result<Metadata> {
+    if metadata.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    if !metadata.is_file() && is_named {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "it is a pipe or a device, not a file; read it with the source `stdin`, as in `thalweg run ... < PATH`",
+        ));
+    }
+    if !metadata.is_file() {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    Ok(metadata)
+}
+
+/// Returns the error of a run whose file cannot be read.
+pub fn unreadable(path: &Path, error: &io::Error) -> Error {
+    let shown = path.to_string_lossy();
+    if error.kind() == ErrorKind::NotFound && shown.contains('{') {
+        return Error::permanent(format!(
+            "cannot read `{shown}`: it does not exist. Patterns do not support braces: give a list of paths."
+        ));
+    }
+    io_error("read", path, error)
+}
+
+/// Searches a folder for a file by its identity, whatever its name is.
+pub fn find_in_folder(folder: &Path, identity: Identity) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?;
+    let same =
+        |entry: &fs::DirEntry| entry.metadata().is_ok_and(|metadata| Identity::of(&metadata) == identity);
+    entries.filter_map(Result::ok).find(same).map(|entry| entry.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(findings: &Findings) -> Vec<String> {
+        findings.files.iter().map(|f| f.path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn files_are_found_in_folders_below_sorted_once_and_without_the_excluded() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir_all(root.join("b/c")).unwrap();
+        for name in ["z.log", "a.log", "b/d.log", "b/c/e.log", "b/c/e.log.gz", ".hidden.log", "b/skip.log"] {
+            fs::write(root.join(name), name).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("a.log"), root.join("y.log")).unwrap();
+        std::os::unix::fs::symlink(root.join("nothing"), root.join("x.log")).unwrap();
+        let pattern = |end: &str| root.join(end).to_string_lossy().into_owned();
+        let paths = vec![pattern("**/*.log"), pattern("*.log")];
+        let exclude = ["skip*".to_owned(), pattern("b/c/e*")];
+        let findings = Finder::new(paths.clone(), &exclude, None).unwrap().find();
+        assert_eq!(names(&findings), ["a.log", "d.log", "z.log"]);
+        assert!(findings.failed.is_empty() && findings.unmatched.is_empty());
+        let findings = Finder::new(paths, &[], Some(Duration::ZERO)).unwrap().find();
+        assert!(findings.files.iter().all(|found| found.is_old));
+    }
+
+    #[test]
+    fn regular_expressions_say_which_of_what_is_found_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["sys.log", "sys-new.log", "app.log", "app-new.log"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let found = |include: Option<&str>, exclude: Option<&str>| {
+            let pattern = folder.path().join("*.log").to_string_lossy().into_owned();
+            let regex = |text: Option<&str>| text.map(|text| text.parse().unwrap());
+            let finder = Finder::new(vec![pattern], &[], None).unwrap();
+            names(&finder.with_regexes(regex(include), regex(exclude)).find())
+        };
+        assert_eq!(found(Some("/sys[^/]*$"), None), ["sys-new.log", "sys.log"]);
+        assert_eq!(found(None, Some("/sys[^/]*$")), ["app-new.log", "app.log"]);
+        assert_eq!(found(Some("-new"), Some("/sys[^/]*$")), ["app-new.log", "app.log", "sys-new.log"]);
+        assert_eq!(found(Some("none"), None), [""; 0]);
+    }
+
+    #[test]
+    fn a_path_with_the_letters_of_a_pattern_is_taken_as_it_is_if_it_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a[1].log");
+        fs::write(&path, "").unwrap();
+        let finder = Finder::new(vec![path.to_string_lossy().into_owned()], &[], None).unwrap();
+        assert_eq!(names(&finder.find()), ["a[1].log"]);
+    }
+
+    #[test]
+    fn a_file_is_found_by_identity_under_another_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "").unwrap();
+        let identity = Identity::of(&fs::metadata(&path).unwrap());
+        fs::rename(&path, folder.path().join("b")).unwrap();
+        assert_eq!(find_in_folder(folder.path(), identity), Some(folder.path().join("b")));
+    }
+}

@@ -1,0 +1,273 @@
+//! Reads files as they are written.
+
+use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use thalweg_config::TimeSpan;
+use thalweg_engine::{Error, Reading, SourceOutput};
+use thalweg_runtime::blocking;
+
+use super::find::{Found, Identity, find_in_folder, unreadable};
+use super::read::{Step, give_up, send_carried};
+use super::tail::{Saved, Tail};
+use super::{Files, forget_missing};
+use thalweg_codec::framing::After;
+use thalweg_stream::io_error::io_error;
+
+/// The maximum number of files that are open while following. Beyond it, the files that were quiet for
+/// longest are closed.
+const MAX_OPEN: usize = 512;
+
+/// The number of polls for which a vanished file must be quiet before it is dropped. Its writer may not have
+/// noticed yet that the file was renamed.
+const LINGER: u32 = 20;
+
+impl Files {
+    /// Reads all present and future files until the run is stopped.
+    pub(super) async fn follow(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let interval = self.config.poll_interval.duration();
+        loop {
+            let looked = Instant::now();
+            let scan = self.config.scan_interval.map_or(interval, TimeSpan::duration);
+            if self.looked.is_none_or(|last| last.elapsed() >= scan) {
+                self.looked = Some(looked);
+                self.look(out)?;
+            }
+            let mut is_busy = true;
+            while is_busy && looked.elapsed() < interval {
+                is_busy = false;
+                for at in 0..self.tails.len() {
+                    if out.is_stopping() {
+                        return Ok(());
+                    }
+                    is_busy |= self.visit(at, out).await?;
+                }
+            }
+            self.let_go(out).await?;
+            if out.is_stopping() || (!is_busy && out.sleep(interval).await) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Searches for files.
+    fn look(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let findings = blocking(|| self.finder.find());
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
+        for (path, error) in findings.failed {
+            match error.kind() {
+                ErrorKind::NotFound => {}
+                ErrorKind::IsADirectory | ErrorKind::InvalidInput => return Err(unreadable(&path, &error)),
+                _ => self.warn(path, &error),
+            }
+        }
+        let mut known: HashMap<Identity, usize> =
+            self.tails.iter().enumerate().map(|(at, tail)| (tail.identity(), at)).collect();
+        let mut open = self.tails.iter().filter(|tail| tail.is_open()).count();
+        for found in &findings.files {
+            if let Some(tail) = known.remove(&found.identity).and_then(|at| self.tails.get_mut(at)) {
+                tail.rename(&found.path);
+                tail.is_gone = false;
+                match blocking(|| tail.reopen(found.size)) {
+                    Ok(()) => {
+                        self.warned.remove(&found.path);
+                    }
+                    Err(error) => self.warn(found.path.clone(), &error),
+                }
+                continue;
+            }
+            if found.is_old {
+                continue;
+            }
+            match blocking(|| Tail::open(&found.path, &self.config, out, is_first)) {
+                Ok(mut tail) => {
+                    self.warned.remove(&found.path);
+                    self.finished.retain(|(partition, _)| *partition != tail.partition);
+                    if open >= MAX_OPEN {
+                        tail.close();
+                    }
+                    open += usize::from(tail.is_open());
+                    self.tails.push(tail);
+                }
+                // The file was removed during the search.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => self.warn(found.path.clone(), &error),
+            }
+        }
+        for at in known.into_values() {
+            let Some(tail) = self.tails.get_mut(at) else { continue };
+            if !std::mem::replace(&mut tail.is_gone, true) {
+                tail.active = Instant::now();
+            }
+            if !tail.is_open()
+                && let Some(path) =
+                    tail.path.parent().and_then(|folder| find_in_folder(folder, tail.identity()))
+            {
+                tail.rename(&path);
+                // An error means that the file was removed again; nothing can be done then.
+                let _ = tail.reopen(u64::MAX);
+            }
+        }
+        if is_first {
+            self.find_renamed(&findings.files, out);
+        }
+        self.close_quiet();
+        Ok(())
+    }
+
+    /// Reads files to their end that were renamed between the runs, so that no pattern matches them any more.
+    fn find_renamed(&mut self, found: &[Found], out: &SourceOutput) {
+        let mut partitions: HashSet<String> = found.iter().map(|found| found.identity.partition()).collect();
+        for partition in out.partitions() {
+            let Some((identity, saved)) = Identity::of_partition(&partition).zip(Saved::of(out, &partition))
+            else {
+                continue;
+            };
+            let folder = Path::new(&saved.path).parent().map(Path::to_owned).unwrap_or_default();
+            let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+            if partitions.contains(&*partition) {
+                continue;
+            }
+            let Some(path) = find_in_folder(&folder, identity) else { continue };
+            match Tail::open(&path, &self.config, out, false) {
+                // With another position it is another file.
+                Ok(mut tail) if tail.partition == partition && tail.cutter.place().offset == saved.offset => {
+                    tail.is_gone = true;
+                    partitions.insert(tail.partition.to_string());
+                    self.tails.push(tail);
+                }
+                Ok(_) => {}
+                Err(error) => self.warn(path, &error),
+            }
+        }
+        forget_missing(&partitions, found, out);
+    }
+
+    fn warn(&mut self, path: PathBuf, error: &std::io::Error) {
+        if self.warned.insert(path.clone()) {
+            tracing::warn!("{}; trying again", io_error("read", &path, error));
+        }
+    }
+
+    /// Closes the files that were quiet for longest, if too many are open.
+    fn close_quiet(&mut self) {
+        let mut open: Vec<&mut Tail> =
+            self.tails.iter_mut().filter(|tail| tail.is_open() && !tail.is_gone).collect();
+        if open.len() > MAX_OPEN {
+            open.sort_unstable_by_key(|tail| tail.active);
+            let surplus = open.len() - MAX_OPEN;
+            open.iter_mut().take(surplus).for_each(|tail| tail.close());
+        }
+    }
+
+    /// Reads a piece of a followed file. Returns true if there may be more.
+    async fn visit(&mut self, at: usize, out: &mut SourceOutput) -> Result<bool, Error> {
+        let Some(tail) = self.tails.get_mut(at) else { return Ok(false) };
+        let quiet = self.config.framing.quiet();
+        if std::mem::take(&mut tail.begins_at_end) {
+            // The position is saved at once: a later run must read the data written after this moment.
+            let payload = arrow_array::BinaryViewArray::new_null(0);
+            let checkpoint = tail.marker().checkpoint(tail.cutter.place());
+            out.send(Reading { payload, path: Some(tail.shown.clone()), positions: None, checkpoint })
+                .await?;
+        }
+        match blocking(|| tail.has_news()) {
+            Ok(true) => {}
+            Ok(false) => {
+                if !tail.carry.is_empty() && quiet.is_some_and(|quiet| tail.active.elapsed() >= quiet) {
+                    send_carried(tail, After::Quiet, out).await?;
+                    tail.active = Instant::now();
+                }
+                return Ok(false);
+            }
+            Err(error) => {
+                tail.failure = Some(error);
+                self.fail(at, out).await?;
+                return Ok(false);
+            }
+        }
+        let after = if tail.is_packed() { After::End } else { After::More };
+        match self.reader.step(tail, after, out).await? {
+            Step::More => {
+                tail.has_warned = false;
+                Ok(true)
+            }
+            Step::End => {
+                tail.has_warned = false;
+                tail.rest_until_changed();
+                Ok(false)
+            }
+            Step::Failed => {
+                self.fail(at, out).await?;
+                Ok(false)
+            }
+            Step::Stopped => Ok(false),
+        }
+    }
+
+    /// Reports once that a followed file could not be read, and leaves it for later.
+    async fn fail(&mut self, at: usize, out: &mut SourceOutput) -> Result<(), Error> {
+        let Some(tail) = self.tails.get_mut(at) else { return Ok(()) };
+        let damage = tail.damage();
+        let error = match &damage {
+            // The file may still be growing.
+            Some(damage) if damage.is_truncation() => Error::temporary(format!(
+                "the end of `{}` is missing: {damage}; waiting for more data",
+                tail.shown
+            )),
+            _ => match give_up(tail, out).await? {
+                Some(error) => error,
+                None => match &tail.failure {
+                    Some(error) => io_error("read", &tail.path, error),
+                    None => return Ok(()),
+                },
+            },
+        };
+        if !std::mem::replace(&mut tail.has_warned, true) {
+            tracing::warn!("{}", error.full());
+        }
+        tail.failure = None;
+        if damage.is_some() {
+            tail.rest_until_changed();
+        } else if let Err(error) = tail.recover() {
+            tracing::debug!("cannot go back in `{}`: {error}", tail.shown);
+        }
+        Ok(())
+    }
+
+    /// Drops files that are gone and read to their end. Deletes their checkpoints when all their messages are
+    /// committed.
+    async fn let_go(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let linger = self.config.poll_interval.duration() * LINGER;
+        let mut at = 0;
+        while let Some(tail) = self.tails.get_mut(at) {
+            let is_done =
+                tail.is_gone && tail.active.elapsed() >= linger && !tail.has_news().unwrap_or(false);
+            if !is_done {
+                at += 1;
+                continue;
+            }
+            if tail.is_packed() {
+                tail.carry.clear();
+            } else {
+                send_carried(tail, After::End, out).await?;
+            }
+            let what = if tail.is_deleted() { "deleted" } else { "renamed" };
+            tracing::debug!("`{}` was {what} and is read to its end", tail.shown);
+            self.finished.push((tail.partition.clone(), tail.cutter.place().offset));
+            self.tails.remove(at);
+        }
+        // If a checkpoint were deleted earlier, batches in flight would create it again.
+        self.finished.retain(|(partition, end)| match Saved::of(out, partition) {
+            Some(saved) if saved.offset >= *end => {
+                out.forget(partition);
+                false
+            }
+            Some(_) => true,
+            None => false,
+        });
+        Ok(())
+    }
+}

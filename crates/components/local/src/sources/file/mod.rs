@@ -1,0 +1,254 @@
+//! `file`: messages from files, read once or followed.
+//!
+//! A file is read into memory of the budget, cut there, and sent without a copy ([`thalweg_codec::framing`]).
+//! Without `follow` the files are read one after the other in the order of their names. Wrong names and
+//! missing permissions are reported before anything is read. A damaged file does not keep the rest from being
+//! read; the run then ends with the error.
+//!
+//! With `follow` the pattern is evaluated again and again. A file is identified by its inode, not by its name
+//! ([`tail`]). A renamed file is therefore read to its end, even if the pattern does not match its new name,
+//! while the new file under the old name is started. Kernel notifications (inotify) were rejected: they are
+//! missing on network file systems and in many containers, so polling would be needed anyway. Polling costs
+//! one `stat` per file, four times a second.
+//!
+//! Positions count bytes of text, after decompression. A compressed file has no entry in its middle, so
+//! resuming decompresses it again up to the position.
+
+pub(crate) mod find;
+mod follow;
+mod once;
+mod read;
+pub(crate) mod tail;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use thalweg_config::{ByteSize, Pattern as Regex, TimeSpan};
+use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+
+use find::{Finder, Found, pattern_mistake};
+use read::Reader;
+use tail::{Saved, Tail};
+use thalweg_codec::decompress::Compression;
+use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
+use thalweg_stream::arenas::Arenas;
+
+/// Reads messages from files: lines, or parts separated by another delimiter or a pattern.
+///
+/// Without `follow`, the files are read to their end, one after the other in the order of their names. With
+/// `follow`, they are read as they are written, across rotation, truncation and deletion. Compressed files
+/// (gzip, zstd) are recognised. With `--state`, a later run resumes where this one ended.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileSource {
+    /// The file to read, a pattern for several files, or a list of both: `logs/app.log`, `logs/*.log`,
+    /// `logs/**/*.log`, `[ a.log, b/*.log ]`. `*` matches any characters of a name, `?` one character,
+    /// `[a-c]` one of these characters, `**` any folders. A name that begins with a dot matches only if the
+    /// pattern contains that dot.
+    pub path: Paths,
+    /// Patterns of files not to read, for example `*.gz`. A pattern without `/` applies to the name in any
+    /// folder; a pattern with `/` applies to the whole path. With `follow`, exclude the files that rotation
+    /// compresses: `app.log.1.gz` is a different file from `app.log.1`, and would be read again.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// A regular expression for paths. Of the files that `path` finds, only those that match it are read.
+    #[serde(default)]
+    pub include_regex: Option<Regex>,
+    /// A regular expression for the paths of files not to read. With `include_regex` as well, a file that
+    /// matches both is read, and so is a file that matches neither.
+    #[serde(default)]
+    pub exclude_regex: Option<Regex>,
+    /// Whether to wait for more data at the end of a file, and for new files, until the run is stopped. A
+    /// last line then becomes a message only when its line feed is written. The default is `false`.
+    #[serde(default)]
+    pub follow: bool,
+    /// The compression of all files. The default is `auto`, which recognises it by the first bytes of each
+    /// file.
+    #[serde(default)]
+    pub compression: Compression,
+    /// How a file is cut into messages. By default each line is a message.
+    #[serde(default)]
+    pub framing: Framing,
+    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
+    /// KiB leave by the `errors` output.
+    #[serde(default = "default_limit")]
+    pub max_message_bytes: ByteSize,
+    /// With `follow`: where to start in files that exist at the start and have no saved position. The default
+    /// is `beginning`.
+    #[serde(default)]
+    pub read_from: ReadFrom,
+    /// With `follow`: the time between two checks for more data. The default is 250 ms.
+    #[serde(default = "default_poll_interval")]
+    pub poll_interval: TimeSpan,
+    /// With `follow`: the time between two searches for new files. The default is `poll_interval`. Increase
+    /// it if a pattern matches very many files, because the search takes time.
+    #[serde(default)]
+    pub scan_interval: Option<TimeSpan>,
+    /// Ignores files that were not changed for this time, for example `7d`. By default no file is ignored.
+    #[serde(default)]
+    pub ignore_older: Option<TimeSpan>,
+    /// The reaction to a file that does not exist or a pattern that matches none. The default is `error`.
+    /// With `follow` the source waits for the files.
+    #[serde(default)]
+    pub on_missing: OnMissing,
+}
+
+fn default_limit() -> ByteSize {
+    DEFAULT_LIMIT
+}
+
+fn default_poll_interval() -> TimeSpan {
+    TimeSpan::milliseconds(250)
+}
+
+/// One path or several.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Paths {
+    /// A path or pattern.
+    One(String),
+    /// Several paths or patterns.
+    Many(Vec<String>),
+}
+
+impl Paths {
+    /// Returns all paths.
+    pub fn all(&self) -> &[String] {
+        match self {
+            Paths::One(path) => std::slice::from_ref(path),
+            Paths::Many(paths) => paths,
+        }
+    }
+}
+
+/// Where to start in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadFrom {
+    /// At its beginning.
+    #[default]
+    Beginning,
+    /// At its end: only data that is written from now on is read.
+    End,
+}
+
+/// The reaction if there is nothing to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnMissing {
+    /// The run ends with an error.
+    #[default]
+    Error,
+    /// The missing files are ignored.
+    Ignore,
+}
+
+impl SourceConfig for FileSource {
+    const NAME: &'static str = "file";
+    const EXAMPLE: &'static str = "\
+sources:
+  logs:
+    file:
+      path: logs/**/*.log*
+      on_missing: ignore
+
+pipelines:
+  main: { from: logs, to: all }
+
+sinks:
+  all: { file: { path: out/all.log } }
+";
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = self.framing.check(self.max_message_bytes);
+        let paths = self.path.all().to_vec();
+        if paths.is_empty() || paths.iter().any(String::is_empty) {
+            let mistake = Mistake::new("path", "No path is given.");
+            mistakes.push(mistake.help("Write a path such as `logs/*.log`."));
+        }
+        for path in &paths {
+            if let Some(message) = pattern_mistake(path).filter(|_| !Path::new(path).exists()) {
+                let help = "`**` must stand alone between slashes; for a bracket itself write `[[]`.";
+                mistakes.push(Mistake::new("path", message).help(help));
+            }
+        }
+        for message in self.exclude.iter().filter_map(|pattern| pattern_mistake(pattern)) {
+            mistakes.push(Mistake::new("exclude", message));
+        }
+        if self.read_from == ReadFrom::End && !self.follow {
+            let mistake = Mistake::new("read_from", "`read_from: end` reads nothing without `follow: true`.");
+            mistakes.push(mistake.help("Add `follow: true`, or remove it."));
+        }
+        if self.follow && self.poll_interval.is_zero() {
+            let message = "`poll_interval` is 0, which would keep a core busy.";
+            mistakes.push(Mistake::new("poll_interval", message).help("The default is `250ms`."));
+        }
+        mistakes
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        let ignore_older = self.ignore_older.map(TimeSpan::duration);
+        Ok(Box::new(Files {
+            finder: Finder::new(self.path.all().to_vec(), &self.exclude, ignore_older)?
+                .with_regexes(self.include_regex.clone(), self.exclude_regex.clone()),
+            config: self.clone(),
+            reader: Reader { arenas: Arenas::new(context.batch_bytes) },
+            has_begun: false,
+            looked: None,
+            waiting: VecDeque::new(),
+            current: None,
+            failed: Vec::new(),
+            tails: Vec::new(),
+            finished: Vec::new(),
+            warned: HashSet::new(),
+        }))
+    }
+}
+
+struct Files {
+    config: FileSource,
+    finder: Finder,
+    reader: Reader,
+    has_begun: bool,
+    /// With `follow`: the time of the last search for files.
+    looked: Option<Instant>,
+    /// Without `follow`: the files to read, the file being read, and the errors of the files before it.
+    waiting: VecDeque<Found>,
+    current: Option<Tail>,
+    failed: Vec<Error>,
+    /// With `follow`: the files being read, in the order of their discovery. `finished` has the partition and
+    /// end offset of each file that was dropped.
+    tails: Vec<Tail>,
+    finished: Vec<(Arc<str>, u64)>,
+    /// The paths that were reported as unreadable.
+    warned: HashSet<PathBuf>,
+}
+
+#[async_trait]
+impl Source for Files {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let result = if self.config.follow { self.follow(out).await } else { self.read_once(out).await };
+        self.reader.arenas.clear();
+        result
+    }
+}
+
+/// Deletes the checkpoints of files that no longer exist. A file counts as gone if its path is missing while
+/// other files are in its folder. An empty or missing folder may be a disk that is not mounted.
+fn forget_missing(partitions: &HashSet<String>, found: &[Found], out: &SourceOutput) {
+    let folders: HashSet<_> = found.iter().filter_map(|found| found.path.parent()).collect();
+    for partition in out.partitions().into_iter().filter(|partition| !partitions.contains(&**partition)) {
+        let Some(saved) = Saved::of(out, &partition) else { continue };
+        let path = Path::new(&saved.path);
+        if path.parent().is_some_and(|folder| folders.contains(folder)) && !path.exists() {
+            out.forget(&partition);
+        }
+    }
+}

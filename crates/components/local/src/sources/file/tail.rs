@@ -1,0 +1,474 @@
+//! One file that is being read, from where an earlier run stopped.
+//!
+//! A position belongs to a file, not to a path: files are renamed while they are read. A file is identified
+//! by its device and inode. Inodes are reused, so a fingerprint of its first bytes is compared as well. A
+//! young file has few bytes, so a position includes the number of bytes that its fingerprint covers.
+
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read, Seek};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use thalweg_engine::{Checkpoint, SourceOutput};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::find::Identity;
+use super::{FileSource, ReadFrom};
+use thalweg_codec::decompress::{Compression, Damage, Decoder};
+use thalweg_codec::framing::{Cutter, Skip, StreamPosition};
+
+/// The number of bytes in a fingerprint, once the file is long enough.
+const FINGERPRINT_BYTES: usize = 256;
+
+/// The saved state of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// The path at which it was last seen.
+    pub path: String,
+    /// The offset of the next message in bytes, after decompression.
+    pub offset: u64,
+    /// The kind of data to skip at that offset.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub skip: Skip,
+    /// The hash of the first bytes, in hexadecimal.
+    pub fingerprint: String,
+    /// The number of bytes that the hash covers.
+    pub fingerprint_bytes: usize,
+}
+
+fn is_nothing(skip: &Skip) -> bool {
+    *skip == Skip::Nothing
+}
+
+impl Saved {
+    /// Returns the state that an earlier run saved for a partition.
+    pub fn of(out: &SourceOutput, partition: &str) -> Option<Self> {
+        serde_json::from_value(out.saved(partition)?).ok()
+    }
+}
+
+/// The first bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fingerprint {
+    hash: u64,
+    bytes: usize,
+}
+
+impl Fingerprint {
+    /// Reads the fingerprint of the first `bytes` bytes, or fewer if the file is shorter.
+    fn read(file: &File, bytes: usize) -> io::Result<Self> {
+        let mut first = [0; FINGERPRINT_BYTES];
+        let wanted = bytes.min(FINGERPRINT_BYTES);
+        let read = read_first(file, first.get_mut(..wanted).unwrap_or_default())?;
+        Ok(Self { hash: xxh3_64(first.get(..read).unwrap_or_default()), bytes: read })
+    }
+
+    /// True if the file still begins with these bytes.
+    fn fits(self, file: &File) -> io::Result<bool> {
+        Ok(Self::read(file, self.bytes)? == self)
+    }
+
+    fn saved(saved: &Saved) -> Option<Self> {
+        let hash = u64::from_str_radix(&saved.fingerprint, 16).ok()?;
+        Some(Self { hash, bytes: saved.fingerprint_bytes })
+    }
+}
+
+fn read_first(file: &File, into: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// A file that is being read.
+pub struct Tail {
+    /// Its present path, or the last known one.
+    pub path: PathBuf,
+    /// The same path as text, for metadata and log lines.
+    pub shown: Arc<str>,
+    /// The partition of its checkpoints.
+    pub partition: Arc<str>,
+    /// Cuts the text into messages.
+    pub cutter: Cutter,
+    /// The bytes of the message that is not complete yet.
+    pub carry: Vec<u8>,
+    /// The error that ended the last read early.
+    pub failure: Option<io::Error>,
+    /// When it last yielded data.
+    pub active: Instant,
+    /// True if no searched path leads to it any more.
+    pub is_gone: bool,
+    /// True if it is read from the end that it had when it was opened, and this position is not saved yet.
+    pub begins_at_end: bool,
+    /// True if its read error was already reported.
+    pub has_warned: bool,
+    identity: Identity,
+    file: Option<File>,
+    fingerprint: Fingerprint,
+    compression: Compression,
+    content: Content,
+    /// The size of a compressed file when it was last read to its end or to damage. The file is read again
+    /// only if its size changes.
+    seen: Option<u64>,
+    /// The size in bytes at the last check.
+    size: u64,
+    /// The number of bytes of the file that were read, for the progress.
+    used: u64,
+}
+
+/// Creates the checkpoints of a file.
+pub struct Marker {
+    partition: Arc<str>,
+    shown: Arc<str>,
+    fingerprint: Fingerprint,
+}
+
+impl Marker {
+    /// Returns the checkpoint of a position.
+    pub fn checkpoint(&self, place: StreamPosition) -> Option<Checkpoint> {
+        let saved = Saved {
+            path: self.shown.to_string(),
+            offset: place.offset,
+            skip: place.skip,
+            fingerprint: format!("{:016x}", self.fingerprint.hash),
+            fingerprint_bytes: self.fingerprint.bytes,
+        };
+        let position = serde_json::to_value(saved).ok()?;
+        Some(Checkpoint { partition: self.partition.clone(), offset: position })
+    }
+}
+
+enum Content {
+    /// The file is too short to tell its format.
+    Unknown,
+    Plain,
+    Packed {
+        decoder: Box<Decoder<File>>,
+        /// The number of decompressed bytes that are still to be skipped.
+        skip: u64,
+    },
+}
+
+/// The result of a read.
+pub struct Filled {
+    /// The number of bytes of the buffer that are used.
+    pub bytes: usize,
+    /// True if the end was reached.
+    pub is_end: bool,
+    /// The number of bytes of the file that were read.
+    pub progress: u64,
+}
+
+impl Tail {
+    /// Opens a file and seeks to its start position. `is_first` is true if the file existed when the run
+    /// began.
+    pub fn open(path: &Path, config: &FileSource, out: &SourceOutput, is_first: bool) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        let identity = Identity::of(&metadata);
+        let partition: Arc<str> = identity.partition().into();
+        let shown: Arc<str> = path.to_string_lossy().into();
+        let mut tail = Self {
+            path: path.to_owned(),
+            cutter: Cutter::new(&config.framing, config.max_message_bytes, StreamPosition::default()),
+            carry: Vec::new(),
+            failure: None,
+            active: Instant::now(),
+            is_gone: false,
+            begins_at_end: false,
+            has_warned: false,
+            identity,
+            fingerprint: Fingerprint::read(&file, FINGERPRINT_BYTES)?,
+            compression: config.compression,
+            content: Content::Unknown,
+            seen: None,
+            size: metadata.len(),
+            used: 0,
+            file: Some(file),
+            shown,
+            partition,
+        };
+        tail.detect(!config.follow)?;
+        let place = match tail.saved(out)? {
+            Some(place) => place,
+            None if config.read_from == ReadFrom::End && is_first => tail.last_place(&metadata)?,
+            None => StreamPosition::default(),
+        };
+        let place = if matches!(tail.content, Content::Plain) && metadata.len() < place.offset {
+            tracing::warn!(
+                "`{}` is shorter than the saved position: it was truncated, and is read from its beginning",
+                tail.shown
+            );
+            StreamPosition::default()
+        } else {
+            place
+        };
+        tail.go_to(place)?;
+        Ok(tail)
+    }
+
+    /// Returns the saved position of this file, from an earlier run or this one. Also looks under other
+    /// devices, since device numbers may change when the machine restarts.
+    fn saved(&self, out: &SourceOutput) -> io::Result<Option<StreamPosition>> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let inode = format!(":{:x}", self.identity.inode);
+        let fits = |saved: &Saved| match Fingerprint::saved(saved) {
+            Some(fingerprint) => fingerprint.fits(file),
+            None => Ok(false),
+        };
+        if let Some(saved) = Saved::of(out, &self.partition)
+            && fits(&saved)?
+        {
+            return Ok(Some(StreamPosition { offset: saved.offset, skip: saved.skip }));
+        }
+        for partition in out
+            .partitions()
+            .into_iter()
+            .filter(|partition| partition.ends_with(&inode) && *partition != self.partition)
+        {
+            if let Some(saved) = Saved::of(out, &partition)
+                && saved.path == *self.shown
+                && saved.fingerprint_bytes > 0
+                && fits(&saved)?
+            {
+                return Ok(Some(StreamPosition { offset: saved.offset, skip: saved.skip }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the position at the present end. If that is in the middle of a line, the rest of the line is
+    /// skipped.
+    fn last_place(&mut self, metadata: &Metadata) -> io::Result<StreamPosition> {
+        let size = metadata.len();
+        let Some(file) = self.file.as_ref().filter(|_| size > 0) else {
+            return Ok(StreamPosition::default());
+        };
+        if self.is_packed() {
+            self.seen = Some(size);
+            return Ok(StreamPosition::default());
+        }
+        let mut last = [0];
+        file.read_at(&mut last, size - 1)?;
+        let skip = if self.cutter.may_end_with(last[0]) { Skip::Nothing } else { Skip::Line };
+        self.begins_at_end = true;
+        Ok(StreamPosition { offset: size, skip })
+    }
+
+    /// Returns the creator of checkpoints for this file.
+    pub fn marker(&self) -> Marker {
+        Marker { partition: self.partition.clone(), shown: self.shown.clone(), fingerprint: self.fingerprint }
+    }
+
+    /// Returns the identity of the file.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Sets its new name.
+    pub fn rename(&mut self, path: &Path) {
+        if self.path != path {
+            self.path = path.to_owned();
+            self.shown = path.to_string_lossy().into();
+        }
+    }
+
+    /// Detects the compression, as soon as the file has enough bytes.
+    fn detect(&mut self, is_whole: bool) -> io::Result<()> {
+        let Some(file) = self.file.as_ref().filter(|_| matches!(self.content, Content::Unknown)) else {
+            return Ok(());
+        };
+        let mut first = [0; 4];
+        let read = read_first(file, &mut first)?;
+        let format = self.compression.of(first.get(..read).unwrap_or_default());
+        let format = if is_whole { Some(format.flatten()) } else { format };
+        self.content = match format {
+            None => Content::Unknown,
+            Some(None) => Content::Plain,
+            Some(Some(format)) => {
+                // All other reads name their offset, so the position of the handle belongs to the decoder
+                // alone.
+                let mut file = file.try_clone()?;
+                file.rewind()?;
+                // The earlier bytes are read again: compressed data has no entry in its middle.
+                let place = self.cutter.place();
+                self.cutter.seek(place);
+                self.carry.clear();
+                self.used = 0;
+                Content::Packed { decoder: Box::new(Decoder::new(format, file)), skip: place.offset }
+            }
+        };
+        Ok(())
+    }
+
+    /// Continues at a position, and drops the bytes that were read after it.
+    fn go_to(&mut self, place: StreamPosition) -> io::Result<()> {
+        self.cutter.seek(place);
+        self.carry.clear();
+        self.used = place.offset;
+        if let Content::Packed { .. } = self.content {
+            self.content = Content::Unknown;
+            self.detect(true)?;
+        }
+        Ok(())
+    }
+
+    /// Returns to the beginning of the incomplete message, after an error.
+    pub fn recover(&mut self) -> io::Result<()> {
+        self.go_to(self.cutter.place())
+    }
+
+    /// True if it has bytes that were not read. A file that was truncated or rewritten is read from its
+    /// beginning.
+    pub fn has_news(&mut self) -> io::Result<bool> {
+        let Some(file) = &self.file else { return Ok(false) };
+        let metadata = file.metadata()?;
+        let size = metadata.len();
+        self.size = size;
+        if let Content::Packed { .. } = self.content {
+            if self.seen.is_none_or(|seen| seen == size) {
+                return Ok(self.seen.is_none());
+            }
+            self.seen = None;
+            self.content = Content::Unknown;
+        }
+        if size == self.used {
+            return Ok(false);
+        }
+        if size < self.used || !self.fingerprint.fits(file)? {
+            tracing::warn!("`{}` was truncated or rewritten: it is read from its beginning", self.shown);
+            self.fingerprint = Fingerprint { hash: 0, bytes: 0 };
+            self.content = Content::Unknown;
+            self.go_to(StreamPosition::default())?;
+        }
+        if let Some(file) = self.file.as_ref().filter(|_| self.fingerprint.bytes < FINGERPRINT_BYTES) {
+            self.fingerprint = Fingerprint::read(file, FINGERPRINT_BYTES)?;
+        }
+        self.detect(self.is_gone)?;
+        Ok(size > 0 && !matches!(self.content, Content::Unknown))
+    }
+
+    /// Records that a compressed file was read as far as possible.
+    pub fn rest_until_changed(&mut self) {
+        if matches!(self.content, Content::Packed { .. }) {
+            self.seen = Some(self.size);
+        }
+    }
+
+    /// True if it is compressed. A compressed file is assumed to be complete, so its last message needs no
+    /// delimiter.
+    pub fn is_packed(&self) -> bool {
+        matches!(self.content, Content::Packed { .. })
+    }
+
+    /// Fills `buffer`, after the bytes in `carry`, until it is full or there is no more data. An error is
+    /// kept in `failure`, because the bytes before it count.
+    pub fn fill(&mut self, buffer: &mut [u8]) -> Filled {
+        let before = self.used;
+        let mut bytes = self.carry.len();
+        if let Some(front) = buffer.get_mut(..bytes) {
+            front.copy_from_slice(&self.carry);
+        }
+        self.carry.clear();
+        let mut is_end = false;
+        // A long skip is interrupted now and then, so that the source can stop.
+        let mut passes = 64;
+        while let Some(free) = buffer.get_mut(bytes..).filter(|free| !free.is_empty()) {
+            match self.read(free) {
+                Ok((0, 0)) => {
+                    is_end = true;
+                    break;
+                }
+                Ok((0, _)) => {
+                    passes -= 1;
+                    if passes == 0 {
+                        break;
+                    }
+                }
+                Ok((read, _)) => bytes += read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.failure = Some(error);
+                    break;
+                }
+            }
+        }
+        Filled { bytes, is_end, progress: self.used.saturating_sub(before) }
+    }
+
+    /// Reads. Returns the number of bytes read and the number of bytes skipped.
+    fn read(&mut self, into: &mut [u8]) -> io::Result<(usize, usize)> {
+        match (&mut self.content, &self.file) {
+            (Content::Packed { decoder, skip }, _) => {
+                let read = decoder.read(into);
+                self.used = decoder.consumed();
+                let read = read?;
+                let passed = usize::try_from(*skip).unwrap_or(usize::MAX).min(read);
+                *skip -= passed as u64;
+                into.copy_within(passed..read, 0);
+                Ok((read - passed, passed))
+            }
+            (Content::Plain, Some(file)) => {
+                let read = file.read_at(into, self.used)?;
+                self.used += read as u64;
+                Ok((read, 0))
+            }
+            (Content::Unknown, _) | (_, None) => Ok((0, 0)),
+        }
+    }
+
+    /// True if it was deleted: no path leads to it.
+    pub fn is_deleted(&self) -> bool {
+        self.file.as_ref().and_then(|file| file.metadata().ok()).is_none_or(|metadata| metadata.nlink() == 0)
+    }
+
+    /// True if its handle is open.
+    pub fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Closes its handle, unless it is in the middle of compressed data.
+    pub fn close(&mut self) {
+        if self.is_packed() && self.seen.take().is_none() {
+            return;
+        }
+        self.file = None;
+        if self.is_packed() {
+            self.used = self.size;
+            self.content = Content::Unknown;
+        }
+    }
+
+    /// Opens it again if its size is no longer the one at which it was closed.
+    pub fn reopen(&mut self, size: u64) -> io::Result<()> {
+        if self.file.is_none() && size != self.used {
+            let file = File::open(&self.path)?;
+            if Identity::of(&file.metadata()?) == self.identity {
+                self.file = Some(file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of bytes of the file that are still to be read.
+    pub fn expected(&self) -> u64 {
+        let size =
+            self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
+        size.saturating_sub(self.used)
+    }
+
+    /// Returns the damage that `failure` describes, if any.
+    pub fn damage(&self) -> Option<Damage> {
+        self.failure.as_ref().and_then(Damage::of).cloned()
+    }
+}

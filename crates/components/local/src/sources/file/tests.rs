@@ -1,0 +1,473 @@
+//! Tests of the whole source with real files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::Value;
+use thalweg_engine::ErrorKind as Kind;
+use thalweg_engine::testing::{RunningSource, Sent, payloads, read_all, rows, start, try_options};
+use thalweg_record::{Outcome, Parcel};
+
+use super::*;
+
+/// A timeout far longer than any step takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The state saved between runs.
+type State = BTreeMap<String, Value>;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_string_lossy().into_owned()
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> &Self {
+        fs::write(self.path(name), bytes).unwrap();
+        self
+    }
+
+    fn append(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        let mut file = fs::OpenOptions::new().append(true).open(self.path(name)).unwrap();
+        file.write_all(bytes.as_ref()).unwrap();
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        fs::rename(self.path(from), self.path(to)).unwrap();
+    }
+
+    /// Returns options that begin with this path.
+    fn yaml(&self, name: &str, more: &str) -> String {
+        format!("{{ path: '{}', {more} }}", self.path(name))
+    }
+}
+
+/// Runs the source to its end from a saved state, and saves the new state.
+async fn run(yaml: &str, batch_bytes: usize, state: &mut State) -> Sent {
+    let running = start::<FileSource>(yaml, batch_bytes, state.clone());
+    let positions = running.positions.clone();
+    let sent = tokio::time::timeout(PATIENCE, running.finish()).await.expect("it ends");
+    save(&positions, state);
+    sent
+}
+
+fn save(positions: &thalweg_engine::Positions, state: &mut State) {
+    for (partition, position) in positions.take_changes() {
+        match position {
+            Some(position) => state.insert(partition.to_string(), position),
+            None => state.remove(&*partition),
+        };
+    }
+}
+
+fn reasons(sent: &Sent) -> Vec<String> {
+    let rows = sent.errors.iter().flat_map(|batch| rows(batch.fields()));
+    rows.map(|row| row["error_reason"].as_str().unwrap().to_owned()).collect()
+}
+
+fn message(sent: &Sent) -> String {
+    sent.result.as_ref().map(Error::full).unwrap_or_default()
+}
+
+/// A source with `follow`.
+struct Following {
+    running: RunningSource,
+    state: State,
+}
+
+impl Following {
+    fn start(yaml: &str, state: State) -> Self {
+        Self { running: start::<FileSource>(yaml, 4096, state.clone()), state }
+    }
+
+    /// Waits for the expected messages and acknowledges them.
+    async fn expect(&mut self, expected: &[&str]) {
+        let mut found = Vec::new();
+        while found.len() < expected.len() {
+            let taken = tokio::time::timeout(PATIENCE, self.running.main.take()).await;
+            let Ok(Some((_, Parcel::Messages(mut batch)))) = taken else { panic!("only {found:?} came") };
+            found.extend(payloads(&batch));
+            batch.take_ack().settle(Outcome::Delivered);
+        }
+        assert_eq!(found, expected);
+    }
+
+    /// Waits until a condition holds.
+    async fn until(&self, what: impl Fn(&Self) -> bool) {
+        let waiting = async {
+            while !what(self) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.expect("it comes about");
+    }
+
+    fn has_one_partition(&self) -> bool {
+        self.running.positions.take_changes();
+        self.running.positions.partitions().len() == 1
+    }
+
+    /// Stops the source; no further message may have arrived.
+    async fn stop(mut self) -> State {
+        self.running.stop.request();
+        let positions = self.running.positions.clone();
+        let sent = tokio::time::timeout(PATIENCE, self.running.finish()).await.expect("it stops");
+        assert!(sent.result.is_none(), "{:?}", sent.result);
+        assert!(sent.payloads().is_empty(), "{:?}", sent.payloads());
+        save(&positions, &mut self.state);
+        self.state
+    }
+}
+
+const FOLLOW: &str = "follow: true, poll_interval: 3ms";
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn files_are_read_in_the_order_of_their_names_whatever_the_size_of_batches() {
+    let folder = Folder::new();
+    folder
+        .write("b.log", "4\r\n\n5")
+        .write("a.log", "1\n2\n3")
+        .write("c.log", "")
+        .write("d.log", b"\xff\0\n");
+    for batch_bytes in [1, 2, 7, 1 << 20] {
+        let sent = read_all::<FileSource>(&folder.yaml("*.log", ""), batch_bytes).await;
+        assert!(sent.result.is_none(), "{:?}", sent.result);
+        assert_eq!(sent.payloads(), ["1", "2", "3", "4", "", "5", "\u{fffd}\0"]);
+        assert_eq!(sent.main.last().unwrap().payload().value(0), b"\xff\0");
+        let batch = &sent.main[0];
+        assert_eq!(batch.meta().path.as_deref(), Some(&*folder.path("a.log")));
+        assert_eq!(batch.positions().unwrap().value(0), 0);
+    }
+}
+
+#[tokio::test]
+async fn positions_are_where_messages_begin() {
+    let folder = Folder::new();
+    folder.write("a", "one\r\n\nthree\nfour");
+    let sent = read_all::<FileSource>(&folder.yaml("a", ""), 1 << 20).await;
+    assert_eq!(sent.main[0].positions().unwrap().values()[..], [0, 5, 6, 12]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_said_before_anything_is_read() {
+    let folder = Folder::new();
+    folder.write("a.log", "a\n");
+    fs::create_dir(folder.path("sub")).unwrap();
+    let (a, missing) = (folder.path("a.log"), folder.path("missing.log"));
+    let sent = read_all::<FileSource>(&format!("path: ['{a}', '{missing}']"), 100).await;
+    assert!(sent.main.is_empty());
+    assert_eq!(sent.result.as_ref().unwrap().kind(), Kind::Permanent);
+    assert!(message(&sent).contains("missing.log`: it does not exist"), "{}", message(&sent));
+    let sent = read_all::<FileSource>(&folder.yaml("sub", ""), 100).await;
+    assert!(message(&sent).contains("sub`: it is a folder. Name a file"), "{}", message(&sent));
+    let sent = read_all::<FileSource>(&folder.yaml("*.txt", ""), 100).await;
+    assert!(message(&sent).contains("no file matches"), "{}", message(&sent));
+    let ignoring = format!("{{ path: ['{a}', '{missing}', '{missing}*'], on_missing: ignore }}");
+    let sent = read_all::<FileSource>(&ignoring, 100).await;
+    assert_eq!((sent.payloads(), message(&sent)), (vec!["a".to_owned()], String::new()));
+    let sent = read_all::<FileSource>("path: /dev/null", 100).await;
+    assert!(message(&sent).contains("the source `stdin`"), "{}", message(&sent));
+}
+
+#[tokio::test]
+async fn a_file_without_permission_is_named() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new();
+    folder.write("a.log", "a\n").write("b.log", "b\n");
+    fs::set_permissions(folder.path("b.log"), fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::File::open(folder.path("b.log")).is_ok() {
+        // The superuser may read everything.
+        return;
+    }
+    let sent = read_all::<FileSource>(&folder.yaml("*.log", ""), 100).await;
+    assert!(sent.main.is_empty());
+    assert!(message(&sent).contains("b.log`: permission was denied"), "{}", message(&sent));
+}
+
+#[test]
+fn mistakes_in_the_options_are_found() {
+    let mistakes = |yaml: &str| {
+        let config: FileSource = try_options(yaml).unwrap();
+        let mistakes = SourceConfig::check(&config);
+        mistakes.into_iter().map(|mistake| mistake.message).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(mistakes("path: a/**/b[0-9].log"), "");
+    assert!(mistakes("path: 'a[.log'").contains("`a[.log` is not a valid file pattern"));
+    assert!(mistakes("{ path: a, exclude: ['a**b'] }").contains("`a**b` is no pattern"));
+    assert!(mistakes("{ path: a, read_from: end }").contains("without `follow: true`"));
+    assert!(mistakes("{ path: a, max_message_bytes: 0 }").contains("must be between 1 and 1GiB"));
+    assert!(mistakes("{ path: a, framing: { timeout: 1s } }").contains("`start_pattern`"));
+    assert!(mistakes("path: []").contains("No path"));
+    assert!(
+        try_options::<FileSource>(r#"{ path: a, framing: { delimiter: '\q' } }"#)
+            .unwrap_err()
+            .contains("not known")
+    );
+}
+
+#[tokio::test]
+async fn a_line_of_100_mib_is_rejected_with_its_beginning_and_the_next_is_read() {
+    let folder = Folder::new();
+    folder.write("a", "first\n");
+    let file = fs::OpenOptions::new().append(true).open(folder.path("a")).unwrap();
+    file.set_len(100 << 20).unwrap();
+    folder.append("a", "\nnext\n");
+    let sent = read_all::<FileSource>(&folder.yaml("a", ""), 64 << 10).await;
+    assert_eq!(sent.payloads(), ["first", "next"]);
+    assert_eq!(sent.errors.iter().map(|batch| batch.payload_bytes()).sum::<usize>(), 4096);
+    assert_eq!(
+        reasons(&sent),
+        [
+            "is longer than `max_message_bytes` (1MiB): it begins at byte 6, and only its first 4096 bytes are kept"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_later_run_goes_on_where_the_first_ended() {
+    let folder = Folder::new();
+    for packed in [false, true] {
+        let mut state = State::new();
+        let text: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        let bytes = |text: &str| if packed { gzip(text.as_bytes()) } else { text.as_bytes().to_vec() };
+        folder.write("a.log", bytes(&text));
+        let yaml = folder.yaml("*.log", "");
+        let sent = run(&yaml, 64, &mut state).await;
+        assert_eq!(sent.payloads().len(), 100);
+        let sent = run(&yaml, 64, &mut state).await;
+        assert!(sent.main.is_empty() && sent.errors.is_empty(), "it was read twice");
+        folder.append("a.log", bytes("more\n"));
+        folder.rename("a.log", "b.log");
+        let sent = run(&yaml, 64, &mut state).await;
+        assert_eq!(sent.payloads(), ["more"]);
+        assert_eq!(state.len(), 1);
+        fs::remove_file(folder.path("b.log")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_killed_in_the_middle_loses_and_repeats_nothing_that_was_acknowledged() {
+    let folder = Folder::new();
+    let lines: Vec<String> = (0..500).map(|n| format!("line {n}")).collect();
+    folder.write("plain", lines.join("\n")).write("packed", gzip(lines.join("\n").as_bytes()));
+    for name in ["plain", "packed"] {
+        let yaml = folder.yaml(name, "");
+        let running = start::<FileSource>(&yaml, 256, State::new());
+        let mut found = Vec::new();
+        for _ in 0..7 {
+            let Some((_, Parcel::Messages(mut batch))) = running.main.take().await else {
+                panic!("it ended")
+            };
+            found.extend(payloads(&batch));
+            batch.take_ack().settle(Outcome::Delivered);
+        }
+        let mut state = State::new();
+        save(&running.positions, &mut state);
+        drop(running);
+        let sent = run(&yaml, 256, &mut state).await;
+        found.extend(sent.payloads());
+        assert_eq!(found, lines, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_became_shorter_or_another_is_read_from_its_beginning() {
+    let folder = Folder::new();
+    let mut state = State::new();
+    let yaml = folder.yaml("a", "");
+    folder.write("a", "1\n2\n3\n");
+    run(&yaml, 100, &mut state).await;
+    // The same inode each time.
+    folder.write("a", "4\n");
+    assert_eq!(run(&yaml, 100, &mut state).await.payloads(), ["4"]);
+    folder.write("a", "5\n6\n7\n8\n");
+    assert_eq!(run(&yaml, 100, &mut state).await.payloads(), ["5", "6", "7", "8"]);
+    assert_eq!(state.len(), 1);
+}
+
+#[tokio::test]
+async fn damaged_files_give_what_they_have_and_do_not_keep_the_others_from_being_read() {
+    let folder = Folder::new();
+    let text: String = (0..20_000).map(|n| format!("line {n} {}\n", n * 7919 % 10007)).collect();
+    let packed = gzip(text.as_bytes());
+    let cut = zstd::encode_all(text.as_bytes(), 1).unwrap();
+    folder.write("a.gz", &packed[..packed.len() / 2]);
+    folder.write("b.zst", &cut[..cut.len() / 2]);
+    folder.write("c.log", "fine\n");
+    let sent = read_all::<FileSource>(&folder.yaml("*", ""), 1 << 16).await;
+    let lines = sent.payloads();
+    assert!(lines.len() > 1000);
+    assert_eq!(lines.last().unwrap(), "fine");
+    assert!(
+        lines.iter().all(|line| line == "fine" || text.contains(&format!("{line}\n"))),
+        "a line is cut off"
+    );
+    let message = message(&sent);
+    for part in ["2 files were not read", "a.gz` to its end: its gzip data is truncated", "b.zst` to its end"]
+    {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(reasons(&sent).iter().all(|reason| reason.starts_with("breaks off")));
+    assert!(!reasons(&sent).is_empty());
+}
+
+#[tokio::test]
+async fn messages_of_several_lines_and_other_delimiters_are_cut() {
+    let folder = Folder::new();
+    folder.write("a", "1 a\n  b\n2 c\n").write("b", "x\0y\nz\0");
+    let sent = read_all::<FileSource>(&folder.yaml("a", r"framing: { start_pattern: '^\d' }"), 4).await;
+    assert_eq!(sent.payloads(), ["1 a\n  b", "2 c"]);
+    let sent = read_all::<FileSource>(&folder.yaml("b", r"framing: { delimiter: '\0' }"), 4).await;
+    assert_eq!(sent.payloads(), ["x", "y\nz"]);
+}
+
+#[tokio::test]
+async fn a_followed_file_gives_lines_as_they_are_completed() {
+    let folder = Folder::new();
+    folder.write("a", "1\n2");
+    let mut following = Following::start(&folder.yaml("a", FOLLOW), State::new());
+    following.expect(&["1"]).await;
+    folder.append("a", "2\n3\n4");
+    following.expect(&["22", "3"]).await;
+    let state = following.stop().await;
+    // The next run reads the line that was incomplete at the end.
+    folder.append("a", "4\n");
+    let mut following = Following::start(&folder.yaml("a", FOLLOW), state);
+    following.expect(&["44"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn a_renamed_file_is_read_to_its_end_and_the_new_one_from_its_beginning() {
+    let folder = Folder::new();
+    folder.write("a.log", "1\n");
+    let mut following =
+        Following::start(&folder.yaml("a.log", "follow: true, poll_interval: 20ms"), State::new());
+    following.expect(&["1"]).await;
+    folder.rename("a.log", "a.log.1");
+    folder.append("a.log.1", "2\nwithout end");
+    following.expect(&["2"]).await;
+    folder.write("a.log", "3\n");
+    following.expect(&["3"]).await;
+    // The file is dropped after a while, with its last line.
+    following.expect(&["without end"]).await;
+    following.until(Following::has_one_partition).await;
+    folder.append("a.log", "4\n");
+    following.expect(&["4"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_renamed_between_two_runs_is_read_to_its_end() {
+    let folder = Folder::new();
+    folder.write("a.log", "1\n");
+    let mut following = Following::start(&folder.yaml("a.log", FOLLOW), State::new());
+    following.expect(&["1"]).await;
+    let state = following.stop().await;
+    folder.append("a.log", "2\n");
+    folder.rename("a.log", "old");
+    folder.write("a.log", "3\n");
+    let mut following = Following::start(&folder.yaml("a.log", FOLLOW), state);
+    following.expect(&["3", "2"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn a_truncated_file_is_read_from_its_beginning() {
+    let folder = Folder::new();
+    folder.write("a", "1\n2\n");
+    let mut following = Following::start(&folder.yaml("a", FOLLOW), State::new());
+    following.expect(&["1", "2"]).await;
+    folder.write("a", "3\n");
+    following.expect(&["3"]).await;
+    // Rewritten at once, and longer than before: only the first bytes show it.
+    folder.write("a", "4\n5\n6\n");
+    following.expect(&["4", "5", "6"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn files_that_appear_late_are_read_and_deleted_ones_forgotten() {
+    let folder = Folder::new();
+    let mut following = Following::start(&folder.yaml("**/*.log", FOLLOW), State::new());
+    folder.write("a.log", "1\n");
+    following.expect(&["1"]).await;
+    fs::create_dir(folder.path("sub")).unwrap();
+    folder.write("sub/b.log", "2\n");
+    following.expect(&["2"]).await;
+    let partitions = following.running.positions.partitions().len();
+    assert_eq!(partitions, 2);
+    folder.append("a.log", "3\n");
+    following.expect(&["3"]).await;
+    fs::remove_file(folder.path("a.log")).unwrap();
+    following.until(Following::has_one_partition).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn compressed_files_are_followed_until_they_are_whole() {
+    let folder = Folder::new();
+    let packed = gzip(b"1\n2\n3");
+    folder.write("a.gz", &packed[..packed.len() - 4]);
+    let mut following = Following::start(&folder.yaml("*", FOLLOW), State::new());
+    following.expect(&["1", "2"]).await;
+    folder.append("a.gz", &packed[packed.len() - 4..]);
+    following.expect(&["3"]).await;
+    folder.write("b.log", "\x1f");
+    folder.append("b.log", "4\n");
+    following.expect(&["\x1f4"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn from_the_end_on_only_whole_new_lines_are_read() {
+    let folder = Folder::new();
+    folder.write("a", "old\nold").write("b", "old\n");
+    let yaml = folder.yaml("*", "follow: true, poll_interval: 3ms, read_from: end");
+    let mut following = Following::start(&yaml, State::new());
+    following.until(|following| following.running.positions.partitions().len() == 2).await;
+    folder.write("c", "1\n");
+    following.expect(&["1"]).await;
+    folder.append("a", " line\n2\n");
+    following.expect(&["2"]).await;
+    folder.append("b", "3\n");
+    following.expect(&["3"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_of_several_lines_is_sent_when_nothing_was_added_for_a_while() {
+    let folder = Folder::new();
+    folder.write("a", "1 a\n  b\n");
+    let framing = r"follow: true, poll_interval: 3ms, framing: { start_pattern: '^\d', timeout: 20ms }";
+    let mut following = Following::start(&folder.yaml("a", framing), State::new());
+    following.expect(&["1 a\n  b"]).await;
+    folder.append("a", "2 c\n3 d\n");
+    following.expect(&["2 c", "3 d"]).await;
+    following.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_reading_of_a_large_file() {
+    let folder = Folder::new();
+    folder.write("a", "");
+    fs::OpenOptions::new().write(true).open(folder.path("a")).unwrap().set_len(1 << 40).unwrap();
+    let running = start::<FileSource>(&folder.yaml("a", ""), 1 << 20, State::new());
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    running.stop.request();
+    let sent = tokio::time::timeout(PATIENCE, running.finish()).await.expect("it stops");
+    assert!(sent.result.is_none());
+}

@@ -1,0 +1,10 @@
+//! The sources: one file and one line each.
+
+thalweg_engine::components! {
+    source file::FileSource;
+    source generate::GenerateConfig;
+    source internal_logs::InternalLogs;
+    source pipe::PipeSource;
+    source spool::SpoolSource;
+    source stdin::StdinSource;
+}

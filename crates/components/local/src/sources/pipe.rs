@@ -1,0 +1,248 @@
+//! `pipe`: messages from a named pipe, see [`crate::input`].
+//!
+//! A pipe reaches its end when its last writer closes it, and continues when the next writer opens it. The
+//! reading thread therefore reopens it each time. If a writer's last bytes have no delimiter, they are a
+//! complete message: the next writer does not continue it.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::ByteSize;
+use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig};
+
+use crate::input::{Input, InputOptions};
+use thalweg_codec::decompress::Compression;
+use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
+use thalweg_config::FileMode;
+
+/// Reads messages from a named pipe (made by `mkfifo`): lines, or parts separated by another delimiter or a
+/// pattern.
+///
+/// The pipe is created if it does not exist. When a writer closes it, the source waits for the next writer.
+/// The input cannot be read a second time, so a run that is killed loses the messages in flight.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PipeSource {
+    /// The path of the pipe.
+    path: String,
+    /// The permissions in octal of a pipe that this source creates, for example `"0600"`. The default is
+    /// `0644`, reduced by the `umask`.
+    #[serde(default)]
+    mode: Option<FileMode>,
+    /// Whether to end when the last writer closes the pipe. With `false` the source waits for the next
+    /// writer. The default is `false`.
+    #[serde(default)]
+    exit_on_eof: bool,
+    /// How the input is cut into messages. By default each line is a message.
+    #[serde(default)]
+    framing: Framing,
+    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
+    /// KiB leave by the `errors` output.
+    #[serde(default = "default_limit")]
+    max_message_bytes: ByteSize,
+}
+
+fn default_limit() -> ByteSize {
+    DEFAULT_LIMIT
+}
+
+impl SourceConfig for PipeSource {
+    const NAME: &'static str = "pipe";
+    const EXAMPLE: &'static str = "\
+# Runs until it is told to stop. Write to it with `echo hello > input.pipe`.
+sources:
+  input: { pipe: { path: input.pipe, mode: \"0600\" } }
+
+pipelines:
+  main: { from: input, to: all }
+
+sinks:
+  all: { file: { path: out/input.log } }
+";
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = self.framing.check(self.max_message_bytes);
+        if self.path.is_empty() || self.path.contains('\0') {
+            let mistake = Mistake::new("path", format!("`{}` names no pipe.", self.path.escape_debug()));
+            mistakes.push(mistake.help("Write for example `path: input.pipe`."));
+        }
+        mistakes
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        let manner = InputOptions {
+            compression: Compression::None,
+            framing: self.framing.clone(),
+            max_message_bytes: self.max_message_bytes,
+            shown: format!("`{}`", self.path),
+            path: Some(self.path.as_str().into()),
+        };
+        let pipe = Pipe {
+            path: self.path.clone().into(),
+            mode: self.mode,
+            exit_on_eof: self.exit_on_eof,
+            delimiter: self.framing.delimiter.bytes().to_vec(),
+            file: None,
+            tail: Vec::new(),
+        };
+        Ok(Box::new(Input::new(manner, context.batch_bytes, pipe)))
+    }
+}
+
+/// A pipe that is reopened at its end.
+struct Pipe {
+    path: PathBuf,
+    mode: Option<FileMode>,
+    exit_on_eof: bool,
+    delimiter: Vec<u8>,
+    file: Option<File>,
+    /// The last bytes of the current writer, at most as many as a delimiter has.
+    tail: Vec<u8>,
+}
+
+impl Read for Pipe {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let file = match &mut self.file {
+                Some(file) => file,
+                None => self.file.insert(open(&self.path, self.mode)?),
+            };
+            let read = file.read(into)?;
+            if read > 0 {
+                self.tail.extend_from_slice(into.get(..read).unwrap_or_default());
+                let surplus = self.tail.len().saturating_sub(self.delimiter.len());
+                self.tail.drain(..surplus);
+                return Ok(read);
+            }
+            if self.exit_on_eof {
+                return Ok(0);
+            }
+            self.file = None;
+            let tail = std::mem::take(&mut self.tail);
+            if !tail.is_empty()
+                && tail != self.delimiter
+                && let Some(into) = into.get_mut(..self.delimiter.len())
+            {
+                into.copy_from_slice(&self.delimiter);
+                return Ok(into.len());
+            }
+        }
+    }
+}
+
+/// Opens a pipe, and creates it first if necessary. Waits until a writer opens it.
+fn open(path: &Path, mode: Option<FileMode>) -> io::Result<File> {
+    match fs::metadata(path) {
+        Ok(found) if found.file_type().is_fifo() => {}
+        Ok(_) => {
+            let message =
+                "it exists, but it is not a named pipe. Remove it, or read it with the source `file`";
+            return Err(io::Error::new(ErrorKind::InvalidInput, message));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => match make(path, mode) {
+            // Another process created it first.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made?,
+        },
+        Err(error) => return Err(error),
+    }
+    File::open(path)
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn make(path: &Path, mode: Option<FileMode>) -> io::Result<()> {
+    let bits = mode.map_or(0o644, FileMode::bits);
+    rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::from_raw_mode(bits))?;
+    // Permissions that the user chose are not reduced by the `umask`.
+    if mode.is_some() { fs::set_permissions(path, fs::Permissions::from_mode(bits)) } else { Ok(()) }
+}
+
+#[cfg(target_vendor = "apple")]
+fn make(_: &Path, _: Option<FileMode>) -> io::Result<()> {
+    Err(io::Error::new(ErrorKind::NotFound, "it does not exist. Make it with `mkfifo`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::fs::OpenOptions;
+    use std::io::Write;
+    use std::time::Duration;
+
+    use thalweg_engine::testing::{options, payloads, start};
+    use thalweg_record::Parcel;
+
+    /// A timeout far longer than any step takes.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Opens the pipe when it exists, writes, and closes it.
+    fn say(path: &Path, text: &'static str) -> tokio::task::JoinHandle<()> {
+        let path = path.to_owned();
+        tokio::task::spawn_blocking(move || {
+            while !path.exists() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            OpenOptions::new().write(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+        })
+    }
+
+    #[tokio::test]
+    async fn one_writer_after_the_other_is_read_and_a_stop_waits_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.pipe");
+        let yaml = format!("{{ path: '{}', mode: '0600' }}", path.display());
+        let running = start::<PipeSource>(&yaml, 1 << 20, BTreeMap::new());
+        let next = async || {
+            let taken = tokio::time::timeout(PATIENCE, running.main.take()).await;
+            let Some((_, Parcel::Messages(batch))) = taken.unwrap() else { panic!("it ended") };
+            assert_eq!(batch.meta().path.as_deref(), Some(path.to_str().unwrap()));
+            payloads(&batch)
+        };
+        for (text, lines) in
+            [("one\ntwo\n", &["one", "two"][..]), ("three", &["three"]), ("four\n", &["four"])]
+        {
+            say(&path, text).await.unwrap();
+            let mut found = Vec::new();
+            while found.len() < lines.len() {
+                found.extend(next().await);
+            }
+            assert_eq!(found, lines);
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        running.stop.request();
+        assert!(tokio::time::timeout(PATIENCE, running.task).await.unwrap().unwrap().is_ok());
+        // Releases the thread that still waits.
+        say(&path, "").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn it_can_end_with_its_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("in.pipe");
+        let yaml =
+            format!("{{ path: '{}', exit_on_eof: true, framing: {{ delimiter: '--' }} }}", path.display());
+        let running = start::<PipeSource>(&yaml, 1 << 20, BTreeMap::new());
+        let writer = say(&path, "one--two\n--three");
+        let sent = tokio::time::timeout(PATIENCE, running.finish()).await.unwrap();
+        writer.await.unwrap();
+        assert_eq!(sent.payloads(), ["one", "two\n", "three"]);
+        assert!(sent.result.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_pipe_is_an_error_that_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "text\n").unwrap();
+        let yaml = format!("path: '{}'", path.display());
+        let sent = start::<PipeSource>(&yaml, 1 << 20, BTreeMap::new()).finish().await;
+        let error = sent.result.unwrap().full();
+        assert!(error.contains("it is not a named pipe"), "{error}");
+        assert_eq!(options::<PipeSource>("path: ''").check()[0].option, "path");
+    }
+}

@@ -1,0 +1,188 @@
+//! `stdin`: messages from the standard input, see [`crate::input`].
+
+use std::io;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::ByteSize;
+use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig};
+
+use crate::input::{Input, InputOptions};
+use thalweg_codec::decompress::Compression;
+use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
+
+/// Reads messages from the standard input: lines, or parts separated by another delimiter or a pattern.
+///
+/// It ends when the input ends. Compressed input (gzip, zstd) is recognised. The input cannot be read a
+/// second time, so a run that is killed loses the messages in flight.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StdinSource {
+    /// The compression of the input. The default is `auto`, which recognises it by its first bytes.
+    pub compression: Compression,
+    /// How the input is cut into messages. By default each line is a message.
+    pub framing: Framing,
+    /// The maximum size of a message, at most 1 GiB. The default is 1 MiB. Of a longer message, the first 4
+    /// KiB leave by the `errors` output.
+    pub max_message_bytes: ByteSize,
+}
+
+impl Default for StdinSource {
+    fn default() -> Self {
+        Self { compression: Compression::Auto, framing: Framing::default(), max_message_bytes: DEFAULT_LIMIT }
+    }
+}
+
+impl SourceConfig for StdinSource {
+    const NAME: &'static str = "stdin";
+    const EXAMPLE: &'static str = "\
+sources:
+  input: { stdin: {} }
+
+pipelines:
+  main: { from: input, to: all }
+
+sinks:
+  all: { file: { path: out/input.log } }
+";
+
+    fn check(&self) -> Vec<Mistake> {
+        self.framing.check(self.max_message_bytes)
+    }
+
+    fn reads_stdin(&self) -> bool {
+        true
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        Ok(Box::new(Input::new(self.manner(), context.batch_bytes, io::stdin())))
+    }
+}
+
+impl StdinSource {
+    fn manner(&self) -> InputOptions {
+        InputOptions {
+            compression: self.compression,
+            framing: self.framing.clone(),
+            max_message_bytes: self.max_message_bytes,
+            shown: "the standard input".to_owned(),
+            path: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{ErrorKind, Read};
+    use std::sync::mpsc as sync;
+    use std::time::Duration;
+
+    use thalweg_engine::ErrorKind as Kind;
+    use thalweg_engine::testing::{Sent, options, payloads, start_source};
+    use thalweg_record::Parcel;
+
+    /// Returns the bytes from a channel; it blocks as a pipe does.
+    struct Pipe(sync::Receiver<Vec<u8>>, io::Cursor<Vec<u8>>);
+
+    impl Read for Pipe {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            if self.1.position() == self.1.get_ref().len() as u64 {
+                let Ok(bytes) = self.0.recv() else { return Ok(0) };
+                self.1 = io::Cursor::new(bytes);
+            }
+            self.1.read(into)
+        }
+    }
+
+    fn input(yaml: &str, batch_bytes: usize, input: impl Read + Send + 'static) -> Box<dyn Source> {
+        Box::new(Input::new(options::<StdinSource>(yaml).manner(), batch_bytes, input))
+    }
+
+    async fn read(yaml: &str, batch_bytes: usize, bytes: Vec<u8>) -> Sent {
+        start_source(input(yaml, batch_bytes, io::Cursor::new(bytes)), batch_bytes, Default::default())
+            .finish()
+            .await
+    }
+
+    #[tokio::test]
+    async fn all_lines_are_read_however_they_come() {
+        let lines: Vec<String> = (0..5000).map(|n| format!("line {n}")).collect();
+        for batch_bytes in [1, 100, 1 << 20] {
+            let sent = read("{}", batch_bytes, lines.join("\n").into_bytes()).await;
+            assert!(sent.result.is_none(), "{:?}", sent.result);
+            assert_eq!(sent.payloads(), lines);
+        }
+    }
+
+    /// Fails before each byte but the last, and at the end if an error kind is set.
+    struct Hesitant(Vec<u8>, Option<ErrorKind>, bool);
+
+    impl Read for Hesitant {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.2 = !self.2;
+            match (self.0.is_empty(), self.1) {
+                (true, Some(kind)) => Err(kind.into()),
+                (true, None) => Ok(0),
+                (false, _) if self.2 => Err(ErrorKind::WouldBlock.into()),
+                (false, _) => {
+                    into[0] = self.0.remove(0);
+                    Ok(1)
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_input_that_does_not_wait_is_waited_for_and_one_that_fails_is_told() {
+        let read = async |end| {
+            let source = input("{}", 100, Hesitant(b"one\ntwo\nthr".to_vec(), end, false));
+            start_source(source, 100, Default::default()).finish().await
+        };
+        let sent = read(None).await;
+        assert!(sent.result.is_none());
+        assert_eq!(sent.payloads(), ["one", "two", "thr"]);
+        // A timeout is temporary elsewhere; here the reading thread has ended.
+        let sent = read(Some(ErrorKind::TimedOut)).await;
+        assert_eq!(sent.payloads(), ["one", "two"]);
+        assert_eq!(sent.errors.iter().flat_map(payloads).collect::<Vec<_>>(), ["thr"]);
+        let error = sent.result.unwrap();
+        assert_eq!(error.kind(), Kind::Permanent);
+        assert!(error.full().starts_with("cannot read `stdin`"), "{}", error.full());
+    }
+
+    #[tokio::test]
+    async fn compressed_input_is_recognised_and_reported_where_it_breaks_off() {
+        let text = b"first line\nsecond line\n".repeat(1000);
+        let packed = zstd::encode_all(&text[..], 1).unwrap();
+        let sent = read("{}", 1 << 16, packed.clone()).await;
+        assert_eq!(sent.payloads().len(), 2000);
+        let sent = read("{}", 1 << 16, packed[..packed.len() - 3].to_vec()).await;
+        let error = sent.result.unwrap();
+        assert_eq!(error.kind(), Kind::Permanent);
+        assert!(error.full().contains("its zstd data is truncated"), "{}", error.full());
+    }
+
+    #[tokio::test]
+    async fn what_trickles_goes_on_at_once_and_a_stop_does_not_wait_for_more() {
+        let (give, pipe) = sync::channel();
+        let yaml = "{ framing: { start_pattern: '^a', timeout: 10ms } }";
+        let running = start_source(
+            input(yaml, 1 << 20, Pipe(pipe, io::Cursor::default())),
+            1 << 20,
+            Default::default(),
+        );
+        let next = async || {
+            let taken = tokio::time::timeout(Duration::from_secs(20), running.main.take()).await;
+            let Some((_, Parcel::Messages(batch))) = taken.unwrap() else { panic!("it ended") };
+            payloads(&batch)
+        };
+        give.send(b"a1\n b\na2".to_vec()).unwrap();
+        assert_eq!(next().await, ["a1\n b"]);
+        give.send(b"\nab".to_vec()).unwrap();
+        assert_eq!(next().await, ["a2"]);
+        running.stop.request();
+        assert_eq!(next().await, ["ab"]);
+        assert!(tokio::time::timeout(Duration::from_secs(20), running.task).await.unwrap().unwrap().is_ok());
+    }
+}

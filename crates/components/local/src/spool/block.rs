@@ -1,0 +1,105 @@
+//! Converts a batch into bytes, and back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, cast::AsArray, types::UInt64Type};
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+use thalweg_engine::Reading;
+use thalweg_record::{Batch, Meta};
+
+/// The keys of the metadata of the whole batch.
+const SOURCE: &str = "thalweg.source";
+const PATH: &str = "thalweg.path";
+const TIME: &str = "thalweg.time_us";
+const POSITIONS: &str = "thalweg.positions";
+
+/// Appends a batch to a buffer.
+pub(super) fn encode(batch: &Batch, to: &mut Vec<u8>) -> Result<(), ArrowError> {
+    let meta = batch.meta();
+    let mut known = HashMap::from([
+        (SOURCE.to_owned(), meta.source.to_string()),
+        (TIME.to_owned(), meta.time_us.to_string()),
+    ]);
+    known.extend(meta.path.as_ref().map(|path| (PATH.to_owned(), path.to_string())));
+    let mut fields = vec![Arc::new(Field::new("payload", DataType::BinaryView, false))];
+    // Views are written together with all of the buffers that they point into, and other columns share these
+    // buffers. `gc` copies the used bytes only.
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(batch.payload().gc())];
+    if let Some(positions) = batch.positions() {
+        known.insert(POSITIONS.to_owned(), String::new());
+        fields.push(Arc::new(Field::new("position", DataType::UInt64, false)));
+        columns.push(Arc::new(positions.clone()));
+    }
+    fields.extend(batch.fields().schema().fields().iter().cloned());
+    columns.extend(batch.fields().columns().iter().map(|column| match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()) as ArrayRef,
+        _ => column.clone(),
+    }));
+    let schema = Arc::new(Schema::new_with_metadata(fields, known));
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.rows()));
+    let whole = RecordBatch::try_new_with_options(schema.clone(), columns, &options)?;
+    let mut writer = StreamWriter::try_new(to, &schema)?;
+    writer.write(&whole)?;
+    writer.finish()
+}
+
+/// The messages of a block.
+#[derive(Debug, Clone)]
+pub(crate) struct Messages {
+    pub(crate) meta: Meta,
+    whole: RecordBatch,
+    has_positions: bool,
+}
+
+impl Messages {
+    /// Reads a batch without copying: its columns point into the buffer.
+    pub(super) fn decode(mut bytes: Buffer) -> Result<Self, ArrowError> {
+        let mut decoder = StreamDecoder::new();
+        let whole = decoder.decode(&mut bytes)?;
+        let whole = whole.ok_or_else(|| ArrowError::IpcError("it holds no messages".to_owned()))?;
+        let schema = whole.schema();
+        let known = schema.metadata();
+        let meta = Meta {
+            source: known.get(SOURCE).map(String::as_str).unwrap_or_default().into(),
+            path: known.get(PATH).map(|path| path.as_str().into()),
+            time_us: known.get(TIME).and_then(|time| time.parse().ok()).unwrap_or_default(),
+        };
+        let has_positions = known.contains_key(POSITIONS);
+        let is_right =
+            whole.columns().first().is_some_and(|payload| {
+                *payload.data_type() == DataType::BinaryView && payload.null_count() == 0
+            }) && (!has_positions
+                || whole.columns().get(1).is_some_and(|column| *column.data_type() == DataType::UInt64));
+        if !is_right {
+            return Err(ArrowError::IpcError("its columns are not those of messages".to_owned()));
+        }
+        Ok(Self { meta, whole, has_positions })
+    }
+
+    /// Returns the number of messages.
+    pub(crate) fn rows(&self) -> usize {
+        self.whole.num_rows()
+    }
+
+    /// Returns a range of the messages: their payloads and metadata, and their fields.
+    pub(crate) fn part(&self, from: usize, count: usize) -> Result<(Reading, RecordBatch), ArrowError> {
+        let part = self.whole.slice(from, count);
+        let own = 1 + usize::from(self.has_positions);
+        let reading = Reading {
+            payload: part.column(0).as_binary_view().clone(),
+            path: None,
+            positions: self.has_positions.then(|| part.column(1).as_primitive::<UInt64Type>().clone()),
+            checkpoint: None,
+        };
+        let fields: Vec<_> = part.schema().fields().iter().skip(own).cloned().collect();
+        let columns = part.columns().iter().skip(own).cloned().collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let fields = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?;
+        Ok((reading, fields))
+    }
+}

@@ -1,0 +1,20 @@
+//! Network sources and sinks: HTTP, sockets, syslog, WebSocket, the proxy protocol and statsd, with TLS.
+//!
+//! [`net`] listens, dials and reads streams; [`tls`] configures rustls; [`web`] serves HTTP; [`upload`]
+//! receives files. A component depends on these modules, on the engine's traits and on the codec, never on
+//! another component.
+
+pub mod fetch;
+pub mod net;
+mod progress;
+mod replies;
+pub mod sinks;
+pub mod sources;
+pub mod tls;
+pub mod upload;
+pub mod web;
+
+/// Adds the components of this family to a registry.
+pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {
+    sinks::register(sources::register(registry))
+}

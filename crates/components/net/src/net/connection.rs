@@ -1,0 +1,299 @@
+//! One connection of a source: reads messages, sends them on, and writes answers back.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::ByteSize;
+use thalweg_engine::{Error, Settled, SourceOutput};
+use thalweg_record::{Outcome, Settlement};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use super::intake::Taken;
+use super::serve::{Activity, UnderWay};
+use super::{Client, Cut, Format, Stream, StreamReader};
+use thalweg_codec::partitioner::Partitioner;
+
+/// The largest number of batches of a connection that may wait for their answers. Above it, the connection is
+/// not read.
+const MAX_WAITING: usize = 256;
+
+/// When the sender of messages gets its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Respond {
+    /// When the messages are delivered and, with `--state`, covered by a saved checkpoint.
+    #[default]
+    Delivered,
+    /// When the messages have been received. They are lost if the program is killed before it delivers them.
+    Received,
+}
+
+/// Answers from a server, for the client of a source `proxy`.
+pub type Answers = mpsc::UnboundedReceiver<Bytes>;
+
+/// The options that all connections of a source share.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// The largest message, in bytes.
+    pub limit: ByteSize,
+    /// How long a client may send nothing in the middle of a message.
+    pub read_timeout: Duration,
+    /// How long a client may send nothing between messages.
+    pub idle_timeout: Option<Duration>,
+    /// With messages of several lines: the time without a new line after which a message is complete.
+    pub quiet: Option<Duration>,
+    /// The text written to the client for each message, and when it is written.
+    pub acknowledge: Option<(Bytes, Respond)>,
+    /// How long a client may take to accept what is written to it.
+    pub write_timeout: Duration,
+}
+
+/// Why a connection ended.
+enum End {
+    /// The client has sent everything.
+    Done,
+    /// The connection is unusable: pending answers cannot be written.
+    Broken,
+}
+
+/// An open connection.
+struct Talk<'a, F> {
+    options: &'a Connection,
+    stream: Stream,
+    peer: Arc<str>,
+    format: F,
+    intake: StreamReader,
+    /// Batches to be answered, each with its number of messages.
+    waiting: VecDeque<(Settled, usize)>,
+    answers: Option<Answers>,
+    activity: Activity,
+    /// Held in the middle of a message, and while answers are due.
+    under_way: Option<UnderWay>,
+}
+
+impl Connection {
+    /// Serves a client until it disconnects or the run stops. A problem of this one client is not an error.
+    ///
+    /// # Errors
+    /// If messages cannot be sent on.
+    pub async fn run<F: Format>(
+        &self,
+        client: Client,
+        partitioner: Partitioner,
+        format: F,
+        answers: Option<Answers>,
+        mut out: SourceOutput,
+    ) -> Result<(), Error> {
+        let intake = StreamReader::new(partitioner, self.limit, out.batch_bytes());
+        let waiting = VecDeque::new();
+        let Client { stream, name: peer, activity } = client;
+        let under_way = None;
+        let mut talk =
+            Talk { options: self, stream, peer, format, intake, waiting, answers, activity, under_way };
+        let end = talk.read(&mut out).await?;
+        // Downstream stages end only when all source outputs are dropped. Some settle their batches only
+        // then.
+        drop(out);
+        if let End::Done = end {
+            talk.close().await;
+        }
+        Ok(())
+    }
+}
+
+/// The next event of a connection.
+enum Event {
+    Stop,
+    Settled(Settlement),
+    Answer(Bytes),
+    Ready(std::io::Result<()>),
+    Silent,
+}
+
+impl<F: Format> Talk<'_, F> {
+    async fn read(&mut self, out: &mut SourceOutput) -> Result<End, Error> {
+        let mut last = Instant::now();
+        // True if the lines held back have been sent since data last arrived.
+        let mut was_quiet = true;
+        loop {
+            let is_within = self.intake.is_in_a_message();
+            self.under_way = match is_within || !self.waiting.is_empty() {
+                false => None,
+                true => self.under_way.take().or_else(|| Some(self.activity.under_way())),
+            };
+            let quiet = self.options.quiet.filter(|_| is_within && !was_quiet);
+            let patience =
+                if is_within { Some(self.options.read_timeout) } else { self.options.idle_timeout };
+            let event = tokio::select! {
+                biased;
+                () = out.stopping() => Event::Stop,
+                settlement = first(&mut self.waiting) => Event::Settled(settlement),
+                answer = next(&mut self.answers) => Event::Answer(answer),
+                ready = self.intake.ready(&self.stream), if self.waiting.len() < MAX_WAITING => Event::Ready(ready),
+                () = until(last, quiet.or(patience)) => Event::Silent,
+            };
+            let taken = match event {
+                Event::Stop => {
+                    self.reject_rest("the run was stopped", out).await?;
+                    return Ok(End::Done);
+                }
+                Event::Settled(settlement) => match self.answer(&settlement).await {
+                    true => continue,
+                    false => return self.broken("it could not be answered", out).await,
+                },
+                Event::Answer(answer) => match self.write(&answer).await {
+                    true => continue,
+                    false => return self.broken("it could not be answered", out).await,
+                },
+                Event::Silent if quiet.is_some() => {
+                    was_quiet = true;
+                    self.intake.quiet()
+                }
+                Event::Silent => return self.broken("nothing more arrived in time", out).await,
+                Event::Ready(Ok(())) => {
+                    let taken = self.intake.read(&mut self.stream, out, self.options.read_timeout).await;
+                    (last, was_quiet) = (Instant::now(), false);
+                    self.activity.note();
+                    match taken {
+                        Ok(taken) => taken,
+                        Err(error) => {
+                            return self.broken(&format!("the connection broke ({error})"), out).await;
+                        }
+                    }
+                }
+                Event::Ready(Err(error)) => {
+                    return self.broken(&format!("the connection broke ({error})"), out).await;
+                }
+            };
+            match taken {
+                Taken::Nothing => {}
+                Taken::NoRoom => {
+                    return self.broken("the memory budget had no capacity for the rest in time", out).await;
+                }
+                Taken::End(None) => return Ok(End::Done),
+                Taken::Cut(cut) => {
+                    if !self.send(cut, out).await? {
+                        return self.broken("it could not be answered", out).await;
+                    }
+                }
+                Taken::End(Some(cut)) => {
+                    let answered = self.send(cut, out).await?;
+                    return Ok(if answered { End::Done } else { End::Broken });
+                }
+            }
+        }
+    }
+
+    /// Sends messages. Returns false if the client was to be answered at once and could not be.
+    async fn send(&mut self, cut: Cut, out: &mut SourceOutput) -> Result<bool, Error> {
+        let at_once = matches!(self.options.acknowledge, Some((_, Respond::Received)));
+        let is_answered = self.answers.is_some() || self.options.acknowledge.is_some();
+        let mut received = 0;
+        let waiting = &mut self.waiting;
+        let note = |count, settled: Option<Settled>| {
+            received += count;
+            waiting.extend(settled.map(|settled| (settled, count)));
+        };
+        cut.send(&mut self.format, &self.peer, is_answered && !at_once, out, note).await?;
+        if at_once { Ok(self.acknowledge(received).await) } else { Ok(true) }
+    }
+
+    /// Answers the oldest unanswered batch. Returns false if the connection must be closed.
+    async fn answer(&mut self, settlement: &Settlement) -> bool {
+        let Some((_, count)) = self.waiting.pop_front() else { return true };
+        if settlement.outcome == Outcome::Failed {
+            // Without an acknowledgement, the client knows that it has to resend the messages.
+            tracing::debug!("{}: its messages failed; the connection is closed", self.peer);
+            return false;
+        }
+        self.acknowledge(count).await
+    }
+
+    async fn acknowledge(&mut self, count: usize) -> bool {
+        let Some((text, _)) = &self.options.acknowledge else { return true };
+        let text = text.repeat(count);
+        self.write(&text).await
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> bool {
+        match self.stream.write_within(bytes, self.options.write_timeout).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::debug!("{}: cannot write an answer: {error}", self.peer);
+                false
+            }
+        }
+    }
+
+    async fn broken(&mut self, reason: &str, out: &mut SourceOutput) -> Result<End, Error> {
+        tracing::debug!("`{}`: {}: {reason}", out.name(), self.peer);
+        self.reject_rest(reason, out).await?;
+        Ok(End::Broken)
+    }
+
+    async fn reject_rest(&mut self, reason: &str, out: &mut SourceOutput) -> Result<(), Error> {
+        match self.intake.abandon(reason) {
+            Some(cut) => cut.send(&mut self.format, &self.peer, false, out, |_, _| {}).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the answers that are still due, then closes the connection.
+    async fn close(mut self) {
+        while !self.waiting.is_empty() {
+            let event = tokio::select! {
+                biased;
+                settlement = first(&mut self.waiting) => Event::Settled(settlement),
+                answer = next(&mut self.answers) => Event::Answer(answer),
+            };
+            let goes_on = match event {
+                Event::Settled(settlement) => self.answer(&settlement).await,
+                Event::Answer(answer) => self.write(&answer).await,
+                _ => true,
+            };
+            if !goes_on {
+                return;
+            }
+        }
+        while let Some(answer) = self.answers.as_mut().and_then(|answers| answers.try_recv().ok()) {
+            if !self.write(&answer).await {
+                return;
+            }
+        }
+        // The client may have disconnected already.
+        let _ = tokio::time::timeout(self.options.write_timeout, self.stream.shutdown()).await;
+    }
+}
+
+/// Waits until the oldest batch is settled.
+async fn first(waiting: &mut VecDeque<(Settled, usize)>) -> Settlement {
+    match waiting.front_mut() {
+        Some((settled, _)) => settled.await,
+        None => pending().await,
+    }
+}
+
+async fn next(answers: &mut Option<Answers>) -> Bytes {
+    let answer = match answers {
+        Some(answers) => answers.recv().await,
+        None => None,
+    };
+    match answer {
+        Some(answer) => answer,
+        None => pending().await,
+    }
+}
+
+async fn until(last: Instant, patience: Option<Duration>) {
+    match patience {
+        Some(patience) => sleep_until(last + patience).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,30 @@
+//! Defaults of options, shared by all listening sources.
+
+use thalweg_config::{ByteSize, TimeSpan};
+
+use thalweg_codec::framing::DEFAULT_LIMIT;
+
+/// Default of `max_message_bytes` and `max_answer_bytes`.
+pub fn limit() -> ByteSize {
+    DEFAULT_LIMIT
+}
+
+/// Default of `max_connections`.
+pub fn connections() -> usize {
+    1024
+}
+
+/// Default of `acknowledge_timeout`, and of `timeout` of the sink `proxy`.
+pub fn one_second() -> TimeSpan {
+    TimeSpan::seconds(1)
+}
+
+/// Default of `write_timeout` of the source `proxy`.
+pub fn ten_seconds() -> TimeSpan {
+    TimeSpan::seconds(10)
+}
+
+/// Default of `read_timeout` and similar options.
+pub fn half_a_minute() -> TimeSpan {
+    TimeSpan::seconds(30)
+}

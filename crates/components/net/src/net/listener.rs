@@ -1,0 +1,258 @@
+//! Sockets on which a source or sink listens.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thalweg_engine::Error;
+use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream};
+use tokio::sync::watch;
+
+use super::{Address, net_error};
+use thalweg_config::FileMode;
+
+/// Announces the address on which a component listens: in the log, and to watchers.
+#[derive(Debug, Clone)]
+pub struct Announce {
+    name: Arc<str>,
+    at: Arc<watch::Sender<Option<String>>>,
+}
+
+impl Announce {
+    /// Creates the announcement of the component with this name.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.into(), at: Arc::new(watch::Sender::new(None)) }
+    }
+
+    /// Returns a channel with the address, set once the component listens. It has the actual port if port 0
+    /// was configured.
+    pub fn watch(&self) -> watch::Receiver<Option<String>> {
+        self.at.subscribe()
+    }
+
+    fn tell(&self, at: String) {
+        tracing::info!("`{}` listens on {at}", self.name);
+        self.at.send_replace(Some(at));
+    }
+}
+
+/// How to create a unix socket.
+#[derive(Debug, Clone, Copy)]
+pub struct UnixSocket {
+    /// The permissions of the socket; by default `0770`, for its user and group.
+    pub permissions: Option<FileMode>,
+    /// True if an abandoned socket at the path is removed first.
+    pub remove_old: bool,
+}
+
+impl Default for UnixSocket {
+    fn default() -> Self {
+        Self { permissions: None, remove_old: true }
+    }
+}
+
+impl UnixSocket {
+    /// Creates the socket. An abandoned socket at the path is replaced if `remove_old` is set.
+    fn make<T>(self, path: &Path, bind: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, Removal)> {
+        let made = match bind(path) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && self.remove_old && is_left_behind(path) => {
+                fs::remove_file(path)?;
+                bind(path)?
+            }
+            made => made?,
+        };
+        let removal = Removal(path.to_owned());
+        let mode = self.permissions.map_or(0o770, FileMode::bits);
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        Ok((made, removal))
+    }
+}
+
+/// True if no process listens on the socket at this path. The socket of a running program must not be
+/// removed.
+fn is_left_behind(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let refused =
+        |result: io::Result<()>| result.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    let as_datagram = || std::os::unix::net::UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    is_socket
+        && match std::os::unix::net::UnixStream::connect(path) {
+            // A datagram socket refuses a stream connection with this error.
+            Err(error) if error.raw_os_error() == Some(WRONG_TYPE) => refused(as_datagram()),
+            result => refused(result.map(|_| ())),
+        }
+}
+
+/// `EPROTOTYPE`, which has no name in the standard library.
+const WRONG_TYPE: i32 = if cfg!(target_os = "linux") { 91 } else { 41 };
+
+/// Removes the path of a socket when the socket is closed.
+#[derive(Debug)]
+pub struct Removal(PathBuf);
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        // The path may already have been removed, which is fine.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A socket that accepts connections.
+#[derive(Debug)]
+pub enum Listener {
+    /// TCP.
+    Tcp(TcpListener),
+    /// A unix socket.
+    Unix(UnixListener, Removal),
+}
+
+/// A client's connection, before TLS.
+#[derive(Debug)]
+pub enum Accepted {
+    /// TCP.
+    Tcp(TcpStream),
+    /// A unix socket.
+    Unix(UnixStream),
+}
+
+impl Listener {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// A temporary error if the address is in use; a permanent one if it may not be used.
+    pub async fn bind(address: &Address, unix: UnixSocket, announce: &Announce) -> Result<Self, Error> {
+        let bound = match address {
+            Address::Tcp(at) => Self::tcp(at).await,
+            Address::Unix(path) => unix
+                .make(path, |path| UnixListener::bind(path))
+                .map(|(made, removal)| Self::Unix(made, removal)),
+            Address::Udp(_) | Address::Unixgram(_) => Err(ErrorKind::Unsupported.into()),
+        };
+        let bound = bound.map_err(|error| net_error("listen on", address, &error))?;
+        announce.tell(match &bound {
+            Self::Tcp(listener) => match listener.local_addr() {
+                Ok(at) => at.to_string(),
+                Err(_) => address.to_string(),
+            },
+            Self::Unix(_, path) => path.0.display().to_string(),
+        });
+        Ok(bound)
+    }
+
+    async fn tcp(at: &str) -> io::Result<Self> {
+        let mut last = ErrorKind::InvalidInput.into();
+        for at in Address::to_listen(at) {
+            match TcpListener::bind(&at).await {
+                Ok(listener) => return Ok(Self::Tcp(listener)),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Accepts the next client. Returns its connection and its name for logs and messages.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn accept(&self) -> io::Result<(Accepted, Arc<str>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // Answers are short, and clients wait for them.
+                stream.set_nodelay(true)?;
+                Ok((Accepted::Tcp(stream), peer.to_string().into()))
+            }
+            Self::Unix(listener, path) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Accepted::Unix(stream), path.0.to_string_lossy().into()))
+            }
+        }
+    }
+}
+
+/// A socket that receives datagrams.
+#[derive(Debug)]
+pub enum Datagrams {
+    /// UDP.
+    Udp(UdpSocket),
+    /// A unix socket.
+    Unix(UnixDatagram, Removal),
+}
+
+impl Datagrams {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub async fn bind(address: &Address, unix: UnixSocket, announce: &Announce) -> Result<Self, Error> {
+        let bound = match address {
+            Address::Udp(at) => Self::udp(at).await,
+            Address::Unixgram(path) => unix
+                .make(path, |path| UnixDatagram::bind(path))
+                .map(|(made, removal)| Self::Unix(made, removal)),
+            Address::Tcp(_) | Address::Unix(_) => Err(ErrorKind::Unsupported.into()),
+        };
+        let bound = bound.map_err(|error| net_error("listen on", address, &error))?;
+        announce.tell(match &bound {
+            Self::Udp(socket) => match socket.local_addr() {
+                Ok(at) => at.to_string(),
+                Err(_) => address.to_string(),
+            },
+            Self::Unix(_, path) => path.0.display().to_string(),
+        });
+        Ok(bound)
+    }
+
+    async fn udp(at: &str) -> io::Result<Self> {
+        let mut last = ErrorKind::InvalidInput.into();
+        for at in Address::to_listen(at) {
+            match UdpSocket::bind(&at).await {
+                Ok(socket) => return Ok(Self::Udp(socket)),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Waits until there may be a datagram.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub async fn ready(&self) -> io::Result<()> {
+        match self {
+            Self::Udp(socket) => socket.readable().await,
+            Self::Unix(socket, _) => socket.readable().await,
+        }
+    }
+
+    /// Appends the next datagram to `into`, which must have enough spare capacity, and returns the sender.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is no datagram, or an error of the socket.
+    pub fn receive(&self, into: &mut Vec<u8>) -> io::Result<Sender> {
+        match self {
+            Self::Udp(socket) => socket.try_recv_buf_from(into).map(|(_, peer)| Sender::Udp(peer)),
+            Self::Unix(socket, _) => socket.try_recv_buf_from(into).map(|_| Sender::Unix),
+        }
+    }
+
+    /// Returns the name of a sender for logs and messages.
+    pub fn name(&self, sender: Sender) -> Arc<str> {
+        match (sender, self) {
+            (Sender::Udp(peer), _) => peer.to_string().into(),
+            (Sender::Unix, Self::Unix(_, path)) => path.0.to_string_lossy().into(),
+            (Sender::Unix, Self::Udp(_)) => "unix".into(),
+        }
+    }
+}
+
+/// The sender of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// The address of a UDP socket.
+    Udp(std::net::SocketAddr),
+    /// A unix socket. Senders on unix sockets usually have no name.
+    Unix,
+}

@@ -1,0 +1,36 @@
+//! Network access: addresses, connections, and many connections that feed one source.
+//!
+//! A listening source owns its source output and gives each connection a clone ([`serve`]). Connections send
+//! from their own tasks, independently of each other. All of them draw on the source's one share of the
+//! memory budget.
+//!
+//! A connection waits until there is data, then until the budget has capacity, and only then reads
+//! ([`StreamReader`]). Idle connections hold no memory. Unread data stays with the peer, and the system's
+//! flow control slows the peer down. The rejected alternative was a queue of readings between the connections
+//! and one sending task. It adds a hop and a bound to choose. The order within a connection is the only order
+//! to keep, and it is kept without the queue.
+//!
+//! A connection that has received part of a message holds a lease for that part. If such leases took the
+//! whole budget, no connection could continue. Therefore this wait for capacity has a limit, `read_timeout`:
+//! the connection is then closed and its partial message leaves by `errors`.
+
+mod address;
+mod connection;
+mod datagrams;
+pub mod defaults;
+mod intake;
+mod listener;
+mod options;
+mod serve;
+mod stream;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use address::Address;
+pub use connection::{Answers, Connection, Respond};
+pub use datagrams::receive;
+pub use intake::{Cut, Format, Plain, StreamReader};
+pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
+pub use options::{DialOptions, ListenOptions, SocketOptions};
+pub use serve::{Client, Limits, Owner, serve};
+pub use stream::{Dial, Stream, connect_udp, net_error};

@@ -1,0 +1,196 @@
+//! Accepts connections for one source.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use thalweg_engine::{Error, SourceOutput};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::listener::Accepted;
+use super::{Listener, Stream};
+use crate::tls::Acceptor;
+
+/// How long a stopped source waits until the messages of its connections are delivered and answered. Some of
+/// them may be delivered only after the source has ended; their connections then answer after that.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long to wait after the system could not accept a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The component for which connections are accepted.
+pub trait Owner: Clone + Send + Sync + 'static {
+    /// Its name in the log.
+    fn name(&self) -> &str;
+
+    /// Waits until it should stop.
+    fn stopping(&self) -> impl Future<Output = ()> + Send;
+
+    /// How long its connections may continue after that.
+    fn grace(&self) -> Duration {
+        GRACE
+    }
+}
+
+impl Owner for SourceOutput {
+    fn name(&self) -> &str {
+        SourceOutput::name(self)
+    }
+
+    fn stopping(&self) -> impl Future<Output = ()> + Send {
+        SourceOutput::stopping(self)
+    }
+}
+
+/// The limits of a listening source.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// The largest number of open connections. Further clients wait to be accepted.
+    pub max_connections: usize,
+    /// The source ends after this time without activity.
+    pub end_after_idle: Option<Duration>,
+}
+
+/// Tracks whether the connections of a source are active. An open connection alone is not activity, since
+/// HTTP clients keep connections open.
+#[derive(Debug, Clone)]
+pub struct Activity(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    begun: Instant,
+    /// When data last arrived, in milliseconds after `begun`.
+    last: AtomicU64,
+    /// The number of activities in progress.
+    under_way: AtomicUsize,
+}
+
+impl Activity {
+    fn begin() -> Self {
+        let begun = Instant::now();
+        Self(Arc::new(Inner { begun, last: AtomicU64::new(0), under_way: AtomicUsize::new(0) }))
+    }
+
+    /// Records that data arrived.
+    pub fn note(&self) {
+        let passed = self.0.begun.elapsed().as_millis();
+        self.0.last.fetch_max(u64::try_from(passed).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Marks an activity as in progress until the returned guard is dropped.
+    pub fn under_way(&self) -> UnderWay {
+        self.0.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self.clone())
+    }
+
+    /// Returns when the source will have been idle for `span`, provided no data arrives before.
+    fn idle_at(&self, span: Duration) -> Instant {
+        match self.0.under_way.load(Ordering::Relaxed) {
+            0 => self.0.begun + Duration::from_millis(self.0.last.load(Ordering::Relaxed)) + span,
+            _ => Instant::now() + span,
+        }
+    }
+}
+
+/// A client that has connected.
+#[derive(Debug)]
+pub struct Client {
+    /// Its connection.
+    pub stream: Stream,
+    /// Its name in logs and messages.
+    pub name: Arc<str>,
+    /// Where its activity is recorded.
+    pub activity: Activity,
+}
+
+/// A guard: an activity is in progress until it is dropped.
+#[derive(Debug)]
+pub struct UnderWay(Activity);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.note();
+        self.0.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Accepts connections until `out` should stop. Each connection runs in its own task with a clone of its
+/// owner, usually a source output. A connection must drop that clone on stopping: see [`SourceOutput`].
+///
+/// # Errors
+/// The first error of a connection. Errors that concern one client alone must be handled there.
+pub async fn serve<O, F, W>(
+    listener: &Listener,
+    limits: Limits,
+    tls: Option<&Acceptor>,
+    out: &O,
+    connection: F,
+) -> Result<(), Error>
+where
+    O: Owner,
+    F: Fn(Client, O) -> W + Clone + Send + 'static,
+    W: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    let mut open: JoinSet<Result<(), Error>> = JoinSet::new();
+    let activity = Activity::begin();
+    let idle_at = || limits.end_after_idle.map(|span| activity.idle_at(span));
+    let mut check = idle_at();
+    loop {
+        tokio::select! {
+            biased;
+            () = out.stopping() => break,
+            Some(ended) = open.join_next() => result(ended)?,
+            accepted = listener.accept(), if open.len() < limits.max_connections => match accepted {
+                Ok((accepted, name)) => {
+                    activity.note();
+                    let (tls, out, connection) = (tls.cloned(), out.clone(), connection.clone());
+                    let activity = activity.clone();
+                    open.spawn(async move {
+                        match secure(accepted, tls).await {
+                            Ok(stream) => connection(Client { stream, name, activity }, out).await,
+                            Err(error) => {
+                                tracing::debug!("`{}`: {name}: the TLS handshake failed: {error}", out.name());
+                                Ok(())
+                            }
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!("`{}`: cannot accept a connection: {error}", out.name());
+                    sleep(PAUSE).await;
+                }
+            },
+            () = sleep_until(check.unwrap_or_else(Instant::now)), if check.is_some() => {
+                check = idle_at();
+                if check.is_some_and(|at| at <= Instant::now()) {
+                    // The clients that are still connected are idle.
+                    open.shutdown().await;
+                    break;
+                }
+            }
+        }
+    }
+    let end = Instant::now() + out.grace();
+    while let Ok(Some(ended)) = timeout_at(end, open.join_next()).await {
+        result(ended)?;
+    }
+    open.detach_all();
+    Ok(())
+}
+
+fn result(ended: Result<Result<(), Error>, JoinError>) -> Result<(), Error> {
+    match ended {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Ok(()),
+    }
+}
+
+async fn secure(accepted: Accepted, tls: Option<Acceptor>) -> std::io::Result<Stream> {
+    match (accepted, tls) {
+        (Accepted::Tcp(stream), Some(tls)) => Ok(Stream::Tls(Box::new(tls.accept(stream).await?))),
+        (Accepted::Tcp(stream), None) => Ok(Stream::Tcp(stream)),
+        (Accepted::Unix(stream), _) => Ok(Stream::Unix(stream)),
+    }
+}

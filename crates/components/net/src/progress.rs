@@ -1,0 +1,89 @@
+//! Tracks which messages of a batch were sent before an error stopped the rest.
+//!
+//! After a temporary error, a sink receives the same batch again. A sink that sends messages one at a time
+//! then resumes after the messages already sent, instead of sending everything twice. The batch is recognised
+//! by the address of its payload views. The payload is held until then, so that no other batch can occupy the
+//! same memory.
+
+use arrow_array::{Array, BinaryViewArray};
+
+/// Tracks which messages of the current batch are done.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    payload: Option<BinaryViewArray>,
+    done: Vec<bool>,
+    /// Rows that can never be sent, with the reason.
+    rejected: Vec<(u32, String)>,
+}
+
+impl Progress {
+    /// Starts a batch, or resumes it if it is the same batch as before.
+    pub(crate) fn begin(&mut self, payload: &BinaryViewArray) {
+        let known = self.payload.as_ref().is_some_and(|known| {
+            known.len() == payload.len() && known.views().inner().ptr_eq(payload.views().inner())
+        });
+        if !known {
+            self.payload = Some(payload.clone());
+            self.rejected.clear();
+            self.done.clear();
+            self.done.resize(payload.len(), false);
+        }
+    }
+
+    /// True if the message of this row is done.
+    pub(crate) fn is_done(&self, row: usize) -> bool {
+        self.done.get(row).copied().unwrap_or(false)
+    }
+
+    /// Marks a message as done.
+    pub(crate) fn done(&mut self, row: usize) {
+        if let Some(done) = self.done.get_mut(row) {
+            *done = true;
+        }
+    }
+
+    /// Records that a message can never be sent.
+    pub(crate) fn reject(&mut self, row: usize, reason: String) {
+        self.done(row);
+        self.rejected.push((row as u32, reason));
+    }
+
+    /// Forgets the batch, which will not be retried.
+    pub(crate) fn give_up(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Ends the batch, all of whose messages are done. Returns the rejected rows in order.
+    pub(crate) fn finish(&mut self) -> Vec<(u32, String)> {
+        self.payload = None;
+        self.done.clear();
+        let mut rejected = std::mem::take(&mut self.rejected);
+        rejected.sort_unstable_by_key(|(row, _)| *row);
+        rejected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_engine::testing::batch;
+
+    #[test]
+    fn a_batch_that_comes_again_goes_on_and_another_begins_anew() {
+        let (one, other) = (batch(["a", "b"]), batch(["a", "b"]));
+        let mut progress = Progress::default();
+        progress.begin(one.payload());
+        progress.reject(1, "no".to_owned());
+        progress.begin(one.share().payload());
+        assert!(!progress.is_done(0) && progress.is_done(1));
+        progress.begin(other.payload());
+        assert!(!progress.is_done(0) && !progress.is_done(1));
+        progress.begin(one.payload());
+        assert!(!progress.is_done(1));
+        progress.done(0);
+        progress.reject(1, "no".to_owned());
+        assert_eq!(progress.finish(), [(1, "no".to_owned())]);
+        progress.begin(one.payload());
+        assert!(!progress.is_done(0) && progress.finish().is_empty());
+    }
+}

@@ -1,0 +1,164 @@
+//! Sends one request and interprets its answer.
+
+use std::io::Write;
+
+use arrow_array::{Array, BinaryViewArray};
+use bytes::Bytes;
+use flate2::write::GzEncoder;
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Method, Response, StatusCode, Url};
+use thalweg_engine::{Error, ErrorKind};
+use thalweg_record::payload_runs;
+
+use super::raw::RawRequest;
+use super::{Auth, Compression};
+
+/// How many bytes of an answer are shown in messages.
+const SHOWN: usize = 300;
+
+/// How many bytes of an answer are read, so that its connection can be reused.
+const READ: usize = 64 << 10;
+
+/// The state that all requests share.
+pub(super) struct Request {
+    pub(super) client: Client,
+    pub(super) url: Url,
+    pub(super) method: Method,
+    pub(super) headers: HeaderMap,
+    pub(super) auth: Option<Auth>,
+    pub(super) compression: Compression,
+    pub(super) is_raw: bool,
+}
+
+/// The result of a request.
+pub(super) enum Verdict {
+    Delivered,
+    /// It can never be delivered, for this reason.
+    Rejected(String),
+    /// It should be retried.
+    Again(Error),
+}
+
+/// Joins the messages of a batch into one body.
+pub(super) fn joined(payload: &BinaryViewArray, is_array: bool) -> Bytes {
+    let bytes: usize = payload.views().iter().map(|&view| view as u32 as usize).sum();
+    let mut body = Vec::with_capacity(bytes + payload.len() + 2);
+    if is_array {
+        body.push(b'[');
+        for row in 0..payload.len() {
+            if row > 0 {
+                body.push(b',');
+            }
+            body.extend_from_slice(payload.value(row));
+        }
+        body.push(b']');
+        return body.into();
+    }
+    for run in payload_runs(payload, b'\n') {
+        match run {
+            Ok(run) => body.extend_from_slice(run),
+            Err(message) => {
+                body.extend_from_slice(message);
+                body.push(b'\n');
+            }
+        }
+    }
+    body.into()
+}
+
+/// True if the error was caused by too many requests at once.
+pub(super) fn is_overload(error: &Error) -> bool {
+    error.kind() == ErrorKind::Overloaded
+}
+
+/// Returns the error of the two that tells the engine more.
+pub(super) fn failure(one: Option<Error>, other: Error) -> Error {
+    match one {
+        Some(one) if one.kind() == ErrorKind::Permanent || is_overload(&one) => one,
+        _ => other,
+    }
+}
+
+impl Request {
+    /// Sends a request with this body.
+    pub(super) async fn send(&self, body: Bytes) -> Verdict {
+        let built = match self.is_raw {
+            true => match RawRequest::parse(body) {
+                Ok(raw) => {
+                    let mut url = self.url.clone();
+                    url.set_path(&raw.path);
+                    url.set_query(raw.query.as_deref());
+                    self.client.request(raw.method, url).headers(raw.headers).body(raw.body)
+                }
+                Err(reason) => return Verdict::Rejected(format!("is not a request of HTTP: {reason}")),
+            },
+            false => {
+                let body = match self.compression {
+                    Compression::None => body,
+                    Compression::Gzip => match gzip(&body) {
+                        Ok(body) => body,
+                        Err(error) => {
+                            let error = Error::permanent("a body cannot be compressed").caused_by(error);
+                            return Verdict::Again(error);
+                        }
+                    },
+                };
+                self.client.request(self.method.clone(), self.url.clone()).body(body)
+            }
+        };
+        let mut built = built.headers(self.headers.clone());
+        if let Some(auth) = &self.auth {
+            built = match (&auth.user, &auth.bearer) {
+                (Some(user), _) => built.basic_auth(user, auth.password.as_ref()),
+                (None, Some(token)) => built.bearer_auth(token),
+                (None, None) => built,
+            };
+        }
+        match built.send().await {
+            Ok(response) => self.verdict(response).await,
+            Err(error) => Verdict::Again(self.failed(error)),
+        }
+    }
+
+    async fn verdict(&self, mut response: Response) -> Verdict {
+        let status = response.status();
+        let mut answer = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            answer.extend_from_slice(&chunk);
+            if answer.len() > READ {
+                break;
+            }
+        }
+        if status.is_success() {
+            return Verdict::Delivered;
+        }
+        let shown = String::from_utf8_lossy(answer.get(..SHOWN).unwrap_or(&answer)).trim().to_owned();
+        let colon = if shown.is_empty() { "" } else { ": " };
+        let text = format!("`{}` answered {status}{colon}{shown}", self.url);
+        match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+                Verdict::Again(Error::overloaded(text))
+            }
+            StatusCode::REQUEST_TIMEOUT => Verdict::Again(Error::temporary(text)),
+            _ if status.is_server_error() => Verdict::Again(Error::temporary(text)),
+            _ => Verdict::Rejected(text),
+        }
+    }
+
+    fn failed(&self, error: reqwest::Error) -> Error {
+        let text = format!("cannot send to `{}`", self.url);
+        // The text already contains the URL.
+        let error = error.without_url();
+        match (error.is_timeout(), error.is_builder()) {
+            (_, true) => Error::permanent(text).caused_by(error),
+            (true, _) => Error::overloaded(text).caused_by(error),
+            _ => Error::temporary(text).caused_by(error),
+        }
+    }
+}
+
+fn gzip(body: &[u8]) -> std::io::Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), flate2::Compression::fast());
+    encoder.write_all(body)?;
+    Ok(encoder.finish()?.into())
+}

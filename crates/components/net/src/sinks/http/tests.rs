@@ -1,0 +1,302 @@
+use std::convert::Infallible;
+use std::io::Read as _;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use thalweg_engine::ErrorKind;
+use thalweg_engine::testing::{batch, context, options, sink_conforms, try_options};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::net::testing::within;
+use crate::tls::{TlsServer, test_files};
+
+/// A request as received by the server.
+#[derive(Debug, Clone)]
+struct Got {
+    line: String,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// A server that sends the given answers in turn, and repeats the last one.
+struct Server {
+    address: String,
+    got: Arc<Mutex<Vec<Got>>>,
+    most: Arc<Mutex<(usize, usize)>>,
+}
+
+impl Server {
+    async fn start(answers: &[u16]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at(listener, answers, Duration::ZERO, None)
+    }
+
+    fn at(listener: TcpListener, answers: &[u16], pause: Duration, tls: Option<TlsServer>) -> Self {
+        let address = listener.local_addr().unwrap().to_string();
+        let (got, most) = (Arc::<Mutex<Vec<Got>>>::default(), Arc::<Mutex<(usize, usize)>>::default());
+        let (seen, counter, answers) = (got.clone(), most.clone(), answers.to_vec());
+        let acceptor = tls.map(|tls| tls.acceptor().unwrap());
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (seen, counter, answers, acceptor) =
+                    (seen.clone(), counter.clone(), answers.clone(), acceptor.clone());
+                let service = service_fn(move |request: hyper::Request<Incoming>| {
+                    let (seen, counter, answers) = (seen.clone(), counter.clone(), answers.clone());
+                    async move {
+                        {
+                            let mut counter = counter.lock().unwrap();
+                            counter.0 += 1;
+                            counter.1 = counter.1.max(counter.0);
+                        }
+                        tokio::time::sleep(pause).await;
+                        let (parts, body) = request.into_parts();
+                        let body = body.collect().await.unwrap().to_bytes();
+                        let line = format!("{} {}", parts.method, parts.uri);
+                        let number = {
+                            let mut seen = seen.lock().unwrap();
+                            seen.push(Got { line, headers: parts.headers, body });
+                            seen.len() - 1
+                        };
+                        counter.lock().unwrap().0 -= 1;
+                        let status = answers.get(number).or(answers.last()).copied().unwrap_or(200);
+                        let text = format!("answer {number} {}", "long ".repeat(200));
+                        Ok::<_, Infallible>(
+                            hyper::Response::builder()
+                                .status(status)
+                                .header("location", "/elsewhere")
+                                .body(Full::new(Bytes::from(text)))
+                                .unwrap(),
+                        )
+                    }
+                });
+                tokio::spawn(async move {
+                    let builder = hyper::server::conn::http1::Builder::new();
+                    let _ = match acceptor {
+                        None => builder.serve_connection(TokioIo::new(stream), service).await,
+                        Some(acceptor) => match acceptor.accept(stream).await {
+                            Ok(stream) => builder.serve_connection(TokioIo::new(stream), service).await,
+                            Err(_) => Ok(()),
+                        },
+                    };
+                });
+            }
+        });
+        Self { address, got, most }
+    }
+
+    fn got(&self) -> Vec<Got> {
+        self.got.lock().unwrap().clone()
+    }
+
+    fn bodies(&self) -> Vec<String> {
+        self.got().iter().map(|got| String::from_utf8_lossy(&got.body).into_owned()).collect()
+    }
+}
+
+async fn open(yaml: &str) -> Box<dyn Sink> {
+    let config: HttpConfig = options(yaml);
+    assert_eq!(config.check(), []);
+    let mut sink = config.build(&context()).unwrap();
+    sink.open(None).await.unwrap();
+    sink
+}
+
+/// Writes a batch until the write succeeds. Returns the rejected messages and the kinds of errors that
+/// occurred.
+async fn write(sink: &mut Box<dyn Sink>, messages: &[&str]) -> (Vec<(u32, String)>, Vec<ErrorKind>) {
+    let (batch, mut errors) = (batch(messages), Vec::new());
+    loop {
+        let mut rejects = Rejects::default();
+        match within(sink.write(&batch, &mut rejects)).await {
+            Ok(_) => return (rejects.take(), errors),
+            Err(error) if error.kind() == ErrorKind::Permanent => panic!("{}", error.full()),
+            Err(error) => errors.push(error.kind()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn it_conforms() {
+    for options in ["", ", batch: lines", ", batch: array, encode: json", ", compression: gzip"] {
+        let server = Server::start(&[204]).await;
+        sink_conforms::<HttpConfig>(&format!("{{ address: {}{options} }}", server.address)).await;
+        assert!(server.got().len() >= 2);
+    }
+}
+
+#[tokio::test]
+async fn each_message_is_a_request() {
+    let server = Server::start(&[]).await;
+    let yaml = format!(
+        "{{ address: '{}/in?x=1', method: PUT, concurrency: 1, content_type: text/csv, headers: {{ X-A: b }}, \
+         auth: {{ user: me, password: secret }} }}",
+        server.address
+    );
+    let mut sink = open(&yaml).await;
+    assert_eq!(write(&mut sink, &["one", "", "two\nlines"]).await.0, []);
+    assert_eq!(server.bodies(), ["one", "", "two\nlines"]);
+    for got in server.got() {
+        assert_eq!(got.line, "PUT /in?x=1");
+        assert_eq!(
+            (&got.headers["x-a"], &got.headers["content-type"]),
+            (&"b".parse().unwrap(), &"text/csv".parse().unwrap())
+        );
+        assert_eq!(got.headers["authorization"], "Basic bWU6c2VjcmV0");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_a_request() {
+    let server = Server::start(&[]).await;
+    for (options, body, content_type) in [
+        ("batch: lines, auth: { bearer: token }", "1\n{\"a\":2}\n", "application/x-ndjson"),
+        ("batch: array", "[1,{\"a\":2}]", "application/json"),
+    ] {
+        let mut sink = open(&format!("{{ address: {}, {options} }}", server.address)).await;
+        write(&mut sink, &["1", "{\"a\":2}"]).await;
+        let got = server.got().pop().unwrap();
+        assert_eq!(
+            (got.body, &got.headers["content-type"]),
+            (Bytes::from(body), &content_type.parse().unwrap())
+        );
+    }
+    assert_eq!(server.got()[0].headers["authorization"], "Bearer token");
+    let mut sink = open(&format!("{{ address: {}, batch: lines, compression: gzip }}", server.address)).await;
+    write(&mut sink, &["one", "two"]).await;
+    let got = server.got().pop().unwrap();
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&got.body[..]).read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), &got.headers["content-encoding"]), ("one\ntwo\n", &"gzip".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn what_is_refused_for_now_is_sent_again_and_nothing_else_is() {
+    let server = Server::start(&[200, 429, 503, 500, 200]).await;
+    let mut sink = open(&format!("{{ address: {}, concurrency: 1 }}", server.address)).await;
+    let (rejected, errors) = write(&mut sink, &["one", "two", "three"]).await;
+    assert_eq!(rejected, []);
+    assert_eq!(errors, [ErrorKind::Overloaded, ErrorKind::Overloaded, ErrorKind::Temporary]);
+    assert_eq!(server.bodies(), ["one", "two", "two", "two", "two", "three"]);
+    let server = Server::start(&[429, 200]).await;
+    let mut sink = open(&format!("{{ address: {}, batch: lines }}", server.address)).await;
+    let (_, errors) = write(&mut sink, &["one", "two"]).await;
+    assert_eq!((errors, server.bodies()), (vec![ErrorKind::Overloaded], vec!["one\ntwo\n".to_owned(); 2]));
+}
+
+#[tokio::test]
+async fn what_is_refused_for_good_is_rejected_with_the_answer() {
+    let server = Server::start(&[404, 200, 302]).await;
+    let mut sink = open(&format!("{{ address: {}, concurrency: 1 }}", server.address)).await;
+    let (rejected, errors) = write(&mut sink, &["one", "two", "three"]).await;
+    assert!(errors.is_empty());
+    let rows: Vec<u32> = rejected.iter().map(|(row, _)| *row).collect();
+    assert_eq!(rows, [0, 2]);
+    let reason = &rejected[0].1;
+    assert!(reason.contains("answered 404 Not Found: answer 0 long") && reason.len() < 400, "{reason}");
+    assert_eq!(server.got().len(), 3);
+    let server = Server::start(&[413]).await;
+    let mut sink = open(&format!("{{ address: {}, batch: array }}", server.address)).await;
+    assert_eq!(write(&mut sink, &["1", "2"]).await.0.len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_at_first_gets_it_later_and_one_that_is_silent_is_overloaded() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let mut sink = open(&format!("{{ address: {address} }}")).await;
+    let messages = batch(["one"]);
+    let error = within(sink.write(&messages, &mut Rejects::default())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Temporary);
+    assert!(error.full().contains("cannot send to"), "{}", error.full());
+    let server = Server::at(TcpListener::bind(&address).await.unwrap(), &[], Duration::ZERO, None);
+    write(&mut sink, &["one"]).await;
+    assert_eq!(server.bodies(), ["one"]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = Server::at(listener, &[], Duration::from_secs(60), None);
+    let mut sink = open(&format!("{{ address: {}, timeout: 50ms }}", server.address)).await;
+    let error = within(sink.write(&messages, &mut Rejects::default())).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Overloaded);
+}
+
+#[tokio::test]
+async fn requests_are_under_way_at_once_up_to_the_limit() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = Server::at(listener, &[], Duration::from_millis(20), None);
+    let mut sink = open(&format!("{{ address: {}, concurrency: 8 }}", server.address)).await;
+    let messages: Vec<String> = (0..64).map(|number| format!("message {number}")).collect();
+    let texts: Vec<&str> = messages.iter().map(String::as_str).collect();
+    write(&mut sink, &texts).await;
+    let mut bodies = server.bodies();
+    bodies.sort_by_key(|body| body[8..].parse::<u32>().unwrap());
+    assert_eq!(bodies, messages);
+    assert_eq!(server.most.lock().unwrap().1, 8);
+    let in_flight = |yaml: &str| options::<HttpConfig>(yaml).in_flight();
+    assert_eq!(in_flight("{ address: a }"), InFlight::One);
+    assert_eq!(in_flight("{ address: a, batch: lines }"), InFlight::Adaptive(MOST));
+    assert_eq!(in_flight("{ address: a, batch: lines, concurrency: 3 }"), InFlight::Fixed(3));
+}
+
+#[tokio::test]
+async fn whole_requests_are_sent_to_another_host() {
+    let server = Server::start(&[]).await;
+    let mut sink = open(&format!(
+        "{{ address: 'http://{}/ignored', raw_request: true, concurrency: 1 }}",
+        server.address
+    ))
+    .await;
+    let (rejected, _) = write(
+        &mut sink,
+        &["PUT /a?b=c HTTP/1.1\r\nHost: other\r\nX-A: 1\r\n\r\nbody", "rubbish", "GET / HTTP/1.0\n\n"],
+    )
+    .await;
+    assert_eq!(rejected.len(), 1);
+    assert!(rejected[0].0 == 1 && rejected[0].1.contains("is not a request of HTTP"));
+    let got = server.got();
+    assert_eq!((got[0].line.as_str(), got[0].body.as_ref()), ("PUT /a?b=c", &b"body"[..]));
+    assert_eq!(
+        (&got[0].headers["host"], &got[0].headers["x-a"]),
+        (&server.address.parse().unwrap(), &"1".parse().unwrap())
+    );
+    assert!(!got[0].headers.contains_key("content-type"));
+    assert_eq!(got[1].line, "GET /");
+}
+
+#[tokio::test]
+async fn tls_is_spoken() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = test_files(folder.path());
+    let tls: TlsServer = options(&format!("{{ certificate: {certificate}, key: {key} }}"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = Server::at(listener, &[], Duration::ZERO, Some(tls));
+    for trust in [format!("ca: {certificate}"), "insecure: true".to_owned()] {
+        let mut sink =
+            open(&format!("{{ address: 'https://{}', tls: {{ {trust} }} }}", server.address)).await;
+        write(&mut sink, &["secret"]).await;
+    }
+    assert_eq!(server.bodies(), ["secret", "secret"]);
+    let mut sink = open(&format!("{{ address: 'https://{}' }}", server.address)).await;
+    let error = within(sink.write(&batch(["secret"]), &mut Rejects::default())).await.unwrap_err();
+    assert!(error.full().contains("certificate"), "{}", error.full());
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let mistakes = |yaml: &str| options::<HttpConfig>(yaml).check().len();
+    assert_eq!(mistakes("{ address: 'ftp://a' }"), 1);
+    assert_eq!(mistakes("{ address: 'http://' }"), 1);
+    assert_eq!(mistakes("{ address: a, headers: { 'a b': c } }"), 1);
+    assert_eq!(mistakes("{ address: a, method: 'a b' }"), 1);
+    assert_eq!(mistakes("{ address: a, auth: {} }"), 1);
+    assert_eq!(mistakes("{ address: a, auth: { user: a, bearer: b } }"), 1);
+    assert_eq!(mistakes("{ address: a, auth: { bearer: a, password: b } }"), 1);
+    assert_eq!(mistakes("{ address: a, raw_request: true, batch: lines }"), 1);
+    assert_eq!(mistakes("{ address: a, tls: { key: b } }"), 1);
+    assert!(try_options::<HttpConfig>("{ address: a, concurrency: 0 }").is_err());
+}

@@ -1,0 +1,387 @@
+//! Writes messages to a socket.
+//!
+//! On a stream without acknowledgements, a message is delivered once the system has accepted it. Bytes in
+//! transit are lost silently if the connection breaks. The sink checks before each write whether the peer has
+//! closed the connection.
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, ErrorKind};
+
+use arrow_array::{Array, BinaryViewArray};
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{
+    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+};
+use thalweg_record::{Batch, payload_runs};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UdpSocket, UnixDatagram};
+use tokio::time::timeout;
+
+use crate::net::{Address, Dial, DialOptions, Stream, connect_udp, defaults, net_error};
+use crate::progress::Progress;
+use thalweg_codec::framing::Delimiter;
+use thalweg_stream::encode::EncodeConfig;
+
+/// A message of at least this many bytes is written directly. Copying shorter ones is cheaper than a system
+/// call each.
+const DIRECT: usize = 16 << 10;
+
+/// The largest UDP datagram, in bytes.
+const LARGEST_UDP: usize = 65_507;
+
+/// Writes messages to a socket: TCP, UDP or a unix socket.
+///
+/// If the connection breaks, the sink reconnects and sends the messages not written yet. Messages that the
+/// peer had not read are lost, unless it acknowledges them: with `acknowledge`, everything unacknowledged is
+/// resent. A datagram is one message, and its arrival is never confirmed.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SocketConfig {
+    /// The address to connect to: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:///PATH` (a stream) or
+    /// `unixgram:///PATH` (datagrams).
+    address: Address,
+    /// The format in which messages are written, for example `json`. By default the payload is written
+    /// unchanged.
+    #[serde(default)]
+    encode: EncodeConfig,
+    /// How messages are separated in a stream. By default each ends with a line feed.
+    #[serde(default)]
+    framing: Framing,
+    /// The text that the peer writes after each batch once it has stored it, for example `"OK\n"`. Not for
+    /// datagrams. By default no acknowledgement is expected.
+    #[serde(default)]
+    acknowledge: String,
+    /// How long to wait for the acknowledgement. After that the batch is resent over a new connection.
+    #[serde(default = "two_seconds")]
+    acknowledge_timeout: TimeSpan,
+    /// How long the peer may take to accept a batch. After that the batch is resent over a new connection.
+    #[serde(default = "defaults::half_a_minute")]
+    write_timeout: TimeSpan,
+    #[serde(flatten)]
+    dial: DialOptions,
+}
+
+/// How messages are separated in a stream.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Framing {
+    /// The method of separation. The default is `delimiter`.
+    by: By,
+    /// The bytes written after each message; with `by: ascii`, between the length and the message. The
+    /// escapes `\n`, `\r`, `\t`, `\0`, `\\` and `\xHH` are understood.
+    delimiter: Delimiter,
+    /// With binary lengths: the number of bytes of a length, 1, 2, 4 or 8. The default is 4.
+    size: Option<ByteSize>,
+}
+
+/// The method of separation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum By {
+    /// `delimiter` follows each message.
+    #[default]
+    Delimiter,
+    /// The length as text, then `delimiter`, precede each message.
+    Ascii,
+    /// The length as a binary number precedes each message, lowest byte first.
+    BinaryLe,
+    /// The length as a binary number precedes each message, highest byte first.
+    BinaryBe,
+    /// No separation: messages are written back to back.
+    None,
+}
+
+fn two_seconds() -> TimeSpan {
+    TimeSpan::seconds(2)
+}
+
+impl SinkConfig for SocketConfig {
+    const NAME: &'static str = "socket";
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages: { generate: { lines: ["Hello!", "Goodbye!"], count: 2 } }
+  received: { socket: { address: tcp://127.0.0.1:15881, acknowledge: "OK\n", end_after_idle: 1s } }
+pipelines:
+  away: { from: messages, to: other }
+  back: { from: received, to: all }
+sinks:
+  other: { socket: { address: tcp://127.0.0.1:15881 } }
+  all: { file: { path: out/received.log } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let of_encode = TransformConfig::check(&self.encode).into_iter();
+        let mut mistakes: Vec<_> = of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        if !self.address.is_stream() && !self.acknowledge.is_empty() {
+            let mistake = Mistake::new("acknowledge", "Datagrams are not acknowledged.");
+            mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
+        }
+        if !self.address.is_stream() && self.framing.by != By::default() {
+            let mistake = Mistake::new("framing", "Each datagram is one message.");
+            mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
+        }
+        let is_binary = matches!(self.framing.by, By::BinaryLe | By::BinaryBe);
+        match self.framing.size.map(ByteSize::bytes) {
+            Some(_) if !is_binary => {
+                mistakes.push(Mistake::new("framing", "`size` is for binary lengths.").help("Leave it out."));
+            }
+            None | Some(1 | 2 | 4 | 8) => {}
+            Some(_) => mistakes.push(Mistake::new("framing", "A length has 1, 2, 4 or 8 bytes.")),
+        }
+        mistakes.extend(self.dial.check(&self.address));
+        mistakes
+    }
+
+    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        self.encode.encoder()
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
+        Ok(match self.address.is_stream() {
+            true => {
+                Box::new(ToStream { config: self.clone(), dial: None, stream: None, gathered: Vec::new() })
+            }
+            false => Box::new(ToDatagrams {
+                address: self.address.clone(),
+                socket: None,
+                progress: Progress::default(),
+            }),
+        })
+    }
+}
+
+/// Writes to a stream.
+struct ToStream {
+    config: SocketConfig,
+    dial: Option<Dial>,
+    stream: Option<Stream>,
+    gathered: Vec<u8>,
+}
+
+#[async_trait]
+impl Sink for ToStream {
+    async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
+        self.dial = Some(Dial::of(&self.config.address, &self.config.dial)?);
+        Ok(())
+    }
+
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
+        let Some(dial) = &self.dial else {
+            return Err(Error::permanent("the sink `socket` was not opened"));
+        };
+        // Put back only after success: a connection with a partly written batch cannot be reused.
+        let mut stream = match self.stream.take() {
+            Some(mut stream) => match stream.is_closed().await {
+                true => dial.connect().await?,
+                false => stream,
+            },
+            None => dial.connect().await?,
+        };
+        let config = &self.config;
+        let address = &config.address;
+        self.gathered.clear();
+        let write = config.framing.write(batch.payload(), &mut self.gathered, &mut stream, rejects);
+        match timeout(config.write_timeout.duration(), write).await {
+            Ok(written) => written.map_err(|error| net_error("write to", address, &error))?,
+            Err(_) => {
+                let message = format!("`{address}` did not accept a batch in time");
+                return Err(Error::overloaded(message));
+            }
+        }
+        if !config.acknowledge.is_empty() {
+            acknowledged(&mut stream, config).await?;
+        }
+        self.stream = Some(stream);
+        Ok(WriteOutcome::Durable)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        if let Some(mut stream) = self.stream.take() {
+            // Everything was written; the peer may already have disconnected.
+            let _ = timeout(self.config.write_timeout.duration(), stream.shutdown()).await;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the acknowledgement.
+async fn acknowledged(stream: &mut Stream, config: &SocketConfig) -> Result<(), Error> {
+    let address = &config.address;
+    let mut answer = vec![0; config.acknowledge.len()];
+    match timeout(config.acknowledge_timeout.duration(), stream.read_exact(&mut answer)).await {
+        Ok(Ok(_)) if answer == config.acknowledge.as_bytes() => Ok(()),
+        Ok(Ok(_)) => Err(Error::temporary(format!(
+            "`{address}` answered `{}` where `{}` was expected",
+            answer.escape_ascii(),
+            config.acknowledge.escape_debug()
+        ))),
+        Ok(Err(error)) => Err(net_error("read the acknowledgement of", address, &error)),
+        Err(_) => Err(Error::overloaded(format!("`{address}` did not acknowledge a batch in time"))),
+    }
+}
+
+impl Framing {
+    /// Writes messages with their framing.
+    async fn write(
+        &self,
+        payload: &BinaryViewArray,
+        gathered: &mut Vec<u8>,
+        stream: &mut Stream,
+        rejects: &mut Rejects,
+    ) -> io::Result<()> {
+        let delimiter = self.delimiter.bytes();
+        if let (By::Delimiter, [byte]) = (self.by, delimiter) {
+            // Adjacent lines are often contiguous in memory, including their line feeds.
+            for run in payload_runs(payload, *byte) {
+                match run {
+                    Ok(run) => put(run, gathered, stream).await?,
+                    Err(message) => {
+                        put(message, gathered, stream).await?;
+                        gathered.push(*byte);
+                    }
+                }
+            }
+        } else {
+            for row in 0..payload.len() {
+                let message = payload.value(row);
+                if let Some(reason) = self.head(message.len(), gathered) {
+                    rejects.reject(row as u32, reason);
+                    continue;
+                }
+                put(message, gathered, stream).await?;
+                if self.by == By::Delimiter {
+                    gathered.extend_from_slice(delimiter);
+                }
+            }
+        }
+        stream.write_all(gathered).await?;
+        stream.flush().await
+    }
+
+    /// Appends the bytes before a message of `length` bytes. Returns a reason if the length cannot be
+    /// represented.
+    fn head(&self, length: usize, out: &mut Vec<u8>) -> Option<String> {
+        let size = self.size.map_or(4, ByteSize::as_usize);
+        let bytes = (length as u64).to_le_bytes();
+        let (low, high) = bytes.split_at(size.min(bytes.len()));
+        match self.by {
+            By::Delimiter | By::None => {}
+            By::Ascii => {
+                out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+                out.extend_from_slice(self.delimiter.bytes());
+            }
+            By::BinaryLe | By::BinaryBe if high.iter().any(|&byte| byte != 0) => {
+                return Some(format!(
+                    "has {length} bytes, which is more than a length of {size} bytes can represent"
+                ));
+            }
+            By::BinaryLe => out.extend_from_slice(low),
+            By::BinaryBe => out.extend(low.iter().rev()),
+        }
+        None
+    }
+}
+
+/// Writes bytes, or gathers them to be written together with later ones.
+async fn put(bytes: &[u8], gathered: &mut Vec<u8>, stream: &mut Stream) -> io::Result<()> {
+    if bytes.len() < DIRECT {
+        gathered.extend_from_slice(bytes);
+        if gathered.len() < DIRECT * 4 {
+            return Ok(());
+        }
+    }
+    stream.write_all(gathered).await?;
+    gathered.clear();
+    if bytes.len() >= DIRECT {
+        stream.write_all(bytes).await?;
+    }
+    Ok(())
+}
+
+/// Sends datagrams.
+struct ToDatagrams {
+    address: Address,
+    socket: Option<Datagrams>,
+    progress: Progress,
+}
+
+enum Datagrams {
+    Udp(UdpSocket),
+    Unix(UnixDatagram),
+}
+
+impl Datagrams {
+    async fn connect(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Unixgram(path) => {
+                let socket = UnixDatagram::unbound()?;
+                socket.connect(path)?;
+                Ok(Self::Unix(socket))
+            }
+            Address::Udp(at) => connect_udp(at).await.map(Self::Udp),
+            Address::Tcp(_) | Address::Unix(_) => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+
+    async fn send(&self, datagram: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Udp(socket) => socket.send(datagram).await,
+            Self::Unix(socket) => socket.send(datagram).await,
+        }
+    }
+
+    /// True if this kind of socket can never send a datagram of `length` bytes.
+    fn is_too_large(&self, length: usize, error: &io::Error) -> bool {
+        /// `EMSGSIZE`, which has no name in the standard library.
+        const MESSAGE_SIZE: i32 = if cfg!(target_os = "linux") { 90 } else { 40 };
+        matches!(self, Self::Udp(_)) && length > LARGEST_UDP || error.raw_os_error() == Some(MESSAGE_SIZE)
+    }
+}
+
+#[async_trait]
+impl Sink for ToDatagrams {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
+        let failed = |error: io::Error| net_error("send to", &self.address, &error);
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => Datagrams::connect(&self.address).await.map_err(failed)?,
+        };
+        self.progress.begin(batch.payload());
+        for row in 0..batch.rows() {
+            if self.progress.is_done(row) {
+                continue;
+            }
+            let datagram = batch.payload().value(row);
+            match socket.send(datagram).await {
+                Ok(_) => self.progress.done(row),
+                Err(error) if socket.is_too_large(datagram.len(), &error) => {
+                    let reason = format!("has {} bytes, which is too large for a datagram", datagram.len());
+                    self.progress.reject(row, reason);
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        self.socket = Some(socket);
+        for (row, reason) in self.progress.finish() {
+            rejects.reject(row, reason);
+        }
+        Ok(WriteOutcome::Durable)
+    }
+
+    fn give_up(&mut self) {
+        self.progress.give_up();
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}

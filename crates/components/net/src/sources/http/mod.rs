@@ -1,0 +1,208 @@
+//! `http`: messages that clients send as HTTP requests.
+//!
+//! A request is answered once its messages are delivered. A client without an answer resends the request, so
+//! nothing is lost. The head of a request is read into a small buffer of the connection. The body is read
+//! only when the budget has capacity.
+
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+
+use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
+use crate::web::{Admission, RequestOptions, converse};
+use thalweg_codec::partitioner::Partition;
+
+/// Receives messages in HTTP requests.
+///
+/// The body of a request is one message, or several if `framing` is given. It may be compressed with gzip or
+/// zstd (`Content-Encoding`). The request is answered with `status` once all of its messages are delivered.
+/// If they could not be delivered, the answer is 503, and the client should resend the request.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HttpSource {
+    /// The address to listen on, as `HOST:PORT`. Without a host (`:8080`), the source listens on all
+    /// addresses of the machine.
+    address: String,
+    /// The path that requests must have, for example `/logs`. Requests with another path are answered with
+    /// 404. By default any path is accepted.
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(flatten)]
+    request: RequestOptions,
+    /// The part of a request that becomes the payload. The default is `body`.
+    #[serde(default)]
+    payload: Payload,
+    /// Parts of the request that become fields of its messages, under the same names: `method`, `path`,
+    /// `query`, `remote` (the client's address), `user`, and headers as `header.content-type`.
+    #[serde(default)]
+    fields: Vec<String>,
+    /// How the body is cut into messages. `{}` makes each line a message. By default the whole body is one
+    /// message.
+    #[serde(default)]
+    framing: Option<Partition>,
+    /// With `framing`: the largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
+    /// output.
+    #[serde(default = "defaults::limit")]
+    max_message_bytes: ByteSize,
+    /// The largest body, in bytes after decompression. A request with a larger one is answered with 413.
+    #[serde(default = "default_body")]
+    max_body_bytes: ByteSize,
+    /// How long a client may take to send the head of a request, and again to send its body.
+    #[serde(default = "defaults::half_a_minute")]
+    read_timeout: TimeSpan,
+    /// When requests are answered. The default is `delivered`.
+    #[serde(default)]
+    respond: Respond,
+    /// The status of the answer to an accepted request, 200 to 299.
+    #[serde(default = "ok")]
+    #[schemars(range(min = 200, max = 299))]
+    status: u16,
+    /// The status of the answer if some messages were rejected. These messages leave by `errors`.
+    #[serde(default = "unavailable")]
+    #[schemars(range(min = 200, max = 599))]
+    rejected_status: u16,
+    #[serde(flatten)]
+    listen: ListenOptions,
+}
+
+/// The part of a request that becomes the payload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Payload {
+    /// The body.
+    #[default]
+    Body,
+    /// The whole request in its HTTP/1.1 form: the request line, the headers, an empty line and the body.
+    Request,
+}
+
+fn default_body() -> ByteSize {
+    ByteSize::mib(16)
+}
+
+fn ok() -> u16 {
+    200
+}
+
+fn unavailable() -> u16 {
+    503
+}
+
+impl SourceConfig for HttpSource {
+    const NAME: &'static str = "http";
+    const EXAMPLE: &'static str = r#"
+sources:
+  requests:
+    http:
+      address: 127.0.0.1:18080
+      path: /logs
+      framing: {}
+      end_after_idle: 100ms
+pipelines:
+  main: { from: requests, to: all }
+sinks:
+  all: { file: { path: out/requests.log } }
+"#;
+    const BLOCKS: bool = false;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = match &self.framing {
+            Some(framing) => framing.check(self.max_message_bytes),
+            None => Vec::new(),
+        };
+        if let Err(error) = Address::check_host_and_port(&self.address) {
+            let mistake = Mistake::new("address", error.message);
+            mistakes.push(mistake.help("For example `0.0.0.0:8080`, or `:8080`."));
+        }
+        if self.framing.is_some() && self.payload == Payload::Request {
+            let mistake = Mistake::new("framing", "A whole request cannot be cut into messages.");
+            mistakes.push(mistake.help("Leave out `framing`, or use `payload: body`."));
+        }
+        if let Some(name) = self.fields.iter().find(|name| !request::is_field(name)) {
+            let mistake = Mistake::new("fields", format!("A request has no `{name}`."));
+            mistakes.push(mistake.help(
+                "There are `method`, `path`, `query`, `remote`, `user` and headers such as `header.content-type`.",
+            ));
+        }
+        mistakes.extend(self.request.check(self.path.as_deref(), "/logs"));
+        if !(200..600).contains(&self.status) || !(200..600).contains(&self.rejected_status) {
+            mistakes.push(Mistake::new("status", "A status is a number from 200 to 599."));
+        }
+        mistakes
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        Ok(Box::new(Http { config: self.clone(), announce: Announce::new(&context.name) }))
+    }
+}
+
+struct Http {
+    config: HttpSource,
+    announce: Announce,
+}
+
+/// The state that all connections share.
+struct Server {
+    config: HttpSource,
+    admission: Admission,
+}
+
+#[async_trait]
+impl Source for Http {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let config = self.config.clone();
+        let admission = Admission::new(&config.request, config.path.as_deref())?;
+        let (tls, limits) = (config.listen.acceptor()?, config.listen.limits());
+        let address = Address::Tcp(config.address.clone());
+        let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
+        let server = Arc::new(Server { config, admission });
+        serve(&listener, limits, tls.as_ref(), out, move |client, out| server.clone().connection(client, out))
+            .await
+    }
+}
+
+/// The source output of a connection, `None` once the run stops, and the error that ended the connection.
+struct Gate(Mutex<(Option<SourceOutput>, Option<Error>)>);
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, (Option<SourceOutput>, Option<Error>)> {
+        // A panic cannot leave the two half-changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Server {
+    /// Serves a client's requests, one after the other.
+    async fn connection(self: Arc<Self>, client: Client, out: SourceOutput) -> Result<(), Error> {
+        let peer = client.name.clone();
+        let gate = Arc::new(Gate(Mutex::new((Some(out.clone()), None))));
+        let manner = self.config.request.connection(self.config.read_timeout);
+        let stopping = {
+            let gate = gate.clone();
+            async move {
+                out.stopping().await;
+                // Downstream stages end only when all source outputs are dropped. A request in progress holds
+                // its own clone.
+                gate.lock().0 = None;
+                drop(out);
+            }
+        };
+        let answer = |request| {
+            let (server, gate, peer) = (self.clone(), gate.clone(), peer.clone());
+            async move { server.answer(request, &gate, &peer).await }
+        };
+        converse(client, manner, stopping, answer).await;
+        match gate.lock().1.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}

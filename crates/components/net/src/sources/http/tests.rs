@@ -1,0 +1,311 @@
+use std::io::Write as _;
+use std::time::Duration;
+
+use reqwest::{Client, RequestBuilder, StatusCode};
+use thalweg_engine::testing::{context, options, payloads, rows, try_options};
+use thalweg_record::{Outcome, Parcel};
+use tokio::io::AsyncWriteExt;
+
+use super::*;
+use crate::net::testing::{Server as Running, rest, trickle, within};
+use crate::tls::{TlsClient, test_files};
+
+async fn start(yaml: &str) -> Running {
+    let config: HttpSource = options(yaml);
+    assert_eq!(config.check(), []);
+    let announce = Announce::new("test");
+    Running::start(Http { config, announce: announce.clone() }, announce).await
+}
+
+fn client() -> Client {
+    let tls: TlsClient = options("{}");
+    Client::builder().tls_backend_preconfigured(tls.config().unwrap()).no_proxy().build().unwrap()
+}
+
+fn post(server: &Running, path: &str) -> RequestBuilder {
+    client().post(format!("http://{}{path}", server.address))
+}
+
+/// Sends a request. Returns the status of the answer and the batch with the request's messages, which is
+/// delivered.
+async fn delivered(server: &Running, request: RequestBuilder) -> (StatusCode, thalweg_record::Batch) {
+    let answer = tokio::spawn(request.send());
+    let mut batch = server.next().await;
+    batch.take_ack().settle(Outcome::Delivered);
+    (within(answer).await.unwrap().unwrap().status(), batch)
+}
+
+async fn status(request: RequestBuilder) -> StatusCode {
+    within(request.send()).await.unwrap().status()
+}
+
+#[tokio::test]
+async fn a_request_is_answered_when_its_message_is_delivered_and_not_before() {
+    let server = start("{ address: 127.0.0.1:0, status: 202 }").await;
+    let mut answer = tokio::spawn(post(&server, "/any").body("a message\nwith two lines").send());
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["a message\nwith two lines"]);
+    assert!(tokio::time::timeout(Duration::from_millis(50), &mut answer).await.is_err());
+    batch.settle(Outcome::Delivered);
+    assert_eq!(within(answer).await.unwrap().unwrap().status(), 202);
+    assert!(server.stop().await.result.is_none());
+}
+
+#[tokio::test]
+async fn what_is_not_delivered_is_to_be_sent_again() {
+    let server = start("{ address: 127.0.0.1:0 }").await;
+    for (outcome, expected) in [
+        (Outcome::Failed, 503),
+        (Outcome::Rejected, 503),
+        (Outcome::Filtered, 200),
+        (Outcome::Delivered, 200),
+    ] {
+        let answer = tokio::spawn(post(&server, "/").body("x").send());
+        server.next().await.settle(outcome);
+        assert_eq!(within(answer).await.unwrap().unwrap().status(), expected, "{outcome:?}");
+    }
+    let server = start("{ address: 127.0.0.1:0, respond: received }").await;
+    assert_eq!(status(post(&server, "/").body("x")).await, 200);
+    server.next().await.settle(Outcome::Delivered);
+    let server =
+        start("{ address: 127.0.0.1:0, rejected_status: 422, framing: {}, max_message_bytes: 3 }").await;
+    let answer = tokio::spawn(post(&server, "/").body("one\ntoo long\ntwo").send());
+    let (batch, error) = (server.next().await, server.next_error().await);
+    assert_eq!((payloads(&batch), payloads(&error)), (vec!["one".into(), "two".into()], vec!["too".into()]));
+    batch.settle(Outcome::Delivered);
+    error.settle(Outcome::Rejected);
+    assert_eq!(within(answer).await.unwrap().unwrap().status(), 422);
+}
+
+#[tokio::test]
+async fn bodies_are_cut_into_messages_and_fields_come_with_them() {
+    let server = start(
+        "{ address: 127.0.0.1:0, framing: {}, fields: [method, path, query, remote, user, header.x-thing, header.none] }",
+    )
+    .await;
+    let request = post(&server, "/a/b?c=d").header("X-Thing", "thing").body("one\r\ntwo\n\nthree");
+    let (status, batch) = delivered(&server, request).await;
+    assert_eq!(status, 200);
+    assert_eq!(payloads(&batch), ["one", "two", "", "three"]);
+    for row in rows(batch.fields()) {
+        assert_eq!(row["method"], "POST");
+        assert_eq!(row["path"], "/a/b");
+        assert_eq!(row["query"], "c=d");
+        assert_eq!(row["header.x-thing"], "thing");
+        assert!(row["remote"].as_str().unwrap().starts_with("127.0.0.1:"));
+        assert!(row.get("user").is_none() && row.get("header.none").is_none());
+    }
+    // An empty body has no messages to deliver.
+    assert_eq!(self::status(post(&server, "/")).await, 200);
+}
+
+#[tokio::test]
+async fn a_whole_request_can_be_the_message() {
+    let server = start("{ address: 127.0.0.1:0, payload: request, methods: [] }").await;
+    let (_, batch) = delivered(&server, client().get(format!("http://{}/x?y=1", server.address))).await;
+    let text = payloads(&batch).remove(0);
+    assert!(text.starts_with("GET /x?y=1 HTTP/1.1\r\n") && text.contains("\r\nhost: 127.0.0.1:"), "{text}");
+    assert!(text.ends_with("content-length: 0\r\n\r\n"), "{text}");
+    // A chunked body is shown with its length.
+    let mut raw = server.connect().await;
+    let request =
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n";
+    trickle(&mut raw, request.as_bytes(), 7).await;
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 6\r\n\r\nonetwo"]);
+    batch.settle(Outcome::Delivered);
+}
+
+#[tokio::test]
+async fn compressed_bodies_are_decompressed() {
+    let server = start("{ address: 127.0.0.1:0, max_body_bytes: 300000 }").await;
+    let gzip = |text: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    };
+    let text = "some text ".repeat(20_000);
+    let request = post(&server, "/").header("Content-Encoding", "gzip").body(gzip(text.as_bytes()));
+    let (status, batch) = delivered(&server, request).await;
+    assert_eq!((status, payloads(&batch)), (StatusCode::OK, vec![text.clone()]));
+    let body = zstd::encode_all(text.as_bytes(), 1).unwrap();
+    let (_, batch) =
+        delivered(&server, post(&server, "/").header("Content-Encoding", "zstd").body(body)).await;
+    assert_eq!(payloads(&batch), [text]);
+    let encoded =
+        |encoding: &str, body: Vec<u8>| post(&server, "/").header("Content-Encoding", encoding).body(body);
+    assert_eq!(self::status(encoded("gzip", gzip(&[0; 400_000]))).await, 413);
+    assert_eq!(self::status(encoded("gzip", b"not gzip".to_vec())).await, 400);
+    assert_eq!(self::status(encoded("br", Vec::new())).await, 415);
+}
+
+#[tokio::test]
+async fn what_may_not_come_is_refused() {
+    let server = start("{ address: 127.0.0.1:0, path: /logs, max_body_bytes: 1000 }").await;
+    assert_eq!(status(post(&server, "/other").body("x")).await, 404);
+    let url = format!("http://{}/logs", server.address);
+    assert_eq!(status(client().get(&url)).await, 405);
+    assert_eq!(status(post(&server, "/logs").body("x".repeat(1001))).await, 413);
+    // The same without a length in the head.
+    let mut raw = server.connect().await;
+    let body = format!("3e9\r\n{}\r\n0\r\n\r\n", "x".repeat(1001));
+    let head = "POST /logs HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    raw.write_all((head.to_owned() + &body).as_bytes()).await.unwrap();
+    assert!(rest(&mut raw).await.starts_with("HTTP/1.1 413 "));
+    let (status, batch) = delivered(&server, post(&server, "/logs").body("x".repeat(1000))).await;
+    assert_eq!((status, batch.payload().value(0).len()), (StatusCode::OK, 1000));
+    let mut rubbish = server.connect().await;
+    rubbish.write_all(b"\x16\x03rubbish\r\n\r\n").await.unwrap();
+    assert!(rest(&mut rubbish).await.starts_with("HTTP/1.1 400 "));
+    assert!(server.stop().await.result.is_none());
+}
+
+#[tokio::test]
+async fn a_client_that_stalls_or_disconnects_in_the_middle_sends_nothing() {
+    let server = start("{ address: 127.0.0.1:0, read_timeout: 50ms }").await;
+    let head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf";
+    let mut stalled = server.connect().await;
+    stalled.write_all(head).await.unwrap();
+    assert!(rest(&mut stalled).await.starts_with("HTTP/1.1 408 "));
+    let mut silent = server.connect().await;
+    silent.write_all(b"POST / HT").await.unwrap();
+    rest(&mut silent).await;
+    let mut gone = server.connect().await;
+    gone.write_all(head).await.unwrap();
+    drop(gone);
+    let (status, batch) = delivered(&server, post(&server, "/").body("whole")).await;
+    assert_eq!((status, payloads(&batch)), (StatusCode::OK, vec!["whole".to_owned()]));
+    assert!(server.stop().await.main.is_empty());
+}
+
+#[tokio::test]
+async fn a_password_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users");
+    std::fs::write(&file, "me:{SHA}VBPuJHI7uixaa6LQGWx4s+5GKNE=\n").unwrap();
+    let yaml =
+        format!("{{ address: 127.0.0.1:0, htpasswd: {}, realm: logs, fields: [user] }}", file.display());
+    let server = start(&yaml).await;
+    let refused = within(post(&server, "/").body("x").send()).await.unwrap();
+    assert_eq!(
+        (refused.status(), &refused.headers()["www-authenticate"]),
+        (StatusCode::UNAUTHORIZED, &"Basic realm=\"logs\"".parse::<reqwest::header::HeaderValue>().unwrap())
+    );
+    assert_eq!(status(post(&server, "/").basic_auth("me", Some("wrong")).body("x")).await, 401);
+    let request = post(&server, "/").basic_auth("me", Some("myPassword")).body("x");
+    let (status, batch) = delivered(&server, request).await;
+    assert_eq!((status, &rows(batch.fields())[0]["user"]), (StatusCode::OK, &"me".into()));
+    let config: HttpSource = options("{ address: 127.0.0.1:0, htpasswd: nowhere }");
+    let source =
+        thalweg_engine::testing::start_source(config.build(&context()).unwrap(), 1, Default::default());
+    assert!(within(source.task).await.unwrap().unwrap_err().full().contains("nowhere"));
+}
+
+#[tokio::test]
+async fn tls_is_spoken() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = test_files(folder.path());
+    let tls = format!("{{ certificate: {certificate}, key: {key} }}");
+    let server = start(&format!("{{ address: 127.0.0.1:0, tls: {tls} }}")).await;
+    let trust: TlsClient = options(&format!("{{ ca: {certificate} }}"));
+    let client =
+        Client::builder().tls_backend_preconfigured(trust.config().unwrap()).no_proxy().build().unwrap();
+    let request = client.post(format!("https://{}/", server.address)).body("secret");
+    let (status, batch) = delivered(&server, request).await;
+    assert_eq!((status, payloads(&batch)), (StatusCode::OK, vec!["secret".to_owned()]));
+    assert!(within(self::client().post(format!("https://{}/", server.address)).send()).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_clients_each_get_their_own_answer() {
+    let server = start("{ address: 127.0.0.1:0, rejected_status: 422 }").await;
+    let address = server.address.clone();
+    let clients: Vec<_> = (0..200)
+        .map(|number: usize| {
+            let url = format!("http://{address}/");
+            tokio::spawn(async move {
+                let client = client();
+                let mut found = Vec::new();
+                // One connection carries all three requests.
+                for round in 0..3 {
+                    let answer = client.post(&url).body(format!("{number} {round}")).send().await.unwrap();
+                    found.push(answer.status().as_u16());
+                }
+                found
+            })
+        })
+        .collect();
+    let main = server.source.main;
+    let deliver = tokio::spawn(async move {
+        let mut held: Vec<thalweg_record::Batch> = Vec::new();
+        while let Some((_, Parcel::Messages(batch))) = main.take().await {
+            held.push(batch);
+            // Not in the order in which they arrived.
+            if held.len() > 20 || fastrand::bool() {
+                let batch = held.swap_remove(fastrand::usize(..held.len()));
+                settle(batch);
+            } else {
+                let rest = std::mem::take(&mut held);
+                rest.into_iter().for_each(settle);
+            }
+            while let Ok(Some((_, Parcel::Messages(batch)))) =
+                tokio::time::timeout(Duration::from_millis(5), main.take()).await
+            {
+                settle(batch);
+            }
+            std::mem::take(&mut held).into_iter().for_each(settle);
+        }
+    });
+    for (number, client) in clients.into_iter().enumerate() {
+        let expected = if number % 3 == 0 { 422 } else { 200 };
+        assert_eq!(within(client).await.unwrap(), [expected; 3], "{number}");
+    }
+    server.source.stop.request();
+    assert!(within(server.source.task).await.unwrap().is_ok());
+    within(deliver).await.unwrap();
+}
+
+/// Rejects the messages of every third client.
+fn settle(batch: thalweg_record::Batch) {
+    let text = payloads(&batch).remove(0);
+    let number: usize = text.split(' ').next().unwrap().parse().unwrap();
+    batch.settle(if number.is_multiple_of(3) { Outcome::Rejected } else { Outcome::Delivered });
+}
+
+#[tokio::test]
+async fn a_stop_answers_what_is_under_way_and_refuses_what_comes() {
+    let server = start("{ address: 127.0.0.1:0 }").await;
+    let answer = tokio::spawn(post(&server, "/").body("last").send());
+    let batch = server.next().await;
+    server.source.stop.request();
+    tokio::task::yield_now().await;
+    batch.settle(Outcome::Delivered);
+    assert_eq!(within(answer).await.unwrap().unwrap().status(), 200);
+    assert!(server.stop().await.result.is_none());
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let mistakes = |yaml: &str| options::<HttpSource>(yaml).check().len();
+    assert_eq!(mistakes("{ address: nowhere }"), 1);
+    assert_eq!(mistakes("{ address: ':80', framing: {}, payload: request }"), 1);
+    assert_eq!(mistakes("{ address: ':80', fields: [header.a, 'header.a b'] }"), 1);
+    assert_eq!(mistakes("{ address: ':80', methods: ['a b'] }"), 1);
+    assert_eq!(mistakes("{ address: ':80', path: logs }"), 1);
+    assert!(try_options::<HttpSource>("{ address: ':80', status: 500 }").is_err());
+}
+
+#[tokio::test]
+async fn it_ends_when_no_request_came_although_a_client_stays_connected() {
+    let server = start("{ address: 127.0.0.1:0, end_after_idle: 50ms }").await;
+    let mut idle = server.connect().await;
+    let client = client();
+    let answer = tokio::spawn(client.post(format!("http://{}/", server.address)).body("x").send());
+    let batch = server.next().await;
+    // Longer than `end_after_idle`, but a request is in progress.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    batch.settle(Outcome::Delivered);
+    assert_eq!(within(answer).await.unwrap().unwrap().status(), 200);
+    assert!(within(server.source.finish()).await.result.is_none());
+    assert_eq!(rest(&mut idle).await, "");
+}

@@ -1,0 +1,167 @@
+//! Handles one request: reads its files, sends them on, and answers with their outcomes.
+
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Request, StatusCode};
+use serde::Serialize;
+use thalweg_engine::{Error, SourceOutput};
+use thalweg_record::{Ack, Ending, File, Outcome, Report};
+use tokio::sync::oneshot;
+
+use super::{Gate, Respond, Server};
+use crate::upload::{self, Refusal};
+use crate::web::{self, Answer};
+
+/// The answer to a request.
+#[derive(Serialize)]
+struct Response {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    files: Vec<FileResponse>,
+}
+
+/// The outcome of a file.
+#[derive(Serialize)]
+struct FileResponse {
+    name: String,
+    size: u64,
+    #[serde(rename = "type")]
+    mime: Option<Arc<str>>,
+    status: &'static str,
+    reason: Option<String>,
+}
+
+impl Server {
+    /// Sends the files of a request on and returns the answer.
+    pub(super) async fn answer(&self, request: Request<Incoming>, gate: &Gate) -> Answer {
+        if let Err(refused) = self.admission.admit(&request).await {
+            return *refused;
+        }
+        let ending = || refused(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
+        let Some(out) = gate.lock().0.clone() else { return ending() };
+        match self.take(request, out).await {
+            Ok(Ok((status, told))) => json(status, &told),
+            Ok(Err(refusal)) => {
+                if let Refusal::Failed(error) = &refusal {
+                    tracing::warn!("an upload was refused: {}", error.full());
+                }
+                refused(refusal.status(), refusal.reason())
+            }
+            Err(error) => {
+                gate.lock().1 = Some(error);
+                ending()
+            }
+        }
+    }
+
+    async fn take(
+        &self,
+        request: Request<Incoming>,
+        mut out: SourceOutput,
+    ) -> Result<Result<(StatusCode, Response), Refusal>, Error> {
+        let (head, body) = request.into_parts();
+        let uploads = match upload::read(&head, body, self.accept, self.limits, &self.room).await {
+            Ok(uploads) => uploads,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let mut files: Vec<File> = uploads.files.iter().map(|file| file.file(out.name().clone())).collect();
+        if self.respond == Respond::Accepted {
+            let told = uploads.files.iter().map(|file| FileResponse {
+                name: file.name.to_string_lossy().into_owned(),
+                size: file.size,
+                mime: None,
+                status: "accepted",
+                reason: None,
+            });
+            let told = Response { status: "accepted", reason: None, files: told.collect() };
+            drop(uploads);
+            out.send_files(files, None).await?;
+            return Ok(Ok((StatusCode::ACCEPTED, told)));
+        }
+        // From here on, only the files hold their contents.
+        let mut waiting = Vec::new();
+        for (file, upload) in files.iter_mut().zip(uploads.files) {
+            let (tell, told) = oneshot::channel();
+            file.ack_mut().merge(Ack::new(out.name().clone(), move |settlement| {
+                // The client may have disconnected.
+                let _ = tell.send(settlement);
+            }));
+            waiting.push((upload.name, upload.size, Report::default(), told));
+        }
+        let reported = files.into_iter().zip(&waiting);
+        let files = reported.map(|(file, (.., report, _))| file.with_report(report.clone())).collect();
+        out.send_files(files, None).await?;
+        // Downstream stages end only when all source outputs are dropped. Some settle their files only then.
+        drop(out);
+        let mut told = Vec::new();
+        let mut outcomes = Vec::new();
+        for (name, size, report, settled) in waiting {
+            let (outcome, reason) = match settled.await {
+                Ok(settlement) => (settlement.outcome, settlement.reason),
+                Err(_) => (Outcome::Failed, None),
+            };
+            let ending = report.lock().take();
+            let outcome = match outcome {
+                // The file was rejected, and its error was delivered to the `errors` output.
+                Outcome::Delivered | Outcome::Filtered if has_problem(ending.as_ref()) => Outcome::Rejected,
+                outcome => outcome,
+            };
+            outcomes.push(outcome);
+            told.push(told_of(name.to_string_lossy().into_owned(), size, outcome, reason, ending));
+        }
+        let (code, status) = of_all(&outcomes);
+        Ok(Ok((code, Response { status, reason: None, files: told })))
+    }
+}
+
+fn has_problem(ending: Option<&Ending>) -> bool {
+    ending.is_some_and(|ending| ending.problem.is_some())
+}
+
+/// Returns the part of the answer about one file. It has the name that the client sent and the size that
+/// arrived, since the client knows no others.
+fn told_of(
+    name: String,
+    size: u64,
+    outcome: Outcome,
+    reason: Option<String>,
+    ending: Option<Ending>,
+) -> FileResponse {
+    let (mime, problem) = ending.map(|ending| (ending.mime, ending.problem)).unwrap_or_default();
+    let reason = problem.map(|problem| problem.reason).or(reason);
+    let (status, reason) = match outcome {
+        Outcome::Delivered | Outcome::Filtered => ("delivered", None),
+        Outcome::Rejected => ("rejected", Some(reason.unwrap_or_else(|| "it was rejected".to_owned()))),
+        // The cause is only logged, since it may reveal more than a client should know.
+        Outcome::Failed => ("failed", Some("it could not be delivered".to_owned())),
+    };
+    FileResponse { name, size, mime, status, reason }
+}
+
+/// Returns the status for all files together, as an HTTP status and as a word.
+fn of_all(outcomes: &[Outcome]) -> (StatusCode, &'static str) {
+    let is_delivered = |outcome: &Outcome| matches!(outcome, Outcome::Delivered | Outcome::Filtered);
+    if outcomes.contains(&Outcome::Failed) {
+        (StatusCode::SERVICE_UNAVAILABLE, "failed")
+    } else if outcomes.iter().all(is_delivered) {
+        (StatusCode::OK, "delivered")
+    } else if outcomes.iter().any(is_delivered) {
+        (StatusCode::MULTI_STATUS, "partial")
+    } else {
+        (StatusCode::UNPROCESSABLE_ENTITY, "rejected")
+    }
+}
+
+fn refused(status: StatusCode, reason: &str) -> Answer {
+    json(status, &Response { status: "refused", reason: Some(reason.to_owned()), files: Vec::new() })
+}
+
+fn json(status: StatusCode, told: &Response) -> Answer {
+    // Text and numbers can always be serialised.
+    let mut answer = web::text(status, serde_json::to_string(told).unwrap_or_default());
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}

@@ -1,0 +1,9 @@
+//! The sources: one file and one line each.
+
+thalweg_engine::components! {
+    source http::HttpSource;
+    source http_upload::HttpUpload;
+    source proxy::ProxySource;
+    source socket::SocketSource;
+    source syslog::SyslogSource;
+}

@@ -1,0 +1,388 @@
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use thalweg_engine::ErrorKind;
+use thalweg_engine::testing::{context, options, payloads, rows, try_options};
+use thalweg_record::Outcome;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpStream, UdpSocket, UnixDatagram, UnixStream};
+
+use super::*;
+use crate::net::Dial;
+use crate::net::testing::{Server, is_silent, read, rest, trickle, within};
+use crate::tls::{TlsClient, test_files};
+
+async fn start(yaml: &str) -> Server {
+    let config: SocketSource = options(yaml);
+    assert_eq!(config.check(), []);
+    let socket = Socket::new(config, &context());
+    let announce = socket.announce.clone();
+    Server::start(socket, announce).await
+}
+
+/// Returns the rejected messages with the reasons.
+fn reasons(batch: &thalweg_record::Batch) -> Vec<(String, String)> {
+    let reasons =
+        rows(batch.fields()).into_iter().map(|row| row["error_reason"].as_str().unwrap().to_owned());
+    payloads(batch).into_iter().zip(reasons).collect()
+}
+
+#[tokio::test]
+async fn messages_come_in_pieces_and_in_several_connections() {
+    let server = start("{ address: 127.0.0.1:0 }").await;
+    let (mut one, mut other) = (server.connect().await, server.connect().await);
+    trickle(&mut one, b"the first\nthe ", 3).await;
+    let first = server.next().await;
+    assert_eq!(payloads(&first), ["the first"]);
+    assert_eq!(first.meta().path.as_deref(), Some(one.local_addr().unwrap().to_string().as_str()));
+    other.write_all(b"another\xff\n\nlast").await.unwrap();
+    drop(other);
+    let between = server.next().await;
+    assert_eq!(between.payload().value(0), b"another\xff");
+    one.write_all(b"second\n").await.unwrap();
+    let mut all = vec![between];
+    while all.iter().map(thalweg_record::Batch::rows).sum::<usize>() < 4 {
+        all.push(server.next().await);
+    }
+    let mut found: Vec<String> = all.iter().flat_map(payloads).collect();
+    found.sort();
+    assert_eq!(found, ["", "another\u{fffd}", "last", "the second"]);
+    all.into_iter().chain([first]).for_each(|batch| batch.settle(Outcome::Delivered));
+    let sent = server.stop().await;
+    assert!(sent.result.is_none() && sent.main.is_empty() && sent.errors.is_empty());
+}
+
+#[tokio::test]
+async fn a_length_before_each_message_can_be_kept() {
+    let server = start("{ address: 127.0.0.1:0, framing: { by: binary_be, size: 2, whole: true } }").await;
+    let mut client = server.connect().await;
+    trickle(&mut client, b"\0\x03one\0\x03two", 1).await;
+    drop(client);
+    let (_, stop, task) = server.deliver();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    stop.request();
+    assert_eq!(within(task).await.unwrap().payloads, ["\0\u{3}one", "\0\u{3}two"]);
+}
+
+#[tokio::test]
+async fn what_is_delivered_is_acknowledged_and_not_before() {
+    let server = start("{ address: 127.0.0.1:0, acknowledge: \"OK\\n\" }").await;
+    let mut client = server.connect().await;
+    client.write_all(b"one\ntwo\n").await.unwrap();
+    let mut batch = server.next().await;
+    while batch.rows() < 2 {
+        batch = thalweg_record::Batch::merge(vec![batch, server.next().await]).unwrap().unwrap();
+    }
+    assert!(is_silent(&mut client).await);
+    batch.settle(Outcome::Delivered);
+    assert_eq!(read(&mut client, 6).await, "OK\nOK\n");
+    // The client shuts down its sending side and still gets the answer to its last message.
+    client.write_all(b"three").await.unwrap();
+    client.shutdown().await.unwrap();
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["three"]);
+    batch.settle(Outcome::Filtered);
+    assert_eq!(rest(&mut client).await, "OK\n");
+}
+
+#[tokio::test]
+async fn what_failed_is_not_acknowledged_and_the_connection_is_closed() {
+    let server = start("{ address: 127.0.0.1:0, acknowledge: OK }").await;
+    let mut client = server.connect().await;
+    client.write_all(b"one\n").await.unwrap();
+    drop(server.next().await);
+    assert_eq!(rest(&mut client).await, "");
+}
+
+#[tokio::test]
+async fn what_was_received_can_be_acknowledged_at_once() {
+    let server = start("{ address: 127.0.0.1:0, acknowledge: OK, respond: received }").await;
+    let mut client = server.connect().await;
+    client.write_all(b"one\n").await.unwrap();
+    assert_eq!(read(&mut client, 2).await, "OK");
+    server.next().await.settle(Outcome::Delivered);
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_what_is_to_be_acknowledged() {
+    let server = start("{ address: 127.0.0.1:0, acknowledge: OK }").await;
+    let mut client = server.connect().await;
+    client.write_all(b"one\nand a pie").await.unwrap();
+    let batch = server.next().await;
+    server.source.stop.request();
+    let error = server.next_error().await;
+    assert_eq!(reasons(&error), [("and a pie".to_owned(), "is cut off: the run was stopped".to_owned())]);
+    batch.settle(Outcome::Delivered);
+    error.settle(Outcome::Rejected);
+    assert_eq!(rest(&mut client).await, "OK");
+    assert!(server.stop().await.result.is_none());
+}
+
+#[tokio::test]
+async fn a_client_that_stalls_is_left_and_one_that_is_idle_if_that_is_wanted() {
+    let server = start("{ address: 127.0.0.1:0, read_timeout: 20ms }").await;
+    let (mut client, mut idle) = (server.connect().await, server.connect().await);
+    client.write_all(b"one\ntw").await.unwrap();
+    server.next().await.settle(Outcome::Delivered);
+    let error = server.next_error().await;
+    assert_eq!(reasons(&error), [("tw".to_owned(), "is cut off: nothing more arrived in time".to_owned())]);
+    error.settle(Outcome::Rejected);
+    assert_eq!(rest(&mut client).await, "");
+    assert!(is_silent(&mut idle).await);
+    let server = start("{ address: 127.0.0.1:0, idle_timeout: 20ms }").await;
+    assert_eq!(rest(&mut server.connect().await).await, "");
+}
+
+#[tokio::test]
+async fn what_a_client_leaves_unfinished_is_an_error() {
+    let server = start("{ address: 127.0.0.1:0, framing: { by: ascii, delimiter: ':' } }").await;
+    for (input, reason) in [
+        (&b"4:abc"[..], "is cut off: the stream ended within it"),
+        (b"4;abc", "has no delimiter after its length"),
+    ] {
+        let mut client = server.connect().await;
+        client.write_all(input).await.unwrap();
+        client.shutdown().await.unwrap();
+        let error = server.next_error().await;
+        assert_eq!(reasons(&error), [(String::from_utf8_lossy(input).into_owned(), reason.to_owned())]);
+        error.settle(Outcome::Rejected);
+        assert_eq!(rest(&mut client).await, "");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_an_error_and_the_next_is_not() {
+    let server = start("{ address: 127.0.0.1:0, max_message_bytes: 10000 }").await;
+    let mut client = server.connect().await;
+    client.write_all(&[b'x'; 50_000]).await.unwrap();
+    client.write_all(b"\nshort\n").await.unwrap();
+    let error = server.next_error().await;
+    let (payload, reason) = reasons(&error).remove(0);
+    assert_eq!(payload.len(), 4096);
+    assert!(reason.contains("longer than `max_message_bytes` (10kB)"), "{reason}");
+    error.settle(Outcome::Rejected);
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["short"]);
+    batch.settle(Outcome::Delivered);
+}
+
+#[tokio::test]
+async fn messages_of_several_lines_are_complete_when_nothing_more_comes() {
+    let yaml = "{ address: 127.0.0.1:0, framing: { start_pattern: '^\\S', timeout: 10ms } }";
+    let server = start(yaml).await;
+    let mut client = server.connect().await;
+    client.write_all(b"one\n more\n").await.unwrap();
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["one\n more"]);
+    batch.settle(Outcome::Delivered);
+}
+
+#[tokio::test]
+async fn datagrams_are_messages_each_for_itself() {
+    let server = start("{ address: 'udp://127.0.0.1:0', max_message_bytes: 5000 }").await;
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.connect(&server.address).await.unwrap();
+    for datagram in [&b"one"[..], b"two\nthree\n", &[b'x'; 6000]] {
+        client.send(datagram).await.unwrap();
+    }
+    let mut found = Vec::new();
+    while found.len() < 3 {
+        let batch = server.next().await;
+        assert_eq!(batch.meta().path.as_deref(), Some(client.local_addr().unwrap().to_string().as_str()));
+        found.extend(payloads(&batch));
+        batch.settle(Outcome::Delivered);
+    }
+    assert_eq!(found, ["one", "two", "three"]);
+    let error = server.next_error().await;
+    assert_eq!(payloads(&error)[0].len(), 4096);
+    error.settle(Outcome::Rejected);
+    assert!(server.stop().await.result.is_none());
+}
+
+#[tokio::test]
+async fn unix_sockets_have_the_permissions_asked_for_and_old_ones_are_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stream.sock");
+    // A socket that no process listens on any more.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let yaml = format!("{{ address: 'unix://{}', permissions: '0600' }}", path.display());
+    let server = start(&yaml).await;
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut client = UnixStream::connect(&path).await.unwrap();
+    client.write_all(b"over unix\n").await.unwrap();
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["over unix"]);
+    batch.settle(Outcome::Delivered);
+    // A socket in use is not removed.
+    let config: SocketSource = options(&yaml);
+    let other =
+        thalweg_engine::testing::start_source(config.build(&context()).unwrap(), 1, Default::default());
+    let error = within(other.task).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Temporary);
+    assert!(error.full().contains("another program uses it"), "{}", error.full());
+    assert!(server.stop().await.result.is_none());
+    assert!(!path.exists());
+
+    let path = folder.path().join("datagrams.sock");
+    drop(std::os::unix::net::UnixDatagram::bind(&path).unwrap());
+    let server = start(&format!("{{ address: 'unixgram://{}' }}", path.display())).await;
+    let client = UnixDatagram::unbound().unwrap();
+    client.send_to(&[b'y'; 70_000], &path).await.unwrap();
+    let batch = server.next().await;
+    assert_eq!(batch.payload().value(0).len(), 70_000);
+    batch.settle(Outcome::Delivered);
+    assert!(server.stop().await.result.is_none());
+    assert!(!path.exists());
+}
+
+#[tokio::test]
+async fn tls_is_spoken_with_those_who_trust_the_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = test_files(folder.path());
+    let yaml = format!(
+        "{{ address: 127.0.0.1:0, acknowledge: OK, tls: {{ certificate: {certificate}, key: {key} }} }}"
+    );
+    let server = start(&yaml).await;
+    let dial = |tls: &str| {
+        let tls: TlsClient = options(tls);
+        let address = server.address.parse().unwrap();
+        let tls = Some(tls.connector().unwrap());
+        Dial { address, timeout: Duration::from_secs(20), send_buffer: Some(65_536), tls }
+    };
+    // Longer than one TLS record, and longer than one read.
+    let message = "x".repeat(100_000) + "\n";
+    for tls in [format!("{{ ca: {certificate} }}"), "{ insecure: true }".to_owned()] {
+        let mut client = dial(&tls).connect().await.unwrap();
+        client.write_all(message.as_bytes()).await.unwrap();
+        client.flush().await.unwrap();
+        let batch = server.next().await;
+        assert_eq!(batch.payload().value(0).len(), 100_000);
+        batch.settle(Outcome::Delivered);
+        assert_eq!(read(&mut client, 2).await, "OK");
+    }
+    let error = dial("{}").connect().await.unwrap_err();
+    assert!(error.full().contains("certificate"), "{}", error.full());
+    // A client that does not speak TLS does not disturb the others.
+    let mut plain = server.connect().await;
+    plain.write_all(b"plain text\n").await.unwrap();
+    rest(&mut plain).await;
+    assert!(server.stop().await.result.is_none());
+}
+
+#[tokio::test]
+async fn more_clients_than_may_be_connected_wait_for_their_turn() {
+    let server = start("{ address: 127.0.0.1:0, max_connections: 1, acknowledge: OK }").await;
+    let (mut one, mut other) = (server.connect().await, server.connect().await);
+    other.write_all(b"other\n").await.unwrap();
+    one.write_all(b"one\n").await.unwrap();
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["one"]);
+    batch.settle(Outcome::Delivered);
+    assert_eq!(read(&mut one, 2).await, "OK");
+    drop(one);
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["other"]);
+    batch.settle(Outcome::Delivered);
+    assert_eq!(read(&mut other, 2).await, "OK");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_clients_each_get_their_own_acknowledgements() {
+    let server = start("{ address: 127.0.0.1:0, acknowledge: \"+\" }").await;
+    let (address, stop, task) = server.deliver();
+    let clients: Vec<_> = (0..200)
+        .map(|number| {
+            let address = address.clone();
+            tokio::spawn(async move {
+                let mut client = TcpStream::connect(address).await.unwrap();
+                for line in 0..10 {
+                    let text = format!("client {number} line {line}\n").repeat(number % 7 + 1);
+                    client.write_all(text.as_bytes()).await.unwrap();
+                }
+                read(&mut client, 10 * (number % 7 + 1)).await
+            })
+        })
+        .collect();
+    let mut expected = 0;
+    for (number, client) in clients.into_iter().enumerate() {
+        assert_eq!(within(client).await.unwrap(), "+".repeat(10 * (number % 7 + 1)));
+        expected += 10 * (number % 7 + 1);
+    }
+    stop.request();
+    let delivered = within(task).await.unwrap();
+    assert!(delivered.result.is_ok());
+    assert_eq!(delivered.payloads.len(), expected);
+    // The order within a connection is kept.
+    let of_one = |text: &&String| text.starts_with("client 3 ");
+    let lines: Vec<&String> = delivered.payloads.iter().filter(of_one).collect();
+    assert!(lines.is_sorted(), "{lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_faster_than_what_is_delivered_has_to_wait() {
+    let server = start("{ address: 127.0.0.1:0 }").await;
+    let mut client = server.connect().await;
+    let written = Arc::new(AtomicUsize::new(0));
+    let counter = written.clone();
+    let lines = 96;
+    let writer = tokio::spawn(async move {
+        let line = [vec![b'x'; (1 << 20) - 1], vec![b'\n']].concat();
+        for _ in 0..lines {
+            client.write_all(&line).await.unwrap();
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    // Until the client makes no progress for a while.
+    let mut last = usize::MAX;
+    while written.load(Ordering::Relaxed) != last || last == 0 {
+        last = written.load(Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    // The test's budget is 64 MiB; the system's buffers hold some more.
+    assert!(last < lines, "all of it was read");
+    let mut read = 0;
+    while read < lines {
+        let batch = server.next().await;
+        read += batch.rows();
+        batch.settle(Outcome::Delivered);
+    }
+    within(writer).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_ends_when_nothing_came_if_that_is_wanted() {
+    for yaml in [
+        "{ address: 127.0.0.1:0, end_after_idle: 10ms }",
+        "{ address: 'udp://127.0.0.1:0', end_after_idle: 10ms }",
+    ] {
+        let sent = within(start(yaml).await.source.finish()).await;
+        assert!(sent.result.is_none() && sent.main.is_empty());
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let mistakes = |yaml: &str| options::<SocketSource>(yaml).check().len();
+    assert_eq!(mistakes("{ address: 'udp://:1', acknowledge: OK }"), 1);
+    assert_eq!(mistakes("{ address: 'udp://:1', framing: { start_pattern: a } }"), 1);
+    assert_eq!(mistakes("{ address: 'unix://a', tls: { certificate: a, key: b } }"), 1);
+    assert_eq!(mistakes("{ address: 'tcp://:1', framing: { by: binary_le, size: 3 } }"), 1);
+    assert!(try_options::<SocketSource>("{ address: nowhere }").unwrap_err().contains("names no port"));
+    assert!(try_options::<SocketSource>("{}").is_err());
+}
+
+#[test]
+fn shared_options_are_read_like_own_ones() {
+    let config: SocketSource = options(
+        "{ address: 'localhost:1', max_connections: '5', permissions: 0600, read_timeout: 5s, max_message_bytes: 4KiB }",
+    );
+    assert_eq!(config.listen.limits().max_connections, 5);
+    assert_eq!(config.socket.unix().permissions.unwrap().bits(), 0o600);
+    assert_eq!(config.socket.connection().read_timeout, Duration::from_secs(5));
+    assert_eq!(config.socket.max_message_bytes.bytes(), 4096);
+    assert!(try_options::<SocketSource>("{ address: 'localhost:1', max_connections: 0 }").is_err());
+    let unknown = try_options::<SocketSource>("{ address: 'localhost:1', max_conections: 5 }").unwrap_err();
+    assert!(unknown.contains("`max_conections` is not an option here."), "{unknown}");
+    assert!(unknown.contains("Did you mean `max_connections`?"), "{unknown}");
+}

@@ -1,0 +1,170 @@
+//! `syslog`: syslog messages over UDP, TCP and unix sockets.
+//!
+//! Fields are slices of the received bytes. Only values with escapes are copied.
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+
+use crate::net::{Address, Announce, Datagrams, ListenOptions, Listener, SocketOptions, receive, serve};
+use parse::Parser;
+use thalweg_codec::partitioner::{Partition, Partitioner};
+
+/// Receives syslog messages: RFC 5424, or the older RFC 3164 in its common variants.
+///
+/// The parts of a message become fields: `hostname`, `appname`, `procid`, `msgid`, `version`, `priority` (a
+/// number), `facility` and `severity` (names), `timestamp`, and structured data as `sd.ID.KEY`. Times without
+/// a time zone are UTC. Times without a year are placed within the last twelve months. Anything that is not a
+/// syslog message leaves by `errors`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SyslogSource {
+    /// The address to listen on: `udp://HOST:PORT`, `tcp://HOST:PORT`, `unixgram:///PATH` (datagrams, such as
+    /// `/dev/log`) or `unix:///PATH` (a stream). The default is `udp://0.0.0.0:514`.
+    address: Address,
+    /// The format of messages. The default is `auto`.
+    format: Format,
+    /// How messages are separated in a stream. The default is `auto`. Each datagram is one message.
+    framing: Framing,
+    /// The part of a message that becomes the payload. The default is `raw`.
+    payload: Payload,
+    /// Whether the parts of a message become fields.
+    fields: bool,
+    /// Whether `facility` and `severity` are numbers instead of names.
+    codes: bool,
+    /// A text put before the name of each field, for example `syslog.`.
+    prefix: String,
+    #[serde(flatten)]
+    socket: SocketOptions,
+    #[serde(flatten)]
+    listen: ListenOptions,
+}
+
+/// The format of messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    /// Each message may have either format.
+    #[default]
+    Auto,
+    /// `<34>Oct 11 22:14:15 host app[12]: message`.
+    Rfc3164,
+    /// `<34>1 2003-10-11T22:14:15.003Z host app 12 ID47 - message`.
+    Rfc5424,
+}
+
+/// How messages are separated in a stream (RFC 6587).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Framing {
+    /// Detected from the first byte of a connection.
+    #[default]
+    Auto,
+    /// Each message begins with its length and a space.
+    OctetCounting,
+    /// Each message ends with a line feed.
+    Lines,
+}
+
+/// The part of a message that becomes the payload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Payload {
+    /// The whole message as received.
+    #[default]
+    Raw,
+    /// Only the text, without the header.
+    Message,
+}
+
+impl Default for SyslogSource {
+    fn default() -> Self {
+        Self {
+            address: Address::Udp("0.0.0.0:514".to_owned()),
+            format: Format::Auto,
+            framing: Framing::Auto,
+            payload: Payload::Raw,
+            fields: true,
+            codes: false,
+            prefix: String::new(),
+            socket: SocketOptions::default(),
+            listen: ListenOptions::default(),
+        }
+    }
+}
+
+impl SourceConfig for SyslogSource {
+    const NAME: &'static str = "syslog";
+    const EXAMPLE: &'static str = r#"
+sources:
+  system:
+    syslog:
+      address: udp://127.0.0.1:15514
+      end_after_idle: 100ms
+pipelines:
+  main: { from: system, transforms: [filter: "severity IN ('err', 'crit')"], to: all }
+sinks:
+  all: { file: { path: "out/{hostname}.jsonl", encode: json } }
+"#;
+    const BLOCKS: bool = false;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = Partition::default().check(self.socket.max_message_bytes);
+        if self.framing != Framing::Auto && !self.address.is_stream() {
+            let mistake = Mistake::new("framing", "Each datagram is one message.");
+            mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
+        }
+        if self.codes && !self.fields {
+            mistakes
+                .push(Mistake::new("codes", "`codes` has no effect without `fields`.").help("Leave it out."));
+        }
+        mistakes.extend(self.listen.check(&self.address));
+        mistakes
+    }
+
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
+        Ok(Box::new(Syslog { config: self.clone(), announce: Announce::new(&context.name) }))
+    }
+}
+
+struct Syslog {
+    config: SyslogSource,
+    announce: Announce,
+}
+
+#[async_trait]
+impl Source for Syslog {
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
+        let config = &self.config;
+        let limit = config.socket.max_message_bytes;
+        let parser = Parser::new(config);
+        if !config.address.is_stream() {
+            let socket = Datagrams::bind(&config.address, config.socket.unix(), &self.announce).await?;
+            return receive(&socket, None, limit, config.listen.end_after_idle(), parser, out).await;
+        }
+        let tls = config.listen.acceptor()?;
+        let listener = Listener::bind(&config.address, config.socket.unix(), &self.announce).await?;
+        let limits = config.listen.limits();
+        let framing = config.framing;
+        let connection = Arc::new(config.socket.connection());
+        serve(&listener, limits, tls.as_ref(), out, move |client, out| {
+            let (connection, parser) = (connection.clone(), parser.clone());
+            async move {
+                let partitioner = match framing {
+                    Framing::Auto => Partitioner::of_syslog(limit),
+                    Framing::OctetCounting => Partitioner::of_octets(limit),
+                    Framing::Lines => Partition::default().begin(limit, false),
+                };
+                connection.run(client, partitioner, parser, None, out).await
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,152 @@
+use thalweg_engine::testing::{options, payloads, rows};
+use thalweg_record::{Batch, Outcome};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{UdpSocket, UnixDatagram};
+
+use super::*;
+use crate::net::testing::{Server, trickle};
+
+async fn start(yaml: &str) -> Server {
+    let config: SyslogSource = options(yaml);
+    assert_eq!(config.check(), []);
+    let announce = Announce::new("test");
+    Server::start(Syslog { config, announce: announce.clone() }, announce).await
+}
+
+/// Sends a datagram to a source with these options. Returns the batch, or the rejected payload and the
+/// reason.
+async fn sent(yaml: &str, datagram: &[u8]) -> Result<Batch, (String, String)> {
+    let server = start(&format!("{{ address: 'udp://127.0.0.1:0', {yaml} }}")).await;
+    let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    client.send_to(datagram, &server.address).await.unwrap();
+    let batch = tokio::select! {
+        mut batch = server.next() => { batch.take_ack().settle(Outcome::Delivered); Ok(batch) }
+        mut batch = server.next_error() => {
+            batch.take_ack().settle(Outcome::Rejected);
+            let reason = rows(batch.fields())[0]["error_reason"].as_str().unwrap().to_owned();
+            Err((payloads(&batch).remove(0), reason))
+        }
+    };
+    assert!(server.stop().await.result.is_none());
+    batch
+}
+
+#[tokio::test]
+async fn what_a_message_says_of_itself_becomes_fields() {
+    let message = "<165>1 2003-10-11T22:14:15.003Z mymachine.example.com evntslog 123 ID47 [exampleSDID@32473 iut=\"3\" \
+                   eventSource=\"App\\\"li\\]cation\"][other class=\"high\"] \u{feff}An application event\n";
+    let batch = sent("payload: message", message.as_bytes()).await.unwrap();
+    assert_eq!(payloads(&batch), ["An application event"]);
+    let row = &rows(batch.fields())[0];
+    for (name, expected) in [
+        ("hostname", "mymachine.example.com"),
+        ("appname", "evntslog"),
+        ("procid", "123"),
+        ("msgid", "ID47"),
+        ("facility", "local4"),
+        ("severity", "notice"),
+        ("sd.exampleSDID@32473.iut", "3"),
+        ("sd.exampleSDID@32473.eventSource", "App\"li]cation"),
+        ("sd.other.class", "high"),
+    ] {
+        assert_eq!(row[name], expected, "{name}");
+    }
+    assert_eq!((row["priority"].as_i64(), row["version"].as_i64()), (Some(165), Some(1)));
+    assert_eq!(row["timestamp"], 1_065_910_455_003_000_i64);
+    assert_eq!(row.as_object().unwrap().len(), 12);
+}
+
+#[tokio::test]
+async fn the_older_form_is_understood_as_well() {
+    let message = "<34>Oct 11 22:14:15 mymachine su[42]: 'su root' failed";
+    let batch = sent("prefix: 'syslog.', codes: true", message.as_bytes()).await.unwrap();
+    assert_eq!(payloads(&batch), [message]);
+    let row = &rows(batch.fields())[0];
+    assert_eq!((&row["syslog.hostname"], &row["syslog.appname"]), (&"mymachine".into(), &"su".into()));
+    assert_eq!(row["syslog.procid"], "42");
+    assert_eq!((row["syslog.facility"].as_i64(), row["syslog.severity"].as_i64()), (Some(4), Some(2)));
+    assert!(row["syslog.timestamp"].as_i64().is_some() && row.get("syslog.version").is_none());
+    let batch = sent("payload: message, fields: false, format: rfc3164", message.as_bytes()).await.unwrap();
+    assert_eq!((payloads(&batch), batch.fields().num_columns()), (vec!["'su root' failed".to_owned()], 0));
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_text_stay_as_they_are() {
+    let message = b"<34>1 2003-10-11T22:14:15Z host app - - - caf\xe9 \xff\xfe.";
+    let batch = sent("payload: message", message).await.unwrap();
+    assert_eq!(batch.payload().value(0), b"caf\xe9 \xff\xfe.");
+    assert_eq!(rows(batch.fields())[0]["hostname"], "host");
+    let batch = sent("", message).await.unwrap();
+    assert_eq!(batch.payload().value(0), message);
+}
+
+#[tokio::test]
+async fn what_is_no_message_of_syslog_is_an_error() {
+    for (yaml, message, reason) in [
+        ("", "just a text", "does not begin with a priority"),
+        ("", "<34", "does not begin with a priority"),
+        ("", "\u{0}", "does not begin with a priority"),
+        ("format: rfc5424", "<34>Oct 11 22:14:15 mymachine su: x", "is not a syslog message of RFC 5424"),
+        ("format: rfc3164", "<34>1 2003-10-11T22:14:15Z host app - - - x", "RFC 3164"),
+    ] {
+        let Err((payload, found)) = sent(yaml, message.as_bytes()).await else {
+            panic!("`{message}` was understood");
+        };
+        assert!(found.contains(reason), "{found}");
+        assert_eq!(payload, message.trim_end_matches('\0'));
+    }
+}
+
+#[tokio::test]
+async fn messages_in_a_stream_are_told_apart_in_both_ways() {
+    let server = start("{ address: 'tcp://127.0.0.1:0' }").await;
+    // Longer than the 1 KiB of early syslog senders.
+    let long = format!("<34>1 - host app - - [a b=\"c\"] {}", "x".repeat(5000));
+    let second = "<35>1 - host app - - [d e=\"f\"] two\nlines";
+    let counted = format!("{} {long}{} {second}", long.len(), second.len());
+    let mut client = server.connect().await;
+    trickle(&mut client, counted.as_bytes(), 1000).await;
+    client.shutdown().await.unwrap();
+    let mut batches = vec![server.next().await];
+    while batches.iter().map(Batch::rows).sum::<usize>() < 2 {
+        batches.push(server.next().await);
+    }
+    let found: Vec<String> = batches.iter().flat_map(payloads).collect();
+    assert_eq!(found, [long.as_str(), second]);
+    let rows: Vec<_> = batches.iter().flat_map(|batch| rows(batch.fields())).collect();
+    assert_eq!((&rows[0]["sd.a.b"], &rows[1]["sd.d.e"]), (&"c".into(), &"f".into()));
+    assert!(rows[0].get("sd.d.e").is_none() && rows[0].get("timestamp").is_none());
+    batches.into_iter().for_each(|batch| batch.settle(Outcome::Delivered));
+
+    let mut client = server.connect().await;
+    client.write_all(b"<34>1 - host app - - - one\nrubbish\n<34>1 - host app - - - two\n").await.unwrap();
+    let (batch, error) = (server.next().await, server.next_error().await);
+    assert_eq!(payloads(&batch), ["<34>1 - host app - - - one", "<34>1 - host app - - - two"]);
+    assert_eq!(payloads(&error), ["rubbish"]);
+    batch.settle(Outcome::Delivered);
+    error.settle(Outcome::Rejected);
+    assert!(server.stop().await.result.is_none());
+}
+
+#[tokio::test]
+async fn programs_write_to_it_as_to_the_systems_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let server = start(&format!("{{ address: 'unixgram://{}', permissions: '0666' }}", path.display())).await;
+    let program = UnixDatagram::unbound().unwrap();
+    program.send_to(b"<13>Feb  5 17:32:18 root: hello\0", &path).await.unwrap();
+    let batch = server.next().await;
+    assert_eq!(payloads(&batch), ["<13>Feb  5 17:32:18 root: hello"]);
+    batch.settle(Outcome::Delivered);
+    assert!(server.stop().await.result.is_none());
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let mistakes = |yaml: &str| options::<SyslogSource>(yaml).check().len();
+    assert_eq!(mistakes("{}"), 0);
+    assert_eq!(mistakes("{ framing: lines }"), 1);
+    assert_eq!(mistakes("{ fields: false, codes: true }"), 1);
+    assert_eq!(mistakes("{ tls: { certificate: a, key: b } }"), 1);
+    assert_eq!(mistakes("{ max_message_bytes: 0 }"), 1);
+}

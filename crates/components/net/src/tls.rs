@@ -1,0 +1,314 @@
+//! TLS, using rustls with ring's cryptography.
+//!
+//! Each configuration receives the crypto provider explicitly. No process-wide default has to be installed,
+//! and two parts of a process cannot disagree about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Error, Mistake};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+
+/// How long a client may take for the TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Where systems keep their trusted certificates.
+const BUNDLES: [&str; 6] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+    "/usr/local/share/certs/ca-root-nss.crt",
+];
+
+/// TLS of a server.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsServer {
+    /// The path of a PEM file with the server's certificate, followed by intermediate certificates.
+    certificate: PathBuf,
+    /// The path of a PEM file with the private key of `certificate`.
+    key: PathBuf,
+    /// The path of a PEM file with certificate authorities. If given, each client must present a certificate
+    /// issued by one of them. By default clients need no certificate.
+    client_ca: Option<PathBuf>,
+}
+
+impl TlsServer {
+    /// Creates TLS options with a certificate and its key. Clients need no certificate.
+    pub fn new(certificate: PathBuf, key: PathBuf) -> Self {
+        Self { certificate, key, client_ca: None }
+    }
+
+    /// Reads the files and builds the acceptor.
+    ///
+    /// # Errors
+    /// If a file cannot be read or used.
+    pub fn acceptor(&self) -> Result<Acceptor, Error> {
+        let builder = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(unusable)?;
+        let builder = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(roots(path)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+                let verifier = verifier.map_err(|error| {
+                    Error::permanent(format!("the authorities in `{}` cannot be used", path.display()))
+                        .caused_by(error)
+                })?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let config = builder
+            .with_single_cert(certificates(&self.certificate)?, key(&self.key)?)
+            .map_err(|error| unfit(&self.certificate, &self.key, error))?;
+        Ok(Acceptor(TlsAcceptor::from(Arc::new(config))))
+    }
+}
+
+/// Performs the TLS handshake on clients' connections.
+#[derive(Clone)]
+pub struct Acceptor(TlsAcceptor);
+
+impl Acceptor {
+    /// Performs the TLS handshake with a client.
+    ///
+    /// # Errors
+    /// If the handshake fails or takes longer than 10 seconds.
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        match tokio::time::timeout(HANDSHAKE, self.0.accept(stream)).await {
+            Ok(accepted) => accepted.map(TlsStream::Server),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+/// TLS of a client.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsClient {
+    /// The path of a PEM file with the certificate authorities to trust. By default those that the system
+    /// trusts.
+    ca: Option<PathBuf>,
+    /// The path of a PEM file with a client certificate to present to the server. Needs `key`. By default
+    /// none is presented.
+    certificate: Option<PathBuf>,
+    /// The path of a PEM file with the private key of `certificate`.
+    key: Option<PathBuf>,
+    /// True to accept any server certificate. An attacker on the network can then read and change all data.
+    insecure: bool,
+    /// The name that the server's certificate must carry. By default the host of the address.
+    server_name: Option<String>,
+}
+
+impl TlsClient {
+    /// Returns the mistake in these options that the schema cannot find.
+    pub fn check(&self) -> Option<Mistake> {
+        let is_half = self.certificate.is_some() != self.key.is_some();
+        is_half.then(|| {
+            Mistake::new("tls", "`certificate` and `key` belong together.").help("Give both, or neither.")
+        })
+    }
+
+    /// Reads the files and builds the configuration.
+    ///
+    /// # Errors
+    /// If a file cannot be read or used.
+    pub fn config(&self) -> Result<ClientConfig, Error> {
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(unusable)?;
+        let builder = match self.insecure {
+            true => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider()))),
+            false => builder.with_root_certificates(match &self.ca {
+                Some(path) => roots(path)?,
+                None => system_roots(),
+            }),
+        };
+        match (&self.certificate, &self.key) {
+            (Some(certificate), Some(private)) => builder
+                .with_client_auth_cert(certificates(certificate)?, key(private)?)
+                .map_err(|error| unfit(certificate, private, error)),
+            _ => Ok(builder.with_no_client_auth()),
+        }
+    }
+
+    /// Builds a connector for connections that the caller opens itself.
+    ///
+    /// # Errors
+    /// As [`config`](Self::config).
+    pub fn connector(&self) -> Result<Connector, Error> {
+        let connector = TlsConnector::from(Arc::new(self.config()?));
+        Ok(Connector { connector, name: self.server_name.clone() })
+    }
+}
+
+/// Performs the TLS handshake on connections to servers.
+#[derive(Clone)]
+pub struct Connector {
+    connector: TlsConnector,
+    name: Option<String>,
+}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Connector({:?})", self.name)
+    }
+}
+
+impl Connector {
+    /// Performs the TLS handshake with the server at `HOST:PORT`.
+    ///
+    /// # Errors
+    /// If the handshake fails.
+    pub async fn connect(&self, at: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let host = at.rsplit_once(':').map_or(at, |(host, _)| host);
+        let host = if host.is_empty() { "localhost" } else { host.trim_matches(['[', ']']) };
+        let name = self.name.as_deref().unwrap_or(host).to_owned();
+        let name =
+            ServerName::try_from(name).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        Ok(TlsStream::Client(self.connector.connect(name, stream).await?))
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn unusable(error: rustls::Error) -> Error {
+    Error::permanent("TLS cannot be set up").caused_by(error)
+}
+
+fn unfit(certificate: &Path, key: &Path, error: rustls::Error) -> Error {
+    let (certificate, key) = (certificate.display(), key.display());
+    Error::permanent(format!("the certificate `{certificate}` and the key `{key}` cannot be used"))
+        .caused_by(error)
+}
+
+fn unreadable(what: &str, path: &Path, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::permanent(format!("cannot read {what} from `{}`, which must be a PEM file", path.display()))
+        .caused_by(error)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(found) if found.is_empty() => Err(unreadable("a certificate", path, "there is none in it")),
+        Ok(found) => Ok(found),
+        Err(error) => Err(unreadable("a certificate", path, error)),
+    }
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| unreadable("a private key", path, error))
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(certificates(path)?);
+    match added {
+        0 => Err(unreadable("an authority's certificate", path, "there is none that can be used")),
+        _ => Ok(roots),
+    }
+}
+
+/// Returns the certificates that the system trusts. If none are found, the store is empty and every server is
+/// rejected for that reason.
+fn system_roots() -> RootCertStore {
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let paths = named.into_iter().chain(BUNDLES.iter().map(PathBuf::from));
+    paths.filter(|path| path.exists()).find_map(|path| roots(&path).ok()).unwrap_or_else(RootCertStore::empty)
+}
+
+/// Accepts any certificate, for `insecure`.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Writes a certificate and its key for tests; returns their paths.
+#[cfg(test)]
+pub(crate) fn test_files(folder: &Path) -> (String, String) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    (certificate.display().to_string(), key.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_engine::testing::options;
+
+    #[test]
+    fn files_that_cannot_be_used_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = test_files(folder.path());
+        let good: TlsServer = options(&format!("{{ certificate: {certificate}, key: {key} }}"));
+        assert!(good.acceptor().is_ok());
+        let empty = folder.path().join("empty.pem");
+        std::fs::write(&empty, "").unwrap();
+        for (certificate, key, named) in [
+            ("missing.pem", key.as_str(), "missing.pem"),
+            (empty.to_str().unwrap(), &key, "empty.pem"),
+            (certificate.as_str(), "none.pem", "none.pem"),
+            (&certificate, &certificate, "certificate.pem"),
+        ] {
+            let bad: TlsServer = options(&format!("{{ certificate: {certificate}, key: {key} }}"));
+            let error = bad.acceptor().map(|_| ()).unwrap_err().full();
+            assert!(error.contains(named), "{error}");
+        }
+        let half: TlsClient = options(&format!("{{ certificate: {certificate} }}"));
+        assert!(half.check().is_some());
+        let trusting: TlsClient = options(&format!("{{ ca: {certificate} }}"));
+        assert!(trusting.check().is_none() && trusting.config().is_ok());
+        assert!(options::<TlsClient>("{}").config().is_ok());
+    }
+}

@@ -1,0 +1,66 @@
+//! One HTTP connection, which carries requests one after the other.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::time::Duration;
+
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+
+use super::Answer;
+use crate::net::Client;
+
+/// How many bytes of a request are buffered before its body is read.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// How a connection is served.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionOptions {
+    /// How long a client may take to send the head of a request.
+    pub read_timeout: Duration,
+    /// True if a connection may carry several requests.
+    pub keep_alive: bool,
+}
+
+/// Answers a client's requests. Once `stopping` completes, the request in progress is the last one.
+pub async fn converse<A, F>(
+    client: Client,
+    manner: ConnectionOptions,
+    stopping: impl Future<Output = ()>,
+    answer: A,
+) where
+    A: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Answer>,
+{
+    let Client { stream, name: peer, activity } = client;
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(manner.read_timeout)
+        .keep_alive(manner.keep_alive)
+        .max_buf_size(HEAD_BYTES);
+    let service = service_fn(|request| {
+        let under_way = activity.under_way();
+        let answer = answer(request);
+        async move {
+            let answer = answer.await;
+            drop(under_way);
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        biased;
+        ended = connection.as_mut() => ended,
+        () = stopping => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("{peer}: the connection broke: {error}");
+    }
+}

@@ -1,0 +1,26 @@
+//! The HTTP server that sources and other HTTP services share.
+
+mod admission;
+mod connection;
+mod htpasswd;
+
+pub use admission::{Admission, RequestOptions};
+pub use connection::{ConnectionOptions, converse};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Response, StatusCode};
+
+/// An answer with its whole body in memory.
+pub type Answer = Response<Full<Bytes>>;
+
+/// Returns an answer with one line of text, or with an empty body if the text is empty.
+pub fn text(status: StatusCode, text: impl Into<String>) -> Answer {
+    let mut text = text.into();
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let mut answer = Response::new(Full::new(Bytes::from(text)));
+    *answer.status_mut() = status;
+    answer
+}

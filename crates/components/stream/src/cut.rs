@@ -1,0 +1,80 @@
+//! Sends the messages that a [`Cutter`] finds in a buffer.
+//!
+//! A message that exceeds the limit leaves by the `errors` output as a copy of its first bytes. The buffer
+//! can then be released.
+
+use std::sync::Arc;
+
+use arrow_array::UInt64Array;
+use arrow_buffer::Buffer;
+use thalweg_codec::framing::{After, CutBatch, Cutter, StreamPosition};
+use thalweg_engine::{Checkpoint, Error, Reading};
+use thalweg_record::ViewBuilder;
+
+use thalweg_engine::SourceOutput;
+
+/// Cuts `buffer` into messages and sends them in batches. `checkpoint` returns the checkpoint of a position
+/// in the stream.
+///
+/// # Errors
+/// If the messages cannot be sent.
+pub async fn send(
+    cutter: &mut Cutter,
+    buffer: &Buffer,
+    after: After,
+    path: Option<&Arc<str>>,
+    checkpoint: impl Fn(StreamPosition) -> Option<Checkpoint>,
+    out: &mut SourceOutput,
+) -> Result<(), Error> {
+    loop {
+        let CutBatch { payload, positions, next, too_long, is_last } = cutter.next_batch(buffer, after);
+        if !positions.is_empty() {
+            let path = path.cloned();
+            let reading = Reading { payload, path, positions: Some(positions), checkpoint: checkpoint(next) };
+            out.send(reading).await?;
+        }
+        if let Some(message) = too_long {
+            let bytes = &buffer[message.range];
+            let checkpoint = checkpoint(cutter.place());
+            reject(bytes, message.position, &message.reason, path, checkpoint, out).await?;
+        } else if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// Rejects the start of a message whose end cannot be read. `rest` holds its bytes.
+///
+/// # Errors
+/// If the message cannot be sent.
+pub async fn reject_rest(
+    cutter: &Cutter,
+    rest: &[u8],
+    reason: &str,
+    path: Option<&Arc<str>>,
+    out: &mut SourceOutput,
+) -> Result<(), Error> {
+    match cutter.incomplete(rest) {
+        Some(offset) => reject(rest, offset, reason, path, None, out).await,
+        None => Ok(()),
+    }
+}
+
+async fn reject(
+    message: &[u8],
+    position: u64,
+    reason: &str,
+    path: Option<&Arc<str>>,
+    checkpoint: Option<Checkpoint>,
+    out: &mut SourceOutput,
+) -> Result<(), Error> {
+    let mut payload = ViewBuilder::over(&[], 1);
+    payload.push(message);
+    let reading = Reading {
+        payload: payload.finish(),
+        path: path.cloned(),
+        positions: Some(UInt64Array::from(vec![position])),
+        checkpoint,
+    };
+    out.reject(reading, reason).await
+}

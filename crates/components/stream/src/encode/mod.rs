@@ -1,0 +1,78 @@
+//! The transform `encode`, which is also the option `encode` of sinks.
+//!
+//! [`Encoding`] in the codec does the work. The transform lives here, below all families of components,
+//! because the sinks of each family build it: the plan runs it at the end of every pipeline that leads to
+//! such a sink.
+
+use arrow_schema::Schema;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_codec::encode::{Encoder, Encoding};
+use thalweg_engine::{BuildTransform, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_record::Batch;
+
+/// Writes the fields of each message as its payload.
+///
+/// `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, and
+/// `text` a template. The fields stay. With `into`, the text becomes a field. A message without fields is
+/// written as if its payload were its only field. Sinks have the same options as `encode`; there, `raw`
+/// leaves the payload as it is.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct EncodeConfig(Encoding);
+
+impl EncodeConfig {
+    /// True if payloads stay as they are.
+    pub fn is_raw(&self) -> bool {
+        self.0.is_raw()
+    }
+
+    /// Returns the transform for [`SinkConfig::encoder`](thalweg_engine::SinkConfig::encoder); none for
+    /// `raw`.
+    pub fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+        if self.is_raw() { None } else { Some(Box::new(self.clone())) }
+    }
+
+    /// Returns the first line of a file whose messages have these fields, without its line feed, if the
+    /// format has one.
+    pub fn header(&self, fields: &Schema) -> Option<Vec<u8>> {
+        self.0.header(fields)
+    }
+}
+
+impl TransformConfig for EncodeConfig {
+    const NAME: &'static str = "encode";
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages: { generate: { lines: ['{"level": "info", "text": "all is well"}'] } }
+pipelines:
+  main:
+    from: messages
+    transforms:
+      - parse_json: {}
+      - encode: logfmt
+    to: nowhere
+sinks:
+  nowhere: { discard: {} }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        self.0.check()
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        let encoder = self.0.build().map_err(|mistake| Error::permanent(mistake.message))?;
+        Ok(Box::new(Encode(encoder)))
+    }
+}
+
+struct Encode(Encoder);
+
+impl Transform for Encode {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        Ok(self.0.encode(batch, out)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

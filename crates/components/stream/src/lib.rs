@@ -1,0 +1,16 @@
+//! Byte streams at the edge of the engine: reads them into batches, and encodes batches for sinks.
+//!
+//! The codec knows bytes and columns but no engine; the engine knows batches but no format. This crate
+//! connects the two for every family of components:
+//!
+//! - [`arenas`]: memory to read into.
+//! - [`cut`]: cuts messages from that memory and sends them to a [`taker`].
+//! - [`io_error`]: errors of the operating system.
+//! - [`encode`]: the transform that encodes messages for a sink.
+//!
+//! No component must live here, except `encode`, which is also an option of sinks in three families.
+
+pub mod arenas;
+pub mod cut;
+pub mod encode;
+pub mod io_error;

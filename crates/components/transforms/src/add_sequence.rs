@@ -1,0 +1,103 @@
+//! Numbers messages.
+
+use std::sync::Arc;
+
+use arrow_array::Int64Array;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_record::{Batch, PAYLOAD};
+
+use thalweg_codec::columns::{FieldType, Layout};
+
+/// Numbers messages in the order in which they pass.
+///
+/// The count starts again with each run.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AddSequence {
+    /// The field that receives the number, a whole number. The default is `sequence`.
+    #[schemars(length(min = 1))]
+    into: String,
+    /// The number of the first message. The default is 0.
+    start: i64,
+}
+
+impl Default for AddSequence {
+    fn default() -> Self {
+        Self { into: "sequence".to_owned(), start: 0 }
+    }
+}
+
+impl TransformConfig for AddSequence {
+    const NAME: &'static str = "add_sequence";
+    const EXAMPLE: &'static str = r#"
+sources:
+  service: { generate: { message: "message %4d", count: 3 } }
+pipelines:
+  main:
+    from: service
+    transforms:
+      - add_sequence: { into: number, start: 1 }
+      - encode: { format: text, template: "{number}: {payload}" }
+    to: screen
+sinks:
+  screen: { stdout: {} }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        if self.into != PAYLOAD {
+            return Vec::new();
+        }
+        let message = "The number would take the place of the message.";
+        let help = "Name another field, and combine both with `encode: { format: text, template: ... }`.";
+        vec![Mistake::new("into", message).help(help)]
+    }
+
+    fn is_sequential(&self) -> bool {
+        true
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        let layout = Layout::new(vec![Arc::new(FieldType::Int.field(&self.into))]);
+        Ok(Box::new(Counter { next: self.start, layout }))
+    }
+}
+
+struct Counter {
+    next: i64,
+    layout: Layout,
+}
+
+impl Transform for Counter {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        let first = self.next;
+        self.next = first.wrapping_add(batch.rows() as i64);
+        let numbers = (0..batch.rows() as i64).map(|row| first.wrapping_add(row));
+        let numbers = Int64Array::from_iter_values(numbers);
+        out.send(self.layout.extend(batch, vec![Arc::new(numbers)])?);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_engine::testing;
+
+    #[test]
+    fn it_conforms() {
+        testing::transform_conforms::<AddSequence>("{}", &["a", "", "abc"]);
+    }
+
+    #[test]
+    fn the_count_goes_on_from_batch_to_batch() {
+        let batches = [testing::batch(["a", "b"]), testing::batch(["c"])];
+        let given = testing::apply::<AddSequence>("{into: n, start: 9223372036854775806}", batches);
+        let numbers: Vec<_> = given.main().into_iter().map(|row| row["n"].clone()).collect();
+        assert_eq!(numbers, [i64::MAX - 1, i64::MAX, i64::MIN]);
+        let given = testing::apply::<AddSequence>("{}", [testing::batch(["a", "b"])]);
+        assert_eq!(given.main()[1]["sequence"], 1);
+        assert_eq!(testing::options::<AddSequence>("into: payload").check().len(), 1);
+    }
+}

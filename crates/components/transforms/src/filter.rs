@@ -1,0 +1,100 @@
+//! Passes messages for which a condition is true.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_expression::{Evaluator, Expression};
+use thalweg_record::Batch;
+
+use crate::conditions::ask;
+
+/// Passes messages for which a condition is true.
+///
+/// Other messages are filtered: the condition is false, or it is NULL, for example because a field is
+/// missing. A message for which the condition cannot be evaluated leaves by the `errors` output.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Filter {
+    /// The condition alone: `filter: "status >= 500"`.
+    Condition(Expression),
+    /// The condition as an option.
+    Options(FilterOptions),
+}
+
+/// The options of a filter.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterOptions {
+    /// The condition: a SQL expression over the fields.
+    condition: Expression,
+}
+
+impl TransformConfig for Filter {
+    const NAME: &'static str = "filter";
+    const EXAMPLE: &'static str = r#"
+sources:
+  service: { generate: { message: "level=info status=503", count: 3 } }
+pipelines:
+  main:
+    from: service
+    transforms:
+      - parse_logfmt: { types: { status: int } }
+      - filter: "status >= 500 AND level <> 'debug'"
+    to: screen
+sinks:
+  screen: { stdout: { encode: json } }
+"#;
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
+        Ok(Box::new(Running { condition: Evaluator::new(condition.clone()) }))
+    }
+}
+
+struct Running {
+    condition: Evaluator,
+}
+
+impl Transform for Running {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        if let Some((batch, answers)) = ask(&mut self.condition, batch, out)? {
+            out.send(batch.filter(&answers)?);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_engine::{Output, testing};
+
+    use crate::testing::with_text;
+
+    #[test]
+    fn it_conforms() {
+        for yaml in ["payload = 'a'", "condition: nothing = 1", "payload <> ''"] {
+            testing::transform_conforms::<Filter>(yaml, &["a", "", "b"]);
+        }
+    }
+
+    #[test]
+    fn false_and_null_are_filtered_and_what_cannot_be_said_is_rejected() {
+        let batch = || with_text(&["a", "b", "c", "d"], &[("n", &[Some("0"), Some("1"), None, Some("5")])]);
+        let given = testing::apply::<Filter>("condition: 1 / CAST(n AS BIGINT) >= 1", [batch()]);
+        assert_eq!(given.payloads(Output::Main), ["b"]);
+        assert_eq!(given.payloads(Output::Errors), ["a"]);
+        assert!(!given.errors()[0].1.is_empty());
+        let given = testing::apply::<Filter>("nothing = 1", [batch()]);
+        assert!(given.outputs.is_empty());
+    }
+
+    #[test]
+    fn an_expression_that_is_none_is_a_mistake() {
+        let rendered = testing::try_options::<Filter>("condition: 'a >= >= 1'").unwrap_err();
+        assert!(rendered.contains("test.yaml"), "{rendered}");
+        assert!(testing::try_options::<Filter>("'a >= >= 1'").is_err());
+        let rendered = testing::try_options::<Filter>("conditon: a").unwrap_err();
+        assert!(rendered.contains("condition"), "{rendered}");
+    }
+}

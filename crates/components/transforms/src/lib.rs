@@ -1,0 +1,66 @@
+//! The transforms of messages: one file each.
+//!
+//! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
+//! nothing and performs no I/O (`geoip` maps its database into memory when it is built).
+//!
+//! A transform depends on the engine's traits, on the codec and on libraries; never on another component.
+//!
+//! See docs/decisions/011-sequential-transforms.md and
+//! docs/decisions/051-components-are-families-of-crates.md.
+
+mod base64;
+mod conditions;
+mod expansion;
+mod labels;
+mod ordered;
+mod selection;
+
+thalweg_engine::components! {
+    transform add_id::AddId;
+    transform add_sequence::AddSequence;
+    transform cast::Cast;
+    transform copy::Copy;
+    transform decode_base64::DecodeBase64;
+    transform dedupe::Dedupe;
+    transform drop::Drop;
+    transform encode_base64::EncodeBase64;
+    transform extract::Extract;
+    transform filter::Filter;
+    transform flatten::Flatten;
+    transform format_timestamp::FormatTimestamp;
+    #[cfg(feature = "geoip")]
+    transform geoip::GeoIp;
+    transform keep::Keep;
+    transform limit::Limit;
+    transform parse_csv::ParseCsv;
+    transform parse_grok::ParseGrok;
+    transform parse_json::ParseJsonConfig;
+    transform parse_logfmt::ParseLogfmt;
+    transform parse_regex::ParseRegex;
+    transform parse_timestamp::ParseTimestamp;
+    transform parse_user_agent::ParseUserAgent;
+    transform rename::Rename;
+    transform replace::Replace;
+    transform route::Route;
+    transform route_by::RouteBy;
+    transform runlength::Runlength;
+    transform sample::Sample;
+    transform set::Set;
+    transform split::Split;
+    transform split_array::SplitArray;
+    transform split_fields::SplitFields;
+    transform split_pick::SplitPick;
+    transform template::Template;
+    transform trim::Trim;
+    transform trim_to_bounds::TrimToBounds;
+}
+
+use thalweg_codec::payload;
+
+/// The default of an option that names the separator of parts.
+fn comma() -> String {
+    ",".to_owned()
+}
+
+#[cfg(test)]
+mod testing;

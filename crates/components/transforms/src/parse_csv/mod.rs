@@ -1,0 +1,144 @@
+//! Parses comma-separated values, one record per message.
+//!
+//! Sources that read lines end a message at every line feed. So this parser never sees a line feed within
+//! quotes, and rejects both halves of such a record. The transform `csv` reads whole files of records.
+//!
+//! `thalweg_codec::csv` splits records; `header` tells apart files with headers.
+
+mod header;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_record::Batch;
+
+use header::{Headers, WithHeader};
+use thalweg_codec::columns::{Columns, FieldType, Typing, missing, reject_all};
+use thalweg_codec::csv::{self, Dialect};
+use thalweg_codec::keys::bytes_of;
+
+/// Parses comma-separated values. Each message is one record.
+///
+/// A record with too few or too many values, or with a quote that is not closed, leaves by the `errors`
+/// output. A source that reads lines ends the message at a line feed within quotes, so such a record is
+/// rejected. The transform `csv` reads whole files, in which values may contain line feeds.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ParseCsv {
+    /// The names of the columns, in order. Give either `columns` or `header: true`.
+    columns: Vec<String>,
+    /// True if the first record of each file names the columns. The header does not become a message. A run
+    /// that resumes inside a file has not read its header and rejects its records; give `columns` in that
+    /// case. The default is `false`.
+    header: bool,
+    /// With `header`: the maximum number of columns. The records of a file with more columns leave by the
+    /// `errors` output. The default is 4096.
+    #[schemars(range(min = 1))]
+    max_columns: usize,
+    /// The character between values: one ASCII character. The default is a comma.
+    delimiter: String,
+    /// The character around values that contain the delimiter: one ASCII character, or empty for none. Within
+    /// quotes, two of it are the character itself. The default is `"`.
+    quote: String,
+    /// The types of columns that are not text: `{age: int, height: float}`. A record with a value that does
+    /// not fit its type leaves by the `errors` output.
+    types: BTreeMap<String, FieldType>,
+    /// The texts that mean NULL. By default these are `-` and the empty text, in columns with a type other
+    /// than text.
+    null_values: Option<Vec<String>>,
+    /// True to remove white space around values. The default is `false`.
+    trim: bool,
+    /// True to accept records with a wrong number of values: missing values at the end are NULL, and excess
+    /// values are ignored. The default is `false`.
+    flexible: bool,
+    /// The field to parse. The default is the payload.
+    field: String,
+}
+
+impl Default for ParseCsv {
+    fn default() -> Self {
+        Self {
+            columns: Vec::new(),
+            header: false,
+            max_columns: 4096,
+            delimiter: ",".to_owned(),
+            quote: "\"".to_owned(),
+            types: BTreeMap::new(),
+            null_values: None,
+            trim: false,
+            flexible: false,
+            field: crate::payload(),
+        }
+    }
+}
+
+impl TransformConfig for ParseCsv {
+    const NAME: &'static str = "parse_csv";
+    const EXAMPLE: &'static str = r#"
+sources:
+  people: { generate: { message: '"Lovelace, Ada",36,1.65', count: 3 } }
+pipelines:
+  main:
+    from: people
+    transforms:
+      - parse_csv: { columns: [name, age, height], types: { age: int, height: float } }
+    to: screen
+sinks:
+  screen: { stdout: { encode: json } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        match (self.columns.is_empty(), self.header) {
+            (true, false) => mistakes.push(Mistake::new("", "The columns have no names.").help(
+                "List them in `columns`, or set `header: true` if the first record of each file names them.",
+            )),
+            (false, true) => {
+                let message = "`columns` and `header` both give the names of the columns.";
+                mistakes.push(Mistake::new("header", message).help("Leave out one of them."));
+            }
+            _ => {}
+        }
+        mistakes.extend(csv::mistakes(&self.columns, &self.delimiter, &self.quote, &self.types));
+        mistakes
+    }
+
+    fn is_sequential(&self) -> bool {
+        self.header
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        let dialect = Dialect::new(&self.delimiter, &self.quote, self.trim, self.flexible);
+        let typing = Typing::new(&self.types, self.null_values.as_deref());
+        let field = self.field.clone();
+        let scratch = String::new();
+        Ok(if self.header {
+            let headers = Headers::new(typing);
+            Box::new(WithHeader { dialect, headers, max_columns: self.max_columns.max(1), field, scratch })
+        } else {
+            let columns = Columns::new(typing, &self.columns);
+            Box::new(WithColumns { dialect, columns, field, scratch })
+        })
+    }
+}
+
+struct WithColumns {
+    dialect: Dialect,
+    columns: Columns,
+    field: String,
+    scratch: String,
+}
+
+impl Transform for WithColumns {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        let Some(input) = bytes_of(&batch, &self.field) else {
+            return Ok(reject_all(batch, &missing(&self.field), out)?);
+        };
+        self.dialect.rows(&input, &self.field, &mut self.columns, &mut self.scratch);
+        Ok(self.columns.finish(batch, out)?)
+    }
+}

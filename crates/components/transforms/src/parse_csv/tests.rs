@@ -1,0 +1,217 @@
+use super::*;
+use std::sync::Arc;
+
+use arrow_array::{UInt64Array, cast::AsArray};
+use proptest::prelude::*;
+use serde_json::json;
+use thalweg_engine::{Output, testing};
+use thalweg_record::{Ack, Meta};
+
+use crate::testing::no_line_is_lost;
+
+#[test]
+fn it_conforms() {
+    let lines = ["a,b", "1,2", "", "\"x,y\",3", "\"", "1,2,3"];
+    testing::transform_conforms::<ParseCsv>("columns: [a, b]", &lines);
+    testing::transform_conforms::<ParseCsv>("header: true", &lines);
+}
+
+fn parsed(yaml: &str, lines: &[&str]) -> testing::Given {
+    testing::apply::<ParseCsv>(yaml, [testing::batch(lines)])
+}
+
+#[test]
+fn values_become_typed_columns() {
+    let given = parsed(
+        "{columns: [name, age, ok, at], types: {age: int, ok: bool, at: timestamp}}",
+        &["Ada,36,true,1970-01-01T00:00:01Z", "Bob,,,-", "Eve,x,,", "\"\",1,no,0\r"],
+    );
+    assert_eq!(
+        given.main(),
+        [
+            json!({"name": "Ada", "age": 36, "ok": true, "at": 1_000_000}),
+            json!({"name": "Bob"}),
+            json!({"name": "", "age": 1, "ok": false, "at": 0}),
+        ]
+    );
+    assert_eq!(given.errors()[0].1, "the field `age` is not a whole number of 64 bits: `x`");
+}
+
+#[test]
+fn quotes_protect_delimiters_and_double_to_mean_themselves() {
+    let given = parsed("columns: [a, b]", &[r#""x,y","say ""hi""""#, r#"a"b,"""""#, r#""a,b"#, r#""a"b,c"#]);
+    assert_eq!(given.main(), [json!({"a": "x,y", "b": r#"say "hi""#}), json!({"a": r#"a"b"#, "b": r#"""#})]);
+    assert_eq!(
+        given.errors().iter().map(|(_, reason)| reason.as_str()).collect::<Vec<_>>(),
+        ["the quote at byte 0 is not closed", "a quote is closed before byte 3, but no `,` follows"]
+    );
+}
+
+#[test]
+fn too_few_and_too_many_values_are_told_with_both_numbers() {
+    let lines = ["1", "1,2,3", "1,2,", "1,2"];
+    let given = parsed("columns: [a, b]", &lines);
+    assert_eq!(given.main(), [json!({"a": "1", "b": "2"})]);
+    assert_eq!(given.errors()[0].1, "has 1 value for 2 columns");
+    assert_eq!(given.errors()[1].1, "has 3 values for 2 columns");
+    let given = parsed("{columns: [a, b], flexible: true}", &lines);
+    assert_eq!(given.main()[0], json!({"a": "1"}));
+    assert_eq!(
+        given.main()[1..],
+        [json!({"a": "1", "b": "2"}), json!({"a": "1", "b": "2"}), json!({"a": "1", "b": "2"})]
+    );
+}
+
+#[test]
+fn delimiters_quotes_and_space_are_as_configured() {
+    let given = parsed(
+        "{columns: [a, b], delimiter: \"\\t\", quote: \"'\", trim: true}",
+        &[" x \t 'y\tz' ", "''''\t ' w '"],
+    );
+    assert_eq!(given.main(), [json!({"a": "x", "b": "y\tz"}), json!({"a": "'", "b": " w "})]);
+    let given = parsed("{columns: [a], quote: ''}", &["\"x"]);
+    assert_eq!(given.main(), [json!({"a": "\"x"})]);
+}
+
+#[test]
+fn bytes_that_are_not_utf8_are_rejected_with_their_place() {
+    let given = testing::apply::<ParseCsv>("columns: [a]", [testing::batch([&b"ab\xff"[..], b"ok"])]);
+    assert_eq!(given.errors()[0].1, "is not UTF-8, at byte 2");
+    assert_eq!(given.main(), [json!({"a": "ok"})]);
+}
+
+#[test]
+fn quoted_text_is_not_copied() {
+    let batch = testing::batch([r#""a quoted text that is not inline",x"#]);
+    let payload = batch.payload().value(0).as_ptr() as usize;
+    let given = testing::apply::<ParseCsv>("columns: [a, b]", [batch]);
+    let column = given.outputs[&Output::Main][0].fields().column(0).as_string_view().clone();
+    assert_eq!(column.value(0).as_ptr() as usize, payload + 1);
+}
+
+fn of(path: &str, first: Option<u64>, lines: &[&str]) -> Batch {
+    let batch = testing::batch(lines);
+    let meta = Meta { path: Some(path.into()), ..(**batch.meta()).clone() };
+    let batch = Batch::new(batch.payload().clone(), Arc::new(meta), Ack::noop());
+    match first {
+        Some(first) => batch
+            .with_positions(UInt64Array::from_iter_values((0..lines.len() as u64).map(|n| first + n * 10)))
+            .unwrap(),
+        None => batch,
+    }
+}
+
+#[test]
+fn each_file_has_its_own_header() {
+    let given = testing::apply::<ParseCsv>(
+        "{header: true, types: {n: int}}",
+        [
+            of("one", None, &["\u{feff}a,n", "x,1"]),
+            of("two", None, &["n,,n"]),
+            of("one", None, &["y,2"]),
+            of("two", None, &["3,z,w"]),
+        ],
+    );
+    assert_eq!(
+        given.main(),
+        [json!({"a": "x", "n": 1}), json!({"a": "y", "n": 2}), json!({"n": 3, "column_2": "z", "n_2": "w"})]
+    );
+}
+
+#[test]
+fn files_of_one_header_share_a_schema() {
+    let given = testing::apply::<ParseCsv>(
+        "header: true",
+        [of("one", None, &["a,b", "1,2"]), of("two", None, &["a,b", "3,4"])],
+    );
+    let schemas: Vec<_> = given.outputs[&Output::Main].iter().map(|batch| batch.fields().schema()).collect();
+    assert!(Arc::ptr_eq(&schemas[0], &schemas[1]));
+}
+
+#[test]
+fn a_file_that_is_continued_has_no_header_and_one_that_begins_again_has_a_new_one() {
+    let given = testing::apply::<ParseCsv>(
+        "header: true",
+        [of("one", Some(50), &["x,1"]), of("two", Some(0), &["a", "1"]), of("two", Some(0), &["b", "2"])],
+    );
+    assert_eq!(given.main(), [json!({"a": "1"}), json!({"b": "2"})]);
+    assert_eq!(
+        given.errors()[0].1,
+        "the header of `one` was not read, because reading began after it: give `columns`"
+    );
+}
+
+#[test]
+fn a_header_that_cannot_be_read_rejects_what_follows_it() {
+    let given = testing::apply::<ParseCsv>("header: true", [of("one", None, &["a,\"b", "1,2"])]);
+    assert_eq!(given.errors()[0].1, "the header could not be read: the quote at byte 2 is not closed");
+    assert_eq!(given.errors().len(), 1);
+}
+
+#[test]
+fn a_header_of_too_many_columns_is_refused_however_many() {
+    let wide = "a,".repeat(500_000);
+    let given = testing::apply::<ParseCsv>("header: true", [of("one", None, &[&wide, "1,2"])]);
+    assert_eq!(
+        given.errors()[0].1,
+        "the header could not be read: it has 500001 columns, and `max_columns` is 4096"
+    );
+    let given = testing::apply::<ParseCsv>(
+        "{header: true, max_columns: 3}",
+        [of("one", None, &["a,a,a_2", "1,2,3"]), of("two", None, &["a_2,a,a", "1,2,3"])],
+    );
+    assert_eq!(
+        given.main(),
+        [json!({"a": "1", "a_2": "2", "a_2_2": "3"}), json!({"a_2": "1", "a": "2", "a_3": "3"})]
+    );
+}
+
+#[test]
+fn what_does_not_go_together_is_a_mistake() {
+    let messages = |yaml: &str| -> Vec<String> {
+        testing::options::<ParseCsv>(yaml).check().into_iter().map(|mistake| mistake.message).collect()
+    };
+    assert_eq!(messages("{}"), ["The columns have no names."]);
+    assert_eq!(
+        messages("{columns: [a], header: true}"),
+        ["`columns` and `header` both give the names of the columns."]
+    );
+    assert_eq!(
+        messages("{columns: [a, a], delimiter: ab}"),
+        ["Two columns are called `a`.", "The delimiter must be one ASCII character.",]
+    );
+    assert_eq!(messages("{header: true, quote: ','}"), ["The quote cannot be the delimiter too."]);
+    assert_eq!(messages("{columns: [a], types: {b: int}}").len(), 1);
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(
+        records in prop::collection::vec(prop::collection::vec("[a-z,\" é]{0,20}", 3), 1..10),
+    ) {
+        let lines: Vec<String> = records
+            .iter()
+            .map(|record| {
+                let written: Vec<String> = record
+                    .iter()
+                    .map(|value| match value.contains(['"', ',']) {
+                        true => format!("\"{}\"", value.replace('"', "\"\"")),
+                        false => value.clone(),
+                    })
+                    .collect();
+                written.join(",")
+            })
+            .collect();
+        let given = testing::apply::<ParseCsv>("columns: [a, b, c]", [testing::batch(&lines)]);
+        let expected: Vec<_> =
+            records.iter().map(|r| json!({"a": r[0], "b": r[1], "c": r[2]})).collect();
+        prop_assert_eq!(given.main(), expected);
+    }
+
+    #[test]
+    fn every_line_leaves(lines in prop::collection::vec("[a,\" ]{0,12}", 1..20)) {
+        for yaml in ["columns: [a, b]", "{columns: [a, b], flexible: true, trim: true, types: {b: int}}"] {
+            no_line_is_lost::<ParseCsv>(yaml, &lines)?;
+        }
+    }
+}

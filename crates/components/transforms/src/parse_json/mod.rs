@@ -1,0 +1,115 @@
+//! Parses JSON objects into columns: see [`JsonColumns`].
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_record::Batch;
+
+use thalweg_codec::columns::FieldType;
+use thalweg_codec::json_columns::{JsonColumns, Wanted};
+use thalweg_codec::target::Input;
+
+/// Parses payloads that are JSON objects, such as the lines of a JSON Lines file, into fields.
+///
+/// Each member becomes a field. Its type follows from the values of a batch: whole numbers, numbers, booleans
+/// or text. Nested and mixed values are kept as JSON text. Members that a message lacks are NULL. A payload
+/// that is not a JSON object leaves by the `errors` output with the reason.
+///
+/// Payloads stay as they are. With `field`, that field is parsed instead, and stays as well.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ParseJsonConfig {
+    #[serde(flatten)]
+    input: Input,
+    /// The members that become fields. Other members are validated and skipped, which is faster. The default
+    /// is all members.
+    #[schemars(length(min = 1))]
+    fields: Option<Vec<String>>,
+    /// The types that members must have: `int`, `float`, `bool`, `text`, `timestamp` or `json`. A text that
+    /// holds such a value is converted. A message with a value that does not fit leaves by the `errors`
+    /// output. A timestamp is a text as in RFC 3339, or a number of seconds since 1970. Whole numbers of 12
+    /// or more digits are milliseconds, microseconds or nanoseconds, by their size.
+    types: BTreeMap<String, FieldType>,
+    /// True to make fields of the members of nested objects, called `outer.inner`. With `false`, a nested
+    /// object is one field that holds its JSON text. The default is `false`.
+    flatten: bool,
+    /// A prefix for the name of each field, for example `json_`. The default is empty.
+    prefix: String,
+    /// The maximum number of different fields in a batch. A message with further members leaves by the
+    /// `errors` output. The limit protects against data that uses values as names. The default is 1024.
+    #[schemars(range(min = 1, max = 65_536))]
+    max_fields: usize,
+}
+
+impl Default for ParseJsonConfig {
+    fn default() -> Self {
+        Self {
+            input: Input::default(),
+            fields: None,
+            types: BTreeMap::new(),
+            flatten: false,
+            prefix: String::new(),
+            max_fields: 1024,
+        }
+    }
+}
+
+impl TransformConfig for ParseJsonConfig {
+    const NAME: &'static str = "parse_json";
+    const EXAMPLE: &'static str = r#"
+sources:
+  messages:
+    generate:
+      message: '{"id": %6d, "name": "%12s", "score": %2f}'
+      count: 1000
+pipelines:
+  main:
+    from: messages
+    transforms:
+      - parse_json: { types: { score: float } }
+    to: nowhere
+sinks:
+  nowhere: { discard: {} }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let Some(fields) = &self.fields else { return Vec::new() };
+        let missing = self.types.keys().filter(|name| !fields.contains(name));
+        let mistake = |name| Mistake {
+            option: "types",
+            message: format!("`types` names `{name}`, which is not among `fields`."),
+            help: Some(format!("Add `{name}` to `fields`, or take it out of `types`.")),
+        };
+        missing.map(mistake).collect()
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        let wanted = Wanted {
+            fields: self.fields.as_ref().map(|fields| fields.iter().cloned().collect()),
+            types: self.types.clone(),
+            flatten: self.flatten,
+            prefix: self.prefix.clone(),
+            max_fields: self.max_fields,
+        };
+        Ok(Box::new(ParseJson { input: self.input.clone(), columns: JsonColumns::new(wanted) }))
+    }
+}
+
+struct ParseJson {
+    input: Input,
+    columns: JsonColumns,
+}
+
+impl Transform for ParseJson {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        let Self { input, columns } = self;
+        let rest = columns.parse(batch, out, |batch| input.read(batch))?;
+        out.send(rest);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

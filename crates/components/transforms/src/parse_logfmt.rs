@@ -1,0 +1,394 @@
+//! Parses `key=value` pairs, as Go services and Heroku write them.
+//!
+//! Keys are not known in advance. A column is added with the first message that has its key, and stays from
+//! then on, so the schema is stable after a few messages. Most messages have the same keys in the same order.
+//! So the key that followed the previous key last time is tried first, before the hash table.
+//!
+//! A message is parsed completely before its values are added to the columns: a malformed message adds none.
+
+use std::collections::BTreeMap;
+
+use arrow_array::Array;
+use hashbrown::HashMap;
+use memchr::{memchr2, memchr3};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_record::Batch;
+
+use thalweg_codec::columns::{Columns, FieldType, Typing, missing, reject_all, shortened};
+use thalweg_codec::keys::bytes_of;
+
+/// Parses `key=value` pairs.
+///
+/// Values may be in double quotes, with the escapes `\"`, `\\`, `\n`, `\t`, `\r` and `\u0041`. A key without
+/// a value is `true`. If a key occurs twice, the last value counts. Each key becomes a field, which is text
+/// unless `types` gives another type. A message without the key has NULL in that field. A malformed message
+/// leaves by the `errors` output.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ParseLogfmt {
+    /// The types of fields that are not text: `{status: int, took: float}`. A message with a value that does
+    /// not fit its type leaves by the `errors` output.
+    types: BTreeMap<String, FieldType>,
+    /// The texts that mean NULL. By default these are `-` and the empty text, in fields with a type other
+    /// than text.
+    null_values: Option<Vec<String>>,
+    /// The maximum number of different keys. A message with a further key leaves by the `errors` output. The
+    /// default is 1024.
+    max_fields: usize,
+    /// The field to parse. The default is the payload.
+    field: String,
+}
+
+impl Default for ParseLogfmt {
+    fn default() -> Self {
+        Self { types: BTreeMap::new(), null_values: None, max_fields: 1024, field: crate::payload() }
+    }
+}
+
+impl TransformConfig for ParseLogfmt {
+    const NAME: &'static str = "parse_logfmt";
+    const EXAMPLE: &'static str = r#"
+sources:
+  service: { generate: { message: 'level=info status=200 msg="it went well" cached', count: 3 } }
+pipelines:
+  main:
+    from: service
+    transforms:
+      - parse_logfmt: { types: { status: int, cached: bool } }
+    to: screen
+sinks:
+  screen: { stdout: { encode: json } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        match self.max_fields {
+            0 => vec![Mistake::new("max_fields", "`max_fields` must be at least 1.")],
+            _ => Vec::new(),
+        }
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        let typing = Typing::new(&self.types, self.null_values.as_deref());
+        Ok(Box::new(Parser {
+            columns: Columns::new(typing, [""; 0]),
+            numbers: HashMap::new(),
+            pairs: Pairs::default(),
+            max_fields: self.max_fields,
+            field: self.field.clone(),
+        }))
+    }
+}
+
+struct Parser {
+    columns: Columns,
+    numbers: HashMap<Box<str>, usize>,
+    pairs: Pairs,
+    max_fields: usize,
+    field: String,
+}
+
+/// The pairs of one message, in memory that is reused.
+#[derive(Default)]
+struct Pairs {
+    /// For each column: the row that last set a value, and that value.
+    values: Vec<(usize, Value)>,
+    /// The columns with a value in this message.
+    present: Vec<usize>,
+    /// Values that contained escapes, decoded.
+    decoded: String,
+}
+
+#[derive(Clone, Copy)]
+enum Value {
+    True,
+    Raw(usize, usize),
+    Decoded(usize, usize),
+}
+
+impl Parser {
+    fn row(&mut self, row: usize, value: &[u8]) -> Result<(), String> {
+        let text = simdutf8::basic::from_utf8(value).map_err(|_| thalweg_codec::not_utf8(value))?;
+        self.pairs.present.clear();
+        self.pairs.decoded.clear();
+        let mut at = 0;
+        let mut guess = 0;
+        while let Some((key, value)) = pair(text, &mut at, &mut self.pairs.decoded)? {
+            let column = self.column(key, guess, row)?;
+            guess = column + 1;
+            if let Some(slot) = self.pairs.values.get_mut(column) {
+                if slot.0 != row {
+                    self.pairs.present.push(column);
+                }
+                *slot = (row, value);
+            }
+        }
+        for &column in &self.pairs.present {
+            let Some((_, value)) = self.pairs.values.get(column) else { continue };
+            let piece = match *value {
+                Value::True => "true",
+                Value::Raw(start, end) => text.get(start..end).unwrap_or_default(),
+                Value::Decoded(start, end) => self.pairs.decoded.get(start..end).unwrap_or_default(),
+            };
+            self.columns.push(column, piece)?;
+        }
+        if self.pairs.present.len() < self.columns.len() {
+            self.columns.fill(row);
+        }
+        Ok(())
+    }
+
+    fn column(&mut self, key: &str, guess: usize, row: usize) -> Result<usize, String> {
+        if self.columns.name(guess) == Some(key) {
+            return Ok(guess);
+        }
+        if let Some(&column) = self.numbers.get(key) {
+            return Ok(column);
+        }
+        if self.columns.len() >= self.max_fields {
+            let most = self.max_fields;
+            return Err(format!("the key `{}` is one more than `max_fields` allows, {most}", shortened(key)));
+        }
+        let column = self.columns.add(key, row);
+        self.numbers.insert(key.into(), column);
+        self.pairs.values.push((usize::MAX, Value::True));
+        Ok(column)
+    }
+}
+
+/// Returns the next pair at or after byte `at`, if there is one.
+fn pair<'a>(text: &'a str, at: &mut usize, decoded: &mut String) -> Result<Option<(&'a str, Value)>, String> {
+    let bytes = text.as_bytes();
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t' | b'\r' | b'\n'));
+    while is_space(bytes.get(*at)) {
+        *at += 1;
+    }
+    let start = *at;
+    while let Some(byte) = bytes.get(*at) {
+        match byte {
+            b'=' | b' ' | b'\t' | b'\r' | b'\n' => break,
+            b'"' => return Err(format!("there is a quote in a key, at byte {at}")),
+            _ => *at += 1,
+        }
+    }
+    let key = text.get(start..*at).unwrap_or_default();
+    if bytes.get(*at) != Some(&b'=') {
+        return Ok((!key.is_empty()).then_some((key, Value::True)));
+    }
+    if key.is_empty() {
+        return Err(format!("there is no key before the `=` at byte {start}"));
+    }
+    *at += 1;
+    let start = *at;
+    let rest = bytes.get(start..).unwrap_or_default();
+    if rest.first() != Some(&b'"') {
+        let length = memchr3(b' ', b'\t', b'\n', rest).unwrap_or(rest.len());
+        *at += length;
+        return Ok(Some((key, Value::Raw(start, *at))));
+    }
+    let value = quoted(text, at, decoded)?;
+    if bytes.get(*at).is_some() && !is_space(bytes.get(*at)) {
+        return Err(format!("a quote is closed before byte {at}, but no space follows"));
+    }
+    Ok(Some((key, value)))
+}
+
+/// Returns the value whose opening quote is at byte `at`.
+fn quoted(text: &str, at: &mut usize, decoded: &mut String) -> Result<Value, String> {
+    let opening = *at;
+    let unclosed = || format!("the quote at byte {opening} is not closed");
+    let bytes = text.as_bytes();
+    let begin = decoded.len();
+    let mut escaped = false;
+    let mut start = opening + 1;
+    loop {
+        let rest = bytes.get(start..).unwrap_or_default();
+        let end = start + memchr2(b'"', b'\\', rest).ok_or_else(unclosed)?;
+        let piece = text.get(start..end).unwrap_or_default();
+        if bytes.get(end) == Some(&b'"') {
+            *at = end + 1;
+            if !escaped {
+                return Ok(Value::Raw(start, end));
+            }
+            decoded.push_str(piece);
+            return Ok(Value::Decoded(begin, decoded.len()));
+        }
+        escaped = true;
+        decoded.push_str(piece);
+        start = end + 2;
+        match bytes.get(end + 1).ok_or_else(unclosed)? {
+            b'n' => decoded.push('\n'),
+            b't' => decoded.push('\t'),
+            b'r' => decoded.push('\r'),
+            b'u' => {
+                let (character, length) = unicode(text, start).ok_or_else(|| {
+                    format!("the escape at byte {end} does not have four hexadecimal digits")
+                })?;
+                decoded.push(character);
+                start += length;
+            }
+            byte @ (b'"' | b'\\' | b'/' | b'\'') => decoded.push(char::from(*byte)),
+            _ => {
+                // A backslash before another character is a plain backslash, as in Windows paths written
+                // without doubled backslashes.
+                decoded.push('\\');
+                start = end + 1;
+            }
+        }
+    }
+}
+
+/// Returns the character written as four hexadecimal digits at `at`, or as two such escapes for a UTF-16
+/// pair. Also returns the length of the text read, in bytes.
+fn unicode(text: &str, at: usize) -> Option<(char, usize)> {
+    let unit = |at: usize| {
+        let digits =
+            text.get(at..at + 4).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let first = unit(at)?;
+    if let Some(character) = char::from_u32(u32::from(first)) {
+        return Some((character, 4));
+    }
+    let second =
+        text.get(at + 4..at + 6).filter(|checkpoint| *checkpoint == "\\u").and_then(|_| unit(at + 6));
+    let pair = second.and_then(|second| char::decode_utf16([first, second]).next()?.ok());
+    Some(pair.map_or((char::REPLACEMENT_CHARACTER, 4), |character| (character, 10)))
+}
+
+impl Transform for Parser {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        let Some(input) = bytes_of(&batch, &self.field) else {
+            return Ok(reject_all(batch, &missing(&self.field), out)?);
+        };
+        self.columns.begin(input.data_buffers(), input.len());
+        self.pairs.values.iter_mut().for_each(|(row, _)| *row = usize::MAX);
+        for row in 0..input.len() {
+            let parsed = match input.is_null(row) {
+                true => Err(missing(&self.field)),
+                false => self.row(row, input.value(row)),
+            };
+            if let Err(reason) = parsed {
+                self.columns.fail(row, reason);
+            }
+        }
+        Ok(self.columns.finish(batch, out)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+    use thalweg_engine::{Output, testing};
+
+    use crate::testing::no_line_is_lost;
+
+    fn parsed(yaml: &str, lines: &[&str]) -> testing::Given {
+        testing::apply::<ParseLogfmt>(yaml, [testing::batch(lines)])
+    }
+
+    #[test]
+    fn it_conforms() {
+        testing::transform_conforms::<ParseLogfmt>("{}", &["a=1", "", "=", "b", "a=\"", "c=3 a=4"]);
+    }
+
+    #[test]
+    fn keys_become_fields_as_they_appear() {
+        let given = parsed(
+            "types: {n: int, ok: bool}",
+            &["a=x n=1", "", "  b=y ok  ", "n=- a=", "b=\"two words\" a=\"\"", "n=z", "a=1 a=2"],
+        );
+        assert_eq!(
+            given.main(),
+            [
+                json!({"a": "x", "n": 1}),
+                json!({}),
+                json!({"b": "y", "ok": true}),
+                json!({"a": ""}),
+                json!({"a": "", "b": "two words"}),
+                json!({"a": "2"}),
+            ]
+        );
+        assert_eq!(given.errors()[0].1, "the field `n` is not a whole number of 64 bits: `z`");
+    }
+
+    #[test]
+    fn a_column_once_seen_stays() {
+        let given =
+            testing::apply::<ParseLogfmt>("{}", [testing::batch(["a=1 b=2"]), testing::batch(["c=3"])]);
+        let names: Vec<Vec<String>> = given.outputs[&Output::Main]
+            .iter()
+            .map(|batch| batch.fields().schema().fields().iter().map(|field| field.name().clone()).collect())
+            .collect();
+        assert_eq!(names, [vec!["a", "b"], vec!["a", "b", "c"]]);
+    }
+
+    #[test]
+    fn escapes_are_decoded() {
+        let given = parsed("{}", &[r#"a="say \"hi\"\n\u00e9\ud83d\ude00" b="C:\dir\\x" c="\ud83d""#]);
+        assert_eq!(given.main(), [json!({"a": "say \"hi\"\né😀", "b": "C:\\dir\\x", "c": "\u{fffd}"})]);
+    }
+
+    #[test]
+    fn what_is_not_of_this_form_says_where() {
+        let given = parsed("{}", &["a=\"x", "=x", "a=\"x\"y", "\"x\"", "a=\"\\", "a=\"\\u12é\"", "a=b=c"]);
+        let reasons: Vec<String> = given.errors().into_iter().map(|(_, reason)| reason).collect();
+        assert_eq!(
+            reasons,
+            [
+                "the quote at byte 2 is not closed",
+                "there is no key before the `=` at byte 0",
+                "a quote is closed before byte 5, but no space follows",
+                "there is a quote in a key, at byte 0",
+                "the quote at byte 2 is not closed",
+                "the escape at byte 3 does not have four hexadecimal digits",
+            ]
+        );
+        assert_eq!(given.main(), [json!({"a": "b=c"})]);
+        let given = testing::apply::<ParseLogfmt>("{}", [testing::batch([b"a=\xff"])]);
+        assert_eq!(given.errors()[0].1, "is not UTF-8, at byte 2");
+    }
+
+    #[test]
+    fn there_are_no_more_columns_than_allowed() {
+        let given = parsed("max_fields: 2", &["a=1 b=2", "c=3", "b=4"]);
+        assert_eq!(given.main(), [json!({"a": "1", "b": "2"}), json!({"b": "4"})]);
+        assert_eq!(given.errors()[0].1, "the key `c` is one more than `max_fields` allows, 2");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(
+            records in prop::collection::vec(
+                prop::collection::btree_map("[a-e]{1,2}", "[a-z\"\\\\ =é\n]{0,20}", 0..5), 1..10),
+        ) {
+            let lines: Vec<String> = records
+                .iter()
+                .map(|record| {
+                    let pairs: Vec<String> = record
+                        .iter()
+                        .map(|(key, value)| match value.contains(['"', '\\', ' ', '=', '\n']) {
+                            true => {
+                                let value = value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+                                format!("{key}=\"{value}\"")
+                            }
+                            false => format!("{key}={value}"),
+                        })
+                        .collect();
+                    pairs.join(" ")
+                })
+                .collect();
+            let given = testing::apply::<ParseLogfmt>("{}", [testing::batch(&lines)]);
+            let expected: Vec<Value> = records.iter().map(|record| json!(record)).collect();
+            prop_assert_eq!(given.main(), expected);
+        }
+
+        #[test]
+        fn every_line_leaves(lines in prop::collection::vec("[ab=\" \\\\u]{0,12}", 1..20)) {
+            no_line_is_lost::<ParseLogfmt>("types: {b: int}", &lines)?;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Sets fields to the values of expressions.
+//!
+//! Fields are set one after the other, because a later expression may use an earlier field. If an expression
+//! cannot be evaluated for a message, the message is noted once, and the batch stays together until all
+//! fields are set. The message is then rejected in its original form, without the fields set before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::{Field, FieldRef};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_expression::{Evaluated, Evaluator, Expression};
+use thalweg_record::{Batch, PAYLOAD};
+
+use crate::ordered::Ordered;
+use thalweg_codec::columns::{Before, FieldType, Layout};
+use thalweg_codec::keys::{as_bytes, present};
+
+/// Sets fields: `{name: "expression"}`.
+///
+/// The expressions are SQL over the fields. They are evaluated in order, so a later expression sees the
+/// fields set before. An existing field is replaced. Setting `payload` replaces the message itself (NULL
+/// makes it empty). A message for which an expression cannot be evaluated leaves by the `errors` output.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Set(Ordered<Expression>);
+
+impl TransformConfig for Set {
+    const NAME: &'static str = "set";
+    const EXAMPLE: &'static str = r#"
+sources:
+  service: { generate: { message: "level=info bytes=2048", count: 3 } }
+pipelines:
+  main:
+    from: service
+    transforms:
+      - parse_logfmt: { types: { bytes: int } }
+      - set: { kib: "bytes / 1024.0", size: "CASE WHEN kib > 1 THEN 'large' ELSE 'small' END" }
+    to: screen
+sinks:
+  screen: { stdout: { encode: json } }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let nameless = self.0.0.iter().filter(|(name, _)| name.is_empty());
+        nameless
+            .map(|(_, expression)| {
+                Mistake::new("", format!("The field to set to `{expression}` has no name."))
+            })
+            .collect()
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        let fields = self.0.0.iter().map(|(name, expression)| Setting {
+            name: name.clone(),
+            value: Evaluator::new(expression.clone()),
+            field: None,
+        });
+        Ok(Box::new(Setter { settings: fields.collect() }))
+    }
+}
+
+struct Setter {
+    settings: Vec<Setting>,
+}
+
+struct Setting {
+    name: String,
+    value: Evaluator,
+    /// The field in the previous batch, and its layout.
+    field: Option<(FieldRef, Layout)>,
+}
+
+impl Setting {
+    fn set(&mut self, batch: Batch, evaluated: Evaluated) -> Result<Batch, Error> {
+        if self.name == PAYLOAD {
+            let payload = as_bytes(&evaluated.values).ok_or_else(|| {
+                let kind = evaluated.values.data_type();
+                Error::permanent(format!("a value of type `{kind}` cannot be set as the payload"))
+            })?;
+            return Ok(batch.with_payload(present(payload))?);
+        }
+        let kind = evaluated.values.data_type();
+        let is_same =
+            |field: &FieldRef| field.data_type() == kind && evaluated.json != field.metadata().is_empty();
+        if !self.field.as_ref().is_some_and(|(field, _)| is_same(field)) {
+            let field = Arc::new(match evaluated.json {
+                true => FieldType::Json.field(&self.name),
+                false => Field::new(&self.name, kind.clone(), true),
+            });
+            self.field = Some((field.clone(), Layout::new(vec![field])));
+        }
+        let Some((_, layout)) = &mut self.field else { return Ok(batch) };
+        Ok(layout.extend(batch, vec![evaluated.values])?)
+    }
+}
+
+impl Transform for Setter {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        let before = Before::of(&batch);
+        let mut failed: BTreeMap<u32, String> = BTreeMap::new();
+        let mut batch = batch;
+        for setting in &mut self.settings {
+            let mut evaluated = setting.value.evaluate(&batch);
+            for (row, reason) in std::mem::take(&mut evaluated.failed) {
+                failed.entry(row).or_insert_with(|| format!("`{}` cannot be set: {reason}", setting.name));
+            }
+            batch = setting.set(batch, evaluated)?;
+        }
+        let rest = before.reject(batch, failed.into_iter().collect(), out)?;
+        out.send(rest);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use thalweg_engine::{Output, testing};
+
+    use crate::testing::with_text;
+
+    #[test]
+    fn it_conforms() {
+        for yaml in ["{a: 1, b: payload}", "{a: CAST(payload AS BIGINT)}", "{payload: nothing}"] {
+            testing::transform_conforms::<Set>(yaml, &["1", "", "b"]);
+        }
+    }
+
+    #[test]
+    fn later_fields_see_earlier_ones_in_the_order_written() {
+        let batch = || with_text(&["x"], &[("n", &[Some("5")])]);
+        let given = testing::apply::<Set>(
+            "{z: CAST(n AS BIGINT) + 1, a: z * 2, n: \"'new'\", m: n, none: 'NULL'}",
+            [batch(), batch()],
+        );
+        assert_eq!(given.main()[0], json!({"n": "new", "z": 6, "a": 12, "m": "new"}));
+        let schemas: Vec<_> =
+            given.outputs[&Output::Main].iter().map(|batch| batch.fields().schema()).collect();
+        assert!(Arc::ptr_eq(&schemas[0], &schemas[1]));
+    }
+
+    #[test]
+    fn the_payload_can_be_set() {
+        let batch = with_text(&["x", "y"], &[("n", &[Some("a text that is longer than a view"), None])]);
+        let given = testing::apply::<Set>("{payload: n, copy: payload}", [batch]);
+        assert_eq!(given.payloads(Output::Main), ["a text that is longer than a view", ""]);
+        assert_eq!(given.main()[1], json!({"copy": ""}));
+        let given = testing::apply::<Set>("{payload: 1 + 1}", [testing::batch(["x"])]);
+        assert_eq!(given.payloads(Output::Main), ["2"]);
+    }
+
+    #[test]
+    fn what_fails_is_rejected_once_and_as_it_came() {
+        let batch = with_text(&["x", "y"], &[("n", &[Some("0"), Some("2")])]);
+        let given = testing::apply::<Set>(
+            "{payload: \"'new'\", n: 4 / CAST(n AS BIGINT), m: 1 / (CAST(n AS BIGINT) - CAST(n AS BIGINT) + 1), o: CAST('q' || n AS BIGINT)}",
+            [batch],
+        );
+        assert_eq!(given.payloads(Output::Errors), ["x", "y"]);
+        let errors = given.rows(Output::Errors);
+        assert_eq!(errors[0]["n"], "0");
+        assert!(given.errors()[0].1.starts_with("`n` cannot be set: "), "{:?}", given.errors());
+        assert!(given.errors()[1].1.starts_with("`o` cannot be set: "), "{:?}", given.errors());
+    }
+
+    #[test]
+    fn mistakes_in_expressions_and_names_are_told() {
+        assert!(testing::try_options::<Set>("{a: '1 +'}").is_err());
+        assert_eq!(testing::options::<Set>("{'': 1}").check().len(), 1);
+    }
+}

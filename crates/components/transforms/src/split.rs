@@ -1,0 +1,352 @@
+//! Splits one message into several.
+//!
+//! The parts are views of the original message's memory, and they share its ack: the source's ack is settled
+//! when every part is. The offsets of the parts are collected first, so a message that is malformed in its
+//! middle has no parts at all.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, BinaryViewArray};
+use memchr::memmem::Finder;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sonic_rs::JsonValueTrait;
+use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_record::{Batch, PAYLOAD, TextBuilder, ViewBuilder};
+
+use thalweg_codec::columns::{FieldType, Layout, missing, reject_all};
+use thalweg_codec::keys::bytes_of;
+
+/// Splits one message into several.
+///
+/// Give either `delimiter: ","`, for the parts of a text, or `json_array: true`, for the elements of a JSON
+/// array. Each part becomes the payload of its own message, which has the fields of the original. Elements
+/// keep their JSON text, except that texts lose their quotes and escapes. The original message is
+/// acknowledged when all its parts are. A message without parts is filtered.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Split {
+    /// The text between the parts.
+    delimiter: Option<String>,
+    /// True to split the elements of a JSON array. The default is `false`, but `true` with a `field` and
+    /// without a `delimiter`.
+    json_array: bool,
+    /// The field to split. The default is the payload.
+    field: Option<String>,
+    /// The field that receives the parts. By default they become the payload.
+    into: Option<String>,
+    /// True to make messages of empty parts between delimiters too. The default is `false`.
+    keep_empty: bool,
+}
+
+impl TransformConfig for Split {
+    const NAME: &'static str = "split";
+    const EXAMPLE: &'static str = r#"
+sources:
+  lists: { generate: { message: '[{"n": 1}, {"n": 2}]', count: 2 } }
+pipelines:
+  main:
+    from: lists
+    transforms:
+      - split: { json_array: true }
+    to: screen
+sinks:
+  screen: { stdout: {} }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let mistake = |option, message: &str, help: &str| vec![Mistake::new(option, message).help(help)];
+        match &self.delimiter {
+            Some(delimiter) if delimiter.is_empty() => {
+                mistake("delimiter", "The delimiter is empty.", "Write the text between the parts.")
+            }
+            Some(_) if self.json_array => mistake(
+                "json_array",
+                "A message cannot be split both at a `delimiter` and as a `json_array`.",
+                "Leave out one of them.",
+            ),
+            None if !self.json_array && self.field.is_none() => mistake(
+                "",
+                "`split` has neither `delimiter` nor `json_array`.",
+                "Give one of them: `delimiter: \",\"` or `json_array: true`.",
+            ),
+            _ => Vec::new(),
+        }
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        let delimiter = self.delimiter.as_ref();
+        Ok(Box::new(Splitter {
+            delimiter: delimiter.map(|delimiter| Finder::new(delimiter.as_bytes()).into_owned()),
+            field: self.field.clone().unwrap_or_else(|| PAYLOAD.to_owned()),
+            into: self
+                .into
+                .as_deref()
+                .filter(|into| *into != PAYLOAD)
+                .map(|into| Layout::new(vec![Arc::new(FieldType::Text.field(into))])),
+            keep_empty: self.keep_empty,
+            parts: Vec::new(),
+            decoded: String::new(),
+        }))
+    }
+}
+
+struct Splitter {
+    delimiter: Option<Finder<'static>>,
+    field: String,
+    into: Option<Layout>,
+    keep_empty: bool,
+    parts: Vec<Piece>,
+    decoded: String,
+}
+
+/// The offsets of a part: in the message, or in the decoded text.
+#[derive(Clone, Copy)]
+enum Piece {
+    Raw(usize, usize),
+    Decoded(usize, usize),
+}
+
+impl Splitter {
+    /// Collects the parts of a message.
+    fn cut(&mut self, value: &[u8]) -> Result<(), String> {
+        self.parts.clear();
+        self.decoded.clear();
+        let Some(finder) = &self.delimiter else { return self.elements(value) };
+        let mut start = 0;
+        let length = finder.needle().len();
+        let mut add = |start: usize, end: usize| {
+            if end > start || self.keep_empty {
+                self.parts.push(Piece::Raw(start, end));
+            }
+        };
+        for end in finder.find_iter(value) {
+            add(start, end);
+            start = end + length;
+        }
+        add(start, value.len());
+        Ok(())
+    }
+
+    fn elements(&mut self, value: &[u8]) -> Result<(), String> {
+        let wrong = "is not a JSON array";
+        if value.trim_ascii_start().first() != Some(&b'[') {
+            return Err(wrong.to_owned());
+        }
+        let text = simdutf8::basic::from_utf8(value).map_err(|_| thalweg_codec::not_utf8(value))?;
+        // The iterator stops at the end of the array, so the text after it is checked here.
+        if text.trim_ascii_end().as_bytes().last() != Some(&b']') {
+            return Err(wrong.to_owned());
+        }
+        let mut end = 0;
+        for element in sonic_rs::to_array_iter(text) {
+            let element = element.map_err(|error| format!("{wrong}, at byte {}", error.offset()))?;
+            let raw = element.as_raw_str();
+            let place = (raw.as_ptr() as usize).checked_sub(text.as_ptr() as usize);
+            let place = place.filter(|start| start + raw.len() <= text.len());
+            end = place.map_or(end, |start| start + raw.len());
+            let is_plain = !raw.starts_with('"') || !raw.contains('\\');
+            match (place, is_plain) {
+                (Some(start), true) if raw.starts_with('"') => {
+                    self.parts.push(Piece::Raw(start + 1, (start + raw.len()).saturating_sub(1)));
+                }
+                (Some(start), true) => self.parts.push(Piece::Raw(start, start + raw.len())),
+                _ => {
+                    let begin = self.decoded.len();
+                    self.decoded.push_str(element.as_str().unwrap_or(raw));
+                    self.parts.push(Piece::Decoded(begin, self.decoded.len()));
+                }
+            }
+        }
+        let after = text.get(end..).unwrap_or_default().trim_ascii();
+        let is_closed =
+            after == "]" || (self.parts.is_empty() && after.trim_start_matches('[').trim_ascii() == "]");
+        if is_closed { Ok(()) } else { Err(wrong.to_owned()) }
+    }
+
+    fn part<'a>(&'a self, value: &'a [u8], part: Piece) -> &'a [u8] {
+        let part = match part {
+            Piece::Raw(start, end) => value.get(start..end),
+            Piece::Decoded(start, end) => self.decoded.as_bytes().get(start..end),
+        };
+        part.unwrap_or_default()
+    }
+}
+
+impl Transform for Splitter {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        let Some(input) = bytes_of(&batch, &self.field) else {
+            return Ok(reject_all(batch, &missing(&self.field), out)?);
+        };
+        let mut made = Made::new(&input, self.into.is_some());
+        let mut failed: Vec<(u32, String)> = Vec::new();
+        let mut rows = Vec::with_capacity(input.len());
+        for row in 0..input.len() {
+            let value = input.value(row);
+            let cut = match input.is_null(row) {
+                true => Err(missing(&self.field)),
+                false => self.cut(value),
+            };
+            let is_text = || !made.is_text() || simdutf8::basic::from_utf8(value).is_ok();
+            match cut {
+                Ok(()) if is_text() => {
+                    for &part in &self.parts {
+                        made.push(self.part(value, part));
+                        // The rows are counted without the failed rows, which are removed first.
+                        rows.push((row - failed.len()) as u32);
+                    }
+                }
+                Ok(()) => failed.push((row as u32, thalweg_codec::not_utf8(value))),
+                Err(reason) => failed.push((row as u32, reason)),
+            }
+        }
+        let Some(rest) = out.reject(batch, failed)? else { return Ok(()) };
+        match made {
+            Made::Payloads(builder) => {
+                out.send(rest.expand(builder.finish(), rows)?);
+            }
+            Made::Texts(builder) => {
+                let indices = arrow_array::UInt32Array::from(rows.clone());
+                let payload = arrow_select::take::take(rest.payload(), &indices, None)?;
+                let payload = arrow_array::cast::AsArray::as_binary_view(&payload).clone();
+                if let (Some(batch), Some(into)) = (rest.expand(payload, rows)?, &mut self.into) {
+                    out.send(into.extend(batch, vec![Arc::new(builder.finish())])?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parts of all messages.
+enum Made {
+    Payloads(ViewBuilder),
+    Texts(TextBuilder),
+}
+
+impl Made {
+    fn new(input: &BinaryViewArray, is_text: bool) -> Self {
+        match is_text {
+            true => Self::Texts(TextBuilder::over(input.data_buffers(), input.len())),
+            false => Self::Payloads(ViewBuilder::over(input.data_buffers(), input.len())),
+        }
+    }
+
+    fn is_text(&self) -> bool {
+        matches!(self, Self::Texts(_))
+    }
+
+    fn push(&mut self, part: &[u8]) {
+        match self {
+            Self::Payloads(builder) => builder.push(part),
+            // The message and the delimiter are UTF-8, so every part is.
+            Self::Texts(builder) => match std::str::from_utf8(part) {
+                Ok(part) => builder.push(part),
+                Err(_) => builder.push(&String::from_utf8_lossy(part)),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    use serde_json::json;
+    use thalweg_engine::{Output, testing};
+    use thalweg_record::{Ack, Outcome};
+
+    use crate::testing::with_text;
+
+    fn split(yaml: &str, lines: &[&str]) -> testing::Given {
+        testing::apply::<Split>(yaml, [testing::batch(lines)])
+    }
+
+    #[test]
+    fn it_conforms() {
+        let lines = ["a,b", "", ",", "[1, 2]", "[", "[]"];
+        for yaml in ["delimiter: ','", "json_array: true", "{delimiter: ',', into: part}"] {
+            testing::transform_conforms::<Split>(yaml, &lines);
+        }
+    }
+
+    #[test]
+    fn a_text_is_split_at_each_delimiter() {
+        assert_eq!(
+            split("delimiter: ', '", &["a, b,c", "", "d, , e, "]).payloads(Output::Main),
+            ["a", "b,c", "d", "e"]
+        );
+        let given = split("{delimiter: ',', keep_empty: true}", &["a,,b", "", ","]);
+        assert_eq!(given.payloads(Output::Main), ["a", "", "b", "", "", ""]);
+        let given = testing::apply::<Split>("delimiter: ','", [testing::batch([b"\xff,a"])]);
+        assert_eq!(given.payloads(Output::Main), ["\u{fffd}", "a"]);
+    }
+
+    #[test]
+    fn elements_of_an_array_are_given_as_they_stand_and_texts_without_quotes() {
+        let given = split(
+            "json_array: true",
+            &[r#" [ {"a": [1, "]"]} , 2, null, "tést", "a \"b\"\n", "" , [3 ,4]] "#, "[]", " [ ] ", "[true]"],
+        );
+        assert_eq!(
+            given.payloads(Output::Main),
+            [r#"{"a": [1, "]"]}"#, "2", "null", "tést", "a \"b\"\n", "", "[3 ,4]", "true"]
+        );
+        assert!(given.errors().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_array_is_rejected_whole() {
+        let lines =
+            ["", "1", "{}", "[1, 2", "[1, ]", "[1, x]", "[1] x]", "[1, 2", "[[1]", "]", "[", "[1]]", "[[]"];
+        let given = split("json_array: true", &lines);
+        assert_eq!(given.payloads(Output::Errors), lines);
+        assert_eq!(given.payloads(Output::Main), [""; 0]);
+        assert_eq!(given.errors()[0].1, "is not a JSON array");
+    }
+
+    #[test]
+    fn fields_are_repeated_and_parts_can_become_a_field() {
+        let batch = || {
+            with_text(
+                &["x", "y", "z"],
+                &[("list", &[Some("[1, \"b\"]"), None, Some("[2]")]), ("f", &[Some("1"); 3])],
+            )
+        };
+        let given = testing::apply::<Split>("field: list", [batch()]);
+        assert_eq!(given.payloads(Output::Main), ["1", "b", "2"]);
+        assert_eq!(given.main()[1], json!({"list": "[1, \"b\"]", "f": "1"}));
+        assert_eq!(given.errors(), [("y".to_owned(), "there is no field `list`".to_owned())]);
+        let given = testing::apply::<Split>("{field: list, into: list}", [batch()]);
+        assert_eq!(given.payloads(Output::Main), ["x", "x", "z"]);
+        assert_eq!(
+            given.main(),
+            [json!({"list": "1", "f": "1"}), json!({"list": "b", "f": "1"}), json!({"list": "2", "f": "1"})]
+        );
+    }
+
+    #[test]
+    fn the_message_is_acknowledged_when_all_its_parts_are() {
+        let settled: Arc<Mutex<Vec<Outcome>>> = Arc::default();
+        let note = settled.clone();
+        let ack = Ack::new("test".into(), move |settlement| note.lock().unwrap().push(settlement.outcome));
+        let plain = testing::batch(["[1, 2]"]);
+        let batch = Batch::new(plain.payload().clone(), plain.meta().clone(), ack);
+        let given = testing::apply::<Split>("json_array: true", [batch]);
+        assert!(settled.lock().unwrap().is_empty());
+        for batch in given.outputs.into_values().flatten() {
+            assert_eq!(batch.rows(), 2);
+            batch.settle(Outcome::Delivered);
+        }
+        assert_eq!(settled.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn where_to_split_must_be_said_once() {
+        let message = |yaml: &str| testing::options::<Split>(yaml).check()[0].message.clone();
+        assert_eq!(message("{}"), "`split` has neither `delimiter` nor `json_array`.");
+        assert_eq!(message("delimiter: ''"), "The delimiter is empty.");
+        assert!(message("{delimiter: x, json_array: true}").contains("both"));
+    }
+}

@@ -1,0 +1,307 @@
+//! Renders a template with conditions and loops.
+//!
+//! For texts with only fields in them, `encode: { format: text }` is many times faster. Here each message is
+//! an object that the template queries; only the queried fields are looked up.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow_schema::SchemaRef;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Enumerator, Object, Value};
+use minijinja::{Environment, UndefinedBehavior};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
+
+use thalweg_codec::columns::FieldType;
+use thalweg_codec::names::same;
+use thalweg_codec::target::Slot;
+use thalweg_codec::template::column;
+use thalweg_codec::values::Values;
+
+/// The metadata that a template may use.
+const META: [&str; 4] = ["meta.source", "meta.path", "meta.time", "meta.position"];
+
+/// Renders a template in the notation of Jinja.
+///
+/// `{{ name }}` is the value of a field, `{{ payload }}` the payload, and `{{ meta.source }}` (also `path`,
+/// `time`, `position`) the origin of the message. Dots in the names of fields lead into objects: the fields
+/// `a.b` and `a.c` make an object `a` with the members `b` and `c`. A missing field is written as nothing.
+/// `{% if %}`, `{% for %}` and filters such as `{{ name|upper }}` are available.
+///
+/// A message for which the template cannot be rendered leaves by the `errors` output. For texts with only
+/// fields in them, `encode` is faster.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Template {
+    /// The template, in the notation of Jinja.
+    template: String,
+    /// The target of the text: a field, or `payload` (the default).
+    #[serde(default = "crate::payload")]
+    #[schemars(length(min = 1))]
+    into: String,
+    /// Makes only the fields available whose names begin with this name and a dot, without that prefix. The
+    /// default is all fields.
+    #[serde(default)]
+    #[schemars(length(min = 1))]
+    root: Option<String>,
+}
+
+impl Template {
+    fn environment(&self) -> Result<Environment<'static>, minijinja::Error> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Chainable);
+        environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
+        environment.add_template_owned("template", self.template.clone())?;
+        Ok(environment)
+    }
+}
+
+impl TransformConfig for Template {
+    const NAME: &'static str = "template";
+    const EXAMPLE: &'static str = r#"
+sources:
+  service: { generate: { lines: ['{"user": {"name": "ann", "roles": ["a", "b"]}}'] } }
+pipelines:
+  main:
+    from: service
+    transforms:
+      - parse_json: { flatten: true }
+      - template:
+          template: '{{ user.name|upper }}:{% for role in user.roles %} {{ role }}{% endfor %}'
+    to: screen
+sinks:
+  screen: { stdout: {} }
+"#;
+
+    fn check(&self) -> Vec<Mistake> {
+        let Err(error) = self.environment() else { return Vec::new() };
+        let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+        let line = error.line().map(|line| format!(", in line {line}")).unwrap_or_default();
+        let message = format!("The template is wrong: {what}{line}.");
+        vec![
+            Mistake::new("template", message)
+                .help("Values are written `{{ name }}`, and a brace itself `{{ '{' }}`."),
+        ]
+    }
+
+    fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
+        let environment = self.environment().map_err(|error| Error::permanent(error.to_string()))?;
+        let template = environment.get_template("template");
+        let template = template.map_err(|error| Error::permanent(error.to_string()))?;
+        let used = template.undeclared_variables(false);
+        Ok(Box::new(Templater {
+            environment,
+            used,
+            root: self.root.clone(),
+            slot: Slot::new(&self.into, FieldType::Text),
+            known: None,
+        }))
+    }
+}
+
+struct Templater {
+    environment: Environment<'static>,
+    /// The first parts of the names that the template uses.
+    used: HashSet<String>,
+    root: Option<String>,
+    slot: Slot,
+    /// The schema of the previous batch, the columns it needs, and the tree of their names.
+    known: Option<(SchemaRef, Vec<String>, Arc<Tree>)>,
+}
+
+impl Templater {
+    fn tree(&mut self, batch: &Batch) -> (Vec<String>, Arc<Tree>) {
+        let schema = batch.fields().schema_ref();
+        if let Some((known, names, tree)) = &self.known
+            && same(known, schema)
+        {
+            return (names.clone(), tree.clone());
+        }
+        let fields = schema.fields().iter().map(|field| field.name().clone());
+        let root = self.root.as_ref().map(|root| format!("{root}."));
+        let below = |name: String| match &root {
+            None => Some((name.clone(), name)),
+            Some(root) => Some((name.strip_prefix(root.as_str())?.to_owned(), name)),
+        };
+        // A field hides metadata and the payload, so these come first and fields overwrite them.
+        let origin = META.iter().map(|name| (*name).to_owned()).chain([PAYLOAD.to_owned()]);
+        let origin = origin.map(|name| (name.clone(), name));
+        let is_used = |name: &str| self.used.contains(name.split('.').next().unwrap_or(name));
+        let all = origin.chain(fields.filter_map(below)).filter(|(name, _)| is_used(name));
+        let mut tree = Tree::default();
+        let mut names = Vec::new();
+        for (name, column) in all {
+            let mut node = &mut tree;
+            for part in name.splitn(64, '.') {
+                node = node.member(part);
+            }
+            node.column = Some(names.len());
+            names.push(column);
+        }
+        let tree = Arc::new(tree);
+        self.known = Some((schema.clone(), names.clone(), tree.clone()));
+        (names, tree)
+    }
+}
+
+impl Transform for Templater {
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+        let (names, tree) = self.tree(&batch);
+        let columns: Arc<[Values]> = names.iter().map(|name| column(&batch, name)).collect();
+        let template = self.environment.get_template("template");
+        let template = template.map_err(|error| Error::permanent(error.to_string()))?;
+        let mut written = PayloadWriter::with_capacity(batch.rows() * 64, batch.rows());
+        let mut failed = Vec::new();
+        for row in 0..batch.rows() {
+            let message = Message { columns: columns.clone(), tree: tree.clone(), row };
+            match template.render_captured_to(Value::from_object(message), &mut *written.buffer()) {
+                Ok(_) => {}
+                Err(error) => {
+                    written.abandon();
+                    failed.push((row as u32, format!("the template cannot be rendered: {error}")));
+                }
+            }
+            written.end();
+        }
+        Ok(self.slot.put(batch, written.finish(), failed, out)?)
+    }
+}
+
+/// A tree of names.
+#[derive(Default)]
+struct Tree {
+    column: Option<usize>,
+    members: Vec<(Box<str>, Arc<Tree>)>,
+}
+
+impl Tree {
+    fn member(&mut self, name: &str) -> &mut Tree {
+        let at = self.members.iter().position(|(known, _)| **known == *name).unwrap_or_else(|| {
+            self.members.push((name.into(), Arc::default()));
+            self.members.len() - 1
+        });
+        // The tree is not shared while it is built, so this does not copy.
+        Arc::make_mut(&mut self.members[at].1)
+    }
+}
+
+impl Clone for Tree {
+    fn clone(&self) -> Self {
+        Self { column: self.column, members: self.members.clone() }
+    }
+}
+
+/// A message, or an object in it, as the template sees it.
+struct Message {
+    columns: Arc<[Values]>,
+    tree: Arc<Tree>,
+    row: usize,
+}
+
+impl Message {
+    fn value(&self, tree: &Arc<Tree>) -> Option<Value> {
+        let column = tree.column.and_then(|column| self.columns.get(column));
+        if let Some(column) = column.filter(|column| !column.is_null(self.row)) {
+            return Some(column.template_value(self.row));
+        }
+        let inner = Message { columns: self.columns.clone(), tree: tree.clone(), row: self.row };
+        inner.has_members().then(|| Value::from_object(inner))
+    }
+
+    /// True if any member has a value.
+    fn has_members(&self) -> bool {
+        self.tree.members.iter().any(|(_, member)| self.is_there(member))
+    }
+
+    fn is_there(&self, tree: &Tree) -> bool {
+        let column = tree.column.and_then(|column| self.columns.get(column));
+        column.is_some_and(|column| !column.is_null(self.row))
+            || tree.members.iter().any(|(_, member)| self.is_there(member))
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("message")
+    }
+}
+
+impl Object for Message {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let key = key.as_str()?;
+        let (_, member) = self.tree.members.iter().find(|(name, _)| **name == *key)?;
+        self.value(member)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        let members = self.tree.members.iter().filter(|(_, member)| self.is_there(member));
+        Enumerator::Values(members.map(|(name, _)| Value::from(&**name)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use thalweg_engine::{Output, testing};
+
+    use crate::parse_json::ParseJsonConfig;
+
+    #[test]
+    fn it_conforms() {
+        for yaml in ["template: '{{ payload }}!'", "{template: 'x', into: a}", "template: '{{ 1 / 0 }}'"] {
+            testing::transform_conforms::<Template>(yaml, &["a", "", "b"]);
+        }
+    }
+
+    fn rendered(options: &str, lines: &[&str]) -> Vec<String> {
+        let parsed = testing::apply::<ParseJsonConfig>("flatten: true", [testing::batch(lines)]);
+        let given = testing::apply::<Template>(options, parsed.outputs.into_values().flatten());
+        assert_eq!(given.errors(), []);
+        given.payloads(Output::Main)
+    }
+
+    #[test]
+    fn fields_are_seen_as_objects() {
+        let lines = [
+            r#"{"a":{"b":1,"c":{"d":"<&>"}},"e":[1,{"f":2.5}],"t":true,"n":null}"#,
+            r#"{"a":"text","t":false}"#,
+        ];
+        let one = |template: &str| rendered(&format!("template: \"{template}\""), &lines);
+        assert_eq!(one("{{ a.b }} {{ a.c.d }}|{{ n }}{{ none.of.this }}"), ["1 <&>|", " |"]);
+        assert_eq!(one("{% for x in e %}[{{ x }}]{% endfor %}{{ e[1].f }}")[0], "[1][{'f': 2.5}]2.5");
+        assert_eq!(one("{% if t %}yes{% else %}no: {{ a|upper }}{% endif %}\\n"), ["yes\n", "no: TEXT\n"]);
+        assert_eq!(
+            one("{{ a }}{% for key in a.c %} {{ key }}{% endfor %}"),
+            ["{'b': 1, 'c': {'d': '<&>'}} d", "text"]
+        );
+        assert_eq!(one("{{ meta.source }} {{ meta.time }}")[1], "test 2023-11-14T22:13:20Z");
+        assert_eq!(one("{{ payload }}")[1], lines[1]);
+        assert_eq!(rendered("{template: '{{ b }}{{ c.d }}', root: a}", &lines), ["1<&>", ""]);
+    }
+
+    #[test]
+    fn the_text_goes_into_a_field_and_failures_to_errors() {
+        let batch = || testing::batch(["1", "x"]);
+        let given = testing::apply::<Template>("{template: '<{{ payload }}>', into: a}", [batch()]);
+        assert_eq!(given.main(), [json!({"a": "<1>"}), json!({"a": "<x>"})]);
+        let given = testing::apply::<Template>("template: '{{ 1 // (payload|int) }}'", [batch()]);
+        assert_eq!(given.payloads(Output::Main), ["1"]);
+        assert!(given.errors()[0].1.starts_with("the template cannot be rendered: "), "{:?}", given.errors());
+    }
+
+    #[test]
+    fn a_wrong_template_is_a_mistake() {
+        let mistakes = |yaml: &str| testing::options::<Template>(yaml).check();
+        let mistake = &mistakes("template: '{{ a'")[0].message;
+        assert!(
+            mistake.starts_with("The template is wrong: ") && mistake.ends_with("in line 1."),
+            "{mistake}"
+        );
+        assert!(mistakes("template: '{{ a }}'").is_empty());
+    }
+}

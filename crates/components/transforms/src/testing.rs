@@ -1,0 +1,18 @@
+//! For testing transforms.
+
+pub use thalweg_codec::testing::with_text;
+
+/// Gives a transform these lines: each must leave as it came, on or by `errors`.
+pub fn no_line_is_lost<C: thalweg_engine::TransformConfig>(
+    yaml: &str,
+    lines: &[String],
+) -> Result<(), proptest::test_runner::TestCaseError> {
+    use thalweg_engine::{Output, testing};
+    let given = testing::apply::<C>(yaml, [testing::batch(lines)]);
+    let (mut found, mut expected) = (given.payloads(Output::Main), lines.to_vec());
+    found.extend(given.payloads(Output::Errors));
+    found.sort();
+    expected.sort();
+    proptest::prop_assert_eq!(found, expected);
+    Ok(())
+}

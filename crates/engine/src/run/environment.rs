@@ -1,0 +1,110 @@
+//! What the components of a run are built with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_runtime::ConcurrencyLimit;
+use tokio::sync::mpsc;
+
+use super::checkpoints::LazyStore;
+use super::retries::Retries;
+use super::saves::Saves;
+use super::{FileWatcher, Handle, RunFailure};
+use crate::metrics::ComponentMetrics;
+use crate::positions::Positions;
+use crate::store::Store;
+use crate::{Context, Error, Journal, Role, Temporaries};
+
+/// What the components of a run are built with.
+pub(super) struct Environment {
+    pub(super) handle: Handle,
+    pub(super) batch_bytes: usize,
+    pub(super) temporary: Temporaries,
+    /// Opened when there is something to keep.
+    pub(super) store: Arc<LazyStore>,
+    /// The same store, open, if the run keeps checkpoints.
+    pub(super) checkpoints: Option<Arc<Store>>,
+    /// True if sinks append to what former runs wrote.
+    pub(super) resumes: bool,
+    pub(super) watcher: Option<Arc<dyn FileWatcher>>,
+    pub(super) retries: Retries,
+    /// The saves of checkpoints, for those who wait for one.
+    pub(super) saves: Saves,
+    /// Receives the failures of batches.
+    pub(super) failures: mpsc::UnboundedSender<RunFailure>,
+    metrics: BTreeMap<Arc<str>, Arc<ComponentMetrics>>,
+}
+
+/// What a [`Run`](super::Run) says of its environment.
+pub(super) struct Settings {
+    pub(super) batch_bytes: usize,
+    pub(super) temporary: Temporaries,
+    pub(super) keeps_checkpoints: bool,
+    pub(super) resumes: bool,
+    pub(super) watcher: Option<Arc<dyn FileWatcher>>,
+    pub(super) saves: Saves,
+}
+
+impl Environment {
+    pub(super) fn new(
+        handle: Handle,
+        store: Arc<LazyStore>,
+        settings: Settings,
+        failures: mpsc::UnboundedSender<RunFailure>,
+    ) -> Result<Self, Error> {
+        let checkpoints = if settings.keeps_checkpoints { Some(store.get()?) } else { None };
+        let named = handle.metrics.iter().map(|metrics| (metrics.name.clone(), metrics.clone()));
+        Ok(Self {
+            metrics: named.collect(),
+            retries: Retries { stop: handle.stop.clone(), log: handle.retries.clone() },
+            batch_bytes: settings.batch_bytes,
+            temporary: settings.temporary,
+            resumes: settings.resumes,
+            watcher: settings.watcher,
+            saves: settings.saves,
+            handle,
+            store,
+            checkpoints,
+            failures,
+        })
+    }
+
+    /// The counters of a component.
+    pub(super) fn metrics(&self, name: &Arc<str>) -> Arc<ComponentMetrics> {
+        let found = self.metrics.get(name).cloned();
+        found.unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
+    }
+
+    /// What a component may know of its surroundings.
+    pub(super) fn context(&self, name: &Arc<str>) -> Context {
+        Context {
+            name: name.to_string(),
+            resumes: self.resumes,
+            batch_bytes: self.batch_bytes,
+            memory: self.handle.budget.share(),
+            temporary: self.temporary.clone(),
+            details: self.metrics(name).details.clone(),
+            journal: self.checkpoints.as_ref().map(|store| Journal::new(store.clone(), name)),
+        }
+    }
+
+    /// The positions of a component, beginning with what a former run saved, if checkpoints are kept.
+    pub(super) fn positions(&self, name: &Arc<str>, role: Role) -> Result<Arc<Positions>, Error> {
+        let saved = match &self.checkpoints {
+            Some(store) => store.positions(name)?,
+            None => BTreeMap::new(),
+        };
+        let positions = Positions::new(name.clone(), role, saved, self.failures.clone());
+        if self.checkpoints.is_some() {
+            positions.keep();
+        }
+        Ok(positions)
+    }
+
+    /// A limit of at most `most` workers at once, and of no more bytes in them than the budget has.
+    pub(super) fn adaptive_limit(&self, most: usize) -> ConcurrencyLimit {
+        let limit = ConcurrencyLimit::adaptive(1..=most);
+        limit.set_budget(self.handle.budget.limit() as u64);
+        limit
+    }
+}

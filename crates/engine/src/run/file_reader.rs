@@ -1,0 +1,95 @@
+//! One worker of a file reader.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use thalweg_record::{File, Meta, Outcome, Problem};
+use thalweg_runtime::{Sender, Ticket, Worker};
+
+use super::RunFailure;
+use crate::component::{FileError, FileReader};
+use crate::parcel::Files;
+use crate::source_output::{OpenFile, SourceOutput, give};
+
+/// One worker of a file reader. It is a stage of its own: like a source, it waits for the budget and for room while it reads.
+pub(super) struct FileReaderWorker {
+    pub(super) reader: Box<dyn FileReader>,
+    pub(super) out: SourceOutput,
+    /// The file that `out` sends the messages of.
+    pub(super) open: Arc<Mutex<OpenFile>>,
+    /// Where files go that cannot be read. The `errors` of a file reader are messages, so it is not there.
+    pub(super) refused: Vec<Sender<Files>>,
+}
+
+impl Worker for FileReaderWorker {
+    type Item = Files;
+    type Error = RunFailure;
+
+    async fn take(&mut self, _: Ticket, files: Files) -> Result<(), RunFailure> {
+        for file in files {
+            self.read(file).await?;
+        }
+        Ok(())
+    }
+
+    async fn finish(self) -> Result<(), RunFailure> {
+        Ok(())
+    }
+}
+
+impl FileReaderWorker {
+    async fn read(&mut self, mut file: File) -> Result<(), RunFailure> {
+        let name = self.out.name().clone();
+        file.ack_mut().enter(&name);
+        self.out.metrics.add_in(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
+        if file.problem().is_some() {
+            // It was rejected before, with its reason, and carried here.
+            return self.refuse(file).await;
+        }
+        let meta = meta_of(&file);
+        self.open.lock().open(&name, &mut file, meta);
+        let start = Instant::now();
+        let read = self.reader.unpack(&mut file, &mut self.out).await;
+        self.out.metrics.add_busy(start);
+        self.open.lock().close();
+        match read {
+            Ok(()) => {
+                file.settle(Outcome::Filtered);
+                Ok(())
+            }
+            Err(FileError::Rejected(problem)) => {
+                file.set_problem(Problem { component: name, ..problem });
+                self.refuse(file).await
+            }
+            // A part of its messages may have been sent: a retry would send these again.
+            Err(FileError::Failed(error)) if error.kind().is_temporary() => {
+                file.set_problem(Problem { component: name, ..Problem::new(error.full()) });
+                self.refuse(file).await
+            }
+            Err(FileError::Failed(error)) => {
+                let error = error.context(format!("`{name}` failed at `{file}`"));
+                Err(RunFailure::of(&self.out.metrics, error))
+            }
+        }
+    }
+
+    async fn refuse(&mut self, file: File) -> Result<(), RunFailure> {
+        self.out.metrics.add_errors(1);
+        let given = give(&self.refused, vec![file], self.out.share.budget(), self.out.name()).await;
+        given.map_err(|error| RunFailure::of(&self.out.metrics, error))
+    }
+}
+
+/// What is known of the messages of a file that is read now.
+fn meta_of(file: &File) -> Meta {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let origin = file.origin();
+    let path = origin.path.as_deref().unwrap_or(Path::new(&origin.name));
+    Meta {
+        source: origin.source.clone(),
+        path: Some(path.to_string_lossy().into()),
+        time_us: i64::try_from(now.as_micros()).unwrap_or(i64::MAX),
+    }
+}

@@ -1,0 +1,123 @@
+//! A run as seen from outside: its counters, and the requests that can be made to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use thalweg_record::Budget;
+use thalweg_runtime::Stop;
+
+use crate::metrics::{ComponentCounts, ComponentMetrics};
+use crate::plan::Plan;
+use crate::{Flow, Role, Step};
+
+/// A view of a run, and the way to end it. All clones are of the same run.
+#[derive(Clone)]
+pub struct Handle {
+    pub(super) budget: Budget,
+    pub(super) stop: Stop,
+    pub(super) abort: Stop,
+    pub(super) metrics: Arc<Vec<Arc<ComponentMetrics>>>,
+    pub(super) letters: Arc<ComponentMetrics>,
+    pub(super) retries: Arc<Mutex<Vec<String>>>,
+    /// How often the sinks were asked to reopen what they write.
+    pub(super) reopens: Arc<AtomicU64>,
+    item: &'static str,
+}
+
+impl Handle {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let gives_files = |source: &crate::SourceStage| source.node.config.gives() == Flow::Files;
+        Self {
+            budget: Budget::new(plan.memory.as_usize()),
+            stop: Stop::default(),
+            abort: Stop::default(),
+            metrics: Arc::new(metrics_of(plan)),
+            letters: ComponentMetrics::new("dead letters".into(), Role::Sink, "dead_letters"),
+            retries: Arc::default(),
+            reopens: Arc::default(),
+            item: if plan.sources.iter().all(gives_files) { "file" } else { "message" },
+        }
+    }
+
+    /// Asks the sources to stop. The run drains, and then ends: see [`Run::drain_timeout`](crate::Run::drain_timeout).
+    pub fn stop(&self) {
+        self.stop.request();
+    }
+
+    /// Ends the run at once. What is in flight is not acknowledged.
+    pub fn abort(&self) {
+        self.stop.request();
+        self.abort.request();
+    }
+
+    /// Asks the sinks to reopen what they write: see [`Sink::reopen`](crate::Sink::reopen).
+    pub fn reopen(&self) {
+        self.reopens.fetch_add(1, Ordering::Relaxed);
+        // Sinks wait for this beside their input.
+        self.budget.shortage().notify_waiters();
+    }
+
+    /// Waits until the run is asked to end at once.
+    pub async fn aborted(&self) {
+        self.abort.requested().await;
+    }
+
+    /// True if the run was asked to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_requested()
+    }
+
+    /// The budget.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// What the counters count: `file` if all sources give files, else `message`.
+    pub fn item(&self) -> &'static str {
+        self.item
+    }
+
+    /// The current counters of all components: sources, transforms, sinks.
+    pub fn counts(&self) -> Vec<ComponentCounts> {
+        self.metrics.iter().map(|metrics| metrics.counts()).collect()
+    }
+
+    /// The number of messages kept as dead letters.
+    pub fn dead_letters(&self) -> u64 {
+        self.letters.counts().rows_in
+    }
+
+    /// The number of dead letters that were dropped, the oldest first, because their limit was reached.
+    pub fn letters_dropped(&self) -> u64 {
+        self.letters.counts().errors
+    }
+
+    /// Takes the descriptions of all retries since the last call.
+    pub fn take_retries(&self) -> Vec<String> {
+        std::mem::take(&mut self.retries.lock())
+    }
+}
+
+/// The counters of each component of a plan, sources first.
+fn metrics_of(plan: &Plan) -> Vec<Arc<ComponentMetrics>> {
+    let sources = plan.sources.iter().map(|source| (&source.node.name, Role::Source, source.node.kind));
+    let operators = plan.segments.iter().flat_map(|segment| &segment.operators);
+    let operators = operators.filter(|operator| !matches!(operator.node.config, Step::Marker));
+    let operators = operators.map(|operator| {
+        let role = if operator.delivers { Role::Sink } else { Role::Transform };
+        (&operator.node.name, role, operator.node.kind)
+    });
+    let failovers = plan.failovers.iter().map(|failover| (&failover.name, Role::Transform, "failover"));
+    let sinks = plan.sinks.iter().map(|sink| (&sink.node.name, Role::Sink, sink.node.kind));
+    // A file sink, or the encoder of a sink, is part of each segment that leads to it.
+    let mut known = std::collections::BTreeSet::new();
+    let mut metrics = Vec::new();
+    for (name, role, kind) in sources.chain(operators).chain(failovers).chain(sinks) {
+        if known.insert(name) {
+            metrics.push(ComponentMetrics::new(name.clone(), role, kind));
+        }
+    }
+    metrics.sort_by_key(|metrics| metrics.role);
+    metrics
+}

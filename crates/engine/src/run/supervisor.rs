@@ -1,0 +1,153 @@
+//! Watches over a run from its start to its end.
+//!
+//! The supervisor saves checkpoints, and requests the sources to stop when something fails. Then the run drains: what can
+//! still be delivered is. Draining has a deadline, counted from the request to stop: without one, a sink that never
+//! returns would keep the run, and who waits for it, for ever.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::checkpoints::{Checkpoints, SaveTimer};
+use super::summary::{Ended, Undrained};
+use super::threads::Tasks;
+use super::{Handle, RunFailure};
+use crate::Error;
+
+/// Watches over a run.
+pub(super) struct Supervisor {
+    handle: Handle,
+    checkpoints: Checkpoints,
+    /// Receives the failures of batches.
+    failed: mpsc::UnboundedReceiver<RunFailure>,
+    saves: SaveTimer,
+    drain_timeout: Duration,
+    /// The end of draining, once the run is asked to stop. None inside if that is never.
+    deadline: Option<Option<Instant>>,
+    /// The first failure of a component, or of the engine.
+    broken: Option<RunFailure>,
+    /// The first failure of a batch: a consequence, if there is another.
+    unsettled: Option<RunFailure>,
+    undrained: Option<Undrained>,
+}
+
+/// What a supervisor waits for.
+enum Event {
+    Ended(Result<(), RunFailure>),
+    AllEnded,
+    BatchFailed(RunFailure),
+    Stopping,
+    DrainExpired,
+    Aborted,
+    SaveAsked,
+    SaveDue,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        handle: Handle,
+        checkpoints: Checkpoints,
+        failed: mpsc::UnboundedReceiver<RunFailure>,
+        drain_timeout: Duration,
+    ) -> Self {
+        Self {
+            handle,
+            checkpoints,
+            failed,
+            saves: SaveTimer::new(),
+            drain_timeout,
+            deadline: None,
+            broken: None,
+            unsettled: None,
+            undrained: None,
+        }
+    }
+
+    /// Watches over tasks until they have ended.
+    pub(super) async fn run(mut self, mut tasks: Tasks) -> Ended {
+        loop {
+            match self.next(&mut tasks).await {
+                Event::Ended(Ok(())) => {}
+                Event::Ended(Err(failure)) => self.broke(failure),
+                Event::AllEnded => break,
+                Event::BatchFailed(failure) => {
+                    self.handle.stop.request();
+                    self.unsettled.get_or_insert(failure);
+                }
+                Event::Stopping => self.deadline = Some(Instant::now().checked_add(self.drain_timeout)),
+                Event::DrainExpired => {
+                    self.give_up(&tasks);
+                    tasks.end().await;
+                    break;
+                }
+                Event::Aborted => {
+                    let text = "stopped at once; what was in flight is not acknowledged";
+                    self.broken.get_or_insert_with(|| Error::permanent(text).into());
+                    tasks.end().await;
+                    break;
+                }
+                Event::SaveAsked => self.saves.ask(),
+                Event::SaveDue => self.save(),
+            }
+        }
+        self.end()
+    }
+
+    async fn next(&mut self, tasks: &mut Tasks) -> Event {
+        let Self { handle, checkpoints, failed, saves, deadline, .. } = self;
+        tokio::select! {
+            ended = tasks.next() => ended.map_or(Event::AllEnded, Event::Ended),
+            Some(failure) = failed.recv() => Event::BatchFailed(failure),
+            () = handle.abort.requested() => Event::Aborted,
+            () = handle.stop.requested(), if deadline.is_none() => Event::Stopping,
+            () = reached(deadline.flatten()) => Event::DrainExpired,
+            () = checkpoints.saver.asked(), if checkpoints.are_kept => Event::SaveAsked,
+            () = saves.due(), if checkpoints.are_kept => Event::SaveDue,
+        }
+    }
+
+    /// Notes a failure and requests the sources to stop.
+    fn broke(&mut self, failure: RunFailure) {
+        self.handle.stop.request();
+        self.broken.get_or_insert(failure);
+    }
+
+    fn save(&mut self) {
+        if let Err(error) = self.checkpoints.save() {
+            self.broke(error.into());
+        }
+    }
+
+    /// Notes what is left. If the run has failed before, its failure stays the first one.
+    fn give_up(&mut self, tasks: &Tasks) {
+        let undrained = Undrained {
+            timeout: self.drain_timeout,
+            unsettled: self.checkpoints.unsettled(),
+            running: tasks.components(),
+            item: self.handle.item(),
+        };
+        if self.broken.is_some() {
+            tracing::error!("{undrained}");
+        }
+        self.broken.get_or_insert_with(|| Error::permanent(undrained.to_string()).into());
+        self.undrained = Some(undrained);
+    }
+
+    /// Saves what is settled, last of all.
+    fn end(mut self) -> Ended {
+        self.save();
+        while let Ok(failure) = self.failed.try_recv() {
+            self.unsettled.get_or_insert(failure);
+        }
+        Ended { failure: self.broken.or(self.unsettled), undrained: self.undrained }
+    }
+}
+
+/// Waits until a deadline, if there is one.
+async fn reached(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,190 @@
+//! The tasks of segments: one for each worker.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use thalweg_runtime::{Receiver, Sequencer, Stage, Worker};
+
+use super::{Wiring, not_built};
+use crate::component::{BuildFileReader, Step};
+use crate::plan::{Destination, Operator, Segment};
+use crate::run::RunFailure;
+use crate::run::file_reader::FileReaderWorker;
+use crate::run::files::{FileOperator, FileSegmentWorker, Work as FileWork};
+use crate::run::segment::{self, SegmentWorker, Work};
+use crate::run::threads::{Placement, Task};
+use crate::source_output::{OpenFile, Route, SourceOutput, Upstream};
+use crate::{Context, Cost, Flow, Output, Role};
+
+impl Wiring<'_> {
+    pub(super) fn segments(&mut self) -> Result<(), RunFailure> {
+        let segments = &self.plan.segments;
+        for (number, segment) in segments.iter().enumerate() {
+            let to = Destination::Segment(number);
+            match (segment.takes, segment.unpack()) {
+                (Flow::Messages, _) => {
+                    let (workers, input) =
+                        (self.segment_workers(segment)?, self.channels.message_receiver(to));
+                    self.segment(segment, workers, input);
+                }
+                (Flow::Files, None) => {
+                    let (workers, input) = (self.file_workers(segment)?, self.channels.file_receiver(to));
+                    self.segment(segment, workers, input);
+                }
+                (Flow::Files, Some((operator, config))) => {
+                    let workers = self.file_readers(segment, operator, config)?;
+                    let input = self.channels.file_receiver(to);
+                    self.segment(segment, workers, input);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a task for each worker of a segment.
+    fn segment<W>(&mut self, segment: &Segment, workers: Vec<W>, input: Receiver<W::Item>)
+    where
+        W: Worker<Error = RunFailure>,
+    {
+        // File transforms read and write files. Those that wait for something else do not block, nor do transforms of
+        // messages.
+        let blocks = segment.takes == Flow::Files && segment.cost < Cost::Waits;
+        let placement = if blocks { Placement::Thread } else { Placement::Runtime };
+        let Some(first) = segment.operators.first() else { return };
+        let hand_overs = self.environment.metrics(&first.node.name).hand_overs.clone();
+        let mut stages = vec![Stage::new(workers, input, hand_overs)];
+        while stages.len() < segment.copies {
+            stages.extend(stages.first().cloned());
+        }
+        let name = &first.node.name;
+        self.tasks.extend(stages.into_iter().map(|stage| Task::new(name.clone(), placement, stage.run())));
+    }
+
+    fn segment_workers(&mut self, segment: &Segment) -> Result<Vec<SegmentWorker>, RunFailure> {
+        let environment = self.environment;
+        let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
+        let adapts = segment.copies > 1 && !segment.is_fixed;
+        let limit = adapts.then(|| environment.adaptive_limit(segment.copies));
+        let worker = |_| {
+            Ok(SegmentWorker {
+                operators: self.operators(segment)?,
+                exits: self.channels.message_exits(self.plan, segment),
+                file_exits: self.channels.file_exits(self.plan, segment),
+                sequencer: sequencer.clone(),
+                limit: limit.clone(),
+                budget: environment.handle.budget.clone(),
+                stop: environment.handle.stop.clone(),
+            })
+        };
+        (0..segment.copies).map(worker).collect()
+    }
+
+    fn operators(&self, segment: &Segment) -> Result<Vec<segment::Operator>, RunFailure> {
+        let mut operators = Vec::new();
+        for Operator { node, outputs, .. } in &segment.operators {
+            let context = self.environment.context(&node.name);
+            let work = match &node.config {
+                Step::Messages(config) => config.build(&context).map(Work::Calls),
+                Step::Waits(config) => config.build(&context).map(Work::Waits),
+                Step::Files(_) | Step::FileReader(_) | Step::Marker => continue,
+            };
+            let work = work.map_err(not_built(&node.name, Role::Transform))?;
+            let metrics = self.environment.metrics(&node.name);
+            operators.push(segment::Operator::new(work, metrics, outputs.clone()));
+        }
+        Ok(operators)
+    }
+
+    fn file_workers(&mut self, segment: &Segment) -> Result<Vec<FileSegmentWorker>, RunFailure> {
+        let environment = self.environment;
+        let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
+        let adapts = segment.cost == Cost::Waits && segment.copies > 1 && !segment.is_fixed;
+        let limit = adapts.then(|| environment.adaptive_limit(segment.copies));
+        // The workers share a component's account with the budget, so that one of them may always continue.
+        let contexts: Vec<Context> =
+            segment.operators.iter().map(|operator| environment.context(&operator.node.name)).collect();
+        let worker = |_| {
+            let exits = self.channels.file_exits(self.plan, segment);
+            Ok(FileSegmentWorker {
+                operators: self.file_operators(segment, &contexts)?,
+                singly: exits.0.keys().copied().filter(|&to| self.plan.takes_singly(to)).collect(),
+                exits,
+                sequencer: sequencer.clone(),
+                limit: limit.clone(),
+                retries: environment.retries.clone(),
+                watcher: environment.watcher.clone(),
+            })
+        };
+        (0..segment.copies).map(worker).collect()
+    }
+
+    fn file_operators(
+        &self,
+        segment: &Segment,
+        contexts: &[Context],
+    ) -> Result<Vec<FileOperator>, RunFailure> {
+        let mut operators = Vec::new();
+        for (operator, context) in segment.operators.iter().zip(contexts) {
+            let Operator { node, on_error, delivers, outputs } = operator;
+            let metrics = self.environment.metrics(&node.name);
+            let work = match &node.config {
+                Step::Files(config) => {
+                    let built = config.build(context).map_err(not_built(&node.name, metrics.role))?;
+                    FileWork::Transform(built)
+                }
+                Step::Messages(_) | Step::Waits(_) | Step::FileReader(_) | Step::Marker => FileWork::Part,
+            };
+            operators.push(FileOperator {
+                work,
+                metrics,
+                targets: node.targets,
+                on_error: *on_error,
+                delivers: *delivers,
+                outputs: outputs.clone(),
+            });
+        }
+        Ok(operators)
+    }
+
+    fn file_readers(
+        &mut self,
+        segment: &Segment,
+        operator: &Operator,
+        config: &Arc<dyn BuildFileReader>,
+    ) -> Result<Vec<FileReaderWorker>, RunFailure> {
+        let environment = self.environment;
+        let name = &operator.node.name;
+        let main = self.route_of(operator, Output::Main);
+        let errors = self.route_of(operator, Output::Errors);
+        let refused = vec![self.channels.file_sender(Destination::DeadLetters)];
+        let positions = match environment.checkpoints {
+            Some(_) => Some(environment.positions(name, Role::Transform)?),
+            None => None,
+        };
+        self.file_positions.extend(positions.clone().map(|positions| (name.clone(), positions)));
+        let worker = |_| {
+            let open = Arc::new(Mutex::new(OpenFile::none(name, positions.clone())));
+            let out = SourceOutput {
+                share: environment.handle.budget.share(),
+                batch_bytes: environment.batch_bytes,
+                stop: environment.handle.stop.clone(),
+                metrics: environment.metrics(name),
+                main: main.clone(),
+                errors: errors.clone(),
+                singly: false,
+                upstream: Upstream::File(open.clone()),
+            };
+            let reader =
+                config.build(&environment.context(name)).map_err(not_built(name, Role::Transform))?;
+            Ok(FileReaderWorker { reader, out, open, refused: refused.clone() })
+        };
+        (0..segment.copies).map(worker).collect()
+    }
+
+    /// Where the messages of a file reader go.
+    fn route_of(&mut self, operator: &Operator, output: Output) -> Route {
+        let targets = operator.outputs.get(&output).map(|targets| targets.iter()).into_iter().flatten();
+        let stages: Vec<Destination> = targets.filter_map(|target| target.stage()).collect();
+        Route::messages(self.channels.message_senders(&stages))
+    }
+}

@@ -1,0 +1,66 @@
+//! The tasks of sources.
+
+use std::sync::Arc;
+
+use super::{Wiring, not_built};
+use crate::plan::{Destination, SourceStage};
+use crate::positions::Positions;
+use crate::run::auxiliaries::Auxiliaries;
+use crate::run::checkpoints::ComponentPositions;
+use crate::run::threads::{Placement, Task};
+use crate::run::{RunFailure, source};
+use crate::source_output::{Route, SourceOutput, Upstream};
+use crate::{Flow, Role};
+
+impl Wiring<'_> {
+    /// As many sources as cores keep all cores busy as tasks: with a thread each, they would only be in each other's way,
+    /// and each would wait for a worker of the segment that another holds while it does not run. Fewer sources get a thread
+    /// each: as tasks, they would keep their core, and what they woke, while there is something to send.
+    pub(super) fn sources(&mut self, positions: &ComponentPositions) -> Result<(), RunFailure> {
+        let sources = &self.plan.sources;
+        let are_many = sources.iter().filter(|stage| !stage.node.config.blocks()).count() >= self.plan.cores;
+        let auxiliaries = Auxiliaries::of(self.plan, &self.environment.handle.stop);
+        for (stage, (name, positions)) in sources.iter().zip(positions) {
+            let config = &stage.node.config;
+            let is_auxiliary = config.is_auxiliary();
+            let guard = auxiliaries.guard(is_auxiliary, positions);
+            let output = self.source_output(stage, positions, &auxiliaries);
+            let source =
+                config.build(&self.environment.context(name)).map_err(not_built(name, Role::Source))?;
+            let run = source::run(source, output, self.environment.retries.clone(), guard);
+            let placement =
+                if are_many && !config.blocks() { Placement::Runtime } else { Placement::OwnThread };
+            self.tasks.push(Task::new(name.clone(), placement, run));
+        }
+        self.tasks.extend(auxiliaries.dismissal());
+        Ok(())
+    }
+
+    fn source_output(
+        &mut self,
+        stage: &SourceStage,
+        positions: &Arc<Positions>,
+        auxiliaries: &Auxiliaries,
+    ) -> SourceOutput {
+        let environment = self.environment;
+        let name = &stage.node.name;
+        let saves = environment.checkpoints.as_ref().map(|_| environment.saves.clone());
+        SourceOutput {
+            share: environment.handle.budget.share(),
+            batch_bytes: environment.batch_bytes,
+            stop: auxiliaries.stop(stage.node.config.is_auxiliary()).clone(),
+            metrics: environment.metrics(name),
+            main: self.route(stage, &stage.main),
+            errors: self.route(stage, &stage.errors),
+            upstream: Upstream::Source(positions.clone(), saves),
+            singly: stage.main.iter().any(|&to| self.plan.takes_singly(to)),
+        }
+    }
+
+    fn route(&mut self, stage: &SourceStage, targets: &[Destination]) -> Route {
+        match stage.node.config.gives() {
+            Flow::Messages => Route::messages(self.channels.message_senders(targets)),
+            Flow::Files => Route::files(self.channels.file_senders(targets)),
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The handle through which sources and file readers send what they read.
+//!
+//! A file reader is a source whose input is a file: both wait for memory, send batches, reject messages and set checkpoints.
+//! They differ in what a batch owes ([`Upstream`]): a source's batch moves a partition of the source; a file reader's batch
+//! is a part of the file's ack. A type for each was rejected: every component that reads text serves both, and had to be
+//! generic over the two.
+
+mod file;
+mod reading;
+mod route;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arrow_array::{Array, RecordBatch};
+use parking_lot::Mutex;
+use serde_json::Value;
+use thalweg_record::{Ack, Arena, Batch, Budget, File, Lease, Meta, Outcome, Problem, Share};
+use thalweg_runtime::Stop;
+use tokio::sync::oneshot;
+
+use crate::metrics::ComponentMetrics;
+use crate::parcel::{Files, Parcel};
+use crate::positions::{Checkpoint, Positions};
+use crate::run::saves::Saves;
+use crate::{Error, Flow};
+
+pub use reading::{Meter, Reading, Received, Settled};
+
+pub(crate) use file::OpenFile;
+pub(crate) use route::{Route, give};
+
+/// Where a source, or a file reader, puts what it reads.
+///
+/// A source that reads from many places at once gives each its clone: they send independently, and all count on the
+/// source's one share of the budget. What the source leads to continues until the last clone is dropped.
+#[derive(Clone)]
+pub struct SourceOutput {
+    pub(crate) share: Share,
+    pub(crate) batch_bytes: usize,
+    pub(crate) stop: Stop,
+    pub(crate) metrics: Arc<ComponentMetrics>,
+    pub(crate) main: Route,
+    pub(crate) errors: Route,
+    /// True if each file goes by itself, because what it leads to takes long for each.
+    pub(crate) singly: bool,
+    pub(crate) upstream: Upstream,
+}
+
+/// What the batches of an output owe.
+#[derive(Clone)]
+pub(crate) enum Upstream {
+    /// Of a source: its positions; and the saves, if positions are saved.
+    Source(Arc<Positions>, Option<Saves>),
+    /// Of a file reader: the file that it has open.
+    File(Arc<Mutex<OpenFile>>),
+}
+
+impl SourceOutput {
+    /// The component's name in the configuration.
+    pub fn name(&self) -> &Arc<str> {
+        &self.metrics.name
+    }
+
+    /// About how many bytes a batch should have.
+    pub fn batch_bytes(&self) -> usize {
+        self.batch_bytes
+    }
+
+    /// Waits until the budget has room, and returns memory to read into. To be called before reading.
+    pub async fn arena(&self, capacity: usize) -> Arena {
+        self.share.arena(capacity).await
+    }
+
+    /// Waits until the budget has room for memory that is held in another form.
+    pub async fn reserve(&self, bytes: usize) -> Lease {
+        self.share.reserve(bytes).await
+    }
+
+    /// The share of the budget that [`arena`](Self::arena) is of: for those who wait for memory elsewhere.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// Claims memory of the budget without waiting: for what is in hand and must continue.
+    pub fn claim(&self, bytes: usize) -> Lease {
+        self.budget().claim(bytes)
+    }
+
+    fn budget(&self) -> &Budget {
+        self.share.budget()
+    }
+
+    /// True if the run was asked to stop. A source then returns, having sent what it has read. A file reader reads its file
+    /// to the end nevertheless, unless the file has no end.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_requested()
+    }
+
+    /// Waits until the run is asked to stop: for `select!` beside a wait for input.
+    pub async fn stopping(&self) {
+        self.stop.requested().await;
+    }
+
+    /// Waits. Returns true if the run was asked to stop meanwhile.
+    pub async fn sleep(&self, duration: Duration) -> bool {
+        self.stop.sleep(duration).await
+    }
+
+    /// Counts what others read later of what the source has sent.
+    pub fn meter(&self) -> Meter {
+        Meter(self.metrics.clone())
+    }
+
+    /// Adds bytes that are to be read, so that the time left can be shown.
+    pub fn add_expected(&self, bytes: u64) {
+        self.metrics.add_expected(bytes);
+    }
+
+    /// Adds bytes that were read of those expected.
+    pub fn add_progress(&self, bytes: u64) {
+        self.metrics.add_progress(bytes);
+    }
+
+    /// True if a target has ended. While there is a source, that is a failure of the target.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.main.is_abandoned() || self.errors.is_abandoned()
+    }
+}
+
+/// Checkpoints.
+impl SourceOutput {
+    /// Where a source resumes in a partition: the offset that a former run got to.
+    pub fn saved(&self, partition: &str) -> Option<Value> {
+        self.positions()?.saved(partition)
+    }
+
+    /// Where a file reader resumes in its file: the offset that a former run got to.
+    pub fn saved_in_file(&self) -> Option<Value> {
+        match &self.upstream {
+            Upstream::Source(..) => None,
+            Upstream::File(file) => file.lock().saved(),
+        }
+    }
+
+    /// True if checkpoints are saved: of a file reader, those in its file.
+    pub fn keeps_checkpoints(&self) -> bool {
+        match &self.upstream {
+            Upstream::Source(_, saves) => saves.is_some(),
+            Upstream::File(file) => file.lock().keeps_checkpoints(),
+        }
+    }
+
+    /// The offset in a partition before which nothing is needed again, even if the process is killed now: what came before
+    /// may be removed at its origin, or acknowledged to its sender. [`saved`](Self::saved) may be further on.
+    pub fn committed(&self, partition: &str) -> Option<Value> {
+        self.positions()?.committed(partition)
+    }
+
+    /// The partitions in which former runs, or this one, got somewhere.
+    pub fn partitions(&self) -> Vec<Arc<str>> {
+        self.positions().map(|positions| positions.partitions()).unwrap_or_default()
+    }
+
+    /// Forgets a partition that will never be read again: its file is gone, for example.
+    pub fn forget(&self, partition: &str) {
+        if let Some(positions) = self.positions() {
+            positions.forget(partition);
+        }
+    }
+
+    /// Notes where to resume once all before it in its partition is settled, with nothing sent.
+    pub fn checkpoint(&self, checkpoint: Checkpoint) {
+        match &self.upstream {
+            Upstream::Source(positions, _) => {
+                positions.expect(Some(checkpoint), 0).settle(Outcome::Filtered);
+            }
+            Upstream::File(file) => file.lock().pass(Some(checkpoint)),
+        }
+    }
+
+    /// The positions of a source. None for a file reader, whose partitions are its files.
+    pub(crate) fn positions(&self) -> Option<&Arc<Positions>> {
+        match &self.upstream {
+            Upstream::Source(positions, _) => Some(positions),
+            Upstream::File(_) => None,
+        }
+    }
+}
+
+/// Messages.
+impl SourceOutput {
+    /// Sends messages on. Waits until there is room for them. With a checkpoint, a later run resumes there when the messages
+    /// are settled, and all that was sent before them in the partition. Of a file reader's checkpoint only the offset
+    /// counts; what it sends next without a checkpoint belongs to the same one.
+    ///
+    /// # Errors
+    /// If the run is ending and nothing takes them; the component should return the error.
+    pub async fn send(&mut self, reading: impl Into<Received>) -> Result<(), Error> {
+        let batch = self.batch(reading.into(), None)?;
+        self.send_batch(batch).await
+    }
+
+    /// As [`send`](Self::send), for sources that answer the sender of the messages: also returns a future of how they were
+    /// settled, ready when that is committed. It need not be waited for. A source that was asked to stop must not wait for it
+    /// without end while it holds an output: some messages are only settled when all input has ended.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn send_acked(&mut self, reading: impl Into<Received>) -> Result<Settled, Error> {
+        let mut batch = self.batch(reading.into(), None)?;
+        let (tell, settled) = oneshot::channel();
+        batch.ack_mut().merge(Ack::new(self.name().clone(), move |settlement| {
+            // The source may not wait any more.
+            let _ = tell.send(settlement);
+        }));
+        self.send_batch(batch).await?;
+        let saves = match &self.upstream {
+            Upstream::Source(_, saves) => saves.clone(),
+            Upstream::File(_) => None,
+        };
+        Ok(Settled::new(settled, saves))
+    }
+
+    /// Sends messages that came in by another source before, with what was known of them then.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), and if there are not fields for each message.
+    pub async fn send_again(
+        &mut self,
+        reading: Reading,
+        meta: Meta,
+        fields: Option<RecordBatch>,
+    ) -> Result<(), Error> {
+        let batch = self.batch(Received { reading, fields }, Some(meta))?;
+        self.send_batch(batch).await
+    }
+
+    /// Sends messages to the `errors` output: they could be read but not be used.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn reject(&mut self, reading: impl Into<Received>, reason: &str) -> Result<(), Error> {
+        let received = reading.into();
+        let reasons = vec![reason.to_owned(); received.reading.payload.len()];
+        self.reject_each(received, reasons).await
+    }
+
+    /// As [`reject`](Self::reject), each message for a reason of its own.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn reject_each(
+        &mut self,
+        reading: impl Into<Received>,
+        reasons: Vec<String>,
+    ) -> Result<(), Error> {
+        let batch = self.batch(reading.into(), None)?;
+        self.metrics.add_errors(batch.rows());
+        let (rejected, rest) =
+            thalweg_record::split_rejected(batch, (0..).zip(reasons).collect(), self.name())?;
+        for batch in rejected.into_iter().chain(rest) {
+            self.give_batch(&self.errors, batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_batch(&self, batch: Batch) -> Result<(), Error> {
+        self.metrics.add_out(batch.rows(), batch.payload_bytes());
+        self.give_batch(&self.main, batch).await
+    }
+
+    async fn give_batch(&self, route: &Route, batch: Batch) -> Result<(), Error> {
+        let targets = route.messages.as_ref().ok_or_else(|| self.does_not_give(Flow::Messages))?;
+        give(targets, batch, self.budget(), self.name()).await
+    }
+
+    fn batch(&self, mut received: Received, meta: Option<Meta>) -> Result<Batch, Error> {
+        let checkpoint = received.reading.checkpoint.take();
+        match &self.upstream {
+            Upstream::Source(positions, _) => {
+                let meta = meta.unwrap_or_else(|| self.meta(received.reading.path.clone()));
+                let ack = positions.expect(checkpoint, received.reading.payload.len());
+                let batch = received.into_batch(Arc::new(meta), ack)?;
+                self.metrics.add_in(batch.rows(), batch.payload_bytes());
+                Ok(batch)
+            }
+            Upstream::File(file) => {
+                let mut file = file.lock();
+                file.pass(checkpoint);
+                received.into_batch(meta.map_or_else(|| file.meta(), Arc::new), file.ack())
+            }
+        }
+    }
+
+    fn meta(&self, path: Option<Arc<str>>) -> Meta {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+        Meta { source: self.name().clone(), path, time_us }
+    }
+
+    /// [`SourceConfig::GIVES`](crate::SourceConfig::GIVES) says what a source gives, and the graph is checked against it.
+    fn does_not_give(&self, flow: Flow) -> Error {
+        Error::permanent(format!("the source `{}` sends {}, but gives others", self.name(), flow.name()))
+    }
+}
+
+/// Files.
+impl SourceOutput {
+    /// Sends files on, with a checkpoint for when all of them are settled. Waits until there is room for them.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn send_files(
+        &mut self,
+        mut files: Vec<File>,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<(), Error> {
+        let ack = self.ack_of_files(checkpoint, files.len());
+        files.iter_mut().for_each(|file| file.ack_mut().merge(ack.split()));
+        // The rest of the ack stands for no file.
+        ack.settle(Outcome::Filtered);
+        let parcels: Vec<Files> = match self.singly {
+            true => files.into_iter().map(|file| vec![file]).collect(),
+            false => vec![files],
+        };
+        for parcel in parcels {
+            self.metrics.add_in(parcel.items(), parcel.bytes());
+            self.metrics.add_out(parcel.items(), parcel.bytes());
+            self.give_files(&self.main, parcel).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a file to the `errors` output: it was found but cannot be used.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn reject_file(
+        &mut self,
+        mut file: File,
+        mut problem: Problem,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<(), Error> {
+        file.ack_mut().merge(self.ack_of_files(checkpoint, 1));
+        problem.component = self.name().clone();
+        file.set_problem(problem);
+        let parcel = vec![file];
+        self.metrics.add_in(1, parcel.bytes());
+        self.metrics.add_errors(1);
+        self.give_files(&self.errors, parcel).await
+    }
+
+    fn ack_of_files(&self, checkpoint: Option<Checkpoint>, files: usize) -> Ack {
+        match &self.upstream {
+            Upstream::Source(positions, _) => positions.expect(checkpoint, files),
+            Upstream::File(file) => {
+                let mut file = file.lock();
+                file.pass(checkpoint);
+                file.ack()
+            }
+        }
+    }
+
+    async fn give_files(&self, route: &Route, files: Files) -> Result<(), Error> {
+        let targets = route.files.as_ref().ok_or_else(|| self.does_not_give(Flow::Files))?;
+        give(targets, files, self.budget(), self.name()).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

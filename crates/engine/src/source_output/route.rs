@@ -1,0 +1,60 @@
+//! Where an output leads.
+
+use thalweg_record::{Batch, Budget, Outcome};
+use thalweg_runtime::{HandOver, Sender};
+
+use crate::Error;
+use crate::parcel::{Files, Parcel};
+
+/// The channels that an output leads to: each gets a copy. None for the flow that the output does not have.
+#[derive(Clone, Default)]
+pub(crate) struct Route {
+    pub(crate) messages: Option<Vec<Sender<Batch>>>,
+    pub(crate) files: Option<Vec<Sender<Files>>>,
+}
+
+impl Route {
+    pub(crate) fn messages(targets: Vec<Sender<Batch>>) -> Self {
+        Self { messages: Some(targets), files: None }
+    }
+
+    pub(crate) fn files(targets: Vec<Sender<Files>>) -> Self {
+        Self { messages: None, files: Some(targets) }
+    }
+
+    /// True if a target has ended. While there is a source, that is a failure of the target.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.messages.iter().flatten().any(Sender::is_abandoned)
+            || self.files.iter().flatten().any(Sender::is_abandoned)
+    }
+}
+
+/// Gives each target the parcel or a copy of it, when all have room. `name` is that of the giver, for the error.
+pub(crate) async fn give<P: Parcel>(
+    targets: &[Sender<P>],
+    parcel: P,
+    budget: &Budget,
+    name: &str,
+) -> Result<(), Error> {
+    parcel.claim(budget);
+    if parcel.items() == 0 {
+        // There is nothing to deliver, but its checkpoint must move the partition.
+        parcel.settle(Outcome::Filtered);
+        return Ok(());
+    }
+    for target in targets {
+        target.room().await;
+    }
+    let Some((last, others)) = targets.split_last() else {
+        parcel.settle(Outcome::Filtered);
+        return Ok(());
+    };
+    let closed = || Error::permanent(format!("what `{name}` leads to has ended"));
+    for target in others {
+        let parcel = parcel.share();
+        let weight = parcel.weight();
+        target.hand_over(parcel, weight).map(HandOver::run).map_err(|_| closed())?;
+    }
+    let weight = parcel.weight();
+    last.hand_over(parcel, weight).map(HandOver::run).map_err(|_| closed())
+}

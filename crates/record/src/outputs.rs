@@ -1,0 +1,120 @@
+//! The outputs of a transform.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Batch, ERROR_COMPONENT, ERROR_REASON, File, all_but};
+use arrow_array::{ArrayRef, StringArray};
+use arrow_schema::{ArrowError, DataType, Field};
+
+/// The output that a batch leaves a transform by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Output {
+    /// To the next transform, or the end of the pipeline.
+    Main,
+    /// The named output with this index, in the order in which the transform declares its outputs.
+    Named(usize),
+    /// The `errors` output.
+    Errors,
+}
+
+/// Collects the results of a transform for one batch, until the engine takes them.
+#[derive(Debug)]
+pub struct Outputs {
+    component: Arc<str>,
+    given: Vec<(Output, Batch)>,
+    files: Vec<File>,
+    pause: Duration,
+}
+
+impl Outputs {
+    /// Creates the outputs of the transform with this name.
+    pub fn new(component: Arc<str>) -> Self {
+        Self { component, given: Vec::new(), files: Vec::new(), pause: Duration::ZERO }
+    }
+
+    /// Sends a batch to the main output. `None` sends nothing: a filter may have left no messages.
+    pub fn send(&mut self, batch: impl Into<Option<Batch>>) {
+        self.given.extend(batch.into().map(|batch| (Output::Main, batch)));
+    }
+
+    /// Sends a batch to a named output.
+    pub fn send_to(&mut self, output: usize, batch: Batch) {
+        self.given.push((Output::Named(output), batch));
+    }
+
+    /// Sends a batch to any output: for a transform that runs another one inside.
+    pub fn pass(&mut self, output: Output, batch: Batch) {
+        self.given.push((output, batch));
+    }
+
+    /// Sends a file to the main output: for a transform that writes messages into files.
+    pub fn send_file(&mut self, file: File) {
+        self.files.push(file);
+    }
+
+    /// Removes and returns the files, in the order in which they were sent.
+    pub fn take_files(&mut self) -> Vec<File> {
+        std::mem::take(&mut self.files)
+    }
+
+    /// Sends the failed messages, as (row, reason) in ascending order of rows, to `errors`. Returns the remaining
+    /// messages, if any.
+    ///
+    /// # Errors
+    /// If a row is out of range.
+    pub fn reject(&mut self, batch: Batch, failed: Vec<(u32, String)>) -> Result<Option<Batch>, ArrowError> {
+        let (rejected, rest) = split_rejected(batch, failed, &self.component)?;
+        self.given.extend(rejected.map(|batch| (Output::Errors, batch)));
+        Ok(rest)
+    }
+
+    /// Asks the engine to call this worker with no further batch before `pause` is over. The results so far are
+    /// passed on first.
+    pub fn pause(&mut self, pause: Duration) {
+        self.pause = self.pause.max(pause);
+    }
+
+    /// Removes and returns the batches, in the order in which they were sent.
+    pub fn take(&mut self) -> Vec<(Output, Batch)> {
+        std::mem::take(&mut self.given)
+    }
+
+    /// Removes and returns the pause.
+    pub fn take_pause(&mut self) -> Duration {
+        std::mem::take(&mut self.pause)
+    }
+}
+
+/// Splits a batch into the rejected messages, which get the fields `error_reason` and `error_component`, and the rest.
+///
+/// # Errors
+/// If a row is out of range.
+pub fn split_rejected(
+    batch: Batch,
+    mut failed: Vec<(u32, String)>,
+    component: &str,
+) -> Result<(Option<Batch>, Option<Batch>), ArrowError> {
+    if failed.is_empty() {
+        return Ok((None, Some(batch)));
+    }
+    failed.dedup_by_key(|(row, _)| *row);
+    let rows: Vec<u32> = failed.iter().map(|(row, _)| *row).collect();
+    let rejected = batch.share().select(&rows)?;
+    let keep = all_but(batch.rows(), rows);
+    let rest = batch.filter(&keep)?;
+    let rejected = match rejected {
+        Some(rejected) => {
+            let reasons: ArrayRef =
+                Arc::new(StringArray::from_iter_values(failed.iter().map(|(_, reason)| reason)));
+            let components: ArrayRef =
+                Arc::new(StringArray::from_iter_values(std::iter::repeat_n(component, rejected.rows())));
+            Some(rejected.set_fields([
+                (Field::new(ERROR_REASON, DataType::Utf8, false), reasons),
+                (Field::new(ERROR_COMPONENT, DataType::Utf8, false), components),
+            ])?)
+        }
+        None => None,
+    };
+    Ok((rejected, rest))
+}
