@@ -1,40 +1,45 @@
-//! The function `copy`, which does what the command `thalweg copy` does.
-//!
-//! Python turns each option into an argument of the command. The command alone defines what options mean and
-//! reports wrong ones.
+//! Copies of objects, as `thalweg copy` makes them: the options are the same, and so is the code that checks
+//! them.
 
-use std::ffi::OsString;
+use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use thalweg::{Copied, CopyProgress, NotCopied, Wish};
+use thalweg_job::RunError;
+use thalweg_job::copy::{Copied, CopyOptions, CopyProgress, Wish, copy as copy_objects};
 
+use super::pipe::raised as load_error;
 use crate::errors::{Error, configuration_error};
 
-/// Copies, and returns the result as a dictionary with the names of the fields of `CopySummary`.
+/// Copies, and returns the fields of `CopySummary`. `options` are in JSON; `state` is a path, which may be no
+/// Unicode.
 ///
-/// `progress` is called a few times a second with: bytes read, bytes expected, number copied, number of
-/// errors, and seconds. An exception from `progress` or from a signal handler stops the copy. It is raised
-/// once the transfers in flight are delivered.
+/// `progress` is called ten times a second with bytes read, bytes expected, what was copied, what could not
+/// be, and seconds. An exception of it or of a signal handler stops the copy, and is raised after what is in
+/// flight has arrived.
 #[pyfunction]
-#[pyo3(signature = (arguments, progress, /))]
+#[pyo3(signature = (options, state, progress, /))]
 pub fn copy<'py>(
     py: Python<'py>,
-    arguments: Vec<OsString>,
+    options: &str,
+    state: Option<PathBuf>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let mut options: CopyOptions =
+        serde_json::from_str(options).map_err(|error| configuration_error(py, &error.to_string()))?;
+    options.state.state = state;
     let mut raised: Option<PyErr> = None;
     let copied = py.detach(|| {
-        thalweg::copy(arguments, &mut |how_far| {
+        copy_objects(&options, &mut |how_far| {
             let asked = Python::attach(|py| ask(py, progress.as_ref().filter(|_| raised.is_none()), how_far));
             match (asked, &raised) {
-                (Ok(()), None) => Wish::GoOn,
+                (Ok(()), None) => Wish::Continue,
                 (Ok(()), Some(_)) => Wish::Stop,
                 (Err(error), None) => {
                     raised = Some(error);
                     Wish::Stop
                 }
-                // The second interrupt: the user does not want to wait for transfers in flight.
+                // The second interrupt does not wait for what is in flight.
                 (Err(_), Some(_)) => Wish::Abort,
             }
         })
@@ -42,19 +47,19 @@ pub fn copy<'py>(
     if let Some(raised) = raised {
         return Err(raised);
     }
-    // Raises a signal that arrived just as the copy ended.
+    // A signal may have arrived when it ended.
     py.check_signals()?;
     match copied {
         Ok(copied) => summary(py, &copied),
-        Err(NotCopied::Invalid(text)) => Err(configuration_error(py, &text)),
-        Err(NotCopied::Failed(text)) => Err(Error::new_err(text)),
+        Err(RunError::Load(error)) => Err(load_error(py, error)),
+        Err(RunError::Abandoned) => Err(Error::new_err(RunError::Abandoned.to_string())),
     }
 }
 
-/// Returns the long names of the options of `thalweg copy`.
+/// The names of the options of a copy.
 #[pyfunction]
 pub fn copy_options() -> Vec<String> {
-    thalweg::copy_options()
+    CopyOptions::names()
 }
 
 fn ask(py: Python<'_>, progress: Option<&Py<PyAny>>, how_far: CopyProgress) -> PyResult<()> {
@@ -80,7 +85,7 @@ fn summary<'py>(py: Python<'py>, copied: &Copied) -> PyResult<Bound<'py, PyDict>
     summary.set_item("retries", figures.retries)?;
     summary.set_item("crc32c", figures.crc32c)?;
     summary.set_item("seconds", copied.elapsed.as_secs_f64())?;
-    summary.set_item("went_on", copied.went_on)?;
+    summary.set_item("went_on", copied.resumed)?;
     summary.set_item("planned", &copied.planned)?;
     summary.set_item("failure", &copied.failure)?;
     Ok(summary)

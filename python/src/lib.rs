@@ -32,7 +32,7 @@ mod _thalweg {
     #[pymodule_export]
     use crate::pipe::{Batch, Run, Stream, as_yaml, check, kinds, start};
     #[pymodule_export]
-    use crate::program::main;
+    use crate::program::{check_command, convert_command, copy_command, errors_command, run_command};
     #[pymodule_export]
     use crate::remote::RemoteFile;
     #[pymodule_export]

@@ -1,11 +1,172 @@
-//! The program `thalweg`, as it runs from the command line.
+//! The commands of `python -m thalweg`. Python parses the command line; the commands are those of
+//! `thalweg-frontend`.
 
-use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
 
 use pyo3::prelude::*;
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_frontend::errors::{
+    self, ClearOptions, Filter, ListOptions, ReplayOptions, ShowOptions, StateLocation,
+};
+use thalweg_frontend::{CheckOptions, CommandError, Exit, Repeat, RunRequest, Show, report};
+use thalweg_job::copy::CopyOptions;
+use thalweg_job::{Configuration, Overrides, RunOptions, cores};
 
-/// Runs the command line `line`, whose first word is the name of the program, and returns the exit code.
+/// The arguments of `run`, by their names in Python.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct RunArguments {
+    config: PathBuf,
+    pipelines: Vec<String>,
+    state: Option<PathBuf>,
+    memory: Option<String>,
+    threads: Option<usize>,
+    drain_timeout: Option<String>,
+    listen: Option<String>,
+    strict: bool,
+    json: bool,
+    quiet: bool,
+    repeat: bool,
+    sleep: Option<String>,
+    iterations: Option<u64>,
+    service_definition: Option<PathBuf>,
+    compat_exit_code: bool,
+}
+
+impl RunArguments {
+    fn request(&self, names: Vec<String>) -> Result<RunRequest, CommandError> {
+        let memory = option("memory", self.memory.as_deref(), |text| ByteSize::from_str(text).ok())?;
+        let listen = option("listen", self.listen.as_deref(), |text| SocketAddr::from_str(text).ok())?;
+        let drain_timeout = option("drain-timeout", self.drain_timeout.as_deref(), time)?;
+        let pause = option("sleep", self.sleep.as_deref(), time)?;
+        let iterations = self.iterations;
+        Ok(RunRequest {
+            overrides: Overrides { names, state: self.state.clone(), memory },
+            options: RunOptions {
+                cores: self.threads.unwrap_or_else(cores).max(1),
+                drain_timeout: drain_timeout.unwrap_or(RunOptions::DRAIN_TIMEOUT),
+                ..RunOptions::default()
+            },
+            show: Show { json: self.json, quiet: self.quiet, listen, warns: false },
+            strict: self.strict,
+            repeat: self.repeat.then(|| Repeat { pause: pause.unwrap_or_default(), iterations }),
+            compat_exit_code: self.compat_exit_code,
+        })
+    }
+
+    fn run(&self) -> Result<Exit, CommandError> {
+        let definition = self.service_definition.as_deref();
+        let (configuration, names) = Configuration::given(&self.config, &self.pipelines, definition)?;
+        thalweg_frontend::run(&configuration, &self.request(names)?)
+    }
+}
+
+/// Parses the value of an option, if it was given.
+fn option<T>(
+    name: &str,
+    text: Option<&str>,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, CommandError> {
+    let wrong = |text: &str| CommandError::Usage(format!("`{text}` is no value for `--{name}`"));
+    text.map(|text| parse(text).ok_or_else(|| wrong(text))).transpose()
+}
+
+/// Parses a time span, or a number of seconds.
+fn time(text: &str) -> Option<Duration> {
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    seconds.or_else(|| TimeSpan::from_str(text).ok().map(TimeSpan::duration))
+}
+
+/// Runs a configuration as `thalweg run` does, and returns the exit code.
 #[pyfunction]
-pub fn main(py: Python<'_>, line: Vec<OsString>) -> u8 {
-    py.detach(|| thalweg::main(line))
+pub fn run_command(py: Python<'_>, arguments: RunArguments) -> u8 {
+    py.detach(|| report(arguments.run(), arguments.json))
+}
+
+/// Checks a configuration as `thalweg check` does, and returns the exit code.
+#[pyfunction]
+pub fn check_command(py: Python<'_>, config: PathBuf, plan: bool, json: bool, threads: Option<usize>) -> u8 {
+    let options = CheckOptions { plan, json, threads };
+    py.detach(|| report(thalweg_frontend::check(Configuration::open(&config), &options), false))
+}
+
+/// Converts a configuration as `thalweg convert` does, and returns the exit code.
+#[pyfunction]
+pub fn convert_command(
+    py: Python<'_>,
+    config: PathBuf,
+    processor: Option<String>,
+    output: Option<PathBuf>,
+) -> u8 {
+    py.detach(|| {
+        let converted = Configuration::open(&config).map_err(CommandError::from).and_then(|configuration| {
+            thalweg_frontend::convert(&configuration, processor.as_deref(), output.as_deref())
+        });
+        report(converted, false)
+    })
+}
+
+/// Copies objects as `thalweg copy` does, and returns the exit code. `options` are those of `copy`, in JSON.
+#[pyfunction]
+pub fn copy_command(
+    py: Python<'_>,
+    options: &str,
+    state: Option<PathBuf>,
+    print_config: bool,
+    json: bool,
+    quiet: bool,
+) -> u8 {
+    py.detach(|| {
+        let options = serde_json::from_str::<CopyOptions>(options);
+        let copied =
+            options.map_err(|error| CommandError::Usage(error.to_string())).and_then(|mut options| {
+                options.state.state = state;
+                match print_config {
+                    true => thalweg_frontend::print_config(&options),
+                    false => thalweg_frontend::copy(&options, &Show { json, quiet, ..Show::default() }),
+                }
+            });
+        report(copied, json)
+    })
+}
+
+/// The arguments of `errors`, by their names in Python.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct ErrorsArguments {
+    action: String,
+    config: Option<PathBuf>,
+    state: Option<PathBuf>,
+    component: Option<String>,
+    id: u64,
+    limit: Option<u64>,
+    json: bool,
+    payload: bool,
+    yes: bool,
+}
+
+impl ErrorsArguments {
+    fn run(self) -> Result<Exit, CommandError> {
+        let Self { action, config, state, component, id, limit, json, payload, yes } = self;
+        let filter = Filter { component };
+        if action == "replay" {
+            let config = config.unwrap_or_default();
+            return errors::replay(&ReplayOptions { config, state, filter, limit, json });
+        }
+        let place = StateLocation { config, state };
+        match action.as_str() {
+            "show" => errors::show(&ShowOptions { place, id, json, payload }),
+            "clear" => errors::clear(&ClearOptions { place, filter, limit, yes }),
+            _ => errors::list(&ListOptions { place, filter, limit: limit.unwrap_or(50), json }),
+        }
+    }
+}
+
+/// Lists, shows, replays or removes dead letters as `thalweg errors` does, and returns the exit code.
+#[pyfunction]
+pub fn errors_command(py: Python<'_>, arguments: ErrorsArguments) -> u8 {
+    py.detach(|| report(arguments.run(), false))
 }

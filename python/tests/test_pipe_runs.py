@@ -200,11 +200,56 @@ def test_an_interrupt_drains_and_a_second_one_ends_at_once(signals: int, ends: s
     assert process.returncode == 0, told
 
 
-def test_a_capyfile_definition_says_how_it_is_run(tmp_path: Path) -> None:
-    path = tmp_path / "service.json"
-    path.write_text('{"version": "1.1", "name": "s", "processors": [{"name": "p", "operations": []}]}')
-    with pytest.raises(thalweg.ConfigurationError, match="python -m thalweg run"):
-        thalweg.run(path)
+SERVICE = """
+version: "1.1"
+name: letters
+processors:
+  - name: archive
+    operations:
+      - name: filesystem_input_read
+        params: {{ target: {{ sourceType: value, source: "{folder}/in/*" }} }}
+      - name: filesystem_input_write
+        params:
+          destination: {{ sourceType: value, source: "{folder}/between" }}
+          useOriginalFilename: {{ sourceType: value, source: true }}
+      - name: filesystem_input_read
+        params: {{ target: {{ sourceType: value, source: "{folder}/between/*" }} }}
+      - name: filesystem_input_write
+        params:
+          destination: {{ sourceType: value, source: "{folder}/out" }}
+          useOriginalFilename: {{ sourceType: value, source: true }}
+"""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Path:
+    """A service definition of capyfile's, whose one processor has two phases."""
+    (tmp_path / "in").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "in" / name).write_text(name)
+    path = tmp_path / "service.yml"
+    path.write_text(SERVICE.format(folder=tmp_path))
+    return path
+
+
+def test_a_processor_of_capyfile_runs_phase_by_phase(service: Path, tmp_path: Path) -> None:
+    summary = thalweg.run(service, pipelines=["letters:archive"])
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["a.txt", "b.txt"]
+    # Each phase has a source `input` and a sink `done`.
+    names = [counts.name for counts in summary.components]
+    assert (names.count("input"), names.count("done")) == (2, 2)
+    assert (summary.messages, summary.errors) == (4, 0)
+    run = thalweg.start(service, pipelines=["letters:archive"])
+    assert run.wait().messages == 4
+
+
+def test_a_service_is_checked_and_wants_a_processor_that_it_has(service: Path) -> None:
+    assert thalweg.check(service) == f"{service} is right: the service `letters` with 1 processor.\n"
+    assert "letters:archive" in thalweg.check(service, plan=True)
+    with pytest.raises(thalweg.ConfigurationError, match="which processor is to run"):
+        thalweg.run(service)
+    with pytest.raises(thalweg.ConfigurationError, match="did you mean `letters:archive`"):
+        thalweg.run(service, pipelines=["letters:archiv"])
 
 
 def test_a_notebook_has_a_line_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,3 +38,43 @@ def test_a_mistake_is_exit_code_2(tmp_path: Path) -> None:
     ran = run("check", str(config))
     assert ran.returncode == 2
     assert "`file`" in ran.stderr
+
+
+def test_a_converted_configuration_runs(tmp_path: Path) -> None:
+    config = tmp_path / "gollum.conf"
+    config.write_text("In: { Type: consumer.Console, Streams: a }\nOut: { Type: producer.Console, Streams: a }\n")
+    ran = run("convert", str(config), "--output", str(tmp_path / "own.yaml"))
+    assert ran.returncode == 0, ran.stderr
+    assert run("check", str(tmp_path / "own.yaml")).returncode == 0
+
+
+def test_it_copies(tmp_path: Path) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text("name,age\nAda,36\nBen,7\n")
+    target = tmp_path / "people.jsonl"
+    rows = ["--parse", "csv", "--encode", "json", "--type", "age=int", "--where", "age >= 18", "--keep", "name,age"]
+    ran = run("copy", str(people), str(target), *rows, "--state", str(tmp_path / "state"), "--quiet")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert target.read_text() == '{"name":"Ada","age":36}\n'
+    assert "sources:" in run("copy", str(people), str(target), *rows, "--print-config").stdout
+    assert run("copy", str(people), str(target), "--encode", "json").returncode == 2
+
+
+def test_dead_letters_are_listed_shown_replayed_and_removed(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"a":1}\nno\n')
+    config = tmp_path / "config.yaml"
+    config.write_text(f"""
+sources: {{ lines: {{ file: {{ path: {tmp_path}/in.jsonl }} }} }}
+pipelines: {{ main: {{ from: lines, transforms: [parse_json: {{}}], to: out }} }}
+sinks: {{ out: {{ file: {{ path: {tmp_path}/out.jsonl }} }} }}
+""")
+    assert run("run", str(config), "--quiet").returncode == 0
+    assert "1 dead letter" in run("errors", "list", str(config)).stdout
+    assert run("errors", "show", "1", str(config), "--payload").stdout == "no"
+    assert "1 rejected again" in run("errors", "replay", str(config)).stderr
+    assert "removed 1 dead letter" in run("errors", "clear", str(config), "--yes").stderr
+
+
+def test_commands_of_the_binary_are_named() -> None:
+    assert run("serve").returncode == 2
+    assert "serve" in run("--help").stdout.split("The binary `thalweg` has more commands:")[1]

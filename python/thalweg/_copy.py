@@ -1,8 +1,10 @@
 """Copies of objects between object stores, web servers and directories."""
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from thalweg import _thalweg
@@ -168,41 +170,44 @@ def copy(
         NotCopied: The copy failed midway; or files, or with `strict` rows, could not be copied.
         Error: The copy could not start, for example because there is nothing to copy.
     """
-    line = _Line()
-    line.each("include", include)
-    line.each("exclude", exclude)
-    line.one("existing", existing)
-    line.one("content-type", content_type)
-    line.flag("dry-run", dry_run)
-    line.one("memory", memory)
-    line.one("threads", threads)
-    line.flag("strict", strict)
-    line.one("parse", parse)
-    line.one("encode", encode)
-    line.one("where", where)
-    line.pairs("set", set)
-    line.each("keep", keep)
-    line.pairs("type", type)
-    line.one("delimiter", delimiter)
-    line.each("columns", columns)
-    line.one("template", template)
-    line.flag("unordered", unordered)
-    line.one("state", None if state is None else os.fspath(state))
-    line.flag("restart", restart)
-    line.flag("no-resume", no_resume)
-    line.one("mode", mode)
-    line.one("readers", readers)
-    line.one("writers", writers)
-    line.one("queue", queue)
-    line.one("slice", slice)
-    line.one("part-size", part_size)
-    line.words += ["--", os.fspath(from_), os.fspath(to)]
+    options = written(
+        {
+            "from": os.fspath(from_),
+            "to": os.fspath(to),
+            "include": _list(include),
+            "exclude": _list(exclude),
+            "existing": existing,
+            "content_type": content_type,
+            "dry_run": dry_run,
+            "memory": _text(memory),
+            "threads": threads,
+            "strict": strict,
+            "parse": parse,
+            "encode": encode,
+            "where": where,
+            "set": _pairs(set),
+            "keep": _names(keep),
+            "type": _pairs(type),
+            "delimiter": delimiter,
+            "columns": _names(columns),
+            "template": template,
+            "unordered": unordered,
+            "restart": restart,
+            "no_resume": no_resume,
+            "mode": mode,
+            "readers": readers,
+            "writers": writers,
+            "queue": queue,
+            "slice": _text(slice),
+            "part_size": _text(part_size),
+        }
+    )
 
     def tell(*how_far: float) -> None:
         if progress is not None:
             progress(CopyProgress(*how_far))  # type: ignore[arg-type]
 
-    came_to = _thalweg.copy(line.words, None if progress is None else tell)
+    came_to = _thalweg.copy(options, None if state is None else Path(state), None if progress is None else tell)
     failure = came_to.pop("failure")
     came_to["planned"] = tuple(Planned(*planned) for planned in came_to["planned"])
     summary = CopySummary(**came_to)
@@ -213,24 +218,23 @@ def copy(
     return summary
 
 
-class _Line:
-    """Builds a command line."""
+def written(options: Mapping[str, object]) -> str:
+    """Options of a copy as the compiled part reads them."""
+    return json.dumps({name: value for name, value in options.items() if value is not None})
 
-    def __init__(self) -> None:
-        self.words: list[str] = []
 
-    def one(self, name: str, value: object) -> None:
-        if value is not None:
-            self.words.append(f"--{name}={value}")
+def _text(value: Size | None) -> str | None:
+    return None if value is None else str(value)
 
-    def flag(self, name: str, is_set: bool) -> None:
-        if is_set:
-            self.words.append(f"--{name}")
 
-    def each(self, name: str, values: Patterns) -> None:
-        for value in [values] if isinstance(values, str) else values:
-            self.one(name, value)
+def _list(values: Patterns) -> list[str]:
+    return [values] if isinstance(values, str) else list(values)
 
-    def pairs(self, name: str, values: Mapping[str, str] | None) -> None:
-        for key, value in (values or {}).items():
-            self.one(name, f"{key}={value}")
+
+def _names(values: Patterns) -> list[str]:
+    """Names, which may be separated by commas."""
+    return [name for value in _list(values) for name in value.split(",")]
+
+
+def _pairs(values: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    return list((values or {}).items())

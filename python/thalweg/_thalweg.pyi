@@ -3,8 +3,9 @@
 import asyncio
 import datetime
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Concatenate, Generic, Literal, TypedDict, TypeVar, final, overload
 
@@ -32,17 +33,25 @@ __all__ = [
     "cSVF",
     "cSVFS",
     "check",
+    "check_command",
+    "convert_command",
     "copy",
+    "copy_command",
     "copy_options",
+    "errors_command",
     "evaluate",
     "kinds",
-    "main",
+    "run_command",
     "start",
 ]
 
 __version__: str
 
-def main(line: Sequence[str]) -> int: ...
+def run_command(arguments: Mapping[str, object]) -> int: ...
+def check_command(config: Path, plan: bool, json: bool, threads: int | None) -> int: ...
+def convert_command(config: Path, processor: str | None, output: Path | None) -> int: ...
+def copy_command(options: str, state: Path | None, print_config: bool, json: bool, quiet: bool) -> int: ...
+def errors_command(arguments: Mapping[str, object]) -> int: ...
 
 class Error(Exception):
     """An operation failed; the text says which, and what may help."""
@@ -643,7 +652,7 @@ class cSVFS:
 
 # Copies
 
-def copy(arguments: Sequence[str], progress: Callable[..., object] | None, /) -> dict[str, Any]: ...
+def copy(options: str, state: Path | None, progress: Callable[..., object] | None, /) -> dict[str, Any]: ...
 def copy_options() -> list[str]: ...
 
 # Evaluations

@@ -4,73 +4,72 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use pyo3::prelude::*;
-use thalweg::embed::{self, LoadError, Overrides, Ready};
 use thalweg_config::{ByteSize, Comments, Document};
-use thalweg_engine::{Plan, Registry};
+use thalweg_frontend::{CheckOptions, Screen, Show, described};
+use thalweg_job::{self as job, JobRun, LoadError, Overrides, RunOptions};
 
 use super::objects::{self, Cause, Given};
 use super::run::Run;
 use crate::attach;
 use crate::errors::{Error, configuration_error, mistaken};
 
-/// The name in messages of a configuration that has no file.
+/// The name of a configuration without a file in messages.
 const NAME: &str = "configuration";
 
-/// A configuration: a file, or JSON that Python built.
+/// A configuration: a file, or one built in Python, in JSON.
 #[derive(FromPyObject)]
 pub enum Configuration {
-    /// JSON text.
+    /// In JSON.
     #[pyo3(transparent)]
     Text(String),
-    /// The path of a file.
+    /// A file.
     #[pyo3(transparent)]
     Path(PathBuf),
 }
 
 impl Configuration {
-    fn open(&self) -> Result<(Document, &Path), LoadError> {
+    fn open(&self) -> Result<job::Configuration, LoadError> {
         match self {
-            Configuration::Path(path) => Ok((embed::open(path)?, path)),
+            Configuration::Path(path) => job::Configuration::open(path),
             Configuration::Text(json) => {
-                let document = |text: &str| Document::parse(NAME, text).map_err(LoadError::Mistakes);
-                // Converted to YAML, so that error messages show text that people can read.
-                let text = thalweg_config::write(document(json)?.root(), &Comments::default());
-                Ok((document(&text)?, Path::new("")))
+                // As a person would write it, so that mistakes are shown in a text that can be read.
+                let text = thalweg_config::write(Document::parse(NAME, json)?.root(), &Comments::default());
+                Ok(job::Configuration::new(Document::parse(NAME, &text)?, Path::new("")))
             }
         }
     }
-
-    fn ready(&self, registry: &Registry, wishes: &Overrides) -> Result<(String, Ready), LoadError> {
-        let (document, path) = self.open()?;
-        let name = document.name().to_owned();
-        Ok((name, embed::ready(document, path, registry, wishes)?))
-    }
 }
 
-fn raised(py: Python<'_>, refusal: LoadError) -> PyErr {
-    match refusal {
+/// The exception for an error.
+pub fn raised(py: Python<'_>, error: LoadError) -> PyErr {
+    match error {
         LoadError::Mistakes(mistakes) => {
             let told = serde_json::to_string(&mistakes).unwrap_or_default();
             mistaken(py, mistakes.render(false).trim_end(), &told)
         }
-        LoadError::Usage(text) => configuration_error(py, &text),
-        LoadError::Failed(text) => Error::new_err(text),
+        error if error.is_usage() => configuration_error(py, &error.to_string()),
+        error => Error::new_err(error.to_string()),
     }
 }
 
-fn wishes(
+fn overrides(
     py: Python<'_>,
-    pipelines: Vec<String>,
+    names: Vec<String>,
     state: Option<PathBuf>,
     memory: Option<String>,
 ) -> PyResult<Overrides> {
     let memory = memory.map(|text| {
         ByteSize::from_str(&text).map_err(|error| configuration_error(py, &format!("`memory`: {error}")))
     });
-    Ok(Overrides { pipelines, state, memory: memory.transpose()? })
+    Ok(Overrides { names, state, memory: memory.transpose()? })
 }
 
-/// Starts a run. `show` enables progress output on standard error.
+/// The number of cores to use.
+fn cores(threads: Option<u16>) -> usize {
+    threads.map_or_else(job::cores, |threads| usize::from(threads.max(1)))
+}
+
+/// Begins a run. `show` prints its progress on the standard error output.
 #[pyfunction]
 #[pyo3(signature = (config, given, *, pipelines = Vec::new(), state = None, memory = None, threads = None, show = false))]
 #[allow(clippy::too_many_arguments, reason = "as its users name them")]
@@ -86,21 +85,19 @@ pub fn start(
 ) -> PyResult<Run> {
     attach::prepare(py)?;
     let cause = Cause::default();
-    let registry = objects::add(py, thalweg_components::registry(), given, &cause)?;
-    let wishes = wishes(py, pipelines, state, memory)?;
-    let cores = threads.map_or_else(embed::cores, |threads| usize::from(threads.max(1)));
+    let registry = objects::add(py, job::registry(), given, &cause)?;
+    let overrides = overrides(py, pipelines, state, memory)?;
+    let options = RunOptions { cores: cores(threads), ..RunOptions::default() };
     let started = py.detach(|| {
-        let (_, Ready { graph, state_dir }) = config.ready(&registry, &wishes)?;
-        let run = thalweg_engine::Run::new(Plan::new(&graph, cores), state_dir.clone());
-        let run = run.map_err(|error| LoadError::Failed(error.full()))?;
-        let run = if state_dir.positions { run.continuing() } else { run };
-        let showing = embed::show(&graph, run.handle(), !show)?;
-        Run::begin(run, showing, cores, cause)
+        let job = config.open()?.job(&registry, &overrides)?;
+        let mut screen = Screen::new(Show { quiet: !show, warns: true, ..Show::default() });
+        let run = JobRun::prepare(job, options, &mut screen)?;
+        Run::begin(run, screen, cause)
     });
-    started.map_err(|refusal| raised(py, refusal))
+    started.map_err(|error| raised(py, error))
 }
 
-/// Returns the graph of a configuration, and with `plan` how it would run.
+/// Describes what leads where, and how it will run.
 #[pyfunction]
 #[pyo3(signature = (config, given, *, plan = false, threads = None))]
 pub fn check(
@@ -110,16 +107,13 @@ pub fn check(
     plan: bool,
     threads: Option<u16>,
 ) -> PyResult<String> {
-    let registry = objects::add(py, thalweg_components::registry(), given, &Cause::default())?;
-    let cores = threads.map_or_else(embed::cores, |threads| usize::from(threads.max(1)));
-    let checked = py.detach(|| {
-        let (name, ready) = config.ready(&registry, &Overrides::default())?;
-        Ok(embed::described(&name, &ready.graph, plan.then_some(cores)))
-    });
-    checked.map_err(|refusal| raised(py, refusal))
+    let registry = objects::add(py, job::registry(), given, &Cause::default())?;
+    let options = CheckOptions { plan, json: false, threads: Some(cores(threads)) };
+    let checked = py.detach(|| Ok(described(&config.open()?.check(&registry)?, &options)));
+    checked.map_err(|error| raised(py, error))
 }
 
-/// Returns a JSON configuration as YAML.
+/// Writes a configuration in JSON as a person would write it.
 #[pyfunction]
 pub fn as_yaml(py: Python<'_>, json: &str) -> PyResult<String> {
     let written = Document::parse(NAME, json)
@@ -127,8 +121,8 @@ pub fn as_yaml(py: Python<'_>, json: &str) -> PyResult<String> {
     written.map_err(|mistakes| raised(py, LoadError::Mistakes(mistakes)))
 }
 
-/// Returns the roles and names of all components that come with thalweg.
+/// The roles and names of all components that come with thalweg.
 #[pyfunction]
 pub fn kinds() -> Vec<(&'static str, &'static str)> {
-    thalweg_components::registry().iter().map(|known| (known.role.name(), known.name)).collect()
+    job::registry().iter().map(|known| (known.role.name(), known.name)).collect()
 }

@@ -19,6 +19,6 @@ mod transform;
 mod workers;
 
 pub use batches::Batch;
-pub use begin::{as_yaml, check, kinds, start};
+pub use begin::{as_yaml, check, kinds, raised, start};
 pub use run::Run;
 pub use stream::Stream;

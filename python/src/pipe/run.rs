@@ -1,31 +1,28 @@
-//! A run, as Python sees it.
+//! A run, seen from Python.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
-use serde_json::json;
-use thalweg::embed::{self, LoadError, Showing};
-use thalweg_engine::Handle;
+use thalweg_frontend::Screen;
+use thalweg_job::{Control, JobRun, LoadError, RunError, statistics};
 
 use super::objects::Cause;
 use crate::attach::attach;
 
-/// How often a waiting thread checks for signals, such as Ctrl-C.
+/// How often a thread that waits checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long an aborted run may take to end before the thread stops waiting for it.
-const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A started run.
+/// A job that runs, or has ended.
 #[pyclass(module = "thalweg._thalweg", frozen)]
 pub struct Run {
-    handle: Handle,
+    control: Control,
     end: Arc<End>,
     cause: Cause,
 }
 
-/// The result of a run, available at its end.
+/// The end of a job.
 #[derive(Default)]
 pub struct End {
     state: Mutex<State>,
@@ -36,72 +33,46 @@ pub struct End {
 struct State {
     summary: Option<String>,
     failure: Option<String>,
-    /// Callbacks for the end.
+    /// Functions to call at the end.
     waiting: Vec<Py<PyAny>>,
 }
 
 impl Run {
-    /// Starts a run on threads of its own.
+    /// Begins a job on a thread of its own.
     ///
     /// # Errors
-    /// If the system provides no threads.
-    pub fn begin(
-        run: thalweg_engine::Run,
-        showing: Showing,
-        cores: usize,
-        cause: Cause,
-    ) -> Result<Self, LoadError> {
-        let failed = |error: std::io::Error| LoadError::Failed(error.to_string());
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(cores)
-            .thread_name("thalweg")
-            .enable_all()
-            .build()
-            .map_err(failed)?;
-        let (handle, end) = (run.handle(), Arc::new(End::default()));
-        let (of_thread, at_end) = (handle.clone(), end.clone());
+    /// If the system gives none.
+    pub fn begin(run: JobRun, mut screen: Screen, cause: Cause) -> Result<Self, LoadError> {
+        let (control, end) = (run.control(), Arc::new(End::default()));
+        let (of_thread, at_end) = (control.clone(), end.clone());
         let thread = std::thread::Builder::new().name("thalweg-run".to_owned());
-        thread
-            .spawn(move || {
-                let summary = runtime.block_on(async {
-                    tokio::select! {
-                        summary = run.wait() => Some(summary),
-                        () = late(&of_thread) => None,
-                    }
-                });
-                let retried = showing.end();
-                let told = match summary {
-                    Some(summary) => embed::summary(summary, retried),
-                    None => {
-                        let mut told = embed::statistics(&of_thread);
-                        told["failure"] =
-                            json!("stopped at once; a component was still waiting for something");
-                        told
-                    }
-                };
-                // A thread may still wait for something that never comes.
-                runtime.shutdown_background();
-                let failure = told["failure"].as_str().map(str::to_owned);
-                at_end.tell(told.to_string(), failure);
-            })
-            .map_err(failed)?;
-        Ok(Self { handle, end, cause })
+        thread.spawn(move || {
+            let failed = |failure: &str| {
+                let mut told = statistics(&of_thread.handle());
+                told["failure"] = failure.into();
+                told
+            };
+            let told = match run.run(&mut screen) {
+                Ok(outcome) => outcome.json(),
+                Err(RunError::Abandoned) => {
+                    failed("stopped at once; a component was still waiting for something")
+                }
+                Err(error) => failed(&error.to_string()),
+            };
+            let failure = told["failure"].as_str().map(str::to_owned);
+            at_end.tell(told.to_string(), failure);
+        })?;
+        Ok(Self { control, end, cause })
     }
 
-    /// Returns the handle of the run's result.
+    /// Receives its end.
     pub fn end(&self) -> Arc<End> {
         self.end.clone()
     }
 }
 
-/// Waits until the run is aborted and [`PATIENCE`] has passed.
-async fn late(handle: &Handle) {
-    handle.aborted().await;
-    tokio::time::sleep(PATIENCE).await;
-}
-
 impl End {
-    /// Waits for the end of the run. Returns why the run failed, if it did.
+    /// Waits for the end. Returns the reason if the job failed.
     pub fn failure(&self) -> Option<String> {
         let mut state = self.state.lock();
         while state.summary.is_none() {
@@ -124,7 +95,7 @@ impl End {
     }
 }
 
-/// Calls a callback. No caller can receive its exception, so it is reported as unraisable.
+/// Calls a function. Its exceptions are reported as unraisable.
 fn called(py: Python<'_>, call: &Py<PyAny>) {
     if let Err(raised) = call.call0(py) {
         raised.write_unraisable(py, Some(call.bind(py)));
@@ -133,29 +104,28 @@ fn called(py: Python<'_>, call: &Py<PyAny>) {
 
 #[pymethods]
 impl Run {
-    /// Returns the current statistics, in JSON.
+    /// The counters of the current phase, in JSON.
     fn statistics(&self, py: Python<'_>) -> String {
-        py.detach(|| embed::statistics(&self.handle).to_string())
+        py.detach(|| statistics(&self.control.handle()).to_string())
     }
 
-    /// Asks the sources to stop; messages in flight are drained.
+    /// Asks the sources to stop, and drains the rest.
     fn stop(&self) {
-        self.handle.stop();
+        self.control.stop();
     }
 
-    /// Aborts the run without draining.
+    /// Ends it at once.
     fn abort(&self) {
-        self.handle.abort();
+        self.control.abort();
     }
 
-    /// True until the run has ended.
+    /// True until it has ended.
     #[getter]
     fn is_running(&self) -> bool {
         self.end.state.lock().summary.is_none()
     }
 
-    /// Waits for the end and returns its summary in JSON. Returns `None` if the run is still going after
-    /// `timeout` seconds.
+    /// Waits for the end, at most `timeout` seconds: the summary in JSON, or None.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
         let until =
@@ -178,7 +148,7 @@ impl Run {
         }
     }
 
-    /// Calls `call` at the end, on another thread; immediately if the run has ended.
+    /// Calls a function at the end, on another thread; at once if the job has ended.
     fn at_end(&self, py: Python<'_>, call: Py<PyAny>) {
         {
             let mut state = self.end.state.lock();
@@ -190,7 +160,7 @@ impl Run {
         called(py, &call);
     }
 
-    /// Returns the Python exception that made the run fail, if there is one.
+    /// The Python exception that made it fail, if there was one.
     fn cause(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.cause.take().map(|error| error.into_value(py).into_any())
     }

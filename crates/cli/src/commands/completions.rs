@@ -2,9 +2,7 @@
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
-
-use crate::exit::{CliError, Exit};
-use crate::print;
+use thalweg_frontend::{CommandError, Exit, print};
 
 /// Prints a script that makes a shell complete thalweg's command line.
 #[derive(Debug, Args)]
@@ -17,7 +15,7 @@ pub struct Arguments {
     shell: Shell,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut super::CommandLine::command(), "thalweg", &mut script);
     print::out(&String::from_utf8_lossy(&script))?;

@@ -5,12 +5,9 @@
 use clap::Args;
 use serde_json::Value;
 use thalweg_engine::{Definition, OptionReference, Reference, Registry, Role};
-
-use crate::exit::{CliError, Exit};
-use crate::format::paragraphs;
-use crate::load::did_you_mean;
-use crate::paint::Paint;
-use crate::print;
+use thalweg_frontend::format::paragraphs;
+use thalweg_frontend::{CommandError, Exit, Paint, print};
+use thalweg_job::did_you_mean;
 
 /// Lists the sources, transforms and sinks, or shows one with its options and an example.
 #[derive(Debug, Args)]
@@ -27,8 +24,8 @@ pub struct Arguments {
     json: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
-    let registry = thalweg_components::registry();
+pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
+    let registry = thalweg_job::registry();
     let wanted = |known: &&Definition| arguments.name.as_deref().is_none_or(|name| known.name == name);
     let found: Vec<&Definition> = registry.iter().filter(wanted).collect();
     if let ([], Some(name)) = (found.as_slice(), &arguments.name) {
@@ -36,7 +33,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
         names.sort_unstable();
         names.dedup();
         let help = did_you_mean(name, &names);
-        return Err(CliError::Usage(format!("there is no component called `{name}`; {help}")));
+        return Err(CommandError::Usage(format!("there is no component called `{name}`; {help}")));
     }
     let text = if arguments.json {
         let all: Vec<Value> = found.into_iter().map(Definition::to_json).collect();

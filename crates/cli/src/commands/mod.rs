@@ -1,10 +1,10 @@
-//! The commands: a file each.
+//! The commands: a file each, which parses arguments and calls the front end.
 
-pub mod check;
+mod check;
 mod completions;
 mod components;
 mod convert;
-pub mod copy;
+mod copy;
 mod errors;
 mod new;
 mod run;
@@ -12,10 +12,13 @@ mod schema;
 mod serve;
 mod sparse;
 
+use std::str::FromStr;
+use std::time::Duration;
+
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Parser, Subcommand};
-
-use crate::exit::{CliError, Exit};
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_frontend::{CommandError, Exit};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -38,8 +41,8 @@ Exit codes:
 
 /// Moves messages and files from any source, through transforms, to any sink.
 ///
-/// A configuration names sources, pipelines of transforms, and sinks. thalweg runs it fast, within one budget of
-/// memory, and acknowledges nothing that has not arrived.
+/// A configuration names sources, pipelines of transforms, and sinks. thalweg runs it fast, within one budget
+/// of memory, and acknowledges nothing that has not arrived.
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, styles = STYLES, after_help = AFTER_HELP, max_term_width = 100)]
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]
@@ -64,7 +67,7 @@ enum Command {
 }
 
 impl CommandLine {
-    /// Whether the command tells everything in JSON, on the standard error output.
+    /// True if the command prints everything as JSON, on the standard error output.
     pub fn speaks_json(&self) -> bool {
         match &self.command {
             Command::Run(arguments) => arguments.json,
@@ -75,12 +78,12 @@ impl CommandLine {
     }
 }
 
-/// Does what the command line says.
-pub fn dispatch(line: CommandLine) -> Result<Exit, CliError> {
+/// Runs the command.
+pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
     match line.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Serve(arguments) => serve::run(&arguments),
-        Command::Copy(arguments) => copy::run(&arguments),
+        Command::Copy(arguments) => copy::run(*arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::New(arguments) => new::run(&arguments),
@@ -92,7 +95,15 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CliError> {
     }
 }
 
-/// The number of cores to use where the command line does not say.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+/// Parses a size.
+fn size(text: &str) -> Result<ByteSize, String> {
+    ByteSize::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Parses a time span, or a number of seconds.
+fn time(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    TimeSpan::from_str(text).map(|span| span.0).map_err(|error| error.to_string())
 }

@@ -1,15 +1,10 @@
 //! `thalweg new`.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-
-use crate::exit::{CliError, Exit};
-use crate::load::did_you_mean;
-use crate::paint::Paint;
-use crate::print;
+use thalweg_frontend::{CommandError, Exit, Paint, print, write_new};
+use thalweg_job::did_you_mean;
 
 /// A configuration to begin with.
 struct Template {
@@ -59,7 +54,7 @@ pub struct Arguments {
     output: Option<PathBuf>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     if arguments.list {
         let paint = Paint::stdout();
         let lines = TEMPLATES.iter().map(|known| {
@@ -71,7 +66,10 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     }
     let Some(template) = TEMPLATES.iter().find(|known| known.name == arguments.template) else {
         let help = did_you_mean(&arguments.template, &TEMPLATES.map(|known| known.name));
-        return Err(CliError::Usage(format!("there is no template called `{}`; {help}", arguments.template)));
+        return Err(CommandError::Usage(format!(
+            "there is no template called `{}`; {help}",
+            arguments.template
+        )));
     };
     let Some(path) = &arguments.output else {
         print::out(template.text)?;
@@ -81,17 +79,4 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
     write_new(path, template.text)?;
     print::err(&format!("wrote {shown}; `thalweg run {shown}` runs it\n"));
     Ok(Exit::Done)
-}
-
-/// Writes a file that must not exist.
-pub fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
-    let shown = path.display();
-    let written = OpenOptions::new().write(true).create_new(true).open(path);
-    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            CliError::Usage(format!("`{shown}` exists, and is left as it is; name another file"))
-        }
-        _ => CliError::Failed(format!("`{shown}` cannot be written: {error}")),
-    })
 }

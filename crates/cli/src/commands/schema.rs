@@ -1,9 +1,7 @@
 //! `thalweg schema`.
 
 use clap::Args;
-
-use crate::exit::{CliError, Exit};
-use crate::print;
+use thalweg_frontend::{CommandError, Exit, print};
 
 /// Prints the JSON schema of configurations, with which editors complete and check them.
 #[derive(Debug, Args)]
@@ -14,8 +12,8 @@ An editor with the YAML language server uses it in files that begin with:
   # yaml-language-server: $schema=thalweg.schema.json")]
 pub struct Arguments {}
 
-pub fn run(_: &Arguments) -> Result<Exit, CliError> {
-    let schema = thalweg_engine::schema(&thalweg_components::registry());
+pub fn run(_: &Arguments) -> Result<Exit, CommandError> {
+    let schema = thalweg_engine::schema(&thalweg_job::registry());
     print::out(&format!("{schema:#}\n"))?;
     Ok(Exit::Done)
 }

@@ -265,6 +265,32 @@ fn what_is_wrong_with_a_service_is_said_at_its_place() {
 }
 
 #[test]
+fn a_malformed_etcd_variable_is_a_mistake_of_the_parameter_that_needs_it() {
+    let house = house_with("");
+    house.write("service.yml", SERVICE.as_bytes());
+    let check = |house: &House| {
+        let mut command = house.command(&["check", "service.yml"]);
+        said(command.env("OUT_DIR", "out").env("ETCD_ENDPOINTS", "nonsense").output().unwrap())
+    };
+    let right = check(&house);
+    assert_eq!((right.code, right.err.as_str()), (Some(0), ""));
+    house.write("service.yml", SERVICE.replace("env_var", "etcd").as_bytes());
+    let wrong = check(&house);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("`ETCD_ENDPOINTS` is not a list in JSON"), "{}", wrong.err);
+}
+
+#[test]
+fn a_drain_timeout_is_a_time() {
+    let house = house_with("");
+    house.write("service.yml", SERVICE.as_bytes());
+    assert_eq!(service(&house, &["--drain-timeout", "1m"]).code, Some(0));
+    let wrong = service(&house, &["--drain-timeout", "soon"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("--drain-timeout <TIME>"), "{}", wrong.err);
+}
+
+#[test]
 fn it_is_repeated_as_often_as_asked_for() {
     let house = house_with("");
     house.write("service.yml", SERVICE.as_bytes());

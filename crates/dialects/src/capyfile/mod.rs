@@ -35,8 +35,8 @@ use std::fmt;
 
 use thalweg_config::{Diagnostics, Document, nearest};
 
-use crate::Conversion;
 use crate::report::Report;
+use crate::{Conversion, Converted, ConvertedPhase, Dialect, Selection};
 use definition::{Definition, Keys};
 use values::Values;
 
@@ -91,6 +91,75 @@ pub struct Phase {
     pub reading: Step,
     /// The operations of the pipeline's transforms, in order, one for each transform.
     pub steps: Vec<Step>,
+}
+
+/// The operations behind the transforms of a phase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operations {
+    /// The name of the pipeline in the document.
+    pub pipeline: String,
+    /// The reading operation.
+    pub reading: Step,
+    /// The operations of the pipeline's transforms, one for each, in their order.
+    pub steps: Vec<Step>,
+}
+
+/// capyfile's service definitions.
+#[derive(Debug, Clone, Copy)]
+pub struct Capyfile;
+
+impl Dialect for Capyfile {
+    fn name(&self) -> &'static str {
+        "capyfile"
+    }
+
+    fn recognises(&self, document: &Document) -> bool {
+        is_capyfile(document)
+    }
+
+    fn service(&self, document: &Document) -> Result<Option<Service>, Diagnostics> {
+        service(document).map(Some)
+    }
+
+    fn read(
+        &self,
+        document: &Document,
+        environment: Environment<'_>,
+        selection: Selection<'_>,
+    ) -> Result<Converted, Diagnostics> {
+        let phases_of = |processor: Option<&str>| {
+            read(document, processor, environment).map_err(LoadError::into_diagnostics)
+        };
+        match selection {
+            Selection::All => Ok(converted(document, phases_of(None)?)),
+            Selection::Processor(name) => Ok(converted(document, phases_of(Some(name))?)),
+            Selection::WithoutRequest => {
+                let remarks = check(document, environment)?;
+                let mut phases = Vec::new();
+                for processor in service(document)?.processors {
+                    if !needs_request(document, &processor) {
+                        phases.extend(phases_of(Some(&processor))?);
+                    }
+                }
+                Ok(Converted { remarks, ..converted(document, phases) })
+            }
+        }
+    }
+}
+
+fn converted(document: &Document, phases: Vec<Phase>) -> Converted {
+    let mut remarks = document.diagnostics();
+    let phases = phases.into_iter().map(|phase| {
+        let Phase { conversion, processor, pipeline, reading, steps, .. } = phase;
+        remarks.extend(conversion.remarks);
+        ConvertedPhase {
+            document: conversion.document,
+            comments: conversion.comments,
+            processor: Some(processor),
+            operations: Some(Operations { pipeline, reading, steps }),
+        }
+    });
+    Converted { phases: phases.collect(), remarks }
 }
 
 /// The reason why a definition cannot run.

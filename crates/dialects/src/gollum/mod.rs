@@ -35,8 +35,31 @@ mod text;
 
 use thalweg_config::{Diagnostics, Document, Node};
 
-use crate::{Conversion, made, report};
+use crate::{Conversion, Converted, Dialect, Environment, Selection, made, report};
 use report::Report;
+
+/// gollum's configurations.
+#[derive(Debug, Clone, Copy)]
+pub struct Gollum;
+
+impl Dialect for Gollum {
+    fn name(&self) -> &'static str {
+        "gollum"
+    }
+
+    fn recognises(&self, document: &Document) -> bool {
+        is_gollum(document)
+    }
+
+    fn read(
+        &self,
+        document: &Document,
+        _: Environment<'_>,
+        _: Selection<'_>,
+    ) -> Result<Converted, Diagnostics> {
+        read(document).map(Converted::whole)
+    }
+}
 
 /// True if a document looks like a gollum configuration: plugins with a `Type`, or in v0.4 a list of plugins
 /// by their type.

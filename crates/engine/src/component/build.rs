@@ -16,6 +16,14 @@ pub trait BuildSource: Send + Sync {
     fn is_auxiliary(&self) -> bool {
         false
     }
+    /// See [`SourceConfig::reads_stdin`].
+    fn reads_stdin(&self) -> bool {
+        false
+    }
+    /// See [`SourceConfig::collects_logs`].
+    fn collects_logs(&self) -> bool {
+        false
+    }
     /// See [`SourceConfig::GIVES`].
     fn gives(&self) -> Flow {
         Flow::Messages
@@ -64,6 +72,10 @@ pub trait BuildSink: Send + Sync {
     }
     /// See [`SinkConfig::in_flight`].
     fn in_flight(&self) -> InFlight;
+    /// See [`SinkConfig::writes_stdout`].
+    fn writes_stdout(&self) -> bool {
+        false
+    }
     /// See [`SinkConfig::build`].
     ///
     /// # Errors
@@ -80,6 +92,12 @@ impl<C: SourceConfig> BuildSource for C {
     }
     fn is_auxiliary(&self) -> bool {
         SourceConfig::is_auxiliary(self)
+    }
+    fn reads_stdin(&self) -> bool {
+        SourceConfig::reads_stdin(self)
+    }
+    fn collects_logs(&self) -> bool {
+        SourceConfig::collects_logs(self)
     }
     fn gives(&self) -> Flow {
         C::GIVES
@@ -122,6 +140,9 @@ impl<C: SinkConfig> BuildSink for C {
     }
     fn in_flight(&self) -> InFlight {
         SinkConfig::in_flight(self)
+    }
+    fn writes_stdout(&self) -> bool {
+        SinkConfig::writes_stdout(self)
     }
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         SinkConfig::build(self, context)

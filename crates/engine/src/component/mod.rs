@@ -202,6 +202,16 @@ pub trait SourceConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
         false
     }
 
+    /// True if it reads the standard input of the process, which then cannot hold the configuration as well.
+    fn reads_stdin(&self) -> bool {
+        false
+    }
+
+    /// True if it reads what the process itself logs.
+    fn collects_logs(&self) -> bool {
+        false
+    }
+
     /// Builds it.
     ///
     /// # Errors
@@ -292,6 +302,11 @@ pub trait SinkConfig: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// An option `concurrency` of the sink should make it [`InFlight::Fixed`].
     fn in_flight(&self) -> InFlight {
         InFlight::One
+    }
+
+    /// True if it writes to a standard output of the process, where progress may be drawn as well.
+    fn writes_stdout(&self) -> bool {
+        false
     }
 
     /// Builds it; once for each request that may be on the way.

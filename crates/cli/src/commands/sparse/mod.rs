@@ -4,16 +4,16 @@ mod read;
 mod stat;
 
 use clap::{Args, Subcommand};
+use thalweg_frontend::format::{bytes, count, counted, duration};
+use thalweg_frontend::{CommandError, Exit};
 use thalweg_sparse::{RemoteError, RemoteFile};
-
-use crate::exit::{CliError, Exit};
-use crate::format::{bytes, count, counted, duration};
 
 /// Reads parts of large files elsewhere, and fetches only those.
 ///
-/// A file is named by its URL: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or `file:///PATH`
-/// or just a path. Options of a store follow as a query (`?region=eu-central-1&endpoint=http://localhost:9000`); its
-/// credentials are found in the environment, or where its own tools keep them.
+/// A file is named by its URL: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or
+/// `file:///PATH` or just a path. Options of a store follow as a query
+/// (`?region=eu-central-1&endpoint=http://localhost:9000`); its credentials are found in the environment, or
+/// where its own tools keep them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg sparse read https://example.org/large.zip --range -65536: --log | xxd | tail
@@ -34,7 +34,7 @@ enum Command {
     Stat(stat::Arguments),
 }
 
-pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
+pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     match arguments.command {
         Command::Read(arguments) => read::run(arguments),
         Command::Stat(arguments) => stat::run(&arguments),
@@ -42,15 +42,16 @@ pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
 }
 
 /// A runtime for what waits for the network.
-fn wait<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+fn wait<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(work)
 }
 
-fn failure(error: RemoteError) -> CliError {
-    CliError::Failed(error.to_string())
+fn failure(error: RemoteError) -> CommandError {
+    CommandError::Failed(error.to_string())
 }
 
-/// What was fetched of a file: `fetched 64.0 KiB of 120 MiB (0.053 %) in 3 requests, 12.3 ms`.
+/// Describes the part of a file that was fetched: `fetched 64.0 KiB of 120 MiB (0.053 %) in 3 requests, 12.3
+/// ms`.
 fn fetched(file: &RemoteFile, took: std::time::Duration) -> String {
     let statistics = file.statistics();
     let length = file.length();

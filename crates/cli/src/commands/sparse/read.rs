@@ -9,11 +9,10 @@ use std::time::Instant;
 
 use clap::Args;
 use thalweg_config::{ByteRange, ByteSize};
+use thalweg_frontend::{CommandError, Exit, print};
 use thalweg_sparse::{Cache, Origin, Pool, RemoteFile, RemoteOptions, Span};
 
 use super::{failure, fetched, wait};
-use crate::exit::{CliError, Exit};
-use crate::print;
 
 /// The memory for what is held of the file.
 const MEMORY: usize = 64 << 20;
@@ -25,9 +24,10 @@ pub struct Arguments {
     /// The file.
     #[arg(value_name = "URL")]
     url: String,
-    /// The bytes from the first position up to the second, counted from 0: `0:1024`. Either may be left out, and a
-    /// negative one counts from the end: `-65536:` is the last 64 KiB, or all if the file is shorter. Sizes may have
-    /// units (`1MiB:2MiB`). Several ranges are written one after the other. Without any, all of the file.
+    /// The bytes from the first position up to the second, counted from 0: `0:1024`. Either may be left out,
+    /// and a negative one counts from the end: `-65536:` is the last 64 KiB, or all if the file is shorter.
+    /// Sizes may have units (`1MiB:2MiB`). Several ranges are written one after the other. Without any, all
+    /// of the file.
     #[arg(long = "range", value_name = "FROM:TO", allow_hyphen_values = true, value_parser = range)]
     ranges: Vec<ByteRange>,
     /// Write the bytes to this file, not to the standard output.
@@ -36,11 +36,12 @@ pub struct Arguments {
     /// Keep what is fetched in this folder, and look there first. Several processes may use it at once.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// How much of the disk the cache may take, for example `1GiB`: what was not used for longest makes room. Without it,
-    /// there is no limit.
-    #[arg(long, value_name = "SIZE", requires = "cache", value_parser = crate::commands::run::size)]
+    /// How much of the disk the cache may take, for example `1GiB`: what was not used for longest makes room.
+    /// Without it, there is no limit.
+    #[arg(long, value_name = "SIZE", requires = "cache", value_parser = crate::commands::size)]
     cache_limit: Option<ByteSize>,
-    /// Tell of each request when it has ended: what it was for, its range, the status of the reply, how much came in which time.
+    /// Tell of each request when it has ended: what it was for, its range, the status of the reply, how much
+    /// came in which time.
     #[arg(long)]
     log: bool,
     /// Tell nothing but errors.
@@ -53,23 +54,23 @@ fn range(text: &str) -> Result<ByteRange, String> {
 }
 
 /// Where a range is in a file of this length.
-fn within(range: ByteRange, length: u64) -> Result<Span, CliError> {
+fn within(range: ByteRange, length: u64) -> Result<Span, CommandError> {
     let Some(found) = range.within(length) else {
-        return Err(CliError::Failed(format!(
+        return Err(CommandError::Failed(format!(
             "The range `{range}` is not within the file, which has {length} bytes"
         )));
     };
     Ok(Span::new(found.start, found.end - found.start))
 }
 
-pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
+pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     let begun = Instant::now();
-    let origin = Origin::from_url(&arguments.url).map_err(|error| CliError::Usage(error.to_string()))?;
+    let origin = Origin::from_url(&arguments.url).map_err(|error| CommandError::Usage(error.to_string()))?;
     let mut options = RemoteOptions { pool: Some(Pool::new(MEMORY)), ..RemoteOptions::default() };
     if let Some(folder) = &arguments.cache {
         let limit = arguments.cache_limit.map(|limit| limit.0);
         let cache = Cache::new(folder, limit).map_err(|error| {
-            CliError::Failed(format!("The cache `{}` cannot be used: {error}", folder.display()))
+            CommandError::Failed(format!("The cache `{}` cannot be used: {error}", folder.display()))
         })?;
         options.cache = Some(cache);
     }
@@ -85,7 +86,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
         let output: &mut (dyn Write + Send) = match &arguments.output {
             None => &mut io::stdout(),
             Some(path) => &mut File::create(path).map_err(|error| {
-                CliError::Failed(format!("The file `{}` cannot be written: {error}", path.display()))
+                CommandError::Failed(format!("The file `{}` cannot be written: {error}", path.display()))
             })?,
         };
         write(&file, &spans, output).await?;
@@ -100,7 +101,11 @@ pub fn run(arguments: Arguments) -> Result<Exit, CliError> {
 }
 
 /// Writes the bytes of `spans`, one after the other.
-async fn write(file: &RemoteFile, spans: &[Span], output: &mut (dyn Write + Send)) -> Result<(), CliError> {
+async fn write(
+    file: &RemoteFile,
+    spans: &[Span],
+    output: &mut (dyn Write + Send),
+) -> Result<(), CommandError> {
     // Ranges that can be held together are planned together.
     if spans.len() > 1 && spans.iter().map(|span| span.length).sum::<u64>() <= MEMORY as u64 / 2 {
         file.fetch(spans).await.map_err(failure)?;

@@ -4,12 +4,11 @@ use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use thalweg_frontend::format::{bytes, count, counted, duration, moment};
+use thalweg_frontend::{CommandError, Exit, print};
 use thalweg_sparse::{Cache, CacheEntry, Origin, RemoteError, RemoteFile, RemoteOptions};
 
 use super::{failure, fetched, share, wait};
-use crate::exit::{CliError, Exit};
-use crate::format::{bytes, count, counted, duration, moment};
-use crate::print;
 
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -18,14 +17,14 @@ pub struct Arguments {
     what: String,
 }
 
-pub fn run(arguments: &Arguments) -> Result<Exit, CliError> {
+pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let folder = Path::new(&arguments.what);
     if folder.is_dir() { cache(folder) } else { file(&arguments.what) }
 }
 
-fn file(url: &str) -> Result<Exit, CliError> {
+fn file(url: &str) -> Result<Exit, CommandError> {
     let begun = Instant::now();
-    let origin = Origin::from_url(url).map_err(|error| CliError::Usage(error.to_string()))?;
+    let origin = Origin::from_url(url).map_err(|error| CommandError::Usage(error.to_string()))?;
     // One byte, to see whether parts are given; and nothing is fetched as a whole for that.
     let options = RemoteOptions { shortest: 1, whole: 0, read_ahead: 0, ..RemoteOptions::default() };
     let (text, told) = wait(async {
@@ -55,9 +54,9 @@ fn file(url: &str) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-fn cache(folder: &Path) -> Result<Exit, CliError> {
+fn cache(folder: &Path) -> Result<Exit, CommandError> {
     let unreadable =
-        |error| CliError::Failed(format!("The cache `{}` cannot be read: {error}", folder.display()));
+        |error| CommandError::Failed(format!("The cache `{}` cannot be read: {error}", folder.display()));
     let cache = Cache::new(folder, None).map_err(unreadable)?;
     let entries = cache.entries().map_err(unreadable)?;
     let disk = entries.iter().map(|entry| entry.disk).sum();

@@ -78,6 +78,10 @@ sinks:
         self.encode.encoder()
     }
 
+    fn writes_stdout(&self) -> bool {
+        true
+    }
+
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
         Ok(Box::new(StdoutSink {
             target: self.target,

@@ -243,6 +243,10 @@ sinks:
         true
     }
 
+    fn collects_logs(&self) -> bool {
+        true
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         // It listens from here on, so that it gets what other components log when they start.
         let listener = Listener::new(self.level, self.buffer.max(1));

@@ -50,6 +50,10 @@ sinks:
         self.framing.check(self.max_message_bytes)
     }
 
+    fn reads_stdin(&self) -> bool {
+        true
+    }
+
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         Ok(Box::new(Input::new(self.manner(), context.batch_bytes, io::stdin())))
     }

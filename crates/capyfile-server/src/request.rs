@@ -1,0 +1,129 @@
+//! Answers a request: finds its processor, reads its files, runs them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::Request;
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
+use thalweg_dialects::capyfile;
+use thalweg_dialects::capyfile::Operation;
+use thalweg_dialects::capyfile::response::{self, Answer};
+use thalweg_net::upload::{self, Accept, Refusal, Room, Uploads, pairs, percent_decoded};
+use thalweg_net::web;
+
+use crate::health;
+use crate::server::Server;
+
+impl Server {
+    /// Answers a request, and logs the answer.
+    pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>, peer: Arc<str>) -> web::Answer {
+        let begun = Instant::now();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let answer = self.clone().of_request(request).await;
+        let milliseconds = begun.elapsed().as_millis();
+        tracing::info!(client = %peer, %method, %path, status = answer.http_status, milliseconds, "answered");
+        let status = StatusCode::from_u16(answer.http_status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut given = web::text(status, "");
+        *given.body_mut() = answer.body.into();
+        given.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(response::CONTENT_TYPE));
+        given
+    }
+
+    async fn of_request(self: Arc<Self>, request: Request<Incoming>) -> Answer {
+        if let Some(check) =
+            self.settings.check.as_ref().filter(|check| check.endpoint == request.uri().path())
+        {
+            return health::answer(check, &self);
+        }
+        let under_way = self.begin();
+        let (head, body) = request.into_parts();
+        let (processor, operations) = match self.processor(head.uri.path()) {
+            Ok(found) => found,
+            Err(answer) => {
+                upload::drain(body, self.limits).await;
+                return answer;
+            }
+        };
+        let Uploads { files, fields } = match self.read(&head, body, operations).await {
+            Ok(uploads) => uploads,
+            Err(refusal) => return refused(&refusal),
+        };
+        let request = capyfile::Request {
+            query: pairs(head.uri.query().unwrap_or_default().as_bytes()),
+            form: fields,
+            headers: headers(&head),
+        };
+        let processor = processor.to_owned();
+        // Files that have arrived are processed, also after their client is gone.
+        let server = self.clone();
+        let processing = tokio::spawn(async move {
+            let answer = server.process(processor, request, files).await;
+            drop(under_way);
+            answer
+        });
+        processing.await.unwrap_or_else(|error| {
+            tracing::error!("a request could not be processed: {error}");
+            response::internal()
+        })
+    }
+
+    /// The processor of a path, with its operations.
+    fn processor(&self, path: &str) -> Result<(&str, &[Operation]), Answer> {
+        let decoded = |text: &str| String::from_utf8(percent_decoded(text.as_bytes())).ok();
+        let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+        let parts = parts.filter(|(service, processor)| {
+            !service.is_empty() && !processor.is_empty() && !processor.contains('/')
+        });
+        let parts = parts.and_then(|(service, processor)| Some((decoded(service)?, decoded(processor)?)));
+        let Some((service, processor)) = parts else { return Err(response::not_found()) };
+        if service != self.service {
+            return Err(response::service_not_found(&service));
+        }
+        match self.processors.get_key_value(&processor) {
+            Some((name, operations)) => Ok((name, operations)),
+            None => Err(response::processor_not_found(&processor)),
+        }
+    }
+
+    /// Reads the files and fields of a request in the form that the processor expects.
+    async fn read(&self, head: &Parts, body: Incoming, operations: &[Operation]) -> Result<Uploads, Refusal> {
+        let has = |operation| operations.contains(&operation);
+        // Commands need paths.
+        let room = Room { in_memory: !has(Operation::CommandExec), ..self.room.clone() };
+        let accept = if has(Operation::HttpMultipartFormInputRead) {
+            Accept::Multipart
+        } else if has(Operation::HttpOctetStreamInputRead) {
+            Accept::Body
+        } else if upload::is_form(head) {
+            // Its fields may be parameters. Its files are not used.
+            let uploads = upload::read(head, body, Accept::Multipart, self.limits, &room).await?;
+            return Ok(Uploads { files: Vec::new(), fields: uploads.fields });
+        } else {
+            return Ok(upload::read_fields(head, body, self.limits).await?.unwrap_or_default());
+        };
+        upload::read(head, body, accept, self.limits, &room).await
+    }
+}
+
+fn headers(head: &Parts) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let headers = head.headers.iter();
+    headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}
+
+/// The answer to a request that is refused.
+fn refused(refusal: &Refusal) -> Answer {
+    match refusal {
+        Refusal::TooLarge(reason) => response::too_large(reason),
+        Refusal::Failed(error) => {
+            tracing::error!("an upload cannot be stored: {}", error.full());
+            response::internal()
+        }
+        Refusal::Malformed(_) | Refusal::Unsupported(_) | Refusal::Late => {
+            Answer { http_status: refusal.status().as_u16(), ..response::invalid_request(refusal.reason()) }
+        }
+    }
+}

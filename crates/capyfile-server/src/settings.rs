@@ -1,0 +1,114 @@
+//! The settings of the server, and those that capyfile reads from the environment.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use thalweg_config::{ByteSize, TimeSpan};
+use thalweg_engine::DEFAULT_MEMORY;
+use thalweg_job::{LoadError, cores};
+use thalweg_net::tls::TlsServer;
+
+use crate::health::Check;
+
+/// The address of capyfile's server.
+const USUAL_ADDRESS: &str = ":8024";
+/// How long requests in flight may take at the end.
+const USUAL_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// From this number on, a timeout is one in nanoseconds, which capyfile's server expected.
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// How to serve.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The address to listen at.
+    pub address: String,
+    /// The certificate, if TLS is spoken.
+    pub tls: Option<TlsServer>,
+    /// The health check, if there is one.
+    pub check: Option<Check>,
+    /// The largest file.
+    pub max_file: ByteSize,
+    /// The largest request.
+    pub max_request: ByteSize,
+    /// The most files in a request.
+    pub max_files: usize,
+    /// The budget of all requests together.
+    pub memory: ByteSize,
+    /// The number of cores to use.
+    pub cores: usize,
+    /// How long requests in flight may take after the server was stopped.
+    pub drain_timeout: Duration,
+}
+
+impl Settings {
+    /// Reads `SERVER_ADDR`, `SERVER_CERT_FILE`, `SERVER_KEY_FILE` and `SERVER_SHUTDOWN_TIMEOUT`.
+    /// `drain_timeout` replaces the last of these.
+    ///
+    /// # Errors
+    /// If a variable has no meaning.
+    pub fn of_the_environment(drain_timeout: Option<Duration>) -> Result<Self, LoadError> {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let tls = match (set("SERVER_CERT_FILE"), set("SERVER_KEY_FILE")) {
+            (Some(certificate), Some(key)) => Some(TlsServer::new(certificate.into(), key.into())),
+            (None, None) => None,
+            _ => {
+                let text = "`SERVER_CERT_FILE` and `SERVER_KEY_FILE` belong together: set both, or neither";
+                return Err(LoadError::Variable(text.to_owned()));
+            }
+        };
+        let shutdown = set("SERVER_SHUTDOWN_TIMEOUT").filter(|_| drain_timeout.is_none());
+        let shutdown = shutdown.map(|text| timeout(&text)).transpose()?;
+        Ok(Self {
+            address: set("SERVER_ADDR").unwrap_or_else(|| USUAL_ADDRESS.to_owned()),
+            tls,
+            check: None,
+            max_file: ByteSize(1 << 30),
+            max_request: ByteSize(4 << 30),
+            max_files: 100,
+            memory: DEFAULT_MEMORY,
+            cores: cores(),
+            drain_timeout: drain_timeout.or(shutdown).unwrap_or(USUAL_DRAIN_TIMEOUT),
+        })
+    }
+}
+
+/// Reads a number of seconds, or a time span with its unit.
+fn timeout(text: &str) -> Result<Duration, LoadError> {
+    match text.parse::<u64>() {
+        Ok(number) if number >= NANOSECONDS => {
+            tracing::warn!(
+                "`SERVER_SHUTDOWN_TIMEOUT` is taken for nanoseconds, as capyfile took it; write it in seconds"
+            );
+            Ok(Duration::from_nanos(number))
+        }
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => TimeSpan::from_str(text).map(TimeSpan::duration).map_err(|_| {
+            let what = "is neither a number of seconds nor a time such as `1m`";
+            LoadError::Variable(format!("`SERVER_SHUTDOWN_TIMEOUT` is `{text}`, which {what}"))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_in_seconds_and_large_numbers_are_nanoseconds() {
+        let is = |text: &str| timeout(text).ok();
+        assert_eq!(is("5"), Some(Duration::from_secs(5)));
+        assert_eq!(is("1m"), Some(Duration::from_secs(60)));
+        assert_eq!(is("30000000000"), Some(Duration::from_secs(30)));
+        let wrong = timeout("soon").unwrap_err().to_string();
+        assert_eq!(
+            wrong,
+            "`SERVER_SHUTDOWN_TIMEOUT` is `soon`, which is neither a number of seconds nor a time such as `1m`"
+        );
+    }
+
+    #[test]
+    fn an_option_goes_before_the_environment() {
+        let settings = Settings::of_the_environment(Some(Duration::from_secs(7))).unwrap();
+        assert_eq!(settings.drain_timeout, Duration::from_secs(7));
+    }
+}

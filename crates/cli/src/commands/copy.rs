@@ -1,0 +1,317 @@
+//! `thalweg copy`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use thalweg_config::ByteSize;
+use thalweg_frontend::{CommandError, Exit, Show};
+use thalweg_job::copy::{self, CopyOptions, Mode};
+
+use super::size;
+
+/// Copies objects: one, or all below a prefix, between S3, GCS, Azure, web servers (which are only read) and
+/// folders.
+///
+/// Bytes are copied as they are, in parts, many at the same time, and compared by checksums where the store
+/// knows them. An object becomes visible when it is complete. With `--parse`, rows are read out of the
+/// objects, changed on the way and written as one object. An interrupted copy resumes when the same command
+/// runs again: see `--restart`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  thalweg copy s3://bucket/2026/ backup/
+  thalweg copy 's3://bucket/logs/**/*.gz' 'az://archive/logs/?account_name=mine'
+  thalweg copy https://example.org/large.iso gs://bucket/
+  thalweg copy people.csv people.jsonl --parse csv --encode json --where \"age >= '18'\" --keep name,age
+  thalweg copy 's3://bucket/*.csv' all.csv --parse csv --type age=int --where 'age >= 18'
+  thalweg copy s3://bucket/ backup/ --dry-run
+  thalweg copy s3://bucket/ backup/ --print-config > backup.yaml
+
+Patterns go between quotes, since the shell would resolve them.
+
+With --json, all that is told goes to the standard error output, an object a line, as with
+`thalweg run`; the summary has a member `copy`.
+
+Exit codes:
+  0  everything was copied; of rows, also if some could not be read (see --strict)
+  1  files could not be copied; or rows, with --strict
+  2  the command line is wrong
+  3  failed, was told to stop before everything was copied, or there is nothing to copy")]
+pub struct Arguments {
+    /// The objects to copy: s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, https://…, or a path. With
+    /// a slash at its end, everything below it; with `*` or `**`, everything that matches.
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// Where to: the name of the object, or, with a slash at its end, what names go below.
+    #[arg(value_name = "TO")]
+    to: String,
+    /// Copy only objects that match a pattern: of the last part of the name, or, with a `/` in it, of all
+    /// that is below FROM. May be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Do not copy objects that match this pattern.
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// The treatment of an object that exists. Without it, the object is replaced.
+    #[arg(long, value_name = "WHAT")]
+    existing: Option<Existing>,
+    /// The content type of what is written.
+    #[arg(long, value_name = "TYPE")]
+    content_type: Option<String>,
+    /// Say what would be copied, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the configuration that does the same, for `thalweg run`, and do nothing.
+    #[arg(long, conflicts_with = "dry_run")]
+    print_config: bool,
+    /// The memory for data in flight, for example `1GiB`. Without it, `256MiB`.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<ByteSize>,
+    /// How many cores to use. Without it, all.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// End with exit code 1 if there were rows that could not be read or written.
+    #[arg(long)]
+    strict: bool,
+    /// Tell everything in JSON, a line each, on the standard error output.
+    #[arg(long)]
+    pub json: bool,
+    /// Tell nothing but errors.
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    rows: Rows,
+    #[command(flatten)]
+    state: State,
+    #[command(flatten)]
+    pace: Pace,
+}
+
+/// How rows are parsed, changed and encoded.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Rows")]
+struct Rows {
+    /// Read rows out of the objects (which may be compressed) instead of copying their bytes. The rows of
+    /// several objects become one object.
+    #[arg(long, value_name = "FORM")]
+    parse: Option<Parse>,
+    /// Write rows in this form. Without it, CSV stays CSV, JSON stays JSON, and lines are written as they
+    /// are.
+    #[arg(long, value_name = "FORM")]
+    encode: Option<Encode>,
+    /// Copy only rows for which this SQL condition is true, for example `"age >= 18"`.
+    #[arg(long = "where", value_name = "SQL")]
+    condition: Option<String>,
+    /// Set a field to the value of a SQL expression, for example `name="upper(name)"`. May be given several
+    /// times; in their order, after `--where`.
+    #[arg(long, value_name = "NAME=SQL", value_parser = pair)]
+    set: Vec<(String, String)>,
+    /// Keep only these fields, in this order; `*` stands for any characters. After `--set`.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    keep: Vec<String>,
+    /// The type of a column: int, float, bool, timestamp, json or text. Without it, columns of CSV are text.
+    /// May be given several times.
+    #[arg(long = "type", value_name = "NAME=TYPE", value_parser = pair)]
+    types: Vec<(String, String)>,
+    /// The character between the values of CSV. Without it, a comma.
+    #[arg(long, value_name = "CHARACTER")]
+    delimiter: Option<String>,
+    /// The names of the columns of CSV that has no header.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// The template of a row with `--encode text`, for example `"{name}: {age}"`.
+    #[arg(long, value_name = "TEXT")]
+    template: Option<String>,
+    /// Rows need not come in the order in which they were.
+    #[arg(long)]
+    unordered: bool,
+}
+
+/// State that a copy keeps for the next one.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Going on")]
+struct State {
+    /// Keep what a later copy goes on from in this folder, also when this one has ended: the next one copies
+    /// what is new since. Without it, it is kept below `$XDG_STATE_HOME/thalweg/copies` or
+    /// `~/.local/state/thalweg/copies`, until everything is copied.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Restart, and ignore the state of a former copy.
+    #[arg(long)]
+    restart: bool,
+    /// Keep nothing: an interrupted copy restarts.
+    #[arg(long, conflicts_with_all = ["state", "restart"])]
+    no_resume: bool,
+}
+
+/// The concurrency of a copy.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Comparing")]
+struct Pace {
+    /// `auto` does as much at once as does good, and finds out what that is (the default); `sequential` one
+    /// thing after the other; `parallel=N` N things at once (10 if N is not said); `channel` has readers and
+    /// writers of their own, with a queue between them.
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Mode>,
+    /// How many ranges to read at the same time.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    readers: Option<usize>,
+    /// How many parts to write at the same time.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    writers: Option<usize>,
+    /// How many slices may be read and not yet worked on.
+    #[arg(long, value_name = "N")]
+    queue: Option<usize>,
+    /// How many bytes to ask for at once where rows are read, for example `8MiB`.
+    #[arg(long, value_name = "SIZE")]
+    slice: Option<String>,
+    /// How many bytes a part that is written has, for example `16MiB`.
+    #[arg(long, value_name = "SIZE")]
+    part_size: Option<String>,
+}
+
+/// The treatment of an object that exists.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Existing {
+    /// Replace it.
+    Replace,
+    /// Replace a file that has another size or is older.
+    Update,
+    /// Leave it alone.
+    Skip,
+    /// Do not copy the file, which is an error.
+    Error,
+}
+
+/// The form in which rows are read.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Parse {
+    /// Comma-separated values; the first record names the columns.
+    Csv,
+    /// Each line is a row.
+    Lines,
+    /// Each line is a JSON object.
+    Jsonl,
+}
+
+/// The form in which rows are written.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Encode {
+    /// A JSON object a line.
+    #[value(alias = "jsonl")]
+    Json,
+    /// Comma-separated values, after a line of names.
+    Csv,
+    /// `key=value` pairs.
+    Logfmt,
+    /// A text made from `--template`.
+    Text,
+    /// A table in the format Parquet; its columns are those of the first rows.
+    Parquet,
+    /// As they were read.
+    Raw,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
+        _ => Err("it must be a name, `=`, and what belongs to it".to_owned()),
+    }
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "it must be a number from 1 on".to_owned())
+}
+
+pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
+    let show = Show { json: arguments.json, quiet: arguments.quiet, ..Show::default() };
+    let prints_config = arguments.print_config;
+    let options = CopyOptions::from(arguments);
+    if prints_config {
+        thalweg_frontend::print_config(&options)
+    } else {
+        thalweg_frontend::copy(&options, &show)
+    }
+}
+
+impl From<Arguments> for CopyOptions {
+    fn from(arguments: Arguments) -> Self {
+        let Arguments { rows, state, pace, .. } = arguments;
+        Self {
+            from: arguments.from,
+            to: arguments.to,
+            include: arguments.include,
+            exclude: arguments.exclude,
+            existing: arguments.existing.map(Into::into),
+            content_type: arguments.content_type,
+            dry_run: arguments.dry_run,
+            memory: arguments.memory,
+            threads: arguments.threads.map(usize::from),
+            strict: arguments.strict,
+            rows: rows.into(),
+            state: copy::StateOptions {
+                state: state.state,
+                restart: state.restart,
+                no_resume: state.no_resume,
+            },
+            pace: copy::PaceOptions {
+                mode: pace.mode,
+                readers: pace.readers,
+                writers: pace.writers,
+                queue: pace.queue,
+                slice: pace.slice,
+                part_size: pace.part_size,
+            },
+        }
+    }
+}
+
+impl From<Rows> for copy::Rows {
+    fn from(rows: Rows) -> Self {
+        Self {
+            parse: rows.parse.map(Into::into),
+            encode: rows.encode.map(Into::into),
+            condition: rows.condition,
+            set: rows.set,
+            keep: rows.keep,
+            types: rows.types,
+            delimiter: rows.delimiter,
+            columns: rows.columns,
+            template: rows.template,
+            unordered: rows.unordered,
+        }
+    }
+}
+
+impl From<Existing> for copy::Existing {
+    fn from(existing: Existing) -> Self {
+        match existing {
+            Existing::Replace => Self::Replace,
+            Existing::Update => Self::Update,
+            Existing::Skip => Self::Skip,
+            Existing::Error => Self::Error,
+        }
+    }
+}
+
+impl From<Parse> for copy::Parse {
+    fn from(parse: Parse) -> Self {
+        match parse {
+            Parse::Csv => Self::Csv,
+            Parse::Lines => Self::Lines,
+            Parse::Jsonl => Self::Jsonl,
+        }
+    }
+}
+
+impl From<Encode> for copy::Encode {
+    fn from(encode: Encode) -> Self {
+        match encode {
+            Encode::Json => Self::Json,
+            Encode::Csv => Self::Csv,
+            Encode::Logfmt => Self::Logfmt,
+            Encode::Text => Self::Text,
+            Encode::Parquet => Self::Parquet,
+            Encode::Raw => Self::Raw,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `thalweg errors`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use thalweg_engine::DeadLetterId;
+use thalweg_frontend::errors::{self, ClearOptions, ListOptions, ReplayOptions, ShowOptions};
+use thalweg_frontend::{CommandError, Exit};
+
+/// Shows what could not be processed and why, and processes it again.
+///
+/// A message that a component cannot process, and that no pipeline takes with `from: NAME.errors`, is kept as
+/// a dead letter: its payload, its fields, where it came from and the reason. Dead letters are in the state
+/// folder (`--state`, or `state:` in the configuration), and without one in the folder `.thalweg` beside the
+/// configuration.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  thalweg errors list logs.yaml
+  thalweg errors show 17 logs.yaml
+  thalweg errors replay logs.yaml --component main.parse_json
+  thalweg errors clear logs.yaml --yes")]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Lists the dead letters, oldest first: number, time, component, place, reason and the payload's
+    /// beginning.
+    List(List),
+    /// Shows one dead letter as a whole.
+    Show(Show),
+    /// Processes dead letters again, in the pipelines that rejected them.
+    ///
+    /// Correct the configuration before. A letter enters its pipeline at the transform that rejected it. It
+    /// contains the results of the transforms before; of these, only new ones are applied. A delivered letter
+    /// is removed from the dead letters; one that is rejected again becomes a new dead letter. Files that
+    /// sinks wrote are added to, not replaced.
+    Replay(Replay),
+    /// Removes dead letters.
+    Clear(Clear),
+}
+
+#[derive(Debug, Args)]
+struct StateLocation {
+    /// The configuration whose run rejected them. Without it, dead letters are looked for in this folder.
+    #[arg(value_name = "CONFIG")]
+    config: Option<PathBuf>,
+    /// The state folder, if the run was given one.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Filter {
+    /// Only those that this component rejected (`main.parse_json`), or any of this pipeline (`main`).
+    #[arg(long, value_name = "NAME")]
+    component: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    #[command(flatten)]
+    place: StateLocation,
+    #[command(flatten)]
+    filter: Filter,
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: u64,
+    /// Print JSON, a letter a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Show {
+    /// Its number, as `list` shows it.
+    #[arg(value_name = "ID")]
+    id: DeadLetterId,
+    #[command(flatten)]
+    place: StateLocation,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print the payload alone, byte for byte.
+    #[arg(long, conflicts_with = "json")]
+    payload: bool,
+}
+
+#[derive(Debug, Args)]
+struct Replay {
+    /// The configuration to process them with.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// The state folder, if the run was given one.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    #[command(flatten)]
+    filter: Filter,
+    /// At most so many, the oldest first.
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Print what became of them as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Clear {
+    #[command(flatten)]
+    place: StateLocation,
+    #[command(flatten)]
+    filter: Filter,
+    /// Only the oldest so many.
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Do not ask.
+    #[arg(long, short)]
+    yes: bool,
+}
+
+pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
+    match arguments.command {
+        Command::List(List { place, filter, limit, json }) => {
+            errors::list(&ListOptions { place: place.into(), filter: filter.into(), limit, json })
+        }
+        Command::Show(Show { place, id, json, payload }) => {
+            errors::show(&ShowOptions { place: place.into(), id, json, payload })
+        }
+        Command::Replay(Replay { config, state, filter, limit, json }) => {
+            errors::replay(&ReplayOptions { config, state, filter: filter.into(), limit, json })
+        }
+        Command::Clear(Clear { place, filter, limit, yes }) => {
+            errors::clear(&ClearOptions { place: place.into(), filter: filter.into(), limit, yes })
+        }
+    }
+}
+
+impl From<StateLocation> for errors::StateLocation {
+    fn from(place: StateLocation) -> Self {
+        Self { config: place.config, state: place.state }
+    }
+}
+
+impl From<Filter> for errors::Filter {
+    fn from(filter: Filter) -> Self {
+        Self { component: filter.component }
+    }
+}

@@ -1,0 +1,86 @@
+//! Prints a configuration of another program in thalweg's own form.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use thalweg_dialects::Selection;
+use thalweg_job::{Configuration, LoadError};
+
+use crate::exit::{CommandError, Exit};
+use crate::print;
+
+/// Prints a configuration in thalweg's own form, or writes it to a new file. Of a service, `processor`
+/// selects one.
+///
+/// # Errors
+/// Its mistakes, or if it is in thalweg's own form already.
+pub fn convert(
+    configuration: &Configuration,
+    processor: Option<&str>,
+    output: Option<&Path>,
+) -> Result<Exit, CommandError> {
+    let text = text(configuration, processor)?;
+    match output {
+        None => print::out(&text)?,
+        Some(path) => {
+            write_new(path, &text)?;
+            let shown = path.display();
+            print::err(&format!("wrote {shown}; `thalweg run {shown}` runs it\n"));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn text(configuration: &Configuration, processor: Option<&str>) -> Result<String, CommandError> {
+    let name = configuration.name();
+    let service = configuration.service()?;
+    let prefix = service.as_ref().map(|service| format!("{}:", service.name));
+    let selection = match (processor, &prefix) {
+        (None, _) => Selection::All,
+        (Some(given), Some(prefix)) => Selection::Processor(given.strip_prefix(prefix).unwrap_or(given)),
+        (Some(_), None) => {
+            let why = "it has no processors".to_owned();
+            return Err(LoadError::NoService { document: name.to_owned(), why }.into());
+        }
+    };
+    if configuration.dialect().is_native() {
+        return Err(CommandError::Usage(format!("`{name}` is in thalweg's own form already")));
+    }
+    let mut text = String::new();
+    for phase in configuration.converted(selection)?.phases {
+        if !text.is_empty() {
+            text.push_str("---\n");
+        }
+        let body = thalweg_config::write(phase.document.root(), &phase.comments);
+        match &phase.processor {
+            Some(processor) => {
+                text += &format!("# `{processor}` of {name}, in thalweg's own form.\n\n{body}")
+            }
+            None => {
+                // A configuration that would not run is not printed. A source of the standard input is no
+                // mistake in it.
+                thalweg_engine::read(&phase.document, &thalweg_job::registry()).map_err(LoadError::from)?;
+                let gap = if body.starts_with('#') { "" } else { "\n" };
+                text += &format!("# {name}, in thalweg's own form.\n{gap}{body}");
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// Writes a file that must not exist.
+///
+/// # Errors
+/// If it exists, or cannot be written.
+pub fn write_new(path: &Path, text: &str) -> Result<(), CommandError> {
+    let shown = path.display();
+    let written = OpenOptions::new().write(true).create_new(true).open(path);
+    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            CommandError::Usage(format!("`{shown}` exists, and is left as it is; name another file"))
+        }
+        _ => CommandError::Failed(format!("`{shown}` cannot be written: {error}")),
+    })
+}

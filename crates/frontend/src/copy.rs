@@ -1,0 +1,155 @@
+//! Copies objects and shows it.
+
+use serde_json::json;
+use thalweg_config::Comments;
+use thalweg_engine::Plan;
+use thalweg_job::copy::{CopyJob, CopyOptions, Figures, Kept};
+use thalweg_job::{Outcome, RunOptions};
+
+use crate::exit::{CommandError, Exit};
+use crate::format::{bytes, bytes_of, count, counted, duration, excerpt, rate};
+use crate::paint::Paint;
+use crate::print;
+use crate::screen::{Screen, Show};
+
+/// Prints the configuration that does the same as a copy.
+///
+/// # Errors
+/// If the options are wrong, or the output cannot be written.
+pub fn print_config(options: &CopyOptions) -> Result<Exit, CommandError> {
+    let job = CopyJob::new(options)?;
+    print::out(&thalweg_config::write(job.document.root(), &Comments::default()))?;
+    Ok(Exit::Done)
+}
+
+/// Copies objects, or lists what would be copied.
+///
+/// # Errors
+/// Why it could not run, or why the run failed.
+pub fn copy(options: &CopyOptions, show: &Show) -> Result<Exit, CommandError> {
+    let job = CopyJob::new(options)?;
+    job.probe()?;
+    if options.dry_run {
+        list(&job, show.json)?;
+        return Ok(Exit::Done);
+    }
+    let kept = job.keep()?;
+    if kept.resumes {
+        tell(show, "resuming", "this goes on with a copy that was cut off; `--restart` begins anew");
+    }
+    let run_options = RunOptions { cores: job.cores, heeds_signals: true, ..RunOptions::default() };
+    let outcome = job.run(&kept, run_options, &mut Screen::new(show.clone()))?;
+    end(&job, &outcome, &kept, show)
+}
+
+fn tell(show: &Show, event: &str, text: &str) {
+    if show.json {
+        print::err(&format!("{}\n", json!({ "event": event, "message": text })));
+    } else if !show.quiet {
+        print::err(&format!("{}\n", Paint::stderr().dim(text)));
+    }
+}
+
+/// Lists each object with its size and target, and the total.
+fn list(job: &CopyJob<'_>, json: bool) -> Result<(), CommandError> {
+    let shown = |name: &str| excerpt(name, usize::MAX);
+    let (mut objects, mut total) = (0_u64, 0_u64);
+    let mut written = Ok(());
+    job.list(&mut |name, to, size| {
+        objects += 1;
+        total = total.saturating_add(size);
+        let line = match json {
+            true => json!({ "event": "object", "from": name, "to": to, "bytes": size }).to_string(),
+            false => format!("{:>10}  {} → {}", bytes(size), shown(name), shown(&to)),
+        };
+        written = print::out(&format!("{line}\n"));
+        written.is_ok()
+    })?;
+    written?;
+    if json {
+        print::out(&format!("{}\n", json!({ "event": "total", "objects": objects, "bytes": total })))?;
+        return Ok(());
+    }
+    print::out(&format!("{:>10}  {}, and nothing is written\n", bytes(total), counted(objects, "object")))?;
+    if job.options.rows.parse.is_some() {
+        let heading = Paint::stdout().bold("How it would run");
+        print::out(&format!("\n{heading}\n{}", Plan::new(&job.graph, job.cores)))?;
+    }
+    Ok(())
+}
+
+fn end(job: &CopyJob<'_>, outcome: &Outcome, kept: &Kept, show: &Show) -> Result<Exit, CommandError> {
+    let summary = &outcome.summary;
+    let figures = job.figures(outcome, kept)?;
+    if show.json {
+        print::err(&format!("{}\n", figures.json(outcome)));
+    } else if !show.quiet {
+        let state = kept.state_dir.folder.display();
+        let command = format!("thalweg errors list --state {state}");
+        print::err(&text(&figures, outcome, &command, Paint::stderr()));
+    }
+    match &summary.failure {
+        Some(_) if show.json => Err(CommandError::AlreadyReported),
+        Some(failure) => Err(CommandError::Failed(failure.to_string())),
+        None if summary.stopped => Err(CommandError::Failed(match kept.state_dir.positions {
+            true => "it was told to stop, so not all may be copied; the same command goes on".to_owned(),
+            false => "it was told to stop, so not all may be copied".to_owned(),
+        })),
+        None if !job.is_done(&figures) => Ok(Exit::Errors),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// The summary of a copy as text. `errors_command` is the command that shows what could not be copied.
+fn text(figures: &Figures, outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
+    let summary = &outcome.summary;
+    let time = duration(summary.elapsed);
+    let what = counted(figures.copied, figures.item());
+    let head = match (&summary.failure, summary.stopped) {
+        (Some(_), _) => paint.red(&format!("failed after {time}")),
+        (None, true) => paint.bold(&format!("stopped after {time}")),
+        (None, false) => paint.bold(&format!("done in {time}")),
+    };
+    let each_second = |number| format!("{}/s", bytes(rate(number, summary.elapsed) as u64));
+    let mut text = String::new();
+    let mut line = |parts: &[String]| text.push_str(&format!("  {}\n", parts.join(" · ")));
+    line(&[head, format!("{what} copied"), each_second(figures.read_bytes.max(figures.written_bytes))]);
+    let mut read = vec![format!("{} read", bytes(figures.read_bytes))];
+    if figures.is_rows {
+        read.push(format!("of {}", counted(figures.read_objects, "object")));
+    }
+    read.push(format!("{} written", bytes(figures.written_bytes)));
+    if figures.verified_bytes > 0 {
+        read.push(format!("{} verified by the store", bytes(figures.verified_bytes)));
+    }
+    read.extend(figures.crc32c.map(|crc32c| format!("crc32c {crc32c:08x}")));
+    line(&read);
+    let mut asked = vec![counted(figures.requests, "request")];
+    if figures.retries > 0 {
+        asked.push(paint.yellow(&format!("{} retried", count(figures.retries))));
+    }
+    let budget = bytes_of(summary.budget_peak as u64, summary.budget_limit as u64);
+    asked.push(format!("at most {budget} in flight"));
+    line(&asked);
+    let mut there = Vec::new();
+    if figures.kept_bytes > 0 {
+        there.push(format!("{} kept from a former copy", bytes(figures.kept_bytes)));
+    }
+    if figures.skipped > 0 {
+        there.push(format!("{} left alone, being there already", counted(figures.skipped, "file")));
+    }
+    if !there.is_empty() {
+        line(&there);
+    }
+    if outcome.retries.count > 0 {
+        let times = counted(outcome.retries.count, "time");
+        line(&[format!(
+            "tried again {times}, the last: {}",
+            outcome.retries.last.as_deref().unwrap_or_default()
+        )]);
+    }
+    if figures.failed > 0 {
+        line(&[format!("{}: `{errors_command}` shows them", paint.yellow(&figures.not_copied()))]);
+    }
+    text
+}

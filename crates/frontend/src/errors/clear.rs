@@ -1,0 +1,72 @@
+//! `thalweg errors clear`.
+
+use std::io::{IsTerminal, stdin};
+
+use crate::exit::{CommandError, Exit};
+use crate::format::counted;
+use crate::print;
+use thalweg_engine::Store;
+
+use super::{Filter, StateLocation, nothing_in, open};
+
+/// The dead letters to remove.
+#[derive(Debug, Clone, Default)]
+pub struct ClearOptions {
+    /// Where they are.
+    pub place: StateLocation,
+    /// Which of them.
+    pub filter: Filter,
+    /// The most that are removed, the oldest first; all if `None`.
+    pub limit: Option<u64>,
+    /// True if the user is not asked.
+    pub yes: bool,
+}
+
+/// Removes dead letters, after asking on a terminal.
+///
+/// # Errors
+/// If the state directory or the configuration cannot be read, or the output cannot be written.
+pub fn clear(options: &ClearOptions) -> Result<Exit, CommandError> {
+    let folder = options.place.folder()?;
+    let Some(store) = open(&folder)? else {
+        print::err(&nothing_in(&folder, &options.filter));
+        return Ok(Exit::Done);
+    };
+    let mut ids = Vec::new();
+    for found in store.letters() {
+        let (id, letter) = found?;
+        if options.filter.takes(&letter) && options.limit.is_none_or(|limit| (ids.len() as u64) < limit) {
+            ids.push(id);
+        }
+    }
+    if ids.is_empty() {
+        forget_dropped(&store, options)?;
+        print::err(&nothing_in(&folder, &options.filter));
+        return Ok(Exit::Done);
+    }
+    let letters = counted(ids.len() as u64, "dead letter");
+    if !options.yes && stdin().is_terminal() {
+        print::err(&format!(
+            "remove {letters} from `{}`? They cannot be brought back. [y/N] ",
+            folder.display()
+        ));
+        let mut answer = String::new();
+        stdin().read_line(&mut answer)?;
+        if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+            print::err("nothing was removed\n");
+            return Ok(Exit::Done);
+        }
+    }
+    store.remove_letters(&ids)?;
+    forget_dropped(&store, options)?;
+    print::err(&format!("removed {letters}\n"));
+    Ok(Exit::Done)
+}
+
+/// Resets the count of dropped letters after all letters were removed: the user has seen it.
+fn forget_dropped(store: &Store, options: &ClearOptions) -> Result<(), CommandError> {
+    if options.filter.component.is_none() && options.limit.is_none() && store.tally().dropped > 0 {
+        store.forget_dropped()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! `thalweg errors list`.
+
+use std::collections::BTreeMap;
+
+use crate::exit::{CommandError, Exit};
+use crate::format::{bytes, count, counted, excerpt, moment, paragraphs};
+use crate::paint::Paint;
+use crate::print;
+use thalweg_engine::{DeadLetter, DeadLetterId, Store};
+
+use super::{Filter, StateLocation, json_of, nothing_in, open};
+
+/// The dead letters to list.
+#[derive(Debug, Clone, Default)]
+pub struct ListOptions {
+    /// Where they are.
+    pub place: StateLocation,
+    /// Which of them.
+    pub filter: Filter,
+    /// The most that are listed.
+    pub limit: u64,
+    /// True if each is printed as JSON.
+    pub json: bool,
+}
+
+/// Lists dead letters, oldest first.
+///
+/// # Errors
+/// If the state directory or the configuration cannot be read, or the output cannot be written.
+pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
+    let folder = options.place.folder()?;
+    let store = open(&folder)?;
+    let paint = Paint::stdout();
+    let width = print::width().clamp(40, 160);
+    let mut by_component: BTreeMap<String, u64> = BTreeMap::new();
+    let mut all = 0;
+    for found in store.iter().flat_map(Store::letters) {
+        let (id, letter) = found?;
+        if !options.filter.takes(&letter) {
+            continue;
+        }
+        *by_component.entry(letter.component.clone()).or_default() += 1;
+        all += 1;
+        if all <= options.limit {
+            print::out(&if options.json { json_of(id, &letter)? } else { brief(id, &letter, width, paint) })?;
+        }
+    }
+    if options.json {
+        return Ok(Exit::Done);
+    }
+    let dropped = match &store {
+        Some(store) => store.tally().dropped,
+        None => 0,
+    };
+    let dropped = dropped_of(dropped);
+    if all == 0 {
+        print::out(&format!("{}{dropped}", nothing_in(&folder, &options.filter)))?;
+        return Ok(Exit::Done);
+    }
+    let parts = by_component.iter().map(|(component, number)| format!("{} of `{component}`", count(*number)));
+    let parts: Vec<String> = parts.collect();
+    let of_what = if parts.len() > 1 { format!(": {}", parts.join(", ")) } else { String::new() };
+    print::out(&format!("{}{of_what}\n", counted(all, "dead letter")))?;
+    if all > options.limit {
+        print::out(&format!("the first {} are shown; `--limit` shows more\n", count(options.limit)))?;
+    }
+    print::out(&dropped)?;
+    Ok(Exit::Done)
+}
+
+/// Says how many were dropped, if any were.
+fn dropped_of(dropped: u64) -> String {
+    match dropped {
+        0 => String::new(),
+        _ => format!("{} before them dropped: there were too many\n", count(dropped)),
+    }
+}
+
+/// Where it came from: `access.log:1234`.
+fn place_of(letter: &DeadLetter) -> String {
+    let from = letter.path.as_ref().unwrap_or(&letter.source);
+    match letter.position {
+        Some(position) => format!("{from}:{position}"),
+        None => from.clone(),
+    }
+}
+
+fn payload_of(letter: &DeadLetter) -> String {
+    String::from_utf8_lossy(&letter.payload_bytes()).into_owned()
+}
+
+fn brief(id: DeadLetterId, letter: &DeadLetter, width: usize, paint: Paint) -> String {
+    const INDENT: usize = 6;
+    let reason = paragraphs(&letter.reason, width, INDENT);
+    let payload = excerpt(&payload_of(letter), width - INDENT - 1);
+    let payload = match &letter.file {
+        Some(file) => format!("file {} of {}", file.name, bytes(file.size)),
+        None if payload.is_empty() => "(empty)".to_owned(),
+        None => payload,
+    };
+    format!(
+        "{}  {}  {}  {}\n{reason}{:INDENT$}{}\n",
+        paint.bold(&format!("{id:>4}")),
+        moment(letter.time_us),
+        paint.cyan(&letter.component),
+        place_of(letter),
+        "",
+        paint.dim(&payload),
+    )
+}

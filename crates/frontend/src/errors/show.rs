@@ -1,0 +1,109 @@
+//! `thalweg errors show`.
+
+use crate::exit::{CommandError, Exit};
+use crate::format::{count, counted, moment};
+use crate::paint::Paint;
+use crate::print;
+use thalweg_engine::{DeadLetterId, KeptField};
+
+use super::{StateLocation, json_of, open};
+
+/// The dead letter to show.
+#[derive(Debug, Clone, Default)]
+pub struct ShowOptions {
+    /// Where it is.
+    pub place: StateLocation,
+    /// Its number.
+    pub id: DeadLetterId,
+    /// True if it is printed as JSON.
+    pub json: bool,
+    /// True if only the payload is printed, byte for byte.
+    pub payload: bool,
+}
+
+/// Shows one dead letter as a whole.
+///
+/// # Errors
+/// If the state directory or the configuration cannot be read, or the output cannot be written.
+pub fn show(options: &ShowOptions) -> Result<Exit, CommandError> {
+    let folder = options.place.folder()?;
+    let store = open(&folder)?;
+    let letter = match &store {
+        Some(store) => store.letter(options.id)?,
+        None => None,
+    };
+    let Some(letter) = letter else {
+        return Err(CommandError::Usage(format!(
+            "there is no dead letter {} in `{}`; `thalweg errors list` shows those that there are",
+            options.id,
+            folder.display()
+        )));
+    };
+    if options.payload {
+        use std::io::Write;
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(&letter.payload_bytes())?;
+        stdout.flush()?;
+        return Ok(Exit::Done);
+    }
+    if options.json {
+        print::out(&json_of(options.id, &letter)?)?;
+        return Ok(Exit::Done);
+    }
+    let paint = Paint::stdout();
+    let payload = letter.payload_bytes();
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        let name = if name.is_empty() { String::new() } else { format!("{name}:") };
+        text += &format!("{} {value}\n", paint.cyan(&format!("{name:10}")));
+    };
+    line("id", &options.id.to_string());
+    line("time", &moment(letter.time_us));
+    line("component", &letter.component);
+    if !letter.passed.is_empty() {
+        line("after", &letter.passed.join(", "));
+    }
+    line("reason", &letter.reason);
+    line("source", &letter.source);
+    if let Some(path) = &letter.path {
+        line("path", path);
+    }
+    if let Some(file) = &letter.file {
+        let mime = file.mime.as_ref().map(|mime| format!(", {mime}")).unwrap_or_default();
+        line("file", &format!("{}, {}{mime}", file.name, counted(file.size, "byte")));
+    }
+    if let Some(position) = letter.position {
+        line("position", &count(position));
+    }
+    for (at, field) in letter.fields.iter().enumerate() {
+        let value = field.value.as_deref().unwrap_or("NULL");
+        let shown = format!("{} = {value} {}", field.name, paint.dim(&format!("({})", type_of(field))));
+        line(if at == 0 { "fields" } else { "" }, &shown);
+    }
+    if letter.file.is_some() && payload.is_empty() {
+        print::out(&text)?;
+        return Ok(Exit::Done);
+    }
+    let kind = if letter.payload.is_some() { "" } else { ", not UTF-8" };
+    line("payload", &format!("{}{kind}", counted(payload.len() as u64, "byte")));
+    let payload = String::from_utf8_lossy(&payload);
+    let tame = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '·' } else { c };
+    for payload_line in payload.lines() {
+        text += &format!("  {}\n", payload_line.chars().map(tame).collect::<String>());
+    }
+    print::out(&text)?;
+    Ok(Exit::Done)
+}
+
+/// A type by the name it has in configurations.
+fn type_of(field: &KeptField) -> &str {
+    match field.data_type.as_str() {
+        _ if field.metadata.values().any(|extension| extension == "arrow.json") => "json",
+        "Utf8View" | "Utf8" | "LargeUtf8" => "text",
+        "Int64" => "int",
+        "Float64" => "float",
+        "Boolean" => "bool",
+        other if other.starts_with("Timestamp") => "timestamp",
+        other => other,
+    }
+}

@@ -1,0 +1,140 @@
+//! Warnings of the engine and of libraries, a line each, without tearing up the line of progress; and, where
+//! a source `internal_logs` collects, the same and more as messages.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::MultiProgress;
+use serde_json::{Value, json};
+use thalweg_job::{LoadError, LogCollector, LogEvent};
+use thalweg_local::tell;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::paint::Paint;
+
+/// The variable that selects what is printed: `error`, `warn`, `info`, `debug`, `trace`, or by module
+/// (`warn,thalweg_engine=debug`).
+pub const VARIABLE: &str = "THALWEG_LOG";
+
+/// The lines of progress of the current run.
+static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
+
+/// Begins to print warnings on the standard error output, or, if `quietly`, errors only. `collects` is true
+/// if the graph has a source that collects logs.
+///
+/// # Errors
+/// If the variable is wrong.
+pub fn begin(bars: &MultiProgress, json: bool, quietly: bool, collects: bool) -> Result<(), LoadError> {
+    begin_as("warn", bars, json, quietly, collects)
+}
+
+/// Begins to print log lines where there is no progress. `usual` selects them if the variable is not set.
+///
+/// # Errors
+/// If the variable is wrong.
+pub fn begin_with(usual: &str, json: bool, quietly: bool) -> Result<(), LoadError> {
+    begin_as(usual, &MultiProgress::new(), json, quietly, false)
+}
+
+fn begin_as(
+    usual: &str,
+    bars: &MultiProgress,
+    json: bool,
+    quietly: bool,
+    collects: bool,
+) -> Result<(), LoadError> {
+    *BARS.lock().unwrap_or_else(PoisonError::into_inner) = Some(bars.clone());
+    tell::show_by(match (quietly, json) {
+        (true, _) => |_, _| {},
+        (_, true) => |_, object| drop(AroundBars.write_all(format!("{object}\n").as_bytes())),
+        (_, false) => |text, _| drop(AroundBars.write_all(text.as_bytes())),
+    });
+    let usual = if quietly { "error" } else { usual };
+    let wanted = std::env::var(VARIABLE).ok().filter(|wanted| !wanted.is_empty());
+    let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(usual)).map_err(|error| {
+        LoadError::Variable(format!("`{VARIABLE}` is wrong: {error}; write for example `{VARIABLE}=debug`"))
+    })?;
+    let shown = tracing_subscriber::fmt::layer()
+        .with_writer(AroundBars)
+        .event_format(Line { json, paint: Paint::stderr() })
+        .with_filter(filter);
+    let subscriber = tracing_subscriber::registry().with(shown).with(collects.then(LogCollector::layer));
+    // Fails only if it was set before.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+    Ok(())
+}
+
+/// Suspends the lines of progress during a write.
+struct AroundBars;
+
+impl MakeWriter<'_> for AroundBars {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        Self
+    }
+}
+
+impl Write for AroundBars {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let write = || io::stderr().lock().write_all(text);
+        match &*BARS.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(bars) => bars.suspend(write)?,
+            None => write()?,
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Line {
+    json: bool,
+    paint: Paint,
+}
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut seen = LogEvent::default();
+        event.record(&mut seen);
+        let level = event.metadata().level();
+        if self.json {
+            let mut line = json!({
+                "event": "log",
+                "level": level.as_str().to_lowercase(),
+                "message": seen.message,
+            });
+            if let (false, Some(line)) = (seen.fields.is_empty(), line.as_object_mut()) {
+                line.insert("fields".to_owned(), Value::Object(seen.fields));
+            }
+            return writeln!(to, "{line}");
+        }
+        let level = match *level {
+            Level::ERROR => self.paint.red("error:"),
+            Level::WARN => self.paint.yellow("warning:"),
+            Level::INFO => "info:".to_owned(),
+            Level::DEBUG => self.paint.dim("debug:"),
+            Level::TRACE => self.paint.dim("trace:"),
+        };
+        write!(to, "{level} {}", seen.message)?;
+        for (name, value) in &seen.fields {
+            match value {
+                Value::String(value) => write!(to, " {name}={value}")?,
+                other => write!(to, " {name}={other}")?,
+            }
+        }
+        writeln!(to)
+    }
+}

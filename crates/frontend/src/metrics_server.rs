@@ -1,0 +1,180 @@
+//! Serves a run's counters and health over HTTP.
+//!
+//! The [text format](https://prometheus.io/docs/instrumenting/exposition_formats/) is written here, from the
+//! engine's own counters at the time of the request. An exporter library was rejected: it would count
+//! everything a second time.
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use thalweg_engine::{ComponentCounts, Error, Handle};
+use thalweg_job::LoadError;
+use tokio::net::TcpListener;
+
+/// The paths that are served.
+const PATHS: &str = "/metrics  counters, for Prometheus\n/health   200 if all is well, 503 and why if not\n";
+
+/// The server.
+pub struct MetricsServer {
+    listener: TcpListener,
+    handle: Handle,
+    begun: Instant,
+}
+
+impl MetricsServer {
+    /// Binds the address, so that one in use is an error before anything runs. It is called within a runtime.
+    pub fn bind(address: SocketAddr, handle: Handle) -> Result<Self, LoadError> {
+        let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
+        });
+        let listener =
+            bound.map_err(|error| Error::permanent(format!("cannot listen on {address}: {error}")))?;
+        Ok(Self { listener, handle, begun: Instant::now() })
+    }
+
+    /// The address, with the port that the system chose if none was given.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until it is dropped.
+    pub async fn run(self) {
+        loop {
+            let stream = match self.listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // The process may be out of file descriptors for a while.
+                    tracing::warn!("cannot take a connection for /metrics: {error}");
+                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                    continue;
+                }
+            };
+            let (handle, begun) = (self.handle.clone(), self.begun);
+            tokio::spawn(async move {
+                let service = service_fn(|request| {
+                    let answer = answer(&request, &handle, begun);
+                    async { Ok::<_, Infallible>(answer) }
+                });
+                // Without a timer, a client that sends nothing would be waited for without end.
+                let served = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+                if let Err(error) = served {
+                    tracing::debug!("a connection for /metrics ended: {error}");
+                }
+            });
+        }
+    }
+}
+
+fn answer(request: &Request<Incoming>, handle: &Handle, begun: Instant) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n".to_owned());
+    }
+    match request.uri().path() {
+        "/metrics" => {
+            let mut answer = text(StatusCode::OK, metrics(handle, begun));
+            let format = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+            answer.headers_mut().insert(CONTENT_TYPE, format);
+            answer
+        }
+        "/health" => health(handle),
+        "/" => text(StatusCode::OK, PATHS.to_owned()),
+        _ => text(StatusCode::NOT_FOUND, format!("there is:\n{PATHS}")),
+    }
+}
+
+fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(text));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}
+
+/// Reports each component that cannot work at present, a line each.
+fn health(handle: &Handle) -> Response<Full<Bytes>> {
+    let counts = handle.counts();
+    let troubled = counts.iter().filter_map(|counts| Some((counts, counts.trouble.as_ref()?)));
+    let mut lines = String::new();
+    for (component, trouble) in troubled {
+        let _ = writeln!(lines, "{} ({}): {trouble}", component.name, component.kind);
+    }
+    match (lines.is_empty(), handle.is_stopping()) {
+        (false, _) => text(StatusCode::SERVICE_UNAVAILABLE, lines),
+        (true, true) => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned()),
+        (true, false) => text(StatusCode::OK, "ok\n".to_owned()),
+    }
+}
+
+/// A counter of components: its name, its help, and its value.
+type Counter = (&'static str, &'static str, fn(&ComponentCounts) -> f64);
+
+const COUNTERS: [Counter; 9] = [
+    ("received_messages_total", "Messages given to the component (of a source: read).", |c| c.rows_in as f64),
+    ("received_bytes_total", "Bytes of payload given to it.", |c| c.bytes_in as f64),
+    ("sent_messages_total", "Messages that it gave on (of a sink: written).", |c| c.rows_out as f64),
+    ("sent_bytes_total", "Bytes of payload that it gave on.", |c| c.bytes_out as f64),
+    ("errors_total", "Messages that left by its errors output.", |c| c.errors as f64),
+    ("busy_seconds_total", "Time spent in it, over all copies.", |c| c.busy_ns as f64 / 1e9),
+    ("batches_at_once_total", "Batches taken in the stack of the stage before.", |c| c.taken_at_once as f64),
+    ("batches_queued_total", "Batches that waited in a channel first.", |c| c.queued as f64),
+    ("troubled", "1 while something keeps it from working.", |c| f64::from(u8::from(c.trouble.is_some()))),
+];
+
+fn metrics(handle: &Handle, begun: Instant) -> String {
+    let counts = handle.counts();
+    let mut out = String::new();
+    for (name, help, value) in COUNTERS {
+        head(&mut out, &format!("component_{name}"), help);
+        for component in &counts {
+            let _ = writeln!(
+                out,
+                "thalweg_component_{name}{{component=\"{}\",kind=\"{}\",role=\"{}\"}} {}",
+                escaped(&component.name),
+                component.kind,
+                component.role,
+                value(component)
+            );
+        }
+    }
+    let budget = handle.budget();
+    let totals = [
+        ("budget_limit_bytes", "The memory for data in flight.", budget.limit() as f64),
+        ("budget_used_bytes", "What of it is in use.", budget.used() as f64),
+        ("budget_peak_bytes", "The most of it that was in use.", budget.peak() as f64),
+        (
+            "dead_letters_total",
+            "Messages kept since they could not be processed.",
+            handle.dead_letters() as f64,
+        ),
+        ("uptime_seconds", "How long the run has been going on.", begun.elapsed().as_secs_f64()),
+    ];
+    for (name, help, value) in totals {
+        head(&mut out, name, help);
+        let _ = writeln!(out, "thalweg_{name} {value}");
+    }
+    head(&mut out, "build_info", "Which thalweg it is.");
+    let _ = writeln!(out, "thalweg_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+    out
+}
+
+fn head(out: &mut String, name: &str, help: &str) {
+    let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+    let _ = writeln!(out, "# HELP thalweg_{name} {help}\n# TYPE thalweg_{name} {kind}");
+}
+
+/// Escapes the value of a label.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

@@ -1,0 +1,89 @@
+//! Runs a configuration and shows it.
+
+use std::io::{BufWriter, IsTerminal, Write, stdout};
+
+use thalweg_job::{Configuration, JobRun, Outcome, Overrides, RunOptions};
+
+use crate::exit::{CommandError, Exit};
+use crate::paint::Paint;
+use crate::repeat::{Ended, Repeat, repeated};
+use crate::screen::{Screen, Show};
+use crate::summary;
+
+/// How to run a configuration.
+#[derive(Debug, Clone, Default)]
+pub struct RunRequest {
+    /// Settings that replace those in the configuration.
+    pub overrides: Overrides,
+    /// How to run it.
+    pub options: RunOptions,
+    /// How to show it.
+    pub show: Show,
+    /// True if messages that could not be processed give exit code 1.
+    pub strict: bool,
+    /// How to repeat it, if at all.
+    pub repeat: Option<Repeat>,
+    /// True if files that failed give exit code 0 where a service runs.
+    pub compat_exit_code: bool,
+}
+
+/// Runs a configuration until its sources end or a signal stops it.
+///
+/// # Errors
+/// Why it could not run, or why the run failed.
+pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, CommandError> {
+    repeated(request.repeat, request.show.json, || once(configuration, request))
+}
+
+fn once(configuration: &Configuration, request: &RunRequest) -> Result<Ended, CommandError> {
+    let job = configuration.job(&thalweg_job::registry(), &request.overrides)?;
+    let Show { json, quiet, .. } = request.show;
+    let speaks = !json && !quiet;
+    let events = job.file_events(speaks.then(output), Paint::stdout().is_on(), stdout().is_terminal());
+    let errors_command = errors_command(configuration, request);
+    let report: Report = match (json, speaks && events.is_none()) {
+        (true, _) => Box::new(|outcome: &Outcome| format!("{}\n", outcome.json())),
+        (_, true) => {
+            Box::new(move |outcome: &Outcome| summary::text(outcome, &errors_command, Paint::stderr()))
+        }
+        _ => Box::new(|_: &Outcome| String::new()),
+    };
+    // Lines of progress would tear up the lines of files.
+    let show = Show { quiet: quiet || (speaks && events.is_some()), ..request.show.clone() };
+    let mut screen = Screen::new(show).with_events(events.clone()).reporting(report);
+    let options = RunOptions { heeds_signals: true, ..request.options.clone() };
+    let outcome = JobRun::prepare(job, options, &mut screen)?.run(&mut screen)?;
+    if outcome.phases.iter().any(Outcome::nobody_reads) {
+        return Err(CommandError::NobodyReads);
+    }
+    match outcome.failure() {
+        Some(_) if json => return Err(CommandError::AlreadyReported),
+        Some(failure) => return Err(CommandError::Failed(failure)),
+        None => {}
+    }
+    let has_errors = match events {
+        Some(events) => events.end()? && !request.compat_exit_code,
+        None => request.strict && outcome.rejected() > 0,
+    };
+    let exit = if has_errors { Exit::Errors } else { Exit::Done };
+    Ok(Ended { exit, stopped: outcome.is_stopped() })
+}
+
+/// Turns the outcome of a phase into text.
+pub(crate) type Report = Box<dyn Fn(&Outcome) -> String + Send>;
+
+fn output() -> Box<dyn Write + Send> {
+    Box::new(BufWriter::new(stdout()))
+}
+
+/// The command that shows dead letters.
+fn errors_command(configuration: &Configuration, request: &RunRequest) -> String {
+    let mut command = "thalweg errors list".to_owned();
+    if !configuration.is_stdin() {
+        command += &format!(" {}", configuration.name());
+    }
+    if let Some(state) = &request.overrides.state {
+        command += &format!(" --state {}", state.display());
+    }
+    command
+}

@@ -1,0 +1,109 @@
+//! The summary of a run, for people.
+
+use std::time::Duration;
+
+use thalweg_engine::ComponentCounts;
+use thalweg_job::{Outcome, peak_memory, summary_input};
+
+use crate::format::{bytes, bytes_of, count, counted, duration, per_second, rate};
+use crate::paint::Paint;
+
+/// The summary as text. `errors_command` is the command that shows the dead letters.
+pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
+    let summary = &outcome.summary;
+    let mut text = table(&summary.components, summary.elapsed, paint);
+    let mut line = |parts: &[String]| text.push_str(&format!("  {}\n", parts.join(" · ")));
+    let (messages, size) = summary_input(summary);
+    let time = duration(summary.elapsed);
+    let end = match (&summary.failure, summary.stopped) {
+        (Some(_), _) => paint.red(&format!("failed after {time}")),
+        (None, true) => paint.bold(&format!("stopped after {time}")),
+        (None, false) => paint.bold(&format!("done in {time}")),
+    };
+    let each = |number| rate(number, summary.elapsed);
+    line(&[
+        end,
+        counted(messages, summary.item),
+        bytes(size),
+        per_second(each(messages)),
+        format!("{}/s", bytes(each(size) as u64)),
+    ]);
+    let budget = bytes_of(summary.budget_peak as u64, summary.budget_limit as u64);
+    let mut memory = vec![format!("at most {budget} in flight")];
+    memory.extend(peak_memory().map(|peak| format!("{} for the whole process", bytes(peak))));
+    line(&memory);
+    let sum = |counter: fn(&ComponentCounts) -> u64| summary.components.iter().map(counter).sum::<u64>();
+    let (at_once, queued) = (sum(|counts| counts.taken_at_once), sum(|counts| counts.queued));
+    if at_once + queued > 0 {
+        line(&[
+            format!("{} of batches", counted(at_once + queued, "hand-over")),
+            format!("{} taken at once", count(at_once)),
+            format!("{} queued", count(queued)),
+        ]);
+    }
+    if outcome.retries.count > 0 {
+        let times = counted(outcome.retries.count, "time");
+        let last = outcome.retries.last.as_deref().unwrap_or_default();
+        line(&[format!("tried again {times}, the last: {last}")]);
+    }
+    if summary.dead_letters > 0 {
+        let letters = counted(summary.dead_letters, summary.item);
+        let letters = paint.yellow(&format!("{letters} could not be processed"));
+        line(&[format!("{letters}: `{errors_command}` shows them")]);
+    }
+    if summary.letters_dropped > 0 {
+        let dropped = paint.yellow(&format!("{} dropped", counted(summary.letters_dropped, "dead letter")));
+        line(&[format!(
+            "{dropped}, the oldest first: `dead_letters` in the configuration says how many are kept"
+        )]);
+    }
+    text
+}
+
+/// A line for each component, in columns.
+fn table(components: &[ComponentCounts], elapsed: Duration, paint: Paint) -> String {
+    let heading = ["", "", "in", "out", "errors", "bytes in", "rate", "busy"].map(str::to_owned);
+    let rows = components.iter().map(|counts| {
+        // The name of a transform contains its kind.
+        let said = counts.name.rsplit('.').next().is_some_and(|last| last.starts_with(counts.kind));
+        [
+            counts.name.clone(),
+            if said { String::new() } else { counts.kind.to_owned() },
+            count(counts.rows_in),
+            count(counts.rows_out),
+            count(counts.errors),
+            bytes(counts.bytes_in),
+            per_second(rate(counts.rows_in, elapsed)),
+            // A source's time includes its waits.
+            if counts.role == "source" { String::new() } else { duration(counts.busy()) },
+        ]
+    });
+    let rows: Vec<[String; 8]> = std::iter::once(heading).chain(rows).collect();
+    let mut widths = [0; 8];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        for (at, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            if width == 0 {
+                continue;
+            }
+            let cell_text = if at < 2 { format!("{cell:width$}") } else { format!("{cell:>width$}") };
+            let cell_text = match at {
+                _ if number == 0 => paint.dim(&cell_text),
+                0 => paint.cyan(&cell_text),
+                1 => paint.dim(&cell_text),
+                4 if cell != "0" => paint.yellow(&cell_text),
+                _ => cell_text,
+            };
+            text.push_str("  ");
+            text.push_str(&cell_text);
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}

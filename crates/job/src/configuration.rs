@@ -1,0 +1,262 @@
+//! A configuration: a document of some dialect, and where it came from.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use thalweg_config::{Diagnostics, Document};
+use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, recognise};
+use thalweg_engine::{Graph, Registry};
+use thalweg_net::fetch::Fetch;
+
+use crate::environment::{EtcdLookup, FETCH_TIMEOUT, LARGEST_DOCUMENT, wait, without_password};
+use crate::error::{LoadError, did_you_mean};
+use crate::job::{Job, Overrides, Phase, restrict, state_folder};
+
+/// The path that stands for the standard input.
+const STDIN: &str = "-";
+const STDIN_NAME: &str = "standard input";
+
+/// The variable with the address of a service definition.
+const URL: &str = "CAPYFILE_SERVICE_DEFINITION_URL";
+/// The variable with its path.
+const FILE: &str = "CAPYFILE_SERVICE_DEFINITION_FILE";
+/// Its path where neither is set.
+const USUAL: &str = "/etc/capyfile/service-definition.json";
+
+/// A document, its dialect, and its place.
+pub struct Configuration {
+    document: Document,
+    dialect: &'static dyn Dialect,
+    /// Its folder is the one that `state` is relative to.
+    path: PathBuf,
+}
+
+impl Configuration {
+    /// Recognises the dialect of a document. `path` is where the document came from: `-` for the standard
+    /// input, empty if it has no file.
+    #[must_use]
+    pub fn new(document: Document, path: &Path) -> Self {
+        Self::in_one_of(dialects(), document, path)
+    }
+
+    /// As [`new`](Self::new), with the dialects that are known.
+    #[must_use]
+    pub fn in_one_of(dialects: &[&'static dyn Dialect], document: Document, path: &Path) -> Self {
+        let dialect = recognise(dialects, &document);
+        Self { document, dialect, path: path.to_owned() }
+    }
+
+    /// Reads a file, or the standard input if the path is `-`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no YAML.
+    pub fn open(path: &Path) -> Result<Self, LoadError> {
+        let document = if path == Path::new(STDIN) {
+            standard_input("the configuration on the standard input")?
+        } else {
+            Document::open(path)?
+        };
+        Ok(Self::new(document, path))
+    }
+
+    /// Reads the service definition at a path, or else at the place that the environment names, or at
+    /// capyfile's usual path. The first of these that is set is used, whether it exists or not.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no YAML, or no place is known.
+    pub fn find(given: Option<&Path>) -> Result<Self, LoadError> {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        // The state directory of a definition that is found is in the current directory.
+        let found = |document| Ok(Self::new(document, Path::new("")));
+        if let Some(path) = given {
+            return match path == Path::new(STDIN) {
+                true => Self::open(path),
+                false => found(Document::open(path)?),
+            };
+        }
+        if let Some(url) = set(URL) {
+            let url = url.into_string().map_err(|_| LoadError::NotText(format!("`{URL}`")))?;
+            return found(fetch(&url)?);
+        }
+        if let Some(path) = set(FILE) {
+            return found(Document::open(Path::new(&path))?);
+        }
+        if Path::new(USUAL).exists() {
+            return found(Document::open(Path::new(USUAL))?);
+        }
+        Err(LoadError::NotFound { url: URL, file: FILE, usual: USUAL })
+    }
+
+    /// The configuration that a command line names, and the names of what is to run of it. With a service
+    /// definition beside the path, or found by the environment, `service:processor` stands in the place of
+    /// the path.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no YAML, or no place is known.
+    pub fn given(
+        path: &Path,
+        names: &[String],
+        definition: Option<&Path>,
+    ) -> Result<(Self, Vec<String>), LoadError> {
+        let first = path.to_string_lossy();
+        let is_name = first.contains(':') && !first.contains('/') && !path.exists();
+        if is_name || definition.is_some() {
+            return Ok((Self::find(definition)?, vec![first.into_owned()]));
+        }
+        Ok((Self::open(path)?, names.to_vec()))
+    }
+
+    /// Its name in messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.document.name()
+    }
+
+    /// The document as it was written.
+    #[must_use]
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// Its dialect.
+    #[must_use]
+    pub fn dialect(&self) -> &'static dyn Dialect {
+        self.dialect
+    }
+
+    /// True if it was read from the standard input.
+    #[must_use]
+    pub fn is_stdin(&self) -> bool {
+        self.path == Path::new(STDIN)
+    }
+
+    /// The processors of a service, each of which is a job; `None` if the configuration is one job.
+    ///
+    /// # Errors
+    /// Its mistakes.
+    pub fn service(&self) -> Result<Option<Service>, LoadError> {
+        Ok(self.dialect.service(&self.document)?)
+    }
+
+    /// The configuration in thalweg's own form, with variables and parameters from this process's
+    /// environment.
+    ///
+    /// # Errors
+    /// Its mistakes.
+    pub fn converted(&self, selection: Selection<'_>) -> Result<Converted, LoadError> {
+        let etcd = EtcdLookup::when_asked();
+        Ok(self.dialect.read(&self.document, etcd.environment(None), selection)?)
+    }
+
+    /// The job that it asks for: of a service, the processor that `overrides` names.
+    ///
+    /// # Errors
+    /// Its mistakes, and names that it does not have.
+    pub fn job(&self, registry: &Registry, overrides: &Overrides) -> Result<Job, LoadError> {
+        let service = self.service()?;
+        let processor =
+            service.as_ref().map(|service| self.processor(service, &overrides.names)).transpose()?;
+        let selection = processor.as_deref().map_or(Selection::All, Selection::Processor);
+        let mut job = self.job_of(registry, service, selection, overrides)?;
+        for phase in job.phases.iter_mut().filter(|phase| phase.processor.is_none()) {
+            restrict(&mut phase.graph, &overrides.names)?;
+        }
+        job.processor = processor;
+        Ok(job)
+    }
+
+    /// All that can be checked: the job, or of a service all processors that need no request.
+    ///
+    /// # Errors
+    /// Its mistakes.
+    pub fn check(&self, registry: &Registry) -> Result<Job, LoadError> {
+        let service = self.service()?;
+        self.job_of(registry, service, Selection::WithoutRequest, &Overrides::default())
+    }
+
+    /// Where a run of it keeps dead letters. Only `state` has to be right in it.
+    ///
+    /// # Errors
+    /// The mistakes that keep it from being known.
+    pub fn state_folder(&self, given: Option<&Path>) -> Result<PathBuf, LoadError> {
+        if given.is_some() || self.service()?.is_some() {
+            return Ok(state_folder(&self.folder(), None, given).folder);
+        }
+        let converted = self.converted(Selection::All)?;
+        let root = converted.phases.first().map(|phase| phase.document.root());
+        let state = root.and_then(|root| root.get("state")?.as_str()).map(Path::new);
+        Ok(state_folder(&self.folder(), state, None).folder)
+    }
+
+    fn job_of(
+        &self,
+        registry: &Registry,
+        service: Option<Service>,
+        selection: Selection<'_>,
+        overrides: &Overrides,
+    ) -> Result<Job, LoadError> {
+        let converted = self.converted(selection)?;
+        let mut phases = Vec::new();
+        for (number, found) in converted.phases.into_iter().enumerate() {
+            let mut graph = thalweg_engine::read(&found.document, registry)?;
+            self.refuse_stdin_twice(&graph)?;
+            graph.memory = overrides.memory.unwrap_or(graph.memory);
+            let mut state_dir =
+                state_folder(&self.folder(), graph.state.as_deref(), overrides.state.as_deref());
+            if let Some(processor) = &found.processor {
+                // Each phase has sources of its own, with the same names as those of the others.
+                state_dir.folder.push(format!("{processor}-{}", number + 1));
+            }
+            let (processor, operations) = (found.processor, found.operations);
+            phases.push(Phase { graph, state_dir, processor, operations });
+        }
+        let remarks: Option<Diagnostics> = (!self.dialect.is_native()).then_some(converted.remarks);
+        Ok(Job { name: self.name().to_owned(), service, processor: None, phases, remarks })
+    }
+
+    fn refuse_stdin_twice(&self, graph: &Graph) -> Result<(), LoadError> {
+        let reads = graph.sources.iter().find(|source| source.config.reads_stdin());
+        match reads {
+            Some(source) if self.is_stdin() => {
+                Err(LoadError::StdinTaken { source_name: source.name.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The processor that is named as `service:processor`.
+    fn processor(&self, service: &Service, names: &[String]) -> Result<String, LoadError> {
+        let known: Vec<String> =
+            service.processors.iter().map(|name| format!("{}:{name}", service.name)).collect();
+        let [named] = names else {
+            let example = known.first().map_or("service:processor", String::as_str).to_owned();
+            return Err(LoadError::NoProcessorChosen { document: self.name().to_owned(), example });
+        };
+        let processor = named.strip_prefix(&format!("{}:", service.name));
+        let processor = processor.filter(|wanted| service.processors.iter().any(|known| known == wanted));
+        processor.map(str::to_owned).ok_or_else(|| {
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            LoadError::UnknownProcessor { name: named.clone(), help: did_you_mean(named, &known) }
+        })
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.path.parent().map(Path::to_owned).unwrap_or_default()
+    }
+}
+
+fn standard_input(what: &str) -> Result<Document, LoadError> {
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    let text = String::from_utf8(bytes).map_err(|_| LoadError::NotText(what.to_owned()))?;
+    Ok(Document::parse(STDIN_NAME, &text)?)
+}
+
+fn fetch(url: &str) -> Result<Document, LoadError> {
+    let name = without_password(url);
+    let fetched = Fetch::new(FETCH_TIMEOUT, LARGEST_DOCUMENT).and_then(|client| wait(client.get(url)));
+    let bytes = fetched.map_err(|error| LoadError::Fetch { url: name.clone(), error })?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| LoadError::NotText(format!("the service definition from {name}")))?;
+    Ok(Document::parse(&name, &text)?)
+}

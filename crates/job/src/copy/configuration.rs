@@ -1,0 +1,209 @@
+//! Builds the configuration of a copy from its options.
+//!
+//! Each node has a place in the command line that has these options, so that a mistake in a condition is
+//! shown there.
+
+use thalweg_config::{Document, Key, Node, Span, Value};
+
+use super::CopyOptions;
+use super::endpoints::Endpoints;
+use super::pace::Pace;
+use super::rows::{Encode, Parse};
+
+/// The name of the source.
+const SOURCE: &str = "origin";
+/// The name of the pipeline.
+const PIPELINE: &str = "copy";
+/// The name of the sink.
+pub(super) const SINK: &str = "target";
+
+/// The command line, as mistakes show it.
+struct Line {
+    text: String,
+}
+
+impl Line {
+    fn word(&mut self, word: &str) -> Span {
+        let quote = if word.is_empty() || word.contains(char::is_whitespace) { "'" } else { "" };
+        self.text.push(' ');
+        self.text.push_str(quote);
+        let start = self.text.len();
+        self.text.push_str(word);
+        let end = self.text.len();
+        self.text.push_str(quote);
+        Span::new(start, end)
+    }
+
+    fn option(&mut self, name: &str, value: &str) -> Node {
+        self.word(name);
+        let span = self.word(value);
+        text(value, span)
+    }
+
+    /// An option `NAME=VALUE`.
+    fn pair(&mut self, option: &str, (name, value): &(String, String)) -> (Key, Node) {
+        self.word(option);
+        let whole = self.word(&format!("{name}={value}"));
+        let middle = whole.start + name.len();
+        let key = Key { name: name.clone(), span: Span::new(whole.start, middle) };
+        (key, text(value, Span::new(middle + 1, whole.end)))
+    }
+
+    fn list(&mut self, option: &str, names: &[String]) -> Node {
+        self.word(option);
+        let span = self.word(&names.join(","));
+        Node::new(span, Value::Sequence(names.iter().map(|name| text(name, span)).collect()))
+    }
+}
+
+fn text(value: &str, span: Span) -> Node {
+    Node::new(span, Value::String(value.to_owned()))
+}
+
+/// A mapping under construction.
+struct Mapping {
+    span: Span,
+    entries: Vec<(Key, Node)>,
+}
+
+impl Mapping {
+    fn new(span: Span) -> Self {
+        Self { span, entries: Vec::new() }
+    }
+
+    fn put(&mut self, name: &str, node: Node) {
+        self.entries.push((Key { name: name.to_owned(), span: node.span }, node));
+    }
+
+    fn number(&mut self, name: &str, number: Option<usize>) {
+        if let Some(number) = number {
+            self.put(name, Node::plain(self.span, &number.to_string()));
+        }
+    }
+
+    fn done(self) -> Node {
+        Node::new(self.span, Value::Mapping(self.entries))
+    }
+
+    /// The mapping, as the only entry of another one.
+    fn called(self, name: &str) -> Node {
+        let mut outer = Self::new(self.span);
+        outer.put(name, self.done());
+        outer.done()
+    }
+}
+
+/// Builds the configuration of a copy.
+pub(super) fn document(options: &CopyOptions, endpoints: &Endpoints, pace: Pace) -> Document {
+    let mut line = Line { text: "thalweg".to_owned() };
+    let command = line.word("copy");
+    let mut from = Mapping::new(command);
+    let span = line.word(&options.from);
+    from.put("url", text(&endpoints.from, span));
+    let mut to = Mapping::new(command);
+    let span = line.word(&options.to);
+    to.put("url", text(&endpoints.to, span));
+    for (name, patterns) in [("include", &options.include), ("exclude", &options.exclude)] {
+        let patterns: Vec<Node> =
+            patterns.iter().map(|pattern| line.option(&format!("--{name}"), pattern)).collect();
+        if let Some(first) = patterns.first() {
+            from.put(name, Node::new(first.span, Value::Sequence(patterns)));
+        }
+    }
+    let transforms = transforms(options, &mut line, command, &mut to);
+    if let Some(existing) = options.existing {
+        to.put("on_exists", line.option("--existing", existing.name()));
+    }
+    if let Some(kind) = &options.content_type {
+        to.put("content_type", line.option("--content-type", kind));
+    }
+    if let Some(slice) = &options.pace.slice {
+        from.put("slice", line.option("--slice", slice));
+    }
+    if let Some(size) = &options.pace.part_size {
+        to.put("part_size", line.option("--part-size", size));
+    }
+    from.number("readers", pace.readers);
+    from.number("queue", pace.queue);
+    to.number("writers", pace.writers);
+
+    let mut pipeline = Mapping::new(command);
+    pipeline.put("from", text(SOURCE, command));
+    if options.rows.unordered {
+        pipeline.put("ordered", Node::plain(command, "false"));
+    }
+    pipeline.number("concurrency", pace.concurrency);
+    if !transforms.is_empty() {
+        pipeline.put("transforms", Node::new(command, Value::Sequence(transforms)));
+    }
+    pipeline.put("to", text(SINK, command));
+
+    let mut root = Mapping::new(command);
+    let mut section = |name: &str, inner: &str, node: Node| {
+        let mut section = Mapping::new(command);
+        section.put(inner, node);
+        root.put(name, section.done());
+    };
+    section("sources", SOURCE, from.called("objects"));
+    section("pipelines", PIPELINE, pipeline.done());
+    section("sinks", SINK, to.called("objects"));
+    Document::made("the command line", &line.text, root.done())
+}
+
+/// The transforms of rows. The encoding goes into the options of the sink.
+fn transforms(options: &CopyOptions, line: &mut Line, command: Span, to: &mut Mapping) -> Vec<Node> {
+    let rows = &options.rows;
+    let mut transforms = Vec::new();
+    let Some(parse) = rows.parse else { return transforms };
+    let mut parsed = Mapping::new(command);
+    if !rows.columns.is_empty() {
+        parsed.put("columns", line.list("--columns", &rows.columns));
+    }
+    let delimiter = rows.delimiter.as_ref().map(|delimiter| line.option("--delimiter", delimiter));
+    if let Some(delimiter) = &delimiter {
+        parsed.put("delimiter", delimiter.clone());
+    }
+    if !rows.types.is_empty() {
+        let entries = rows.types.iter().map(|pair| line.pair("--type", pair)).collect();
+        parsed.put("types", Node::new(command, Value::Mapping(entries)));
+    }
+    match parse {
+        Parse::Csv => transforms.push(parsed.called("csv")),
+        Parse::Lines => transforms.push(Mapping::new(command).called("lines")),
+        Parse::Jsonl => {
+            transforms.push(Mapping::new(command).called("lines"));
+            transforms.push(parsed.called("parse_json"));
+        }
+    }
+    let component = |name: &str, options: Node| {
+        let mut component = Mapping::new(options.span);
+        component.put(name, options);
+        component.done()
+    };
+    if let Some(condition) = &rows.condition {
+        transforms.push(component("filter", line.option("--where", condition)));
+    }
+    if !rows.set.is_empty() {
+        let entries = rows.set.iter().map(|pair| line.pair("--set", pair)).collect();
+        transforms.push(component("set", Node::new(command, Value::Mapping(entries))));
+    }
+    if !rows.keep.is_empty() {
+        transforms.push(component("keep", line.list("--keep", &rows.keep)));
+    }
+    let mut encode = Mapping::new(command);
+    let encoded = rows.written();
+    encode.put("format", text(encoded.name(), command));
+    match (encoded, &rows.template, delimiter) {
+        (Encode::Text, Some(template), _) => encode.put("template", line.option("--template", template)),
+        // Without an encoding of its own, CSV keeps its delimiter.
+        (Encode::Csv, _, Some(delimiter)) if rows.encode.is_none() => encode.put("delimiter", delimiter),
+        _ => {}
+    }
+    match encode.entries.len() {
+        _ if encoded == Encode::Raw => {}
+        _ if encoded == Encode::Parquet => to.put("parquet", Mapping::new(command).done()),
+        1 => to.put("encode", text(encoded.name(), command)),
+        _ => to.put("encode", encode.done()),
+    }
+    transforms
+}

@@ -1,0 +1,211 @@
+//! The state of a copy, from which an interrupted one resumes.
+//!
+//! Each job has a folder of its own, named by a hash of everything that distinguishes the job from others.
+//! The folder is removed when everything was copied. If something could not be copied, the folder stays for
+//! inspection, but the next copy restarts, since it should retry what failed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_engine::{Journal, StateDir, Store};
+use thalweg_files::sinks::objects::discard_unfinished;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::CopyOptions;
+use super::configuration::SINK;
+use super::endpoints::Endpoints;
+use crate::error::LoadError;
+use crate::job::state_folder;
+
+/// The options of resuming.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct StateOptions {
+    /// Where checkpoints are kept, also after the copy has ended.
+    pub state: Option<PathBuf>,
+    /// True if a former copy is ignored.
+    pub restart: bool,
+    /// True if nothing is kept.
+    pub no_resume: bool,
+}
+
+impl StateOptions {
+    /// Finds options that contradict each other.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub(super) fn check(&self) -> Result<(), LoadError> {
+        let other = [("--state", self.state.is_some()), ("--restart", self.restart)];
+        match other.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) if self.no_resume => {
+                Err(LoadError::Options(format!("`--no-resume` cannot be used with `{option}`")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The state of a copy.
+pub struct Kept {
+    /// The state directory of its run.
+    pub state_dir: StateDir,
+    /// True if a former copy was interrupted, so that this one resumes it.
+    pub resumes: bool,
+    /// The folder of the job, if the user named none.
+    job: Option<PathBuf>,
+}
+
+/// The store within the folder of a job.
+const STORE: &str = "state";
+/// A file within the folder of a job that has ended. The rest of the folder is for inspection.
+const ENDED: &str = "ended";
+
+impl Kept {
+    /// Finds the state of this job.
+    ///
+    /// # Errors
+    /// If what has to be removed cannot be.
+    pub(super) fn new(options: &CopyOptions, endpoints: &Endpoints) -> Result<Self, LoadError> {
+        let kept = &options.state;
+        if let Some(folder) = &kept.state {
+            let state_dir = StateDir { folder: folder.clone(), positions: true };
+            return Ok(Self { resumes: !is_empty(folder), state_dir, job: None });
+        }
+        let Some(copies) = copies().filter(|_| !kept.no_resume) else {
+            return Ok(Self {
+                state_dir: state_folder(Path::new(""), None, None),
+                resumes: false,
+                job: None,
+            });
+        };
+        let job = copies.join(name(options, endpoints));
+        if job.join(ENDED).exists() {
+            remove(&job)?;
+        }
+        let folder = job.join(STORE);
+        let resumes = !is_empty(&folder);
+        Ok(Self { state_dir: StateDir { folder, positions: true }, resumes, job: Some(job) })
+    }
+
+    /// Removes what a former copy left, here and in the store that it wrote to.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(super) fn forget(&mut self, endpoints: &Endpoints) -> Result<(), LoadError> {
+        if std::mem::take(&mut self.resumes) {
+            let store = self.discard(endpoints)?;
+            store.forget_progress()?;
+        }
+        Ok(())
+    }
+
+    /// Cleans up after a copy. `is_clean` is true if everything was copied.
+    ///
+    /// # Errors
+    /// If what was kept cannot be removed.
+    pub(super) fn end(&self, endpoints: &Endpoints, is_clean: bool) -> Result<(), LoadError> {
+        let Some(job) = &self.job else { return Ok(()) };
+        // A former copy may have left parts of objects that the source no longer has.
+        self.discard(endpoints)?;
+        match is_clean {
+            true => remove(job),
+            false => Ok(fs::write(job.join(ENDED), "")?),
+        }
+    }
+
+    /// Removes unfinished objects from the target, and returns the store in which they were noted.
+    fn discard(&self, endpoints: &Endpoints) -> Result<Arc<Store>, LoadError> {
+        let store = Arc::new(Store::open(&self.state_dir.folder)?);
+        let journal = Journal::new(store.clone(), SINK);
+        let saved = store.sink_state(SINK)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(discard_unfinished(&endpoints.to, &journal, saved.as_ref()))?;
+        Ok(store)
+    }
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
+}
+
+fn remove(folder: &Path) -> Result<(), LoadError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(LoadError::NotRemoved { folder: folder.display().to_string(), error })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The folder of all jobs, if it is known.
+fn copies() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
+    Some(state.join("thalweg/copies"))
+}
+
+/// The name of a job's folder. Concurrency is no part of it.
+fn name(options: &CopyOptions, endpoints: &Endpoints) -> String {
+    let rows = &options.rows;
+    let job = serde_json::json!([
+        plain(&endpoints.from),
+        plain(&endpoints.to),
+        options.include,
+        options.exclude,
+        options.existing.map(super::Existing::name),
+        options.content_type,
+        rows.parse.map(|parse| format!("{parse:?}")),
+        rows.written().name(),
+        rows.condition,
+        rows.set,
+        rows.keep,
+        rows.types,
+        rows.delimiter,
+        rows.columns,
+        rows.template,
+        rows.unordered,
+    ]);
+    format!("{:032x}", xxh3_128(job.to_string().as_bytes()))
+}
+
+/// A URL without secrets; an absolute path.
+fn plain(url: &str) -> String {
+    const SECRET: [&str; 6] = ["key", "secret", "token", "password", "credential", "sas"];
+    let Some((scheme, rest)) = url.split_once("://") else {
+        let path = std::path::absolute(url).unwrap_or_else(|_| PathBuf::from(url));
+        return path.display().to_string();
+    };
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let end = place.find('/').unwrap_or(place.len());
+    let place = place[..end].rfind('@').map_or(place, |at| &place[at + 1..]);
+    let is_open = |pair: &&str| {
+        let name = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
+        !SECRET.iter().any(|secret| name.contains(secret))
+    };
+    let mut pairs: Vec<&str> = query.split('&').filter(is_open).collect();
+    pairs.sort_unstable();
+    format!("{scheme}://{place}?{}", pairs.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_make_no_other_job_but_endpoints_do() {
+        let one = plain("s3://b/k?endpoint=http://h&access_key_id=a&secret_access_key=b");
+        assert_eq!(one, plain("s3://b/k?access_key_id=c&endpoint=http://h"));
+        assert_ne!(one, plain("s3://b/k?endpoint=http://g"));
+        assert_eq!(plain("https://u:p@h/f"), plain("https://h/f"));
+    }
+
+    #[test]
+    fn a_path_is_the_same_from_wherever_it_is_named() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(plain("a/b"), plain(&here.join("a/b").display().to_string()));
+    }
+}

@@ -1,0 +1,92 @@
+//! The environment that a configuration is read in: this process, the request that is served, and etcd.
+
+mod etcd;
+
+use std::time::Duration;
+
+use thalweg_dialects::Environment;
+use thalweg_dialects::capyfile::Request;
+use thalweg_engine::Error;
+
+use crate::error::LoadError;
+use etcd::Etcd;
+
+/// How long a server may take to send a service definition.
+pub(crate) const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest service definition that is fetched, in bytes. They have some kilobytes.
+pub(crate) const LARGEST_DOCUMENT: usize = 16 << 20;
+
+/// How etcd is asked for parameters.
+pub struct EtcdLookup {
+    ask: Option<Box<Ask>>,
+}
+
+type Ask = dyn Fn(&str) -> Result<Option<String>, String> + Send + Sync;
+
+impl EtcdLookup {
+    /// etcd as the variables of this process describe it.
+    ///
+    /// # Errors
+    /// If the variables have no meaning.
+    pub fn of_this_process() -> Result<Self, LoadError> {
+        let etcd = Etcd::of_the_environment(&variable)?;
+        Ok(Self { ask: etcd.map(|etcd| -> Box<Ask> { Box::new(move |key| etcd.get(key)) }) })
+    }
+
+    /// The same, where variables without meaning are an answer to the first question. Configurations without
+    /// parameters from etcd are read whatever the variables say.
+    pub(crate) fn when_asked() -> Self {
+        Self::of_this_process().unwrap_or_else(|error| {
+            let why = format!("{error}.");
+            Self { ask: Some(Box::new(move |_| Err(why.clone()))) }
+        })
+    }
+
+    /// The environment of this process, with the request that is served, if there is one. Its functions may
+    /// block.
+    #[must_use]
+    pub fn environment<'a>(&'a self, request: Option<&'a Request>) -> Environment<'a> {
+        let etcd = self.ask.as_deref().map(|ask| -> thalweg_dialects::capyfile::Etcd<'a> { ask });
+        Environment { request, etcd, ..Environment::of_this_process() }
+    }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Removes user and password from an address.
+pub(crate) fn without_password(url: &str) -> String {
+    let hidden = url.split_once("://").and_then(|(scheme, rest)| {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let at = rest.get(..end)?.rfind('@')?;
+        Some(format!("{scheme}://{}", rest.get(at + 1..)?))
+    });
+    hidden.unwrap_or_else(|| url.to_owned())
+}
+
+/// Waits for an answer on a thread of its own, so that it may be called within a runtime, whose thread it
+/// then blocks.
+pub(crate) fn wait<T: Send>(answer: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
+    let failed = |error| Error::permanent("cannot wait for an answer").caused_by(error);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map_err(failed)?.block_on(answer)
+        });
+        let panicked = |_| Err(Error::permanent("asking over HTTP panicked"));
+        waiting.join().unwrap_or_else(panicked)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(without_password("https://me:secret@host/a@b"), "https://host/a@b");
+        assert_eq!(without_password("https://host/a@b"), "https://host/a@b");
+        assert_eq!(without_password("me:secret"), "me:secret");
+    }
+}

@@ -1,0 +1,92 @@
+//! A job: the phases that one command runs.
+
+use std::path::{Path, PathBuf};
+
+use thalweg_config::{ByteSize, Diagnostics};
+use thalweg_dialects::Service;
+use thalweg_dialects::capyfile::Operations;
+use thalweg_engine::{Graph, StateDir};
+
+use crate::error::{LoadError, did_you_mean};
+
+/// The folder of dead letters of runs without a state directory.
+const HIDDEN: &str = ".thalweg";
+
+/// The phases that one command runs, one after the other.
+pub struct Job {
+    /// The name of the configuration in messages.
+    pub name: String,
+    /// The service that the configuration describes, if it is one.
+    pub service: Option<Service>,
+    /// The processor of the service that was chosen.
+    pub processor: Option<String>,
+    /// The phases, in order.
+    pub phases: Vec<Phase>,
+    /// Settings without effect, or with another meaning; `None` of a configuration in thalweg's own form.
+    pub remarks: Option<Diagnostics>,
+}
+
+/// A graph that runs to its end before the next phase begins.
+pub struct Phase {
+    /// The components and edges.
+    pub graph: Graph,
+    /// Where the run keeps checkpoints and dead letters.
+    pub state_dir: StateDir,
+    /// The processor of a service that it is part of.
+    pub processor: Option<String>,
+    /// The operations of another dialect behind its transforms.
+    pub operations: Option<Operations>,
+}
+
+/// Settings beside a configuration, which replace those in it.
+#[derive(Debug, Default, Clone)]
+pub struct Overrides {
+    /// Only these pipelines, with everything that feeds them; all if empty. Of a service, the one processor.
+    pub names: Vec<String>,
+    /// Where checkpoints and dead letters are kept.
+    pub state: Option<PathBuf>,
+    /// The budget for data in flight.
+    pub memory: Option<ByteSize>,
+}
+
+/// Where a run keeps checkpoints and dead letters: the folder that is given, or that which the configuration
+/// names, relative to its own. Without either only dead letters are kept.
+#[must_use]
+pub fn state_folder(folder: &Path, configured: Option<&Path>, given: Option<&Path>) -> StateDir {
+    match (given, configured) {
+        (Some(given), _) => StateDir { folder: given.to_owned(), positions: true },
+        (None, Some(configured)) => StateDir { folder: folder.join(configured), positions: true },
+        (None, None) => StateDir { folder: folder.join(HIDDEN), positions: false },
+    }
+}
+
+/// Keeps only the pipelines of these names, if there are any.
+pub(crate) fn restrict(graph: &mut Graph, names: &[String]) -> Result<(), LoadError> {
+    for name in names {
+        if graph.pipeline(name).is_none() {
+            let known: Vec<&str> = graph.pipelines.iter().map(|pipeline| &*pipeline.name).collect();
+            return Err(LoadError::UnknownPipeline { name: name.clone(), help: did_you_mean(name, &known) });
+        }
+    }
+    if !names.is_empty() {
+        graph.restrict(names);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_directory_that_is_given_goes_before_the_configured_one() {
+        let place = |configured: Option<&str>, given: Option<&str>| {
+            let state = state_folder(Path::new("conf"), configured.map(Path::new), given.map(Path::new));
+            (state.folder.display().to_string(), state.positions)
+        };
+        assert_eq!(place(None, None), ("conf/.thalweg".to_owned(), false));
+        assert_eq!(place(Some("state"), None), ("conf/state".to_owned(), true));
+        assert_eq!(place(Some("/state"), None), ("/state".to_owned(), true));
+        assert_eq!(place(Some("state"), Some("given")), ("given".to_owned(), true));
+    }
+}

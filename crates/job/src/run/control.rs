@@ -1,0 +1,53 @@
+//! Stops a job from another thread, whatever phase it is in.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use thalweg_engine::Handle;
+
+/// A view of a job that runs, and the way to end it. Clones are of the same job.
+#[derive(Clone)]
+pub struct Control(Arc<Mutex<State>>);
+
+struct State {
+    handle: Handle,
+    is_stopping: bool,
+    is_aborting: bool,
+}
+
+impl Control {
+    pub(super) fn new(handle: Handle) -> Self {
+        Self(Arc::new(Mutex::new(State { handle, is_stopping: false, is_aborting: false })))
+    }
+
+    /// Turns to the next phase, which inherits the requests to the phases before.
+    pub(super) fn turn_to(&self, handle: Handle) {
+        let mut state = self.0.lock();
+        if state.is_aborting {
+            handle.abort();
+        } else if state.is_stopping {
+            handle.stop();
+        }
+        state.handle = handle;
+    }
+
+    /// Asks the sources to stop. Data in flight is delivered, and no other phase begins.
+    pub fn stop(&self) {
+        let mut state = self.0.lock();
+        state.is_stopping = true;
+        state.handle.stop();
+    }
+
+    /// Ends the job at once. Data in flight is not acknowledged.
+    pub fn abort(&self) {
+        let mut state = self.0.lock();
+        state.is_aborting = true;
+        state.handle.abort();
+    }
+
+    /// The handle of the current phase.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.0.lock().handle.clone()
+    }
+}

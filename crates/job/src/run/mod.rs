@@ -1,0 +1,262 @@
+//! Runs a job: its phases one after the other, each to its end.
+
+mod control;
+mod signals;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_engine::{Error, FileWatcher, Graph, Handle, Plan, Run, StateDir, Summary};
+use tokio::time::MissedTickBehavior;
+
+use crate::error::{LoadError, RunError};
+use crate::job::{Job, Phase};
+use crate::outcome::{JobOutcome, Outcome, Retries};
+
+pub use control::Control;
+pub use signals::{Signal, Signals, pause};
+
+/// How often an observer is called while a phase runs.
+const TICK: Duration = Duration::from_millis(100);
+/// How long an aborted run may take to return.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How to run.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// The number of cores to use.
+    pub cores: usize,
+    /// True if sinks append to the output of earlier runs, also without checkpoints.
+    pub appends: bool,
+    /// How long a stopped run may take to deliver what is in flight.
+    pub drain_timeout: Duration,
+    /// True if SIGINT and SIGTERM stop the run, and SIGHUP reopens its outputs.
+    pub heeds_signals: bool,
+}
+
+impl RunOptions {
+    /// How long a run may drain where nothing else is given.
+    pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self { cores: cores(), appends: false, drain_timeout: Self::DRAIN_TIMEOUT, heeds_signals: false }
+    }
+}
+
+/// The number of cores of this machine.
+#[must_use]
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Something that happened to a run by request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// The first signal arrived: the run drains.
+    Stopping,
+    /// The outputs are reopened.
+    Reopening,
+    /// The run was aborted, and a component did not return in time.
+    Abandoned,
+}
+
+/// Shows a job while it runs. All methods have defaults that do nothing.
+pub trait Observer {
+    /// A phase is about to be prepared: the place to set up the log.
+    ///
+    /// # Errors
+    /// Any error ends the job.
+    fn prepare(&mut self, phase: &Phase) -> Result<(), LoadError> {
+        let _ = phase;
+        Ok(())
+    }
+
+    /// Receives the events of files.
+    fn watcher(&self) -> Option<Arc<dyn FileWatcher>> {
+        None
+    }
+
+    /// A phase begins. It is called within the runtime of the phase, so it may spawn tasks, which end with
+    /// the phase.
+    ///
+    /// # Errors
+    /// Any error ends the job.
+    fn begin(&mut self, phase: &Phase, handle: &Handle) -> Result<(), LoadError> {
+        let _ = (phase, handle);
+        Ok(())
+    }
+
+    /// Called ten times a second. The handle may be used to stop or abort the phase.
+    fn tick(&mut self, handle: &Handle) {
+        let _ = handle;
+    }
+
+    /// Something happened by request.
+    fn notice(&mut self, notice: Notice) {
+        let _ = notice;
+    }
+
+    /// A phase ended.
+    fn end(&mut self, phase: &Phase, outcome: &Outcome) {
+        let _ = (phase, outcome);
+    }
+}
+
+/// A job whose first phase is prepared, so that a state directory in use is an early error.
+pub struct JobRun {
+    job: Job,
+    options: RunOptions,
+    first: Run,
+    control: Control,
+}
+
+impl JobRun {
+    /// Prepares the first phase.
+    ///
+    /// # Errors
+    /// If the phase cannot be prepared.
+    pub fn prepare(job: Job, options: RunOptions, observer: &mut dyn Observer) -> Result<Self, LoadError> {
+        let first = job.phases.first().ok_or_else(|| LoadError::Empty(job.name.clone()))?;
+        observer.prepare(first)?;
+        let first = prepared_run(first, &options, observer)?;
+        let control = Control::new(first.handle());
+        Ok(Self { job, options, first, control })
+    }
+
+    /// Stops the job, and returns the handle of its current phase.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// Runs the phases until one fails or is stopped, or all have ended.
+    ///
+    /// # Errors
+    /// If a phase cannot start, or does not return after it was aborted. A failure of a run is in its
+    /// outcome.
+    pub fn run(self, observer: &mut dyn Observer) -> Result<JobOutcome, RunError> {
+        let Self { job, options, first, control } = self;
+        let mut prepared = Some(first);
+        let mut outcomes = Vec::new();
+        for phase in &job.phases {
+            let run = match prepared.take() {
+                Some(run) => run,
+                None => {
+                    observer.prepare(phase)?;
+                    let run = prepared_run(phase, &options, observer).map_err(LoadError::from)?;
+                    control.turn_to(run.handle());
+                    run
+                }
+            };
+            let outcome = drive(phase, run, &options, observer)?;
+            observer.end(phase, &outcome);
+            let is_last = outcome.summary.failure.is_some() || outcome.summary.stopped;
+            outcomes.push(outcome);
+            if is_last {
+                break;
+            }
+        }
+        Ok(JobOutcome { phases: outcomes })
+    }
+}
+
+/// Runs a graph that was made without a configuration.
+///
+/// # Errors
+/// If the run cannot start, or does not return after it was aborted.
+pub fn run_graph(
+    graph: Graph,
+    state_dir: StateDir,
+    options: RunOptions,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RunError> {
+    let phase = Phase { graph, state_dir, processor: None, operations: None };
+    observer.prepare(&phase)?;
+    let run = prepared_run(&phase, &options, observer).map_err(LoadError::from)?;
+    let outcome = drive(&phase, run, &options, observer)?;
+    observer.end(&phase, &outcome);
+    Ok(outcome)
+}
+
+/// Prepares the run of a phase.
+fn prepared_run(phase: &Phase, options: &RunOptions, observer: &dyn Observer) -> Result<Run, Error> {
+    let run = Run::new(Plan::new(&phase.graph, options.cores), phase.state_dir.clone())?;
+    let run = run.drain_timeout(options.drain_timeout);
+    let run = if options.appends || phase.state_dir.positions { run.continuing() } else { run };
+    Ok(match observer.watcher() {
+        Some(watcher) => run.watched(watcher),
+        None => run,
+    })
+}
+
+/// Runs a phase to its end, on a runtime of its own.
+fn drive(
+    phase: &Phase,
+    run: Run,
+    options: &RunOptions,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RunError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(options.cores)
+        .thread_name("thalweg")
+        .enable_all()
+        .build()?;
+    let mut retries = Retries::default();
+    let handle = run.handle();
+    let summary = runtime.block_on(async {
+        observer.begin(phase, &handle)?;
+        let signals = if options.heeds_signals { Some(Signals::new()?) } else { None };
+        watch(run, &handle, signals, &mut retries, observer).await
+    });
+    retries.note(&handle);
+    // A thread may still wait for something that never comes, such as a line from a terminal.
+    runtime.shutdown_background();
+    Ok(Outcome { summary: summary?, retries })
+}
+
+/// Waits for the end of a run, and meanwhile for signals and for the next tick.
+async fn watch(
+    run: Run,
+    handle: &Handle,
+    mut signals: Option<Signals>,
+    retries: &mut Retries,
+    observer: &mut dyn Observer,
+) -> Result<Summary, RunError> {
+    let mut wait = pin!(run.wait());
+    let mut late = pin!(async {
+        handle.aborted().await;
+        tokio::time::sleep(ABORT_TIMEOUT).await;
+    });
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut has_signal = false;
+    loop {
+        tokio::select! {
+            summary = &mut wait => return Ok(summary),
+            signal = Signals::next_of(&mut signals) => match signal {
+                Signal::End if has_signal => handle.abort(),
+                Signal::End => {
+                    has_signal = true;
+                    handle.stop();
+                    observer.notice(Notice::Stopping);
+                }
+                #[cfg(unix)]
+                Signal::Reopen => {
+                    handle.reopen();
+                    observer.notice(Notice::Reopening);
+                }
+            },
+            () = &mut late => {
+                observer.notice(Notice::Abandoned);
+                return Err(RunError::Abandoned);
+            }
+            _ = ticks.tick() => {
+                retries.note(handle);
+                observer.tick(handle);
+            }
+        }
+    }
+}
