@@ -1,14 +1,14 @@
 //! The names of numbered parts: `out.jsonl` becomes `out-00001.jsonl`, `out-00002.jsonl` and so on.
 //!
-//! All sinks that rotate use this rule, so that a name leads to the same parts in a folder and in a store. The number is
-//! in front of the last extension, because the text before it often has dots of its own: `app.2026.jsonl`. (Rejected: in
-//! front of the first dot, which splits such names in the middle.)
+//! All sinks that rotate use this rule, so that a name leads to the same parts in a folder and in a store.
+//! The number is in front of the last extension, because the text before it often has dots of its own:
+//! `app.2026.jsonl`. (Rejected: in front of the first dot, which splits such names in the middle.)
 
 /// The extensions that follow another one: `.jsonl.gz`.
 const COMPRESSED: [&str; 4] = [".gz", ".gzip", ".zst", ".zstd"];
 
-/// Splits a path before the extension of its last name: `a/out.jsonl.gz` into `a/out` and `.jsonl.gz`. The extension is
-/// empty if the name has none. A dot at the beginning of a name belongs to the name.
+/// Splits a path before the extension of its last name: `a/out.jsonl.gz` into `a/out` and `.jsonl.gz`. The
+/// extension is empty if the name has none. A dot at the beginning of a name belongs to the name.
 pub fn split(path: &str) -> (&str, &str) {
     let name = path.rfind('/').map_or(0, |slash| slash + 1);
     let bare = COMPRESSED.iter().find_map(|suffix| path.strip_suffix(suffix)).unwrap_or(path);
