@@ -104,7 +104,7 @@ impl Sink for Failing {
     }
 }
 
-/// What becomes of batches that could go another way, a second and a half between them.
+/// The outcomes of batches that could go another way, a second and a half between them.
 async fn outcomes(sink: Failing, batches: usize) -> Vec<Outcome> {
     let (sender, input) = channel(1 << 20);
     let writer = writer(sink);
