@@ -21,6 +21,11 @@ impl Delimiter {
         Self { finder: Finder::new(text.as_bytes()).into_owned(), byte }
     }
 
+    /// True if the delimiter has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.finder.needle().is_empty()
+    }
+
     /// Returns the length of the delimiter, in bytes.
     pub fn len(&self) -> usize {
         self.finder.needle().len()

@@ -91,7 +91,7 @@ impl Projection {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.rows()));
         let fields = RecordBatch::try_new_with_options(chosen.to.clone(), columns, &options)?;
         self.last = Some(chosen);
-        Ok(batch.with_fields(fields)?)
+        batch.with_fields(fields)
     }
 }
 

@@ -1,15 +1,17 @@
-//! What went wrong in a component, and what the engine can do about it.
+//! Errors of components, and what the engine can do about them.
 
-/// What the engine can do about an error.
+/// The engine's options after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A retry may succeed: the engine retries with growing pauses.
     Temporary,
-    /// As temporary, and the other side has too much to do: from now on fewer requests are sent to it at once.
+    /// As temporary, and the other side has too much to do: from now on fewer requests are sent to it at
+    /// once.
     Overloaded,
     /// No retry succeeds: the run fails with this error.
     Permanent,
-    /// As permanent, but nothing is wrong: the program that read the output has ended (`thalweg run … | head`).
+    /// As permanent, but nothing is wrong: the program that read the output has ended (`thalweg run … |
+    /// head`).
     ReaderGone,
 }
 
@@ -23,8 +25,8 @@ impl ErrorKind {
     }
 }
 
-/// An error of a component as a whole. A message that cannot be processed is not an error: it leaves by the `errors`
-/// output.
+/// An error of a component as a whole. A message that cannot be processed is not an error: it leaves by the
+/// `errors` output.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -35,18 +37,21 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error after which a retry may succeed. The message is a sentence: what happened to what, and what to do.
+    /// An error after which a retry may succeed. The message is a sentence: what happened to what, and what
+    /// to do.
     pub fn temporary(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Temporary, message: message.into(), source: None }
     }
 
-    /// An error after which a gentler retry may succeed: the other side refused because of its load (HTTP's 429 and 503), or
-    /// did not answer in time. The message is a sentence: what happened to what, and what to do.
+    /// An error after which a gentler retry may succeed: the other side refused because of its load (HTTP's
+    /// 429 and 503), or did not answer in time. The message is a sentence: what happened to what, and what to
+    /// do.
     pub fn overloaded(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Overloaded, message: message.into(), source: None }
     }
 
-    /// An error after which no retry succeeds. The message is a sentence: what happened to what, and what to do.
+    /// An error after which no retry succeeds. The message is a sentence: what happened to what, and what to
+    /// do.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Permanent, message: message.into(), source: None }
     }
@@ -67,7 +72,7 @@ impl Error {
         Self { kind: self.kind, message: message.into(), source: Some(self.into()) }
     }
 
-    /// What the engine can do about the error.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -1,9 +1,9 @@
 //! From a configuration to a graph, from the graph to a plan, and from the plan to a run.
 //!
-//! A configuration is read into a [`Graph`]: which components there are and which feeds which, all of it
-//! checked. The graph becomes a [`Plan`]: neighbouring transforms fused into segments, a channel
-//! only where rates must differ, and how many copies of each. The plan is carried out as a [`run`].
-//! Graph and plan are values that can be printed.
+//! A configuration is read into a [`Graph`]: the components and which feeds which, checked. The graph becomes
+//! a [`Plan`]: adjacent transforms fused into segments, channels only where rates must differ, and the
+//! parallelism of each segment. The plan is carried out as a [`Run`]. Graph and plan are values that can be
+//! printed.
 //!
 //! This crate knows what a component is ([`component`]) but none in particular: they come in a [`Registry`].
 

@@ -1,14 +1,14 @@
-//! What a channel carries: a batch of messages, or several files.
+//! The contents of channels: a batch of messages, or several files.
 //!
-//! A channel carries one of the two, as the plan says of the edge that it is. One channel type for both was rejected: every
-//! stage then had to refuse, while it runs, what the check of the graph rules out.
+//! A channel carries one of the two, as the plan says of the edge that it is. One channel type for both was
+//! rejected: every stage then had to refuse, while it runs, what the check of the graph rules out.
 
 use thalweg_record::{Batch, Budget, File, Outcome};
 
-/// What a channel of files carries: some small ones, or a single one that takes long.
+/// The contents of a channel of files: some small ones, or a single one that takes long.
 pub(crate) type Files = Vec<File>;
 
-/// What channels, counters and sequencing need to know of what they carry.
+/// The view of channels, counters and sequencing on what they carry.
 pub(crate) trait Parcel: Send + Sized + 'static {
     /// The number of messages or files.
     fn items(&self) -> usize;
@@ -16,7 +16,7 @@ pub(crate) trait Parcel: Send + Sized + 'static {
     /// The bytes of content, wherever they are: what rates are counted in.
     fn bytes(&self) -> usize;
 
-    /// What the limits of channels are counted in: about the bytes of memory.
+    /// The measure of the limits of channels: about the bytes of memory.
     fn weight(&self) -> usize;
 
     /// A second parcel over the same content. Both must be settled.

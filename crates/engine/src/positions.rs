@@ -1,8 +1,9 @@
 //! How far a source has got, counted from what is safe.
 //!
-//! A source puts a checkpoint on each batch that it sends: "once this batch and all before it in its partition are settled,
-//! resume here". A partition is read in order: one file, for example. Batches are settled in any order. A partition's
-//! position moves only when all batches up to a checkpoint are settled, and never past one that failed.
+//! A source puts a checkpoint on each batch that it sends: "once this batch and all before it in its
+//! partition are settled, resume here". A partition is read in order: one file, for example. Batches are
+//! settled in any order. A partition's position moves only when all batches up to a checkpoint are settled,
+//! and never past one that failed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::{Error, Role, RunFailure};
 pub struct Checkpoint {
     /// The sequence that the source reads in order: a file's identity, for example.
     pub partition: Arc<str>,
-    /// What the source needs to resume after this batch.
+    /// The source's own description of the place after this batch.
     pub offset: Value,
 }
 
@@ -69,7 +70,8 @@ struct Partition {
 }
 
 impl Positions {
-    /// Of a component, beginning with what a former run saved. `failures` receives the failures of its batches.
+    /// Of a component, beginning with what a former run saved. `failures` receives the failures of its
+    /// batches.
     pub fn new(
         source: Arc<str>,
         role: Role,
@@ -105,8 +107,9 @@ impl Positions {
         }
     }
 
-    /// The offset in a partition before which nothing is needed again, even if the process is killed now. If positions are
-    /// saved, that is what was saved last: a run that resumes there truncates what its sinks wrote since.
+    /// The offset in a partition before which nothing is needed again, even if the process is killed now. If
+    /// positions are saved, that is what was saved last: a run that resumes there truncates what its sinks
+    /// wrote since.
     pub fn committed(&self, partition: &str) -> Option<Value> {
         if !self.keeps.load(Relaxed) {
             return self.saved(partition);
@@ -114,7 +117,8 @@ impl Positions {
         self.partitions.lock().get(partition).and_then(|partition| partition.stored.clone())
     }
 
-    /// Holds `guard` until the source has ended and all that it sent is settled; see [`drop_guard`](Self::drop_guard).
+    /// Holds `guard` until the source has ended and all that it sent is settled; see
+    /// [`drop_guard`](Self::drop_guard).
     pub(crate) fn set_guard(&self, guard: LiveGuard) {
         *self.guard.lock() = Some(guard);
     }
@@ -134,14 +138,14 @@ impl Positions {
         self.partitions.lock().keys().cloned().collect()
     }
 
-    /// How many messages or files are in batches that are not settled. A batch counts as a whole until its last message is
-    /// settled.
+    /// How many messages or files are in batches that are not settled. A batch counts as a whole until its
+    /// last message is settled.
     pub(crate) fn unsettled(&self) -> u64 {
         self.unsettled.load(Relaxed)
     }
 
-    /// Returns the ack of the next batch of a partition, which has `items` messages or files. Without a checkpoint, only
-    /// the batch's failure is noted.
+    /// Returns the ack of the next batch of a partition, which has `items` messages or files. Without a
+    /// checkpoint, only the batch's failure is noted.
     pub fn expect(self: &Arc<Self>, checkpoint: Option<Checkpoint>, items: usize) -> Ack {
         let this = self.clone();
         let guard = self.guard.lock().clone();
@@ -203,7 +207,8 @@ impl Positions {
         }
     }
 
-    /// Takes the partitions whose position changed since the last call: where to resume there, or None if it was forgotten.
+    /// Takes the partitions whose position changed since the last call: where to resume there, or None if it
+    /// was forgotten.
     pub fn take_changes(&self) -> Vec<(Arc<str>, Option<Value>)> {
         let mut partitions = self.partitions.lock();
         let mut changed = Vec::new();
@@ -216,8 +221,8 @@ impl Positions {
         changed
     }
 
-    /// Notes that a change that was taken could not be saved. The next call of [`take_changes`](Self::take_changes) returns
-    /// it again, or what came after it.
+    /// Notes that a change that was taken could not be saved. The next call of
+    /// [`take_changes`](Self::take_changes) returns it again, or what came after it.
     pub(crate) fn put_back(&self, partition: &Arc<str>) {
         self.partitions.lock().entry(partition.clone()).or_default().changed = true;
     }

@@ -1,8 +1,7 @@
-//! For testing components alone, and the conformance that every component of a role must show.
+//! Tests of single components, and the conformance that every component of a role must show.
 //!
-//! A test gives a component's options as a user would write them and looks at what comes out. The
-//! `conforms` functions try what every component owes, whatever it does: no message vanishes, and
-//! acknowledgements tell what became of them.
+//! A test gives a component's options as a user writes them and looks at what comes out. The `conforms`
+//! functions test what every component owes: no message vanishes, and acks answer what became of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +26,11 @@ use crate::{
 };
 
 thread_local! {
-    /// Of each test, which has a thread of its own: what a component makes is there after the component has gone, as in a run.
+    /// One for each test, which has a thread of its own. The files of a component outlive it, as in a run.
     static TEMPORARY: Temporaries = Temporaries::new(None);
 }
 
-/// The surroundings that test components are built in. Temporary files go with the test's thread.
+/// The context that test components are built in. Temporary files go with the test's thread.
 pub fn context() -> Context {
     Context {
         name: "test".to_owned(),
@@ -66,7 +65,7 @@ impl Given {
         self.batches(output).iter().flat_map(|batch| rows(batch.fields())).collect()
     }
 
-    /// The fields of the messages that went on.
+    /// The fields of the messages of the main output.
     pub fn main(&self) -> Vec<Value> {
         self.rows(Output::Main)
     }
@@ -104,7 +103,7 @@ pub fn apply<C: TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = B
     given
 }
 
-/// A file that lies at a path, as a source would find it. Nobody waits for its acknowledgement.
+/// The file at a path, as a source would find it. Its ack has no receiver.
 ///
 /// # Panics
 /// If there is none.
@@ -123,13 +122,13 @@ pub fn file_of(name: &str, content: &[u8]) -> File {
     File::new(origin, content.to_vec().into())
 }
 
-/// Builds one copy of a transform of files and applies it to a file.
+/// Builds a file transform and applies it to a file.
 ///
 /// # Errors
 /// Why the file was rejected.
 ///
 /// # Panics
-/// If it cannot be built, or failed by no fault of the file's.
+/// If it cannot be built, or failed for a reason other than the file.
 pub async fn apply_to_file<C: FileTransformConfig>(
     yaml: &str,
     file: &mut File,
@@ -143,7 +142,7 @@ pub async fn apply_to_file<C: FileTransformConfig>(
     }
 }
 
-/// What was read out of a file.
+/// The messages read out of a file.
 #[derive(Debug, Default)]
 pub struct Unpacked {
     /// Its messages.
@@ -207,7 +206,8 @@ impl OutputReceiver {
     }
 }
 
-/// An output for testing a source. What it sends, and what it rejects, comes out of the two receivers.
+/// An output for testing a source. The two receivers take the messages that it sends, and those that it
+/// rejects.
 pub(crate) fn source_output(
     stop: Stop,
     budget: &Budget,
@@ -221,7 +221,8 @@ pub(crate) fn source_output(
     output(name, Role::Source, stop, budget.share(), batch_bytes, upstream)
 }
 
-/// An output for testing a file reader. What it sends of `file`, and what it rejects, comes out of the two receivers.
+/// An output for testing a file reader. The two receivers take the messages of `file` that it sends, and
+/// those that it rejects.
 pub fn file_output(
     budget: &Budget,
     batch_bytes: usize,
@@ -247,10 +248,10 @@ fn output(
     (output, main_out, errors_out)
 }
 
-/// Reads the messages out of a file. They are all held, so it must not be a large one.
+/// Reads the messages out of a file. All are held in memory, so the file must not be large.
 ///
 /// # Panics
-/// If it cannot be built, or failed by no fault of the file's.
+/// If it cannot be built, or failed for a reason other than the file.
 pub async fn unpack<C: FileReaderConfig>(yaml: &str, file: &mut File, batch_bytes: usize) -> Unpacked {
     let mut context = context();
     context.batch_bytes = batch_bytes;
@@ -272,7 +273,7 @@ pub async fn unpack<C: FileReaderConfig>(yaml: &str, file: &mut File, batch_byte
     unpacked
 }
 
-/// What a source sent.
+/// The output of a source.
 #[derive(Debug, Default)]
 pub struct Sent {
     /// The batches that it sent.
@@ -290,17 +291,17 @@ impl Sent {
     }
 }
 
-/// A source that runs in the background of a test, with the budget and positions it would have.
+/// A source that runs in the background of a test, with a budget and positions as in a run.
 pub struct RunningSource {
-    /// What it sends.
+    /// Receives its main output.
     pub main: OutputReceiver,
-    /// What it rejects.
+    /// Receives its `errors` output.
     pub errors: OutputReceiver,
-    /// Tells it to stop.
+    /// Requests the source to stop.
     pub stop: Stop,
-    /// Its result.
+    /// The source's task.
     pub task: tokio::task::JoinHandle<Result<(), Error>>,
-    /// The positions that it is to save: only those of batches that were settled.
+    /// The source's positions: they move with batches that are settled.
     pub positions: Arc<crate::Positions>,
 }
 
@@ -320,7 +321,7 @@ pub fn start<C: SourceConfig>(
     start_source(source, batch_bytes, saved)
 }
 
-/// Starts a source that was built already: see [`start`].
+/// Starts a source that is built: see [`start`].
 ///
 /// # Panics
 /// Never.
@@ -338,7 +339,7 @@ pub fn start_source(
 }
 
 impl RunningSource {
-    /// Waits until it ends and gives what it sent, everything acknowledged.
+    /// Waits until the source ends and returns what it sent, all of it settled.
     pub async fn finish(self) -> Sent {
         let main = async {
             let mut all = Vec::new();
@@ -365,12 +366,12 @@ impl RunningSource {
     }
 }
 
-/// Runs a source that ends to its end and gives what it sent, everything acknowledged.
+/// Runs a source to its end and returns what it sent, all of it settled.
 pub async fn read_all<C: SourceConfig>(yaml: &str, batch_bytes: usize) -> Sent {
     start::<C>(yaml, batch_bytes, BTreeMap::new()).finish().await
 }
 
-/// Writes batches to a sink and finishes it; gives what was rejected, as (batch, row, reason).
+/// Writes batches to a sink and finishes it. Returns what was rejected, as (batch, row, reason).
 ///
 /// # Errors
 /// The first error of the sink.
@@ -403,11 +404,11 @@ pub async fn write_all<C: SinkConfig>(
     Ok(rejected)
 }
 
-/// What every transform owes: each message of `payloads` goes to some output, to `errors`, or is settled as
-/// filtered; none is dropped. Tried with one batch, with a batch for each message, and with none.
+/// Tests what every transform owes: each message of `payloads` goes to an output, to `errors`, or is settled
+/// as filtered; none is dropped. Tested with one batch, and with a batch for each message.
 ///
 /// # Panics
-/// If it is not so.
+/// If the component does not conform.
 pub fn transform_conforms<C: TransformConfig>(yaml: &str, payloads: &[&str]) {
     for chunk in [payloads.len().max(1), 1] {
         let settlements: Arc<Mutex<Vec<Settlement>>> = Arc::default();
@@ -434,11 +435,11 @@ pub fn transform_conforms<C: TransformConfig>(yaml: &str, payloads: &[&str]) {
     }
 }
 
-/// What every sink owes: it opens, writes, flushes with nothing pending, writes on, and finishes; and what it
-/// says is pending is safe after a flush.
+/// Tests what every sink owes: it opens, writes, flushes with nothing pending, writes again, and finishes;
+/// and what is buffered is durable after a flush.
 ///
 /// # Panics
-/// If it is not so.
+/// If the component does not conform.
 pub async fn sink_conforms<C: SinkConfig>(yaml: &str) {
     let config = options::<C>(yaml);
     let mut sink: Box<dyn Sink> = config.build(&context()).expect("it can be built");

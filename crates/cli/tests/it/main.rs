@@ -15,6 +15,7 @@ mod errors;
 mod examples;
 mod files;
 mod gollum;
+mod many;
 mod mistakes;
 mod network;
 mod running;

@@ -62,7 +62,7 @@ impl Layout {
             }
         }
         let options = RecordBatchOptions::new().with_row_count(Some(batch.rows()));
-        Ok(batch.with_fields(RecordBatch::try_new_with_options(to, columns, &options)?)?)
+        batch.with_fields(RecordBatch::try_new_with_options(to, columns, &options)?)
     }
 
     /// Rejects the failed messages as they were, and sends the rest with the new columns. Each new column has
@@ -111,7 +111,7 @@ impl Before {
             out.reject(was, (0..).zip(reasons).collect())?;
         }
         let keep = all_but(now.rows(), rows);
-        Ok(now.filter(&keep)?)
+        now.filter(&keep)
     }
 }
 

@@ -141,6 +141,11 @@ impl ColumnBuilder {
         }
     }
 
+    /// True if it has no value so far.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Returns the number of values so far.
     pub fn len(&self) -> usize {
         match self {
@@ -294,6 +299,11 @@ impl Columns {
     /// Returns the number of columns.
     pub fn len(&self) -> usize {
         self.columns.len()
+    }
+
+    /// True if there are no columns.
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
     }
 
     /// Returns the name of a column.

@@ -9,8 +9,9 @@ use super::threads::{Placement, Task};
 use crate::plan::Plan;
 use crate::positions::{LiveGuard, Never, Positions};
 
-/// How long auxiliary sources run after the others have ended, so that what these sent can be settled. It is settled sooner
-/// unless something holds it back until all input has come, that of the auxiliary sources included.
+/// How long auxiliary sources run after the others have ended, so that what these sent can be settled. It is
+/// settled sooner unless something holds it back until all input has come, that of the auxiliary sources
+/// included.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
 
 /// Ends when the last [`LiveGuard`] is dropped.
@@ -46,7 +47,8 @@ impl Auxiliaries {
         if is_auxiliary { &self.stop } else { &self.others }
     }
 
-    /// Returns what a source holds until it ends. Its positions get what its batches hold until they are settled.
+    /// Returns what a source holds until it ends. Its positions get what its batches hold until they are
+    /// settled.
     pub(super) fn guard(&self, is_auxiliary: bool, positions: &Positions) -> Option<LiveGuard> {
         let watches = self.watches.as_ref().filter(|_| !is_auxiliary)?;
         positions.set_guard(watches.unsettled.0.clone());

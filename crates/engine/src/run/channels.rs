@@ -11,8 +11,8 @@ use crate::plan::{Destination, Plan, Segment};
 
 type Made<P> = BTreeMap<Destination, (Sender<P>, Receiver<P>)>;
 
-/// The channels between the stages of a plan, made when they are first asked for. A stage takes messages or files, as the
-/// plan says; the dead letters take both, each by a channel of its own.
+/// The channels between the stages of a plan, made when they are first asked for. A stage takes messages or
+/// files, as the plan says; the dead letters take both, each by a channel of its own.
 pub(super) struct Channels {
     /// In bytes, of each channel.
     limit: usize,
@@ -97,14 +97,14 @@ impl<P: Parcel> Exits<P> {
         }
     }
 
-    /// Hands results over in their order. What the next stages take at once is not done here, where the other workers have to
-    /// wait, but when `at_once` is run.
+    /// Hands results over in their order. Work that the next stages take at once is not done here, where the
+    /// other workers have to wait, but when `at_once` is run.
     pub(super) fn deliver(&self, results: Vec<(Destination, P)>, at_once: &mut Vec<HandOver>) {
         for (stage, parcel) in results {
             let weight = parcel.weight();
             if let Some(exit) = self.0.get(&stage) {
-                // A stage has ended only after it failed, which ends the run. The parcel is then dropped, its ack fails, and
-                // its source sends it again in the next run.
+                // A stage has ended only after it failed, which ends the run. The parcel is then dropped, its
+                // ack fails, and its source sends it again in the next run.
                 at_once.extend(exit.hand_over(parcel, weight).ok());
             }
         }

@@ -1,4 +1,5 @@
-//! What a run saves: the checkpoints of its sources and the states of its sinks, together, twice a second.
+//! The saved state of a run: the checkpoints of its sources and the states of its sinks, together, twice a
+//! second.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(super) type SinkState = (Arc<str>, Arc<Mutex<Option<Value>>>);
 /// The positions of components, in the order in which they are saved.
 pub(super) type ComponentPositions = Vec<(Arc<str>, Arc<Positions>)>;
 
-/// What a run saves, and where.
+/// The state that a run saves, and its store.
 pub(super) struct Checkpoints {
     pub(super) store: Arc<LazyStore>,
     /// False if the run keeps nothing: nothing is then ever due, and [`save`](Self::save) does nothing.
@@ -40,7 +41,7 @@ impl Checkpoints {
     /// Saves what changed. Blocks its thread.
     ///
     /// # Errors
-    /// If the store cannot be written. What changed is then saved by the next call.
+    /// If the store cannot be written. The changes are then saved by the next call.
     pub(super) fn save(&self) -> Result<(), Error> {
         if !self.are_kept {
             return Ok(());
@@ -48,8 +49,8 @@ impl Checkpoints {
         thalweg_runtime::blocking(|| self.saver.save(|| self.save_changes()))
     }
 
-    /// The positions are taken before the sinks' states. What a position covers was written before it was settled, so the
-    /// states are of the same moment or a later one, never of an earlier one.
+    /// The positions are taken before the sinks' states. Messages that a position covers were written before
+    /// they were settled, so the states are of the same moment or a later one, never of an earlier one.
     fn save_changes(&self) -> Result<(), Error> {
         let barrier = self.barrier.write();
         let mut moved = Vec::new();
@@ -76,8 +77,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Without this, a later save would put newer states of sinks beside older positions of sources, and what lies between
-    /// would be written twice by the next run.
+    /// Without this, a later save would put newer states of sinks beside older positions of sources, and what
+    /// lies between would be written twice by the next run.
     fn put_back(&self, moved: Vec<(Arc<str>, Arc<str>, Option<Value>)>, states: Vec<(Arc<str>, Value)>) {
         for (source, partition, _) in moved {
             self.of(&source).for_each(|positions| positions.put_back(&partition));

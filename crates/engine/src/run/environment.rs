@@ -1,4 +1,4 @@
-//! What the components of a run are built with.
+//! The environment of a run: its components are built with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::positions::Positions;
 use crate::store::Store;
 use crate::{Context, Error, Journal, Role, Temporaries};
 
-/// What the components of a run are built with.
+/// The environment of a run.
 pub(super) struct Environment {
     pub(super) handle: Handle,
     pub(super) batch_bytes: usize,
@@ -35,7 +35,7 @@ pub(super) struct Environment {
     metrics: BTreeMap<Arc<str>, Arc<ComponentMetrics>>,
 }
 
-/// What a [`Run`](super::Run) says of its environment.
+/// The part of the environment that a [`Run`](super::Run) decides.
 pub(super) struct Settings {
     pub(super) batch_bytes: usize,
     pub(super) temporary: Temporaries,
@@ -75,7 +75,7 @@ impl Environment {
         found.unwrap_or_else(|| ComponentMetrics::new(name.clone(), Role::Transform, ""))
     }
 
-    /// What a component may know of its surroundings.
+    /// The context that a component is built in.
     pub(super) fn context(&self, name: &Arc<str>) -> Context {
         Context {
             name: name.to_string(),

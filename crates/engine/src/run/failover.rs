@@ -1,9 +1,9 @@
 //! A failover: what one way does not deliver goes the next.
 //!
-//! A batch is sent as a copy over the same memory, with an ack of its own. If the copy is delivered, so is the batch. If
-//! the copy fails, the original batch is sent the next way. So a way may be anything: a sink, or a pipeline with all that it
-//! leads to. If one part of a way delivers and another fails, the next way gets the whole batch: messages may then be
-//! delivered twice, but they are never lost.
+//! A batch is sent as a copy over the same memory, with an ack of its own. If the copy is delivered, so is
+//! the batch. If the copy fails, the original batch is sent the next way. So a way may be anything: a sink,
+//! or a pipeline with all that it leads to. If one part of a way delivers and another fails, the next way
+//! gets the whole batch: messages may then be delivered twice, but they are never lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use thalweg_runtime::{HandOver, Sender, Ticket, Worker};
 use super::RunFailure;
 use crate::metrics::ComponentMetrics;
 
-/// One of the ways, and those after it. It does not know those before: a batch that waits for a way to be settled must not
-/// keep that way from ending.
+/// One of the ways, and those after it. It does not know those before: a batch that waits for a way to be
+/// settled must not keep that way from ending.
 pub(super) struct Way {
     stages: Vec<Sender<Batch>>,
     next: Option<Arc<Way>>,
@@ -41,7 +41,8 @@ impl Way {
         }
     }
 
-    /// What is sent this way: a copy whose failure sends the batch the next way, or the batch if there is none.
+    /// The batch to send this way: a copy whose failure sends the batch the next way, or the batch if there
+    /// is none.
     fn guard(&self, batch: Batch) -> Batch {
         let Some(next) = self.next.clone() else { return batch };
         let mut copy = batch.with_ack(Ack::noop());
@@ -55,14 +56,15 @@ impl Way {
         copy
     }
 
-    /// Sends a batch this way because the one before failed. The caller may be in the middle of anything, so the batch only
-    /// goes into the channels.
+    /// Sends a batch this way because the one before failed. The caller may be in the middle of anything, so
+    /// the batch only goes into the channels.
     fn take_over(&self, batch: Batch) {
         self.metrics.add_errors(batch.rows());
         self.give(batch, |stage, batch, bytes| drop(stage.push(batch, bytes)));
     }
 
-    /// A stage that has ended drops the batch, which thereby fails: the run is ending, or the batch goes the next way.
+    /// A stage that has ended drops the batch, which thereby fails: the run is ending, or the batch goes the
+    /// next way.
     fn give(&self, batch: Batch, give: impl Fn(&Sender<Batch>, Batch, usize)) {
         let batch = self.guard(batch);
         let Some((last, others)) = self.stages.split_last() else {
@@ -98,7 +100,8 @@ impl Worker for Failover {
     type Item = Batch;
     type Error = RunFailure;
 
-    /// A batch that fails goes into the channels of the later ways without a wait, so these must have room as well.
+    /// A batch that fails goes into the channels of the later ways without a wait, so these must have room as
+    /// well.
     fn has_room(&self) -> bool {
         match self.timeout {
             None => self.ways().all(|way| way.has_room()),

@@ -1,7 +1,7 @@
 //! Why a run failed, as a value.
 //!
-//! A failure was a text once, and callers searched it for names of components and for "the reader of the output has gone
-//! away". A text that quoted another component's name was then blamed on that component.
+//! A failure was a text once, and callers searched it for names of components and for "the reader of the
+//! output has gone away". A text that quoted another component's name was then blamed on that component.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,11 +12,12 @@ use crate::{Error, Role};
 /// Why a run failed.
 #[derive(Debug)]
 pub struct RunFailure {
-    /// The component that failed. None where the engine itself did: it could not save a checkpoint, for example.
+    /// The component that failed. None where the engine itself did: it could not save a checkpoint, for
+    /// example.
     pub component: Option<Arc<str>>,
     /// The role of that component.
     pub role: Option<Role>,
-    /// What happened. Its message says all that there is to say to a person.
+    /// The error. Its message says all that there is to say to a person.
     pub error: Error,
 }
 

@@ -13,7 +13,8 @@ use crate::component::{FileError, FileReader};
 use crate::parcel::Files;
 use crate::source_output::{OpenFile, SourceOutput, give};
 
-/// One worker of a file reader. It is a stage of its own: like a source, it waits for the budget and for room while it reads.
+/// One worker of a file reader. It is a stage of its own: like a source, it waits for the budget and for room
+/// while it reads.
 pub(super) struct FileReaderWorker {
     pub(super) reader: Box<dyn FileReader>,
     pub(super) out: SourceOutput,
@@ -82,7 +83,7 @@ impl FileReaderWorker {
     }
 }
 
-/// What is known of the messages of a file that is read now.
+/// The metadata of the messages of a file that is read now.
 fn meta_of(file: &File) -> Meta {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let origin = file.origin();

@@ -16,7 +16,7 @@ use crate::parcel::Files;
 use crate::plan::{Destination, Target};
 use thalweg_record::Output;
 
-/// What happens to a file, for a [`FileWatcher`].
+/// An event in the life of a file, for a [`FileWatcher`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileEvent {
     /// A transform begins with the file.
@@ -33,14 +33,15 @@ pub enum FileEvent {
 
 /// Receives what happens to each file.
 pub trait FileWatcher: Send + Sync {
-    /// Something happened to a file in a transform or sink of this name. Called on the thread that processes the file.
+    /// Something happened to a file in a transform or sink of this name. Called on the thread that processes
+    /// the file.
     fn saw(&self, component: &Arc<str>, file: &File, event: FileEvent);
 }
 
 /// The files that leave the segment, in order.
 type Results = Vec<(Destination, Files)>;
 
-/// What an operator does.
+/// The work of an operator.
 pub(super) enum Work {
     /// It transforms files.
     Transform(Box<dyn FileTransform>),
@@ -116,7 +117,7 @@ impl Worker for FileSegmentWorker {
 }
 
 impl FileSegmentWorker {
-    /// Takes a file through the operators. What leaves the segment is put into `left`.
+    /// Takes a file through the operators. Files that leave the segment are put into `left`.
     async fn carry(&mut self, file: File, left: &mut BTreeMap<Destination, Files>) -> Result<(), RunFailure> {
         let mut open = vec![(0, file)];
         // When one operator ends, the next begins: reading the clock is a part of what a small file costs.
@@ -174,12 +175,7 @@ impl FileOperator {
             return Ok(Next::Output(output));
         }
         let watch = |file: &File, event| watcher.iter().for_each(|watcher| watcher.saw(&name, file, event));
-        let is_meant = match self.targets {
-            Targets::WithoutErrors => file.problem().is_none(),
-            Targets::WithErrors => file.problem().is_some(),
-            Targets::All => true,
-        };
-        if !is_meant {
+        if !self.is_for(file) {
             watch(file, FileEvent::WentPast);
             return Ok(Next::Output(Output::Main));
         }
@@ -203,6 +199,14 @@ impl FileOperator {
                     OnError::Carry => Output::Main,
                 }))
             }
+        }
+    }
+
+    fn is_for(&self, file: &File) -> bool {
+        match self.targets {
+            Targets::WithoutErrors => file.problem().is_none(),
+            Targets::WithErrors => file.problem().is_some(),
+            Targets::All => true,
         }
     }
 

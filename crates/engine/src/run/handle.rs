@@ -40,12 +40,13 @@ impl Handle {
         }
     }
 
-    /// Asks the sources to stop. The run drains, and then ends: see [`Run::drain_timeout`](crate::Run::drain_timeout).
+    /// Asks the sources to stop. The run drains, and then ends: see
+    /// [`Run::drain_timeout`](crate::Run::drain_timeout).
     pub fn stop(&self) {
         self.stop.request();
     }
 
-    /// Ends the run at once. What is in flight is not acknowledged.
+    /// Ends the run at once. Messages in flight are not acknowledged.
     pub fn abort(&self) {
         self.stop.request();
         self.abort.request();
@@ -73,7 +74,7 @@ impl Handle {
         &self.budget
     }
 
-    /// What the counters count: `file` if all sources give files, else `message`.
+    /// The unit of the counters: `file` if all sources give files, else `message`.
     pub fn item(&self) -> &'static str {
         self.item
     }

@@ -86,7 +86,7 @@ fn letter_of(file: &File, before: &BTreeMap<Arc<str>, Arc<[Arc<str>]>>) -> DeadL
     };
     match file.content() {
         Content::Memory(buffer) if buffer.len() as u64 <= MOST_KEPT => letter.set_payload(buffer),
-        // The content goes with the run. What is small enough is kept in the letter.
+        // The content goes with the run. A small content is kept in the letter.
         Content::Temporary(temporary) if origin.path.is_none() && file.size() <= MOST_KEPT => {
             if let Ok(content) = std::fs::read(temporary.path()) {
                 letter.set_payload(&content);

@@ -1,15 +1,16 @@
 //! Carrying out a plan.
 //!
-//! Each source, each worker of a segment and each sink is a task. A batch travels so: the source reserves memory, reads, and
-//! hands the batch over; a worker of a segment takes it, with a ticket, and calls its transforms one after the other; the
-//! results are put in the order of the tickets and handed on; a sink writes and settles them; the settlement moves the
-//! source's position; positions are saved as checkpoints twice a second. A stage waits for room downstream before it takes
-//! a batch, never while it holds one.
+//! Each source, each worker of a segment and each sink is a task. A batch travels so: the source reserves
+//! memory, reads, and hands the batch over; a worker of a segment takes it, with a ticket, and calls its
+//! transforms one after the other; the results are put in the order of the tickets and handed on; a sink
+//! writes and settles them; the settlement moves the source's position; positions are saved as checkpoints
+//! twice a second. A stage waits for room downstream before it takes a batch, never while it holds one.
 //!
-//! The run ends when its sources have ended, or were asked to stop, and everything has drained. If a component fails, the
-//! sources are stopped, what can still be delivered is, and the run has failed.
+//! The run ends when its sources have ended, or were asked to stop, and everything has drained. If a
+//! component fails, the sources are stopped, what can still be delivered is, and the run has failed.
 //!
-//! [`wiring`] makes tasks of a plan, [`threads`] decides which runs where, [`supervisor`] watches over them to the end.
+//! [`wiring`] makes tasks of a plan, [`threads`] decides which runs where, [`supervisor`] watches over them
+//! to the end.
 
 mod auxiliaries;
 mod channels;
@@ -81,8 +82,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Prepares a run of a plan. If checkpoints are kept, the state directory is opened here, so that one in use is
-    /// refused early.
+    /// Prepares a run of a plan. If checkpoints are kept, the state directory is opened here, so that one in
+    /// use is refused early.
     ///
     /// # Errors
     /// If the store cannot be opened.
@@ -115,21 +116,23 @@ impl Run {
         self
     }
 
-    /// Makes temporary files in a folder that is not the run's own and stays when the run ends: for runs beside each other.
+    /// Makes temporary files in a folder that is not the run's own and stays when the run ends: for runs
+    /// beside each other.
     pub fn making(mut self, temporary: Temporaries) -> Self {
         self.temporary = Some(temporary);
         self
     }
 
-    /// Lets the sinks append to what former runs wrote, even if no checkpoints are kept: for messages of a former run.
+    /// Lets the sinks append to what former runs wrote, even if no checkpoints are kept: for messages of a
+    /// former run.
     pub fn continuing(mut self) -> Self {
         self.continues = true;
         self
     }
 
-    /// Limits how long the run may drain, counted from the request to stop ([`Handle::stop`], or a failure). After that the
-    /// run ends, and fails: what is left is not acknowledged and is named in [`Summary::undrained`]. 60 seconds if nothing
-    /// is said; [`Duration::MAX`] is no limit.
+    /// Limits how long the run may drain, counted from the request to stop ([`Handle::stop`], or a failure).
+    /// After that the run ends, and fails: what is left is not acknowledged and is named in
+    /// [`Summary::undrained`]. 60 seconds if nothing is said; [`Duration::MAX`] is no limit.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.drain_timeout = timeout;
         self

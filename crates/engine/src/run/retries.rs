@@ -23,7 +23,8 @@ impl Retries {
     /// Notes the error and waits before the next attempt.
     ///
     /// # Errors
-    /// The error, if the run was asked to stop meanwhile: a component that still fails then has failed for good.
+    /// The error, if the run was asked to stop meanwhile: a component that still fails then has failed for
+    /// good.
     pub(super) async fn pause(
         &self,
         metrics: &ComponentMetrics,

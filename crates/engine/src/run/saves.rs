@@ -1,8 +1,8 @@
-//! Waiting for a save.
+//! Waiting for a save of checkpoints.
 //!
-//! Where positions are kept, a run that continues cuts its sinks back to what was saved last. So what was settled since
-//! then is not yet safe from a kill, and whoever is to be told that it is has to wait for the next save. Asking for one
-//! brings it about soon; all who ask meanwhile share it.
+//! If checkpoints are kept, a resumed run truncates what its sinks wrote since the last save. So what was
+//! settled since then is not yet committed, and a sender that waits for its acknowledgement waits for the
+//! next save. A request makes the next save come soon; all requests meanwhile share it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use tokio::sync::{Notify, watch};
 #[derive(Debug, Clone)]
 pub(crate) struct Saves {
     asked: Arc<Notify>,
-    /// How many have begun. What is settled before one begins is in it.
+    /// The number of saves that have begun. A save has all that is settled before it begins.
     begun: Arc<AtomicU64>,
-    /// The number of the last that was completed; ends with the run.
+    /// The number of the last completed save. Ends with the run.
     done: watch::Receiver<u64>,
 }
 
-/// The run's end of it.
+/// The run's side of the saves.
 pub(crate) struct Saver {
     saves: Saves,
     done: watch::Sender<u64>,
@@ -32,19 +32,19 @@ impl Saver {
         Self { saves, done }
     }
 
-    /// For those who wait.
+    /// The saves, for those who wait for one.
     pub(crate) fn saves(&self) -> Saves {
         self.saves.clone()
     }
 
-    /// Somebody waits.
+    /// Waits until someone waits for a save.
     pub(crate) async fn asked(&self) {
         self.saves.asked.notified().await;
     }
 
-    /// Does a save, and lets those who waited for it know if it was done.
+    /// Calls `save`. If it succeeds, wakes those who waited for it.
     pub(crate) fn save<E>(&self, save: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-        // Before anything is looked at: who settles from now on waits for the next.
+        // Before any state is read: what is settled from now on is in the next save.
         let number = self.saves.begun.fetch_add(1, Ordering::SeqCst) + 1;
         save()?;
         self.done.send_replace(number);
@@ -53,7 +53,7 @@ impl Saver {
 }
 
 impl Saves {
-    /// Waits until what is settled by now is saved. Says whether it is: not, if the run ended without.
+    /// Waits until what is settled by now is saved. Returns false if the run ended before.
     pub(crate) async fn next(mut self) -> bool {
         let wanted = self.begun.load(Ordering::SeqCst) + 1;
         self.asked.notify_one();
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_waits_is_told_by_a_save_that_began_afterwards() {
+    async fn a_wait_ends_with_a_save_that_began_after_it() {
         let saver = Saver::new();
         let mut waiting = None;
         saver

@@ -16,14 +16,14 @@ use crate::parcel::Files;
 use crate::plan::{Destination, Target};
 use thalweg_record::{Output, Outputs};
 
-/// What a batch came to: what leaves the segment, in order.
+/// The results of a batch that leave the segment, in order.
 #[derive(Default)]
 pub(super) struct Results {
     batches: Vec<(Destination, Batch)>,
     files: Vec<(Destination, Files)>,
 }
 
-/// What an operator does.
+/// The work of an operator.
 pub(super) enum Work {
     /// It is called.
     Calls(Box<dyn Transform>),

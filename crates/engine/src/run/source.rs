@@ -33,8 +33,8 @@ async fn read(
         let read = output.metrics.counts().rows_out;
         match source.run(&mut output).await {
             Ok(()) => return Ok(()),
-            // What the source leads to has failed and says why. That the source cannot continue is a consequence, which must
-            // not be reported in its place.
+            // The stage behind the source has failed and says why. That the source cannot continue is a
+            // consequence, which must not be reported in its place.
             Err(_) if output.is_abandoned() => return Ok(()),
             Err(error) if error.kind().is_temporary() && output.is_stopping() => {
                 // The source would have ended anyway.

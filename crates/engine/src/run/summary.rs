@@ -17,7 +17,7 @@ use crate::positions::Positions;
 pub struct Summary {
     /// The counters of all components.
     pub components: Vec<ComponentCounts>,
-    /// What the counters count: `message` or `file`.
+    /// The unit of the counters: `message` or `file`.
     pub item: &'static str,
     /// How long the run took.
     pub elapsed: Duration,
@@ -37,11 +37,11 @@ pub struct Summary {
     pub positions: BTreeMap<String, BTreeMap<String, Value>>,
     /// Why the run failed, if it did: the first failure.
     pub failure: Option<RunFailure>,
-    /// What was left when the drain timeout expired, if it did.
+    /// The rest when the drain timeout expired, if it did.
     pub undrained: Option<Undrained>,
 }
 
-/// What became of a run's tasks.
+/// The end of a run's tasks.
 pub(super) struct Ended {
     pub(super) failure: Option<RunFailure>,
     pub(super) undrained: Option<Undrained>,
@@ -78,7 +78,7 @@ impl Summary {
     }
 }
 
-/// What a run left behind because it could not drain in time. None of it is acknowledged: a later run with the same
+/// The rest of a run that could not drain in time. None of it is acknowledged: a later run with the same
 /// state sends it again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undrained {
@@ -88,7 +88,7 @@ pub struct Undrained {
     pub unsettled: Vec<(Arc<str>, u64)>,
     /// The components that had not ended.
     pub running: Vec<Arc<str>>,
-    /// What is counted: `message` or `file`.
+    /// The unit: `message` or `file`.
     pub item: &'static str,
 }
 

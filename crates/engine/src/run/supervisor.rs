@@ -1,8 +1,8 @@
 //! Watches over a run from its start to its end.
 //!
-//! The supervisor saves checkpoints, and requests the sources to stop when something fails. Then the run drains: what can
-//! still be delivered is. Draining has a deadline, counted from the request to stop: without one, a sink that never
-//! returns would keep the run, and who waits for it, for ever.
+//! The supervisor saves checkpoints, and requests the sources to stop when something fails. Then the run
+//! drains: what can still be delivered is. Draining has a deadline, counted from the request to stop: without
+//! one, a sink that never returns would keep the run, and who waits for it, for ever.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) struct Supervisor {
     undrained: Option<Undrained>,
 }
 
-/// What a supervisor waits for.
+/// An event that a supervisor waits for.
 enum Event {
     Ended(Result<(), RunFailure>),
     AllEnded,

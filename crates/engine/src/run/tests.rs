@@ -58,7 +58,7 @@ impl BuildSource for Numbers {
     }
 }
 
-/// What a sink does with its batches, of which it is told the number: 1 for the first.
+/// The behaviour of a sink: its act for each batch, by the batch's number from 1.
 #[derive(Clone)]
 struct Probe(Arc<dyn Fn(u64) -> Act + Send + Sync>);
 

@@ -1,13 +1,13 @@
 //! Which task runs where.
 //!
-//! A task that waits runs on the workers of the runtime. A task that blocks (sources and sinks read and write files) has a
-//! thread of its own for the whole run, so that what it wakes need not wait for it. A thread of the runtime's blocking
-//! pool was rejected: that pool has 512 threads, so the 513th sink never ran, and the run neither ended nor stopped.
-//! `block_in_place` around each write was rejected too: the threads multiply, and each has memory that the budget does
-//! not see.
+//! A task that waits runs on the workers of the runtime. A task that blocks (sources and sinks read and write
+//! files) has a thread of its own for the whole run, so that what it wakes need not wait for it. A thread of
+//! the runtime's blocking pool was rejected: that pool has 512 threads, so the 513th sink never ran, and the
+//! run neither ended nor stopped. `block_in_place` around each write was rejected too: the threads multiply,
+//! and each has memory that the budget does not see.
 //!
-//! Above [`MOST_THREADS`] the sinks share a pool of [`SHARED_THREADS`] workers instead. A sink that blocks for long then
-//! takes a worker of the others, not their turn: idle workers take over the tasks behind it.
+//! Above [`MOST_THREADS`] the sinks share a pool of [`SHARED_THREADS`] workers instead. A sink that blocks
+//! for long then takes a worker of the others, not their turn: idle workers take over the tasks behind it.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -27,8 +27,8 @@ use crate::Error;
 const MOST_THREADS: usize = 256;
 /// The workers that more tasks share.
 const SHARED_THREADS: usize = 64;
-/// The stack of a thread, in bytes. A source calls all that it leads to in its own stack. Linux takes memory only for
-/// what is used of it.
+/// The stack of a thread, in bytes. A source calls all that it leads to in its own stack. Linux takes memory
+/// only for what is used of it.
 const STACK: usize = 2 << 20;
 /// How long tasks may take to end at once. A thread that blocks for longer is left behind.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -221,7 +221,7 @@ fn panicked() -> RunFailure {
     Error::permanent("a component panicked; this is a bug of thalweg").into()
 }
 
-/// What a task came to that did not end by itself: it panicked or was cancelled.
+/// The result of a task that did not end by itself: it panicked or was cancelled.
 fn not_ended(error: JoinError) -> Result<(), RunFailure> {
     if error.is_panic() { Err(panicked()) } else { Ok(()) }
 }

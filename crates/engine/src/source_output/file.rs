@@ -7,11 +7,12 @@ use thalweg_record::{Ack, File, Meta, Outcome};
 
 use crate::positions::{Checkpoint, Positions};
 
-/// The file that a file reader has open. Its messages owe what the file owes: it is settled when all of them are.
+/// The file that a file reader has open. Its messages owe what the file owes: it is settled when all of them
+/// are.
 pub(crate) struct OpenFile {
-    /// What the file owes.
+    /// The ack of the file.
     ack: Ack,
-    /// What the last checkpoint owes: the messages sent since belong to it.
+    /// The ack of the last checkpoint: the messages sent since belong to it.
     since_checkpoint: Ack,
     /// How far a run got in each file, if that is kept.
     positions: Option<Arc<Positions>>,
@@ -39,8 +40,9 @@ impl OpenFile {
         Self { ack: file.ack().split(), meta: Arc::new(meta), ..Self::none(reader, None) }
     }
 
-    /// Opens a file: what is sent from here on is out of it. When all of that is settled, the position in the file is
-    /// forgotten. Acks answer in the order in which they were merged, so the source has then recorded the file as done.
+    /// Opens a file: what is sent from here on is out of it. When all of that is settled, the position in the
+    /// file is forgotten. Acks answer in the order in which they were merged, so the source has then recorded
+    /// the file as done.
     pub(crate) fn open(&mut self, reader: &Arc<str>, file: &mut File, meta: Meta) {
         self.ack = file.ack().split();
         self.meta = Arc::new(meta);
@@ -89,7 +91,7 @@ impl OpenFile {
         }
     }
 
-    /// What the next batch owes.
+    /// The ack of the next batch.
     pub(super) fn ack(&self) -> Ack {
         // The checkpoint first: it is to be settled before the file may be.
         let mut ack = self.since_checkpoint.split();

@@ -1,9 +1,9 @@
 //! The handle through which sources and file readers send what they read.
 //!
-//! A file reader is a source whose input is a file: both wait for memory, send batches, reject messages and set checkpoints.
-//! They differ in what a batch owes ([`Upstream`]): a source's batch moves a partition of the source; a file reader's batch
-//! is a part of the file's ack. A type for each was rejected: every component that reads text serves both, and had to be
-//! generic over the two.
+//! A file reader is a source whose input is a file: both wait for memory, send batches, reject messages and
+//! set checkpoints. They differ in what a batch owes ([`Upstream`]): a source's batch moves a partition of
+//! the source; a file reader's batch is a part of the file's ack. A type for each was rejected: every
+//! component that reads text serves both, and had to be generic over the two.
 
 mod file;
 mod reading;
@@ -32,8 +32,8 @@ pub(crate) use route::{Route, give};
 
 /// Where a source, or a file reader, puts what it reads.
 ///
-/// A source that reads from many places at once gives each its clone: they send independently, and all count on the
-/// source's one share of the budget. What the source leads to continues until the last clone is dropped.
+/// A source that reads from many places at once gives each its clone: they send independently, and all count
+/// on the source's one share of the budget. The stages behind it continue until the last clone is dropped.
 #[derive(Clone)]
 pub struct SourceOutput {
     pub(crate) share: Share,
@@ -47,7 +47,7 @@ pub struct SourceOutput {
     pub(crate) upstream: Upstream,
 }
 
-/// What the batches of an output owe.
+/// The origin of an output's acks.
 #[derive(Clone)]
 pub(crate) enum Upstream {
     /// Of a source: its positions; and the saves, if positions are saved.
@@ -91,8 +91,8 @@ impl SourceOutput {
         self.share.budget()
     }
 
-    /// True if the run was asked to stop. A source then returns, having sent what it has read. A file reader reads its file
-    /// to the end nevertheless, unless the file has no end.
+    /// True if the run was asked to stop. A source then returns, having sent what it has read. A file reader
+    /// reads its file to the end nevertheless, unless the file has no end.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_requested()
     }
@@ -151,8 +151,9 @@ impl SourceOutput {
         }
     }
 
-    /// The offset in a partition before which nothing is needed again, even if the process is killed now: what came before
-    /// may be removed at its origin, or acknowledged to its sender. [`saved`](Self::saved) may be further on.
+    /// The offset in a partition before which nothing is needed again, even if the process is killed now:
+    /// what came before may be removed at its origin, or acknowledged to its sender. [`saved`](Self::saved)
+    /// may be further on.
     pub fn committed(&self, partition: &str) -> Option<Value> {
         self.positions()?.committed(partition)
     }
@@ -190,9 +191,9 @@ impl SourceOutput {
 
 /// Messages.
 impl SourceOutput {
-    /// Sends messages on. Waits until there is room for them. With a checkpoint, a later run resumes there when the messages
-    /// are settled, and all that was sent before them in the partition. Of a file reader's checkpoint only the offset
-    /// counts; what it sends next without a checkpoint belongs to the same one.
+    /// Sends messages on. Waits until there is room for them. With a checkpoint, a later run resumes there
+    /// when the messages are settled, and all that was sent before them in the partition. Of a file reader's
+    /// checkpoint only the offset counts; what it sends next without a checkpoint belongs to the same one.
     ///
     /// # Errors
     /// If the run is ending and nothing takes them; the component should return the error.
@@ -201,9 +202,10 @@ impl SourceOutput {
         self.send_batch(batch).await
     }
 
-    /// As [`send`](Self::send), for sources that answer the sender of the messages: also returns a future of how they were
-    /// settled, ready when that is committed. It need not be waited for. A source that was asked to stop must not wait for it
-    /// without end while it holds an output: some messages are only settled when all input has ended.
+    /// As [`send`](Self::send), for sources that answer the sender of the messages: also returns a future of
+    /// how they were settled, ready when that is committed. It need not be waited for. A source that was
+    /// asked to stop must not wait for it without end while it holds an output: some messages are only
+    /// settled when all input has ended.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -299,7 +301,8 @@ impl SourceOutput {
         Meta { source: self.name().clone(), path, time_us }
     }
 
-    /// [`SourceConfig::GIVES`](crate::SourceConfig::GIVES) says what a source gives, and the graph is checked against it.
+    /// [`SourceConfig::GIVES`](crate::SourceConfig::GIVES) says what a source gives, and the graph is checked
+    /// against it.
     fn does_not_give(&self, flow: Flow) -> Error {
         Error::permanent(format!("the source `{}` sends {}, but gives others", self.name(), flow.name()))
     }
@@ -307,7 +310,8 @@ impl SourceOutput {
 
 /// Files.
 impl SourceOutput {
-    /// Sends files on, with a checkpoint for when all of them are settled. Waits until there is room for them.
+    /// Sends files on, with a checkpoint for when all of them are settled. Waits until there is room for
+    /// them.
     ///
     /// # Errors
     /// As [`send`](Self::send).

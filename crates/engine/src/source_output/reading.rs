@@ -1,4 +1,4 @@
-//! What a source reads, and what became of it.
+//! Messages that a source read, and how they were settled.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ pub struct Reading {
     pub path: Option<Arc<str>>,
     /// Where in it each message begins.
     pub positions: Option<UInt64Array>,
-    /// Where to resume once the messages are settled. A reading without a checkpoint is lost if the run is killed.
+    /// Where to resume once the messages are settled. A reading without a checkpoint is lost if the run is
+    /// killed.
     pub checkpoint: Option<Checkpoint>,
 }
 
@@ -55,14 +56,16 @@ impl Received {
     }
 }
 
-/// A future of how a reading was settled. It is ready once all of the reading has ended somewhere, and stays there even if
-/// the process is killed now: see [`SourceOutput::send_acked`](super::SourceOutput::send_acked).
+/// A future of how a reading was settled. It is ready once all of the reading has ended somewhere, and stays
+/// there even if the process is killed now: see
+/// [`SourceOutput::send_acked`](super::SourceOutput::send_acked).
 pub struct Settled(Pin<Box<dyn Future<Output = Settlement> + Send>>);
 
 impl Settled {
     pub(super) fn new(settled: oneshot::Receiver<Settlement>, saves: Option<Saves>) -> Self {
         Self(Box::pin(async move {
-            // Acks answer even when they are dropped, so this is never needed. Failure would be the safe guess.
+            // Acks answer even when they are dropped, so this is never needed. Failure would be the safe
+            // guess.
             let failed = |reason| Settlement { outcome: Outcome::Failed, reason };
             let settlement = settled.await.unwrap_or_else(|_| failed(None));
             if let Some(saves) = saves.filter(|_| settlement.outcome.is_safe())

@@ -29,7 +29,8 @@ impl Route {
     }
 }
 
-/// Gives each target the parcel or a copy of it, when all have room. `name` is that of the giver, for the error.
+/// Gives each target the parcel or a copy of it, when all have room. `name` is that of the giver, for the
+/// error.
 pub(crate) async fn give<P: Parcel>(
     targets: &[Sender<P>],
     parcel: P,

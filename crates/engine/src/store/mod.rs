@@ -147,7 +147,7 @@ impl Store {
         Ok(Self { database, positions, sinks, journals, letters })
     }
 
-    /// The positions of a source, by lane.
+    /// The positions of a source, by partition.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -187,7 +187,7 @@ impl Store {
         found.map(|value| parse(&value)).transpose()
     }
 
-    /// Saves positions (by source and lane; none: forgotten) and states of sinks, all or nothing, and brings them to
+    /// Saves positions (by source and partition; None: forgotten) and states of sinks, all or nothing, and brings them to
     /// the disk.
     ///
     /// # Errors

@@ -45,8 +45,8 @@ pub(super) struct Writer {
     pub(super) reopens: Reopens,
 }
 
-/// Read-locked while a sink notes its state and settles batches; write-locked while a checkpoint is saved. So a checkpoint has
-/// both or neither.
+/// Read-locked while a sink notes its state and settles batches; write-locked while a checkpoint is saved. So
+/// a checkpoint has both or neither.
 pub(super) type CheckpointBarrier = Arc<RwLock<()>>;
 
 /// How often the run was asked to reopen its outputs, and how often the sink did.
@@ -100,7 +100,8 @@ pub(super) enum Condition {
     /// It can be used.
     #[default]
     Well,
-    /// It failed, and is used again after a while. `unopened`: what to open it with, if it could not even be opened.
+    /// It failed, and is used again after a while. `unopened`: what to open it with, if it could not even be
+    /// opened.
     Failed { at: Instant, reason: String, unopened: Option<Option<Value>> },
     /// A flush failed: what would come of writing more is not known.
     Broken { reason: String },
@@ -179,8 +180,8 @@ impl Worker for Writer {
         Ok(())
     }
 
-    /// Pending batches are flushed at the latest after [`FLUSH_EVERY`], and at once if they hold the memory that a source
-    /// waits for.
+    /// Pending batches are flushed at the latest after [`FLUSH_EVERY`], and at once if they hold the memory
+    /// that a source waits for.
     fn is_restless(&self) -> bool {
         self.reopens.is_due()
             || self.sink.is_due()
@@ -439,8 +440,7 @@ impl Writer {
         }
     }
 
-    /// What the sink wrote could not be made durable. All of it goes another way if it can, and so does what is still to
-    /// come.
+    /// A flush failed for good. All of it goes another way if it can, and so does what is still to come.
     fn breaks(&mut self, error: Error) -> Result<(), RunFailure> {
         if !self.can_break() {
             return Err(self.failed(error));

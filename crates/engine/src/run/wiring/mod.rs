@@ -1,6 +1,7 @@
 //! From a plan to tasks: the components built, the channels between them made.
 //!
-//! Everything is built before anything starts, so that a component that cannot be built leaves nothing half done.
+//! Everything is built before anything starts, so that a component that cannot be built leaves nothing half
+//! done.
 
 mod segments;
 mod sinks;
@@ -71,7 +72,8 @@ impl<'a> Wiring<'a> {
         let checkpoints = Checkpoints {
             store: environment.store.clone(),
             are_kept: environment.checkpoints.is_some(),
-            // File readers first: the position in a file is only forgotten when its source knows that the file is done.
+            // File readers first: the position in a file is only forgotten when its source knows that the
+            // file is done.
             positions: [&file_positions[..], positions].concat(),
             states,
             barrier,

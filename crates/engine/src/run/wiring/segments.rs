@@ -46,8 +46,8 @@ impl Wiring<'_> {
     where
         W: Worker<Error = RunFailure>,
     {
-        // File transforms read and write files. Those that wait for something else do not block, nor do transforms of
-        // messages.
+        // File transforms read and write files. Those that wait for something else do not block, nor do
+        // transforms of messages.
         let blocks = segment.takes == Flow::Files && segment.cost < Cost::Waits;
         let placement = if blocks { Placement::Thread } else { Placement::Runtime };
         let Some(first) = segment.operators.first() else { return };

@@ -13,9 +13,10 @@ use crate::source_output::{Route, SourceOutput, Upstream};
 use crate::{Flow, Role};
 
 impl Wiring<'_> {
-    /// As many sources as cores keep all cores busy as tasks: with a thread each, they would only be in each other's way,
-    /// and each would wait for a worker of the segment that another holds while it does not run. Fewer sources get a thread
-    /// each: as tasks, they would keep their core, and what they woke, while there is something to send.
+    /// As many sources as cores keep all cores busy as tasks: with a thread each, they would only be in each
+    /// other's way, and each would wait for a worker of the segment that another holds while it does not run.
+    /// Fewer sources get a thread each: as tasks, they would keep their core, and what they woke, while there
+    /// is something to send.
     pub(super) fn sources(&mut self, positions: &ComponentPositions) -> Result<(), RunFailure> {
         let sources = &self.plan.sources;
         let are_many = sources.iter().filter(|stage| !stage.node.config.blocks()).count() >= self.plan.cores;
