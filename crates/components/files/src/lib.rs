@@ -20,6 +20,9 @@ pub mod sources;
 mod stored;
 pub mod transforms;
 
+/// The key of a file's note with the address in a store that it was written to.
+pub const URL: &str = "url";
+
 /// Adds the components of this family to a registry.
 pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {
     sinks::register(transforms::register(sources::register(registry)))

@@ -52,7 +52,7 @@ sinks:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sinks::objects::URL;
+    use crate::URL;
     use thalweg_engine::Disposition;
     use thalweg_engine::testing::{context, file_of, options};
 

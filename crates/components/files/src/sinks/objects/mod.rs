@@ -93,7 +93,6 @@ pub struct ObjectsSink {
     common: Arc<OnceLock<Target>>,
 }
 
-pub use files::URL;
 
 /// The action if the object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
