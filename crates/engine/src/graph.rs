@@ -1,4 +1,6 @@
 //! The components of a configuration, and the edges between them.
+//!
+//! See docs/decisions/014-a-rejected-file-may-continue.md.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,6 +2,8 @@
 //!
 //! People read a dead letter and machines process it again, perhaps with a later version. So its fields are
 //! stored as names, types and values in words. A binary form was rejected.
+//!
+//! See docs/decisions/021-dead-letters-keep-payload-and-fields.md.
 
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;

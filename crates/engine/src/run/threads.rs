@@ -8,6 +8,9 @@
 //!
 //! Above [`MOST_THREADS`] the sinks share a pool of [`SHARED_THREADS`] workers instead. A sink that blocks
 //! for long then takes a worker of the others, not their turn: idle workers take over the tasks behind it.
+//!
+//! See docs/decisions/009-threads-for-tasks-that-block.md and
+//! docs/decisions/061-long-lived-stages-have-threads-of-their-own.md.
 
 use std::collections::HashMap;
 use std::pin::Pin;

@@ -1,4 +1,7 @@
 //! The task of a sink: writes, settles, retries, and fails batches that can go another way.
+//!
+//! See docs/decisions/007-limits-adapt.md and
+//! docs/decisions/019-a-checkpoint-covers-output-and-input-together.md.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
