@@ -1,4 +1,4 @@
-//! Which task runs where.
+//! The thread of each task.
 //!
 //! A task that waits runs on the workers of the runtime. A task that blocks (sources and sinks read and write
 //! files) has a thread of its own for the whole run, so that what it wakes need not wait for it. A thread of
