@@ -1,11 +1,12 @@
 //! From a configuration to a graph, from the graph to a plan, and from the plan to a run.
 //!
-//! A configuration is read into a [`Graph`]: the components and which feeds which, checked. The graph becomes
-//! a [`Plan`]: adjacent transforms fused into segments, channels only where rates must differ, and the
-//! parallelism of each segment. The plan is carried out as a [`Run`]. Graph and plan are values that can be
+//! A configuration is read into a [`Graph`]: the checked components and the edges between them. The graph
+//! becomes a [`Plan`]: adjacent transforms fused into segments, channels only where rates must differ, and
+//! the parallelism of each segment. A [`Run`] executes the plan. Graph and plan are values that can be
 //! printed.
 //!
-//! This crate knows what a component is ([`component`]) but none in particular: they come in a [`Registry`].
+//! This crate defines what a component is ([`component`]) but contains none: components come in a
+//! [`Registry`].
 
 pub mod component;
 mod details;

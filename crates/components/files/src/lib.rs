@@ -5,6 +5,8 @@
 //!
 //! A component depends on these modules, on the engine's traits and on the codec, but not on another
 //! component. The one exception is `upload`, which is the sink `objects` in the middle of a pipeline.
+//!
+//! See docs/decisions/051-components-are-families-of-crates.md.
 
 mod ahead;
 mod command;

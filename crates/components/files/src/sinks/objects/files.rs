@@ -1,4 +1,6 @@
 //! Writes files to a store.
+//!
+//! See docs/decisions/033-bytes-go-where-they-belong-as-they-arrive.md.
 
 use std::fs;
 use std::io;
