@@ -13,7 +13,8 @@ use crate::report::grouped;
 /// If the program does not exist.
 pub fn run(contest: &Contest) -> Result<(), String> {
     println!("\nsize of the program, bytes");
-    let full = size(&contest.thalweg).ok_or_else(|| format!("{} does not exist", contest.thalweg.display()))?;
+    let full =
+        size(&contest.thalweg).ok_or_else(|| format!("{} does not exist", contest.thalweg.display()))?;
     println!("  {:<22}{:>14}", "with symbols", grouped(full));
     let folder = contest.thalweg.parent().and_then(Path::parent).map(|target| target.join("dist"));
     let dist = |name: &str| folder.as_ref().and_then(|folder| size(&folder.join(name)));
@@ -22,7 +23,12 @@ pub fn run(contest: &Contest) -> Result<(), String> {
         println!("  {:<22}{:>14}", "stripped", grouped(stripped));
     }
     if let (Some(slim), Some(stripped)) = (dist("thalweg-slim"), stripped) {
-        println!("  {:<22}{:>14}   {:.2} of the full program", "slim, stripped", grouped(slim), slim / stripped);
+        println!(
+            "  {:<22}{:>14}   {:.2} of the full program",
+            "slim, stripped",
+            grouped(slim),
+            slim / stripped
+        );
     }
     Ok(())
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::component::{Flow, Step};
-use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, Targets, To};
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, Targets, To};
+use crate::settings::OnError;
 
 /// The flow into each pipeline, by the pipeline's name.
 pub(crate) struct Flows(BTreeMap<Arc<str>, Flow>);

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 
 use crate::component::{BuildSink, BuildSource, Flow, Step};
-use crate::read::DeadLetterLimits;
+use crate::settings::{DeadLetterLimits, OnError};
 
 /// A checked configuration. Its `Display` shows the edges.
 #[derive(Clone)]
@@ -71,18 +71,6 @@ pub enum Targets {
     WithErrors,
     /// All files.
     All,
-}
-
-/// The treatment of a file that a transform rejects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnError {
-    /// The file leaves by `errors` at once.
-    #[default]
-    Divert,
-    /// The file continues, skips the transforms that are not `for` rejected files, and leaves by `errors` at
-    /// the end of the pipeline.
-    Carry,
 }
 
 /// A sink of the graph.

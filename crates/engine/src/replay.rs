@@ -26,8 +26,9 @@ use thalweg_record::{Content, File, Meta, Origin, PayloadWriter, Times};
 use crate::component::{
     BuildSink, BuildSource, BuildTransform, Context, FileSink, Flow, InFlight, Mistake, Sink, Source,
 };
-use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, To};
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
 use crate::kept::{alike, restore};
+use crate::settings::OnError;
 use crate::store::{DeadLetter, DeadLetterId, KeptFile};
 use crate::{Checkpoint, Error, Reading, SourceOutput, Store, Summary};
 

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::component::Flow;
 use crate::graph::Targets;
-use crate::read::{ByKey, Failover, PipelineSettings, Settings};
 use crate::registry::{Definition, Registry, Role, inlined_schema};
+use crate::settings::{ByKey, Failover, PipelineSettings, Settings};
 
 /// Returns the JSON schema (draft 2020-12) of configurations with the components of a registry.
 pub fn schema(registry: &Registry) -> Value {

@@ -24,9 +24,10 @@ use thalweg_config::ByteSize;
 
 use crate::component::{BuildFileReader, BuildTransform, Cost, FileSink, Flow, Step};
 use crate::flow::Flows;
-use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
-use crate::read::DeadLetterLimits;
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 use crate::router::{Router, Way};
+use crate::settings::DeadLetterLimits;
+use crate::settings::OnError;
 use thalweg_record::Output;
 
 /// The stage that a channel leads to.
