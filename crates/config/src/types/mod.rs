@@ -6,6 +6,7 @@
 pub(crate) mod byte_range;
 pub(crate) mod byte_size;
 mod file_mode;
+mod paths;
 pub(crate) mod pattern;
 mod text_type;
 pub(crate) mod time_span;
@@ -13,5 +14,6 @@ pub(crate) mod time_span;
 pub use byte_range::ByteRange;
 pub use byte_size::ByteSize;
 pub use file_mode::FileMode;
+pub use paths::Paths;
 pub use pattern::Pattern;
 pub use time_span::TimeSpan;

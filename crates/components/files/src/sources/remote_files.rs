@@ -14,7 +14,7 @@ use thalweg_record::{Content, Fetching, File, Origin as Found, Problem, ReadRang
 use thalweg_sparse::{BudgetAccount, Cache, Origin, Pool, RemoteError, RemoteFile, RemoteOptions};
 use tokio::runtime::Handle;
 
-use thalweg_local::sources::file::Paths;
+use thalweg_config::Paths;
 
 /// Reads files on servers and fetches only the ranges that are needed, for example by `slice` or
 /// `check_type`.

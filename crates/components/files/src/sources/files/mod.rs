@@ -23,7 +23,7 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Checkpoint, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, File, Origin, Problem, Times};
 
-use thalweg_local::sources::file::Paths;
+use thalweg_config::Paths;
 use thalweg_stream::io_error::io_error;
 
 use filter::Filter;

@@ -17,7 +17,7 @@ use thalweg_store::{Counts, Listing, Object, Store, StoreError};
 use self::known::Known;
 use crate::stored::{Reads, StoredObject, failure};
 use thalweg_codec::pattern::{self, Root, Wanted};
-use thalweg_local::sources::file::Paths;
+use thalweg_config::Paths;
 
 /// Reads objects from stores, each as a file: a single object, or all objects below a prefix.
 ///

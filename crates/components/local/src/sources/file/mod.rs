@@ -30,7 +30,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_config::{ByteSize, Pattern as Regex, TimeSpan};
+use thalweg_config::{ByteSize, Pattern as Regex, TimeSpan, Paths};
 use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use find::{Finder, Found, pattern_mistake};
@@ -106,26 +106,6 @@ fn default_limit() -> ByteSize {
 
 fn default_poll_interval() -> TimeSpan {
     TimeSpan::milliseconds(250)
-}
-
-/// One path or several.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Paths {
-    /// A path or pattern.
-    One(String),
-    /// Several paths or patterns.
-    Many(Vec<String>),
-}
-
-impl Paths {
-    /// Returns all paths.
-    pub fn all(&self) -> &[String] {
-        match self {
-            Paths::One(path) => std::slice::from_ref(path),
-            Paths::Many(paths) => paths,
-        }
-    }
 }
 
 /// Where to start in a file.
