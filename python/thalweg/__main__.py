@@ -63,7 +63,7 @@ FLAGS = {
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise argparse.ArgumentTypeError("it must be a name, `=`, and what belongs to it")
+        raise argparse.ArgumentTypeError("it must be a name, `=`, and a value")
     return name.strip(), value
 
 

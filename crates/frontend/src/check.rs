@@ -107,7 +107,7 @@ fn whole(name: &str, graph: &Graph, plan_for: Option<usize>, paint: Paint) -> St
     );
     if let Some(cores) = plan_for {
         let heading = |title: &str| format!("\n{}\n", paint.bold(title));
-        text += &heading("What leads where");
+        text += &heading("Edges");
         text += &graph.to_string();
         text += &heading("How it will run");
         text += &Plan::new(graph, cores).to_string();

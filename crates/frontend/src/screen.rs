@@ -111,8 +111,8 @@ impl Observer for Screen {
     fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Stopping => self
-                .tell("stopping", "stopping: what is on its way is delivered first; again to stop at once"),
-            Notice::Reopening => self.tell("rolling", "rolling: files are begun anew"),
+                .tell("stopping", "stopping: data in flight is delivered first; signal again to stop at once"),
+            Notice::Reopening => self.tell("rolling", "reopening: sinks continue in new files"),
             Notice::Abandoned => {
                 self.tell("stopped", "stopped: a component was still waiting for something");
                 self.end_progress();

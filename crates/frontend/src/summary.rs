@@ -44,7 +44,7 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     if outcome.retries.count > 0 {
         let times = counted(outcome.retries.count, "time");
         let last = outcome.retries.last.as_deref().unwrap_or_default();
-        line(&[format!("tried again {times}, the last: {last}")]);
+        line(&[format!("retried {times}, the last: {last}")]);
     }
     if summary.dead_letters > 0 {
         let letters = counted(summary.dead_letters, summary.item);

@@ -47,7 +47,7 @@ pub fn clear(options: &ClearOptions) -> Result<Exit, CommandError> {
     let letters = counted(ids.len() as u64, "dead letter");
     if !options.yes && stdin().is_terminal() {
         print::err(&format!(
-            "remove {letters} from `{}`? They cannot be brought back. [y/N] ",
+            "remove {letters} from `{}`? This cannot be undone. [y/N] ",
             folder.display()
         ));
         let mut answer = String::new();

@@ -115,7 +115,7 @@ fn replay_one(
     outcome.rejected += rejected;
     outcome.delivered += safe.len() as u64 - rejected;
     outcome.unsettled += (replayed.len() - safe.len()) as u64;
-    let stopped = summary.stopped.then(|| "it was told to stop".to_owned());
+    let stopped = summary.stopped.then(|| "it was stopped".to_owned());
     outcome.failure = summary.failure.map(|failure| failure.to_string()).or(stopped);
     Ok(())
 }

@@ -111,7 +111,7 @@ impl Rows {
         let usage = |text: String| Err(LoadError::Options(text));
         for (option, pairs) in [("--set", &self.set), ("--type", &self.types)] {
             if pairs.iter().any(|(name, _)| name.trim().is_empty()) {
-                return usage(format!("`{option}` must be a name, `=`, and what belongs to it"));
+                return usage(format!("`{option}` must be a name, `=`, and a value"));
             }
         }
         if self.parse.is_none() {
