@@ -100,7 +100,7 @@ fn end(job: &CopyJob<'_>, outcome: &Outcome, kept: &Kept, show: &Show) -> Result
     }
 }
 
-/// The summary of a copy as text. `errors_command` is the command that shows what could not be copied.
+/// The summary of a copy as text. `errors_command` is the command that shows the failures.
 fn text(figures: &Figures, outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     let summary = &outcome.summary;
     let time = duration(summary.elapsed);

@@ -31,7 +31,8 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Binds the address, so that one in use is an error before anything runs. It is called within a runtime.
+    /// Binds the address before the run starts, so that an address in use is an early error. It is called
+    /// within a runtime.
     pub fn bind(address: SocketAddr, handle: Handle) -> Result<Self, LoadError> {
         let bound = std::net::TcpListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -65,7 +66,7 @@ impl MetricsServer {
                     let answer = answer(&request, &handle, begun);
                     async { Ok::<_, Infallible>(answer) }
                 });
-                // Without a timer, a client that sends nothing would be waited for without end.
+                // The timer limits how long a client may take to send its request.
                 let served = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .serve_connection(TokioIo::new(stream), service)
@@ -121,13 +122,15 @@ fn health(handle: &Handle) -> Response<Full<Bytes>> {
 type Counter = (&'static str, &'static str, fn(&ComponentCounts) -> f64);
 
 const COUNTERS: [Counter; 9] = [
-    ("received_messages_total", "Messages that the component received (a source: read).", |c| c.rows_in as f64),
+    ("received_messages_total", "Messages that it received (a source: read).", |c| c.rows_in as f64),
     ("received_bytes_total", "Bytes of payload that it received.", |c| c.bytes_in as f64),
     ("sent_messages_total", "Messages that it sent (a sink: wrote).", |c| c.rows_out as f64),
     ("sent_bytes_total", "Bytes of payload that it sent.", |c| c.bytes_out as f64),
     ("errors_total", "Messages that left by its errors output.", |c| c.errors as f64),
     ("busy_seconds_total", "Time spent in it, summed over its workers.", |c| c.busy_ns as f64 / 1e9),
-    ("batches_at_once_total", "Batches that it processed in the call of the stage before.", |c| c.taken_at_once as f64),
+    ("batches_at_once_total", "Batches processed in the call of the stage before.", |c| {
+        c.taken_at_once as f64
+    }),
     ("batches_queued_total", "Batches that came through a channel.", |c| c.queued as f64),
     ("troubled", "1 while it cannot work.", |c| f64::from(u8::from(c.trouble.is_some()))),
 ];

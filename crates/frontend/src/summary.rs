@@ -64,7 +64,7 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
 fn table(components: &[ComponentCounts], elapsed: Duration, paint: Paint) -> String {
     let heading = ["", "", "in", "out", "errors", "bytes in", "rate", "busy"].map(str::to_owned);
     let rows = components.iter().map(|counts| {
-        // The name of a transform contains its kind.
+        // The name of a transform contains its kind, so the kind is omitted.
         let said = counts.name.rsplit('.').next().is_some_and(|last| last.starts_with(counts.kind));
         [
             counts.name.clone(),

@@ -51,7 +51,7 @@ pub struct Arguments {
     /// Do not copy objects that match this pattern.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// What to do if the target object exists. Without it, the object is replaced.
+    /// The treatment of a target object that exists. Without it, the object is replaced.
     #[arg(long, value_name = "WHAT")]
     existing: Option<Existing>,
     /// The content type of written objects.

@@ -107,7 +107,9 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let done = serve(&configuration, settings, &mut |event| print_event(arguments, event))?;
     match done {
         true => Ok(Exit::Done),
-        false => Err(CommandError::Failed("requests in flight were not answered before the timeout".to_owned())),
+        false => {
+            Err(CommandError::Failed("requests in flight were not answered before the timeout".to_owned()))
+        }
     }
 }
 
