@@ -150,7 +150,7 @@ def test_what_makes_no_sense_is_said_as_by_the_command(people: Path, tmp_path: P
         thalweg.copy(people, target, encode="json")
     with pytest.raises(ConfigurationError, match=r"age >="):
         thalweg.copy(people, target, parse="csv", where="age >=")
-    with pytest.raises(ConfigurationError, match="`--readers` must be a number from 1 on"):
+    with pytest.raises(ConfigurationError, match="`--readers` must be 1 or more"):
         thalweg.copy(people, target, readers=0)
     with pytest.raises(ConfigurationError, match="`--no-resume` cannot be used with `--restart`"):
         thalweg.copy(people, target, restart=True, no_resume=True)
