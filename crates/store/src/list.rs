@@ -12,8 +12,8 @@ use crate::url::Kind;
 use crate::walk::{Found, Walk};
 use crate::{Fingerprint, Store, StoreError};
 
-/// An object as it was found: its place, and its state at that time. Everything that is read of it must be of
-/// that state.
+/// An object as it was found: its path, and its state at that time. All reads must find the object in that
+/// state.
 #[derive(Debug, Clone)]
 pub struct Object {
     pub(crate) store: Store,

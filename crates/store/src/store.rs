@@ -48,7 +48,7 @@ impl Counts {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Returns how many of them repeated a failed one.
+    /// Returns how many requests repeated a failed request.
     pub fn retries(&self) -> u64 {
         self.retries.load(Ordering::Relaxed)
     }
@@ -142,7 +142,7 @@ impl Store {
         !matches!(self.inner.kind, Kind::Http)
     }
 
-    /// True if listings are in the order of names and can start behind a name.
+    /// True if listings are in the order of names and can start after a name.
     pub fn lists_in_order(&self) -> bool {
         match self.inner.kind {
             Kind::Folders => true,

@@ -1,11 +1,11 @@
 //! Read-ahead for readers that read in order.
 //!
 //! A few readers of one file are distinguished by the position at which each would continue. A reader counts
-//! as sequential after it has continued twice where it left off. Once is not enough: a reader of a head and
-//! then of the part that the head describes does that as well. For a sequential reader, twice the bytes that
-//! it has read so far are fetched ahead, up to a limit. The window moves in steps of at least half its size,
-//! so that requests stay long. Doubling at each step was rejected: a parser that reads a few numbers one by
-//! one would cause megabytes to be fetched.
+//! as sequential after it has continued twice where it left off. Once is not enough: a reader that reads a
+//! header and then the data that follows it also continues once. For a sequential reader, twice the bytes
+//! that it has read so far are fetched ahead, up to a limit. The window moves in steps of at least half its
+//! size, so that requests stay long. Doubling at each step was rejected: a parser that reads a few numbers
+//! one by one would cause megabytes to be fetched.
 
 use crate::Span;
 

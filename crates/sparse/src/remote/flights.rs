@@ -1,7 +1,7 @@
 //! The ranges that are being fetched.
 //!
-//! A fetch in progress belongs to no reader. Every reader that needs its bytes waits for it, and a reader
-//! that stops takes nothing from the others. No range is fetched twice at the same time, and no fetch stops
+//! A fetch in progress belongs to no reader. Every reader that needs its bytes waits for it. A reader that
+//! stops does not affect the other readers. No range is fetched twice at the same time, and no fetch stops
 //! because its first reader has gone.
 //!
 //! See docs/decisions/038-a-fetch-belongs-to-no-reader.md.
@@ -91,7 +91,7 @@ impl Table {
         self.flights.range(position..).next().map(|(position, _)| *position)
     }
 
-    /// Forgets all fetches: they are of a former state of the file.
+    /// Removes all fetches: they belong to an earlier state of the file.
     pub fn clear(&mut self) {
         self.flights.clear();
     }

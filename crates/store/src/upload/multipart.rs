@@ -168,7 +168,7 @@ pub(super) async fn complete(
 }
 
 /// Returns an object that consists of `parts`. `done` is its tag, and true if the store has confirmed the
-/// whole.
+/// whole object.
 fn stored(
     store: &Store,
     parts: &[UploadedPart],
@@ -210,8 +210,8 @@ fn list(parts: &[UploadedPart], has_checksums: bool) -> String {
     list + "</CompleteMultipartUpload>"
 }
 
-/// Returns the tag of the object if it consists of these parts, and true if the store has confirmed the
-/// whole. In that case the reply to an earlier attempt was lost.
+/// Returns the tag of the object if it consists of these parts, and true if the store has confirmed the whole
+/// object. In that case the reply to an earlier attempt was lost.
 async fn ours(
     store: &Store,
     remote: &Remote,

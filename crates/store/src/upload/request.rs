@@ -1,4 +1,4 @@
-//! Requests of our own, and sending them.
+//! Builds and sends requests without OpenDAL.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,7 +82,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// A piece of a body. It is dropped once it has been sent, and counts that.
+/// A piece of a body. It is dropped once it has been sent; the drop counts its bytes as sent.
 struct Piece {
     bytes: Bytes,
     sent: Arc<AtomicU64>,
@@ -146,7 +146,7 @@ pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> 
             AttemptError::Fatal(StoreError::Denied { name, what: "written", why })
         });
     }
-    // The client adds it by itself, in the form that its version of HTTP needs.
+    // The client adds this header itself, in the form for its version of HTTP.
     head.headers.remove(header::HOST);
     store.counts().written.fetch_add(asking.body.len() as u64, Ordering::Relaxed);
     let silence = store.retries().silence;

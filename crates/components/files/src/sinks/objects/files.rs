@@ -187,7 +187,7 @@ impl FileTransform for Files {
 
 /// The key of the file's note with the address that it was written to.
 pub const URL: &str = "url";
-/// The number of parts of a file in flight beyond those that may be sent at once: they are being read.
+/// The number of parts of a file that are read ahead of the parts that may be sent at once.
 const AHEAD: usize = 4;
 /// The error code of files that cannot be written.
 const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";
