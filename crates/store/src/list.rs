@@ -93,11 +93,11 @@ impl Listing {
                     self.failed = 0;
                     return Ok(found);
                 }
-                Err(trouble) => {
+                Err(failure) => {
                     self.lister = None;
                     self.failed += 1;
                     let name = self.store.name(&self.prefix);
-                    let pause = self.store.pause(&name, "listing it", trouble, self.failed)?;
+                    let pause = self.store.pause(&name, "listing it", failure, self.failed)?;
                     tokio::time::sleep(pause).await;
                     self.store.counts().request(true);
                 }
@@ -128,7 +128,7 @@ impl Listing {
         let name = self.store.name(&self.prefix);
         let seen = Arc::default();
         let operator = self.store.origin(&self.prefix).looking(&seen);
-        let trouble = |error: opendal::Error| match error.kind() {
+        let failure = |error: opendal::Error| match error.kind() {
             ErrorKind::Unsupported => {
                 AttemptError::Fatal(StoreError::Impossible { name: name.clone(), what: "listing" })
             }
@@ -136,7 +136,7 @@ impl Listing {
                 AttemptError::Fatal(StoreError::Denied { name, why, .. }) => {
                     AttemptError::Fatal(StoreError::Denied { name, what: "listed", why })
                 }
-                trouble => trouble,
+                failure => failure,
             },
         };
         let lister = match &mut self.lister {
@@ -149,14 +149,14 @@ impl Listing {
                 {
                     lister = lister.start_after(last);
                 }
-                self.lister.insert(lister.await.map_err(trouble)?)
+                self.lister.insert(lister.await.map_err(failure)?)
             }
         };
         loop {
             let entry = match patient(silence, lister.next()).await {
                 None => return Err(AttemptError::silent(silence)),
                 Some(None) => return Ok(None),
-                Some(Some(Err(error))) => return Err(trouble(error)),
+                Some(Some(Err(error))) => return Err(failure(error)),
                 Some(Some(Ok(entry))) => entry,
             };
             let (path, mut metadata) = entry.into_parts();
@@ -168,7 +168,7 @@ impl Listing {
                     None => return Err(AttemptError::silent(silence)),
                     // It was removed meanwhile.
                     Some(Err(error)) if error.kind() == ErrorKind::NotFound => continue,
-                    Some(Err(error)) => return Err(trouble(error)),
+                    Some(Err(error)) => return Err(failure(error)),
                     Some(Ok(metadata)) if metadata.is_dir() => continue,
                     Some(Ok(metadata)) => metadata,
                 };

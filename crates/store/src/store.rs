@@ -212,12 +212,12 @@ impl Store {
         let mut failed = 0;
         loop {
             self.inner.counts.request(failed > 0);
-            let trouble = match attempt(Arc::default()).await {
+            let failure = match attempt(Arc::default()).await {
                 Ok(done) => return Ok(done),
-                Err(trouble) => trouble,
+                Err(failure) => failure,
             };
             failed += 1;
-            let pause = self.pause(name, what, trouble, failed)?;
+            let pause = self.pause(name, what, failure, failed)?;
             tokio::time::sleep(pause).await;
         }
     }
@@ -230,11 +230,11 @@ impl Store {
         &self,
         name: &str,
         what: &str,
-        trouble: AttemptError,
+        failure: AttemptError,
         failed: u32,
     ) -> Result<Duration, StoreError> {
         let name = name.to_owned();
-        match trouble {
+        match failure {
             AttemptError::Temporary { why, asked, .. } => {
                 self.inner.retries.pause(failed, asked).ok_or_else(|| StoreError::Failed {
                     name,

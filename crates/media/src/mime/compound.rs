@@ -140,10 +140,10 @@ pub(super) fn old_tar(head: &[u8]) -> Found {
         return None;
     }
     let text = std::str::from_utf8(digits).ok()?;
-    let told = u32::from_str_radix(text.trim_matches([' ', '\0']), 8).ok()?;
+    let checksum = u32::from_str_radix(text.trim_matches([' ', '\0']), 8).ok()?;
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     let without: u32 = digits.iter().map(|byte| u32::from(*byte)).sum();
-    (sum - without + 8 * 32 == told && header.first() != Some(&0)).then_some(&t::TAR)
+    (sum - without + 8 * 32 == checksum && header.first() != Some(&0)).then_some(&t::TAR)
 }
 
 /// Detects the type of an archive by the names of its entries.

@@ -39,10 +39,10 @@ impl Ahead {
     /// minimum and maximum number of bytes to read ahead; the maximum wins. It is called only when needed.
     pub fn note(&mut self, span: Span, limits: impl FnOnce() -> Option<(u64, u64)>) -> Option<Span> {
         self.uses += 1;
-        let goes_on = |reader: &&mut Reader| {
+        let continues = |reader: &&mut Reader| {
             reader.used > 0 && (reader.next..=reader.next.saturating_add(SKIPPED)).contains(&span.position)
         };
-        let Some(reader) = self.readers.iter_mut().find(goes_on) else {
+        let Some(reader) = self.readers.iter_mut().find(continues) else {
             if let Some(idle) = self.readers.iter_mut().min_by_key(|reader| reader.used) {
                 let (next, until, read) = (span.end(), span.end(), span.length);
                 *idle = Reader { next, until, read, used: self.uses, ..Reader::default() };

@@ -51,11 +51,11 @@ impl Flights {
 
     /// Records that `span` is being fetched from now on. It must not overlap a fetch in progress.
     pub fn begin(self: &Arc<Self>, table: &mut Table, span: Span) -> (Taken, watch::Receiver<Ended>) {
-        let (told, ended) = watch::channel(None);
+        let (sender, ended) = watch::channel(None);
         table.number += 1;
         let number = table.number;
         table.flights.insert(span.position, Flight { end: span.end(), number, ended: ended.clone() });
-        (Taken { flights: self.clone(), position: span.position, number, told, ended: None }, ended)
+        (Taken { flights: self.clone(), position: span.position, number, sender, ended: None }, ended)
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Taken {
     flights: Arc<Flights>,
     position: u64,
     number: u64,
-    told: watch::Sender<Ended>,
+    sender: watch::Sender<Ended>,
     ended: Ended,
 }
 
@@ -122,7 +122,7 @@ impl Drop for Taken {
             table.flights.remove(&self.position);
         }
         drop(table);
-        self.told.send_replace(self.ended.take());
+        self.sender.send_replace(self.ended.take());
     }
 }
 

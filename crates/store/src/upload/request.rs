@@ -195,13 +195,13 @@ impl Store {
         let (mut failed, mut was_overloaded) = (0, false);
         loop {
             self.counts().request(failed > 0);
-            let trouble = match attempt(failed > 0).await {
+            let failure = match attempt(failed > 0).await {
                 Ok(done) => return Ok((done, was_overloaded)),
-                Err(trouble) => trouble,
+                Err(failure) => failure,
             };
-            was_overloaded |= matches!(trouble, AttemptError::Temporary { overloaded: true, .. });
+            was_overloaded |= matches!(failure, AttemptError::Temporary { overloaded: true, .. });
             failed += 1;
-            let pause = self.pause(&self.name(path), what, trouble, failed)?;
+            let pause = self.pause(&self.name(path), what, failure, failed)?;
             tokio::time::sleep(pause).await;
         }
     }
