@@ -15,8 +15,8 @@ use crate::attempt::{AttemptError, patient};
 use crate::transport::{client, retry_after};
 use crate::{Store, StoreError};
 
-/// The number of bytes of a body that the connection gets at once. A piece that has left shows that the
-/// server is still reading.
+/// The number of bytes of a body that the connection gets at once. A sent piece shows that the server is
+/// still reading.
 const PIECE: usize = 256 << 10;
 /// The assumed minimum speed in bytes per second at which a store writes received data to its disks, and the
 /// maximum time for that.
