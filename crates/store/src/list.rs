@@ -62,7 +62,7 @@ pub struct Listing {
     folders: Option<Walk>,
     /// Files that the walk has found and that were not returned yet.
     found: VecDeque<Found>,
-    /// The last returned path. After a failure the listing continues behind it, if the store lists in order.
+    /// The last returned path. After a failure the listing continues after it, if the store lists in order.
     last: Option<String>,
     failed: u32,
 }
@@ -72,7 +72,7 @@ impl Listing {
         Self { store, prefix, lister: None, folders: None, found: VecDeque::new(), last: None, failed: 0 }
     }
 
-    /// Starts behind `path`, if the store [lists in order](Store::lists_in_order).
+    /// Starts after `path`, if the store [lists in order](Store::lists_in_order).
     #[must_use]
     pub fn after(mut self, path: Option<String>) -> Self {
         self.last = path;
