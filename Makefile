@@ -1,33 +1,32 @@
-# Everything that is done with the project. `make demo` and `make test` need nothing but what the README names.
+# The tasks of the project. `make demo` and `make test` need only the tools that the README names.
 
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
-# Where a shared folder for compiled dependencies is set up, it is used; without one, all is built here.
+# CARGO_TARGET_DIR may name a shared folder of compiled dependencies. Without it, everything is built here.
 target := $(or $(CARGO_TARGET_DIR),target)
-# The servers of the tests, where the tests look for them.
+# The folder of the servers that the tests start.
 export THALWEG_TOOLS := $(abspath $(or $(THALWEG_TOOLS),$(target)/tools))
 install := crates/testbed/install.sh
-# The environment in which the Python package is built and tested. The interpreter is named to all builds, or else each
-# would compile the bindings anew for the one it finds.
+# The virtual environment in which the Python package is built and tested. All builds get the same interpreter: otherwise
+# each would recompile the bindings for the interpreter that it finds.
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
 .PHONY: help demo build dist tools check generate generated test wheel python miri lint fmt bench clean
 
 help:
-	@echo "make demo    run the examples on real input, and show what came out"
+	@echo "make demo    run the examples on real input, and show the results"
 	@echo "make dist    build the program to install, without symbols, and the slim build beside it, in target/dist"
 	@echo "make test    check the format, lint, and run all tests"
 	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
-	@echo "make tools   install the servers that tests and benchmarks need (Go, Node's npm, Python; 'make test' does so itself)"
+	@echo "make tools   install the servers for tests and benchmarks (needs Go, npm and Python; 'make test' does it too)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
 	@echo "             a nightly Rust: rustup toolchain install nightly --component miri,rust-src)"
 	@echo "make bench   compare with grep, cat, Benthos, tokio's tasks, Ruby's Concurrently and svfsc, and measure memory,"
-	@echo "             copies of objects and what is of Python (an hour); with gollum and capyfile too, where GOLLUM and"
-	@echo "             CAPYFILE are the paths of their programs, and with vips, aws and curl where they are installed."
-	@echo "             With BENCH=transfer only the copies, with BENCH=python only what is of Python, or another name of a"
-	@echo "             table; with BENCH='transfer --quick' a small one, to see that it works. With TMPDIR=/dev/shm the"
-	@echo "             disk has no part in it"
+	@echo "             copies of objects and the Python package (an hour). GOLLUM and CAPYFILE may be the paths of those"
+	@echo "             programs; vips, aws and curl are compared if they are installed. BENCH is the name of one table:"
+	@echo "             BENCH=transfer for the copies, BENCH=python for the Python package. BENCH='transfer --quick' is a"
+	@echo "             short trial. TMPDIR=/dev/shm keeps the disk out of the measurement"
 	@echo "make check   format, lint and unit-test the crates that changed; with CRATE=thalweg-transforms TEST=upper"
 	@echo "             only that crate, and only the tests whose names contain 'upper'"
 	@echo "make generate  write the reference pages, the schema and the Python functions from the code"
@@ -52,8 +51,8 @@ demo: build
 tools:
 	@$(install) versitygw azurite wsgidav
 
-# The tools are installed beside the lints and the build, since they wait for the network or leave a core free. What the
-# installation said comes after what the compiler said, and a failure of either fails the test.
+# The tools are installed while the lints and the build run, because the installation mostly waits for the network. Its
+# output is printed after the compiler's, and a failure of either fails the test.
 test: generated
 	@mkdir -p "$$THALWEG_TOOLS"; \
 	$(install) versitygw azurite wsgidav >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
@@ -71,11 +70,11 @@ check:
 generate: $(python)/installed
 	PYTHON=$(python)/bin/python $(python)/bin/python tools/generate.py
 
-# Fails within seconds if a generated file is stale: nothing is compiled for it.
+# Fails within seconds if a generated file is stale, because nothing is compiled.
 generated:
 	@python3 tools/generate.py --check
 
-# What the Python package is built and tested with, installed anew when the list changes.
+# The tools that build and test the Python package. They are reinstalled when the list changes.
 $(python)/installed: python/requirements.txt
 	@python3 -m venv $(python)
 	@$(python)/bin/pip install --quiet --disable-pip-version-check -r python/requirements.txt
@@ -86,7 +85,7 @@ wheel: $(python)/installed
 	$(python)/bin/maturin build --release --locked --quiet -m python/Cargo.toml -i $(PYO3_PYTHON) --out $(target)/wheels
 	@$(python)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps $(target)/wheels/*.whl
 
-# The tests run in a folder of their own, so that they import what was installed.
+# The tests run in a separate folder, so that they import the installed package.
 python: wheel
 	$(python)/bin/ruff format --check python
 	$(python)/bin/ruff check python
@@ -96,8 +95,8 @@ python: wheel
 	cd python/tests && $(python)/bin/python -m mypy.stubtest --mypy-config-file ../pyproject.toml --allowlist stubtest.allowlist thalweg
 	cd python/tests && $(python)/bin/python -m pytest -c ../pyproject.toml --rootdir .. .
 
-# Timers need a clock, and the property tests a folder for their failures: both are outside of Miri's isolation.
-# Backtraces of panics that are meant take most of the time under Miri.
+# Without Miri's isolation: timers need a clock, and the property tests a folder for their failures. Without backtraces:
+# those of intended panics would take most of the time.
 miri:
 	RUST_BACKTRACE=0 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p thalweg-runtime --lib evaluation
 
@@ -117,7 +116,7 @@ bench: build tools wheel
 	@if command -v go >/dev/null; then \
 		echo "building benthos, the peer"; \
 		(cd bench/benthos && go build -o "$$OLDPWD/$(target)/benthos" .) ; \
-	else echo "no go here: benthos is left out"; fi
+	else echo "Go is not installed: benthos is left out"; fi
 	@if python3 -m venv $(target)/svfsc && $(target)/svfsc/bin/pip install --quiet svfsc==0.4.1; then :; \
 	else echo "svfsc cannot be installed here: its rows in Python are left out"; fi
 	case "$(BENCH)" in python*) ;; *) \

@@ -25,7 +25,7 @@ if [ -z "$crates" ]; then
     exit 0
 fi
 # The registry is selected as well, so that dependencies have the features of the release build. Without it, cargo would
-# compile Arrow and others again with fewer features.
+# compile Arrow and other crates again with fewer features.
 packages=(-p thalweg-components)
 for crate in $crates; do packages+=(-p "$crate"); done
 # `fmt -p` would also format path dependencies.

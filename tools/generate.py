@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes everything that is derived from the components: reference pages, the JSON schema, the functions of the Python package.
+"""Writes the files that are derived from the components: reference pages, the JSON schema, the functions of the Python package.
 
     tools/generate.py            writes them
     tools/generate.py --check    fails if a source changed since they were written; compiles nothing

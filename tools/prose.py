@@ -4,7 +4,7 @@
     tools/prose.py wrap PATH...     wraps comment blocks and Markdown paragraphs at 110 columns
     tools/prose.py lint PATH...     lists text that is not wrapped, and words that STYLE.md rejects
 
-A folder stands for all `.rs` and `.md` files below it. Code blocks, tables, lists and headings keep their lines, except that an
+A folder means all `.rs` and `.md` files below it. Code blocks, tables, lists and headings keep their lines, except that an
 item of a list is wrapped like a paragraph.
 """
 

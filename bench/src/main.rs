@@ -58,7 +58,7 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
         contest.size = mib.map_or(contest.size, |mib| (mib as u64) << 20);
         Ok::<_, String>(contest)
     };
-    // These have their own tables to choose from.
+    // These commands accept names of tables.
     match named.as_slice() {
         ["sparse", tables @ ..] if !tables.is_empty() => {
             sparse::run(quick, tables);

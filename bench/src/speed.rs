@@ -7,7 +7,7 @@ use crate::contest::{Contender, Contest};
 use crate::report::{finding, grouped, per_second, rate, ratio, same, throughput};
 use crate::{inputs, limit};
 
-/// Benthos processes one message for each of this many of thalweg's, so it takes about as long.
+/// Benthos gets this many times fewer messages than thalweg, so that both take about as long.
 const FEWER_TO_GENERATE: u64 = 40;
 const FEWER_OF_JSON: u64 = 16;
 

@@ -1,5 +1,4 @@
-//! Copies of objects, as `thalweg copy` makes them: the options are the same, and so is the code that checks
-//! them.
+//! Copies of objects: the same options as `thalweg copy`, checked by the same code.
 
 use std::path::PathBuf;
 
@@ -11,12 +10,12 @@ use thalweg_job::copy::{Copied, CopyOptions, CopyProgress, Wish, copy as copy_ob
 use super::pipe::raised as load_error;
 use crate::errors::{Error, configuration_error};
 
-/// Copies, and returns the fields of `CopySummary`. `options` are in JSON; `state` is a path, which may be no
-/// Unicode.
+/// Copies objects, and returns the fields of `CopySummary`. `options` are in JSON. `state` is a path, which
+/// need not be Unicode.
 ///
-/// `progress` is called ten times a second with bytes read, bytes expected, what was copied, what could not
-/// be, and seconds. An exception of it or of a signal handler stops the copy, and is raised after what is in
-/// flight has arrived.
+/// `progress` is called ten times a second with: bytes read, bytes expected, files or rows copied, files or
+/// rows that failed, and seconds. An exception from it or from a signal handler stops the copy. It is raised
+/// once data in flight is delivered.
 #[pyfunction]
 #[pyo3(signature = (options, state, progress, /))]
 pub fn copy<'py>(
@@ -39,7 +38,7 @@ pub fn copy<'py>(
                     raised = Some(error);
                     Wish::Stop
                 }
-                // The second interrupt does not wait for what is in flight.
+                // The second interrupt does not wait for data in flight.
                 (Err(_), Some(_)) => Wish::Abort,
             }
         })
@@ -47,7 +46,7 @@ pub fn copy<'py>(
     if let Some(raised) = raised {
         return Err(raised);
     }
-    // A signal may have arrived when it ended.
+    // A signal may have arrived when the copy ended.
     py.check_signals()?;
     match copied {
         Ok(copied) => summary(py, &copied),

@@ -146,11 +146,11 @@ def test_rows_that_cannot_be_read_are_no_failure_unless_one_says_so(tmp_path: Pa
 
 def test_what_makes_no_sense_is_said_as_by_the_command(people: Path, tmp_path: Path) -> None:
     target = tmp_path / "out"
-    with pytest.raises(ConfigurationError, match="`--encode` is about rows"):
+    with pytest.raises(ConfigurationError, match="`--encode` applies to rows"):
         thalweg.copy(people, target, encode="json")
     with pytest.raises(ConfigurationError, match=r"age >="):
         thalweg.copy(people, target, parse="csv", where="age >=")
-    with pytest.raises(ConfigurationError, match="`--readers` must be a number from 1 on"):
+    with pytest.raises(ConfigurationError, match="`--readers` must be 1 or more"):
         thalweg.copy(people, target, readers=0)
     with pytest.raises(ConfigurationError, match="`--no-resume` cannot be used with `--restart`"):
         thalweg.copy(people, target, restart=True, no_resume=True)

@@ -1,6 +1,6 @@
-"""The program `thalweg` of the wheel: commands by the same code as those of the binary of that name.
+"""The program `thalweg` of the wheel. Its commands run the same code as those of the binary.
 
-The command line is parsed here, so that the wheel carries no second parser.
+The command line is parsed in Python, so that the wheel does not carry the parser of the binary.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EPILOG = "The binary `thalweg` has more commands: serve, components, new, schema
 #: Options of `copy` with a value, each with its metavariable and help.
 VALUES = {
     "existing": ("WHAT", "what to do with an object that exists: replace (the default), update, skip or error"),
-    "content-type": ("TYPE", "the content type of what is written"),
+    "content-type": ("TYPE", "the content type of written objects"),
     "memory": ("SIZE", "the memory for data in flight, for example 1GiB"),
     "parse": ("FORM", "read rows in this form: csv, lines or jsonl"),
     "encode": ("FORM", "write rows in this form: json, csv, logfmt, text, parquet or raw"),
@@ -28,8 +28,8 @@ VALUES = {
     "delimiter": ("CHARACTER", "the character between the values of CSV"),
     "template": ("TEXT", "the template of a row with --encode text"),
     "mode": ("MODE", "the concurrency: auto, sequential, parallel, parallel=N or channel"),
-    "slice": ("SIZE", "the bytes of a request where rows are read"),
-    "part-size": ("SIZE", "the bytes of a part that is written"),
+    "slice": ("SIZE", "the size of a read request for rows, for example 8MiB"),
+    "part-size": ("SIZE", "the size of a written part, for example 16MiB"),
 }
 #: Options of `copy` with a number.
 NUMBERS = {
@@ -54,16 +54,16 @@ PAIRS = {
 FLAGS = {
     "dry-run": "list what would be copied, and write nothing",
     "strict": "end with exit code 1 if rows could not be copied",
-    "unordered": "rows may change their order",
-    "restart": "ignore what a former copy left",
-    "no-resume": "keep nothing: an interrupted copy restarts",
+    "unordered": "allow rows to be written in any order",
+    "restart": "ignore the state of an earlier copy",
+    "no-resume": "keep no state: an interrupted copy restarts",
 }
 
 
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise argparse.ArgumentTypeError("it must be a name, `=`, and what belongs to it")
+        raise argparse.ArgumentTypeError("it must be a name, `=`, and a value")
     return name.strip(), value
 
 
@@ -94,9 +94,9 @@ def _errors(arguments: argparse.Namespace) -> int:
     return _thalweg.errors_command(usual | vars(arguments))
 
 
-def _told(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="print everything as JSON, an object a line")
-    command.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
+def _add_output(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print everything as JSON, one object per line")
+    command.add_argument("-q", "--quiet", action="store_true", help="print only errors")
 
 
 def _add_run(command: argparse.ArgumentParser) -> None:
@@ -112,8 +112,8 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--listen", metavar="ADDRESS:PORT", help="serve /metrics and /health here")
     command.add_argument("--strict", action="store_true", help="end with exit code 1 if messages were rejected")
-    _told(command)
-    command.add_argument("--repeat", action="store_true", help="run it again when it has ended")
+    _add_output(command)
+    command.add_argument("--repeat", action="store_true", help="run the configuration again when it has ended")
     command.add_argument("-s", "--sleep", metavar="TIME", help="the pause between two runs")
     command.add_argument("-i", "--iterations", type=int, metavar="N", help="the number of runs in all")
     command.add_argument(
@@ -126,7 +126,7 @@ def _add_run(command: argparse.ArgumentParser) -> None:
 
 def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("config", type=Path, metavar="CONFIG", help="the configuration; - is the standard input")
-    command.add_argument("--plan", action="store_true", help="show what leads where, and how it will run")
+    command.add_argument("--plan", action="store_true", help="show the edges of the graph, and how it will run")
     command.add_argument("--json", action="store_true", help="print the mistakes as one JSON object")
     command.add_argument("--threads", type=int, metavar="N", help="the number of cores to plan for")
 
@@ -134,7 +134,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
 def _add_convert(command: argparse.ArgumentParser) -> None:
     command.add_argument("config", type=Path, metavar="CONFIG", help="the configuration; - is the standard input")
     command.add_argument("processor", nargs="?", metavar="PROCESSOR", help="of a service, only this processor")
-    command.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it to this new file")
+    command.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the configuration to this new file")
 
 
 def _add_copy(command: argparse.ArgumentParser) -> None:
@@ -151,9 +151,9 @@ def _add_copy(command: argparse.ArgumentParser) -> None:
         command.add_argument(f"--{name}", type=_pair, action="append", metavar=metavar, help=about)
     for name, about in FLAGS.items():
         command.add_argument(f"--{name}", action="store_true", help=about)
-    command.add_argument("--state", type=Path, metavar="DIR", help="keep what a later copy resumes from here")
+    command.add_argument("--state", type=Path, metavar="DIR", help="keep the state for a later copy here")
     command.add_argument("--print-config", action="store_true", help="print the configuration that does the same")
-    _told(command)
+    _add_output(command)
 
 
 def _add_errors(command: argparse.ArgumentParser) -> None:
@@ -162,24 +162,24 @@ def _add_errors(command: argparse.ArgumentParser) -> None:
     shown = actions.add_parser("show", help="show one dead letter as a whole")
     replayed = actions.add_parser("replay", help="process dead letters again, in the pipelines that rejected them")
     cleared = actions.add_parser("clear", help="remove dead letters")
-    shown.add_argument("id", type=int, metavar="ID", help="its number, as `list` shows it")
+    shown.add_argument("id", type=int, metavar="ID", help="the number of the dead letter, as `list` shows it")
     for action in (listed, shown, replayed, cleared):
         nargs = None if action is replayed else "?"
         action.add_argument("config", type=Path, nargs=nargs, metavar="CONFIG", help="the configuration of the run")
         action.add_argument("--state", type=Path, metavar="DIR", help="the state folder, if the run was given one")
     for action in (listed, replayed, cleared):
-        action.add_argument("--component", metavar="NAME", help="only those that this component rejected")
-        action.add_argument("--limit", type=int, metavar="N", help="at most this number")
+        action.add_argument("--component", metavar="NAME", help="only dead letters of this component or pipeline")
+        action.add_argument("--limit", type=int, metavar="N", help="the most dead letters")
     for action in (listed, shown, replayed):
         action.add_argument("--json", action="store_true", help="print JSON")
     shown.add_argument("--payload", action="store_true", help="print the payload alone, byte for byte")
-    cleared.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    cleared.add_argument("-y", "--yes", action="store_true", help="remove without asking")
 
 
-#: The commands: what each does, its options, and its function.
+#: The commands: the help, the options and the function of each.
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]] = {
     "run": ("run a configuration until its sources end", _add_run, _run),
-    "check": ("print everything that is wrong with a configuration", _add_check, _check),
+    "check": ("print every mistake in a configuration", _add_check, _check),
     "convert": ("print a configuration of another program in thalweg's own form", _add_convert, _convert),
     "copy": ("copy objects between stores, web servers and folders", _add_copy, _copy),
     "errors": ("show what could not be processed and why, and process it again", _add_errors, _errors),
@@ -203,7 +203,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     arguments = parser().parse_args()
-    # Python's own handler only makes a note for the interpreter, which does not run meanwhile.
+    # Python's own handler only sets a flag for the interpreter, which does not run during the call.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = arguments.call(arguments)
     # A thread may still wait for something that never comes, such as a line from a terminal.

@@ -76,7 +76,7 @@ class CopySummary:
 
 
 class NotCopied(Error):
-    """Some files or rows were not copied, or the copy failed midway. `summary` says how far it came."""
+    """Some files or rows were not copied, or the copy failed midway. `summary` has the counters up to then."""
 
     def __init__(self, text: str, summary: CopySummary) -> None:
         super().__init__(text)
@@ -203,23 +203,23 @@ def copy(
         }
     )
 
-    def tell(*how_far: float) -> None:
+    def report(*counters: float) -> None:
         if progress is not None:
-            progress(CopyProgress(*how_far))  # type: ignore[arg-type]
+            progress(CopyProgress(*counters))  # type: ignore[arg-type]
 
-    came_to = _thalweg.copy(options, None if state is None else Path(state), None if progress is None else tell)
-    failure = came_to.pop("failure")
-    came_to["planned"] = tuple(Planned(*planned) for planned in came_to["planned"])
-    summary = CopySummary(**came_to)
+    result = _thalweg.copy(options, None if state is None else Path(state), None if progress is None else report)
+    failure = result.pop("failure")
+    result["planned"] = tuple(Planned(*planned) for planned in result["planned"])
+    summary = CopySummary(**result)
     copied = summary.rows if summary.files is None else summary.files
-    tell(summary.read_bytes, summary.read_bytes, copied or 0, summary.errors, summary.seconds)
+    report(summary.read_bytes, summary.read_bytes, copied or 0, summary.errors, summary.seconds)
     if failure is not None:
         raise NotCopied(failure, summary)
     return summary
 
 
 def written(options: Mapping[str, object]) -> str:
-    """Options of a copy as the compiled part reads them."""
+    """Returns the options of a copy in JSON, as the compiled part reads them."""
     return json.dumps({name: value for name, value in options.items() if value is not None})
 
 
@@ -232,7 +232,7 @@ def _list(values: Patterns) -> list[str]:
 
 
 def _names(values: Patterns) -> list[str]:
-    """Names, which may be separated by commas."""
+    """Splits names at commas."""
     return [name for value in _list(values) for name in value.split(",")]
 
 

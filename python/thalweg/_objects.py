@@ -1,4 +1,4 @@
-"""Components: those that come with thalweg, by name and options, and those that are Python objects."""
+"""Components: those of thalweg, by name and options, and Python objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from thalweg._thalweg import kinds
 
 
 class Given(TypedDict):
-    """A component that is an object, as the engine receives it."""
+    """A Python object that is a component, in the form for the engine."""
 
     role: str
     name: str

@@ -20,7 +20,7 @@ class Pipeline:
 
     `from_`, `transforms` and `to` form the first line. `add` adds further lines, each with a name. By these names,
     lines feed others (`from_="main"`, from its errors `"main.errors"`, from an output of `route` `"main.label"`)
-    or lead to them.
+    or receive from them.
 
     Sources and sinks are components (`sources.file(path="a.log")`), Python objects, or names. `to` may be a list,
     where each entry gets a copy. It may also be a strategy such as `{"failover": [sinks.http(…), sinks.file(…)]}`,

@@ -1,4 +1,4 @@
-"""Waits for descriptors. An event loop allows one reader and one writer for each; this module shares them."""
+"""Waits for descriptors. An event loop allows one reader and one writer per descriptor; this module shares them."""
 
 import asyncio
 from typing import IO, Any
@@ -23,7 +23,7 @@ async def await_descriptor(file: int | IO[Any], to_write: bool, within: float | 
         if len(others) == 1:
             add = loop.add_writer if to_write else loop.add_reader
             try:
-                add(descriptor, _tell, others)
+                add(descriptor, _wake, others)
             except PermissionError:
                 # A regular file is always ready: the system blocks in the read or write itself.
                 return True
@@ -36,7 +36,7 @@ async def await_descriptor(file: int | IO[Any], to_write: bool, within: float | 
             (loop.remove_writer if to_write else loop.remove_reader)(descriptor)
 
 
-def _tell(waiting: "list[asyncio.Future[bool]]") -> None:
+def _wake(waiting: "list[asyncio.Future[bool]]") -> None:
     for ready in waiting:
         if not ready.done():
             ready.set_result(True)

@@ -49,18 +49,18 @@ class Run:
 
     def statistics(self) -> Statistics:
         """Returns the current statistics."""
-        told = json.loads(self._inner.statistics())
-        components = _statistics.counts(told)
+        current = json.loads(self._inner.statistics())
+        components = _statistics.counts(current)
         messages, size = _statistics.read(components)
         return Statistics(
             components=components,
             messages=messages,
             bytes=size,
-            errors=max(sum(counts.errors for counts in components), told["dead_letters"]),
-            dead_letters=told["dead_letters"],
-            budget_used=told["budget_used_bytes"],
-            budget_limit=told["budget_limit_bytes"],
-            stopping=told["stopping"],
+            errors=max(sum(counts.errors for counts in components), current["dead_letters"]),
+            dead_letters=current["dead_letters"],
+            budget_used=current["budget_used_bytes"],
+            budget_limit=current["budget_limit_bytes"],
+            stopping=current["stopping"],
         )
 
     def stop(self) -> None:
@@ -77,13 +77,13 @@ class Run:
         Raises `thalweg.Error` if the run failed. Its cause is the Python exception that made the run fail, if
         there is one. Raises TimeoutError if the run has not ended after `timeout` seconds.
         """
-        told = self._inner.wait(timeout)
-        if told is None:
+        summary = self._inner.wait(timeout)
+        if summary is None:
             raise TimeoutError(f"the run has not ended after {timeout} s")
-        return self._summary(told)
+        return self._summary(summary)
 
-    def _summary(self, told: str) -> Summary:
-        of = json.loads(told)
+    def _summary(self, text: str) -> Summary:
+        of = json.loads(text)
         if of["failure"] is not None:
             raise Error(of["failure"]) from self._inner.cause()
         components = _statistics.counts(of)
@@ -120,16 +120,16 @@ class Run:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
 
-        def tell() -> None:
+        def conclude() -> None:
             if not ended.done():
                 ended.set_result(None)
 
-        def tell_loop() -> None:
+        def wake_loop() -> None:
             # The loop may have been closed meanwhile; then no task waits.
             if not loop.is_closed():
-                loop.call_soon_threadsafe(tell)
+                loop.call_soon_threadsafe(conclude)
 
-        self._inner.at_end(tell_loop)
+        self._inner.at_end(wake_loop)
         yield from ended
         return self.wait()
 
@@ -197,8 +197,8 @@ def run(
     dict, Python objects may take the place of sources, transforms and sinks.
 
     `pipelines` selects the pipelines to run; the pipelines that feed them run as well. Of a service definition of
-    capyfile, it selects the one processor, as `service:processor`; its phases run one after the other. `state` is a
-    directory for checkpoints and dead letters, so that the next run resumes where this one ends. `memory` limits
+    capyfile, it selects the one processor, as `service:processor`; its phases run one after the other. `state` is
+    a directory for checkpoints and dead letters, so that the next run resumes where this one ends. `memory` limits
     the data in flight, in bytes or as `"1GiB"`. `threads` is the number of cores to use. With `strict`, the run
     fails if messages could not be processed.
 
@@ -255,7 +255,7 @@ def _start(
 ) -> Run:
     if _worker.begins:
         raise ConfigurationError(
-            "a worker process runs the script again, to find the function that it is to call: put what begins a run "
+            "a worker process imports the script again to find its function: put the code that starts a run "
             'under `if __name__ == "__main__":`'
         )
     text, given = prepared(config)

@@ -32,11 +32,11 @@ class Counts:
     busy_seconds: float
 
 
-def counts(told: Mapping[str, Any]) -> list[Counts]:
+def counts(reported: Mapping[str, Any]) -> list[Counts]:
     names = ("name", "role", "kind", "rows_in", "rows_out", "bytes_in", "bytes_out", "errors")
     return [
         Counts(**{name: counts[name] for name in names}, busy_seconds=counts["busy_ns"] / 1e9)
-        for counts in told["components"]
+        for counts in reported["components"]
     ]
 
 

@@ -22,8 +22,8 @@ _READY, _RESULT, _DONE, _FAILED = range(4)
 
 def main(given: dict[str, Any]) -> None:
     """Serves until the input ends."""
-    asked = os.fdopen(os.dup(0), "rb")
-    told = os.fdopen(os.dup(1), "wb")
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
     # Output that the function prints must not reach the engine.
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -32,33 +32,33 @@ def main(given: dict[str, Any]) -> None:
         function = _find(given)
         from thalweg import _bridge
     except BaseException as error:
-        _tell(told, _FAILED, _text(error))
+        _reply(replies, _FAILED, _text(error))
         return
-    _tell(told, _READY)
+    _reply(replies, _READY)
     import pyarrow as pa
 
-    while length := asked.read(8):
-        request = asked.read(int.from_bytes(length, "little"))
+    while length := requests.read(8):
+        request = requests.read(int.from_bytes(length, "little"))
         try:
             with pa.ipc.open_stream(pa.py_buffer(request)) as stream:
                 batch = stream.read_next_batch()
             made = list(_bridge.batches(function(batch)))
         except Exception as error:
-            _tell(told, _FAILED, _text(error))
+            _reply(replies, _FAILED, _text(error))
             continue
         for one in made:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, one.schema) as writer:
                 writer.write_batch(one)
-            _tell(told, _RESULT, sink.getvalue())
-        _tell(told, _DONE)
+            _reply(replies, _RESULT, sink.getvalue())
+        _reply(replies, _DONE)
     sys.stdout.flush()
 
 
-def _tell(told: BinaryIO, what: int, body: Any = b"") -> None:
-    told.write(what.to_bytes(8, "little") + len(memoryview(body)).to_bytes(8, "little"))
-    told.write(body)
-    told.flush()
+def _reply(replies: BinaryIO, kind: int, body: Any = b"") -> None:
+    replies.write(kind.to_bytes(8, "little") + len(memoryview(body)).to_bytes(8, "little"))
+    replies.write(body)
+    replies.flush()
 
 
 def _text(error: BaseException) -> bytes:

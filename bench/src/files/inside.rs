@@ -117,7 +117,7 @@ impl Source for Sending {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         for _ in 0..ROUNDS {
             let start = Instant::now();
-            let (tell, told) = oneshot::channel();
+            let (tell, settled) = oneshot::channel();
             let ack = Ack::new("bench".into(), move |settlement| drop(tell.send(settlement)));
             for group in self.0.contents.chunks(32) {
                 let file = |(content, size): &(thalweg_record::Content, u64)| {
@@ -130,7 +130,7 @@ impl Source for Sending {
             }
             ack.settle(thalweg_record::Outcome::Filtered);
             // Rejected files are settled as well.
-            let _ = told.await;
+            let _ = settled.await;
             self.0.took.lock().push(start.elapsed());
         }
         Ok(())

@@ -22,7 +22,7 @@ pub(super) fn answer(check: &Check, server: &Server) -> Answer {
         under_way,
         memory: resident(),
         held: server.budget.used() as u64,
-        // Each request has a share of its own.
+        // Each request has one share of the budget.
         objects: under_way,
     };
     let commit = option_env!("THALWEG_COMMIT").unwrap_or("unknown");

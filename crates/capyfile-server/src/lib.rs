@@ -1,10 +1,10 @@
 //! capyfile's upload server: serves a service definition over HTTP.
 //!
 //! [`serve`] takes a configuration and [`Settings`], and answers requests until a signal stops it. A request
-//! brings files, which a processor of the service works on. Answers are capyfile's, made by
+//! carries files, which a processor of the service works on. Answers have capyfile's form, from
 //! `thalweg_dialects::capyfile::response`.
 //!
-//! It is a crate of its own because it is one dialect's runtime: neither the command line nor Python's
+//! It is a separate crate because it is the runtime of one dialect: neither the command line nor the Python
 //! package needs to know it. Nothing is printed here.
 
 #![deny(missing_docs)]
@@ -30,10 +30,10 @@ use server::Server;
 pub use health::Check;
 pub use settings::Settings;
 
-/// The threads for blocking calls: file transforms of all requests.
+/// The most threads for blocking calls: the file transforms of all requests.
 const BLOCKING_THREADS: usize = 1024;
 
-/// Something that the caller may print.
+/// An event that the caller may print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The server listens at this URL.

@@ -15,7 +15,7 @@ use crate::server::Server;
 use crate::uploads::Uploaded;
 use crate::watch::Watch;
 
-/// The state directory, which stays empty: rejected files go to a sink.
+/// The state directory. It stays empty, because rejected files go to a sink.
 const NOWHERE: &str = ".thalweg";
 
 impl Server {
@@ -78,8 +78,8 @@ impl Server {
             cores = cores.min(files.len()).max(1);
         }
         lead_errors_on(&mut graph, phase);
-        let copies = u32::try_from(cores).unwrap_or(1).min(self.all_turns);
-        let Ok(_turn) = self.turns.acquire_many(copies).await else { return Err(response::internal()) };
+        let workers = u32::try_from(cores).unwrap_or(1).min(self.all_turns);
+        let Ok(_turn) = self.turns.acquire_many(workers).await else { return Err(response::internal()) };
         let state_dir = StateDir { folder: PathBuf::from(NOWHERE), positions: false };
         let run = Run::new(Plan::new(&graph, cores), state_dir).map_err(|error| {
             tracing::error!("{}", error.full());
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// Counts a request as long as the result is held.
+    /// Counts a request until the result is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(self.clone())
@@ -112,7 +112,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// Leads files that the source cannot read to the pipeline of rejected files.
+/// Sends files that the source cannot read to the pipeline of rejected files.
 fn lead_errors_on(graph: &mut Graph, phase: &Phase) {
     let errors: Vec<Feed> = graph.sources.iter().map(|source| Feed::Errors(source.name.clone())).collect();
     let of_main = |pipeline: &&mut thalweg_engine::Pipeline| {
@@ -123,7 +123,7 @@ fn lead_errors_on(graph: &mut Graph, phase: &Phase) {
     }
 }
 
-/// The answer to a failed run. An operation that cannot work as configured has a code of its own.
+/// The answer to a failed run. An operation that cannot work as configured has its own code.
 fn of_failure(failure: &RunFailure, steps: &[(Arc<str>, Step)]) -> Answer {
     let named = steps.iter().find(|(name, _)| Some(name) == failure.component.as_ref());
     match named {

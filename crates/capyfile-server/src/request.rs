@@ -1,4 +1,4 @@
-//! Answers a request: finds its processor, reads its files, runs them.
+//! Answers a request: finds its processor, reads its files, and runs the processor.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -57,7 +57,7 @@ impl Server {
             headers: headers(&head),
         };
         let processor = processor.to_owned();
-        // Files that have arrived are processed, also after their client is gone.
+        // Files that have arrived are processed, even if the client is gone.
         let server = self.clone();
         let processing = tokio::spawn(async move {
             let answer = server.process(processor, request, files).await;
@@ -91,14 +91,14 @@ impl Server {
     /// Reads the files and fields of a request in the form that the processor expects.
     async fn read(&self, head: &Parts, body: Incoming, operations: &[Operation]) -> Result<Uploads, Refusal> {
         let has = |operation| operations.contains(&operation);
-        // Commands need paths.
+        // Commands read their files by path.
         let room = Room { in_memory: !has(Operation::CommandExec), ..self.room.clone() };
         let accept = if has(Operation::HttpMultipartFormInputRead) {
             Accept::Multipart
         } else if has(Operation::HttpOctetStreamInputRead) {
             Accept::Body
         } else if upload::is_form(head) {
-            // Its fields may be parameters. Its files are not used.
+            // The fields may be parameters. The files are ignored.
             let uploads = upload::read(head, body, Accept::Multipart, self.limits, &room).await?;
             return Ok(Uploads { files: Vec::new(), fields: uploads.fields });
         } else {
@@ -114,7 +114,7 @@ fn headers(head: &Parts) -> Vec<(String, String)> {
     headers.map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
-/// The answer to a request that is refused.
+/// The answer to a rejected request.
 fn refused(refusal: &Refusal) -> Answer {
     match refusal {
         Refusal::TooLarge(reason) => response::too_large(reason),

@@ -1,8 +1,8 @@
-//! The server: what all requests share.
+//! The server: the state that all requests share.
 //!
-//! Each request has runs of its own, one for each phase of the processor, so that no request sees another's
-//! files. The runs share the server's budget and its directory of temporary files, and wait for one another
-//! where there are very many.
+//! Each request has its own runs, one for each phase of the processor, so that no request sees another's
+//! files. The runs share the server's budget and its directory of temporary files. A semaphore limits their
+//! workers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::settings::Settings;
 const CONNECTIONS: usize = 4096;
 /// How long a client may be silent.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// The most workers on files in all requests: for each core, and at least.
+/// The most workers of all requests together: `TURNS` for each core, and at least `LEAST_TURNS`.
 const TURNS: usize = 4;
 const LEAST_TURNS: usize = 32;
 
-/// A service that is served.
+/// A service, and the state of its server.
 pub(super) struct Server {
     pub(super) settings: Settings,
     pub(super) document: Document,
@@ -49,7 +49,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Checks the definition, as far as that is possible without a request.
+    /// Checks the definition, as far as possible without a request.
     pub(super) fn new(configuration: &Configuration, settings: Settings) -> Result<Self, LoadError> {
         let document = configuration.document().clone();
         let Some(service) = configuration.service()? else {
@@ -99,8 +99,8 @@ impl Server {
         Ok(Listener::bind(&address, UnixSocket::default(), announce).await?)
     }
 
-    /// Answers requests until it is stopped, then those in flight. Returns true if all of them were answered
-    /// in time.
+    /// Answers requests until `stop`, then finishes those in flight. Returns true if all of them were
+    /// answered in time.
     pub(super) async fn run(self: Arc<Self>, listener: Listener, stop: Stop) -> Result<bool, LoadError> {
         let tls = self.settings.tls.as_ref().map(TlsServer::acceptor).transpose()?;
         let limits = Limits { max_connections: CONNECTIONS, end_after_idle: None };

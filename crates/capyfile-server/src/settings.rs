@@ -12,9 +12,9 @@ use crate::health::Check;
 
 /// The address of capyfile's server.
 const USUAL_ADDRESS: &str = ":8024";
-/// How long requests in flight may take at the end.
+/// How long requests in flight may take after a stop.
 const USUAL_DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
-/// From this number on, a timeout is one in nanoseconds, which capyfile's server expected.
+/// A timeout of this number or more is in nanoseconds, as capyfile's server expected it.
 const NANOSECONDS: u64 = 1_000_000_000;
 
 /// How to serve.
@@ -22,7 +22,7 @@ const NANOSECONDS: u64 = 1_000_000_000;
 pub struct Settings {
     /// The address to listen at.
     pub address: String,
-    /// The certificate, if TLS is spoken.
+    /// The certificate and key, if the server speaks TLS.
     pub tls: Option<TlsServer>,
     /// The health check, if there is one.
     pub check: Option<Check>,
@@ -36,7 +36,7 @@ pub struct Settings {
     pub memory: ByteSize,
     /// The number of cores to use.
     pub cores: usize,
-    /// How long requests in flight may take after the server was stopped.
+    /// How long requests in flight may take after a stop.
     pub drain_timeout: Duration,
 }
 
@@ -45,7 +45,7 @@ impl Settings {
     /// `drain_timeout` replaces the last of these.
     ///
     /// # Errors
-    /// If a variable has no meaning.
+    /// If a variable is invalid.
     pub fn of_the_environment(drain_timeout: Option<Duration>) -> Result<Self, LoadError> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let tls = match (set("SERVER_CERT_FILE"), set("SERVER_KEY_FILE")) {
@@ -77,7 +77,7 @@ fn timeout(text: &str) -> Result<Duration, LoadError> {
     match text.parse::<u64>() {
         Ok(number) if number >= NANOSECONDS => {
             tracing::warn!(
-                "`SERVER_SHUTDOWN_TIMEOUT` is taken for nanoseconds, as capyfile took it; write it in seconds"
+                "`SERVER_SHUTDOWN_TIMEOUT` is read as nanoseconds, as by capyfile; write it in seconds"
             );
             Ok(Duration::from_nanos(number))
         }

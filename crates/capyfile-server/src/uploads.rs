@@ -13,7 +13,7 @@ use crate::watch::Watch;
 /// A source of files that have arrived.
 pub(super) struct Uploaded {
     pub(super) files: Arc<[Upload]>,
-    /// Receives their order.
+    /// Receives the order of the files.
     pub(super) watch: Arc<Watch>,
 }
 

@@ -9,13 +9,13 @@ use thalweg_files::URL;
 use thalweg_files::mime;
 use thalweg_record::{File, Origin};
 
-/// The sinks of a document of the dialect.
+/// The names of the sinks in the dialect's documents.
 const SINKS: [&str; 2] = ["done", "failed"];
 
-/// The type of a file that cannot be read any more.
+/// The media type of a file that can no longer be read.
 const UNKNOWN: &str = "application/octet-stream";
 
-/// Collects the files that reach a sink. Files that end before, such as removed ones, are not part of the
+/// Collects the files that reach a sink. Files that end earlier, such as removed ones, are not part of the
 /// answer.
 pub(super) struct Watch {
     /// The operations, by the names of their transforms.
@@ -25,12 +25,12 @@ pub(super) struct Watch {
 
 #[derive(Default)]
 struct Seen {
-    /// The files in their order. Holding them keeps their addresses distinct.
+    /// The files in order. Holding them keeps their addresses distinct.
     order: Vec<Arc<Origin>>,
     ended: Vec<Ended>,
 }
 
-/// The outcome of a file, with its place in the order.
+/// The outcome of a file, and its place in the order.
 struct Ended {
     place: usize,
     what: Result<Processed, Rejected>,
@@ -50,7 +50,7 @@ impl Watch {
         self.lock().order = files.iter().map(|file| file.origin().clone()).collect();
     }
 
-    /// The files that reached a sink, in their order: processed and rejected.
+    /// The files that reached a sink, in order: processed and rejected.
     pub(super) fn results(&self) -> (Vec<Processed>, Vec<Rejected>) {
         let mut ended = std::mem::take(&mut self.lock().ended);
         ended.sort_by_key(|file| file.place);

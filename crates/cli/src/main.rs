@@ -1,7 +1,7 @@
-//! The program `thalweg`: thin. It parses the command line, and calls `thalweg-frontend` for what runs jobs.
+//! The program `thalweg`. It parses the command line and calls `thalweg-frontend`, which runs jobs.
 //!
-//! A command is one file in `commands`, with its options, its help and what it does. No command names a
-//! dialect or a component: those are found in `thalweg-job`.
+//! Each command is a file in `commands`, with its options and its help. No command names a dialect or a
+//! component: `thalweg-job` finds those.
 //!
 //! See docs/decisions/050-mimalloc-without-huge-pages.md.
 
@@ -14,9 +14,9 @@ use clap::Parser;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Lets the allocator return memory to the system after 10 ms. By default it keeps freed memory for a second,
-/// which is as much as passes through the budget in that time: a copy with 64 MiB took 40 MiB more resident,
-/// and was no faster.
+/// Lets the allocator return memory to the system after 10 ms. The default is one second: as much freed
+/// memory stays resident as passes through the budget in that time. A copy with a budget of 64 MiB had 40 MiB
+/// more resident memory, and was no faster.
 #[allow(unsafe_code, reason = "an option of a library in C")]
 fn return_memory_soon() {
     /// `mi_option_purge_delay`, for which the bindings have no name.
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             thalweg_frontend::report(commands::dispatch(line), json)
         }
         Err(error) => {
-            // The output may have no reader, which changes nothing.
+            // An error is ignored: the output may have no reader.
             let _ = error.print();
             u8::try_from(error.exit_code()).unwrap_or(thalweg_frontend::WRONG)
         }

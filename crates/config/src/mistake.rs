@@ -5,7 +5,7 @@
 pub struct Mistake {
     /// The name of the option, or `""` for the component as a whole.
     pub option: &'static str,
-    /// What is wrong, as a sentence.
+    /// The mistake, as a sentence.
     pub message: String,
     /// How to correct it, as a sentence.
     pub help: Option<String>,

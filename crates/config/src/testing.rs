@@ -1,6 +1,6 @@
 //! For tests: options as a user writes them.
 
-/// Reads a component's options as they stand in a configuration (the part after `name:`), in YAML.
+/// Reads a component's options as written in a configuration (the part after `name:`), in YAML.
 ///
 /// # Panics
 /// With the rendered mistakes, if there are any.
@@ -11,7 +11,7 @@ pub fn options<C: serde::de::DeserializeOwned + schemars::JsonSchema>(yaml: &str
     }
 }
 
-/// As [`options`], for testing what is refused: gives the mistakes as a person would see them.
+/// Like [`options`], for tests of rejected options: returns the mistakes as a user would see them.
 ///
 /// # Errors
 /// The mistakes.

@@ -29,7 +29,7 @@ pub use native::Native;
 /// One document of thalweg's form, as a dialect made it.
 #[derive(Debug, Clone)]
 pub struct Conversion {
-    /// The user's text, with nodes of thalweg's form that have places in it.
+    /// The user's text, with nodes in thalweg's form that refer to positions in it.
     pub document: Document,
     /// Comments beside the nodes, for printing.
     pub comments: Comments,
@@ -49,13 +49,13 @@ pub struct Converted {
 /// A phase in thalweg's form.
 #[derive(Debug, Clone)]
 pub struct ConvertedPhase {
-    /// The user's text, with nodes of thalweg's form that have places in it.
+    /// The user's text, with nodes in thalweg's form that refer to positions in it.
     pub document: Document,
     /// Comments beside the nodes, for printing.
     pub comments: Comments,
     /// The name of the processor, where the document is a service with several.
     pub processor: Option<String>,
-    /// The operations of the dialect behind the transforms, where each file is reported by operation.
+    /// The operations of the dialect behind the transforms, if each file is reported by operation.
     pub operations: Option<capyfile::Operations>,
 }
 
@@ -78,15 +78,15 @@ pub trait Dialect: Send + Sync {
     /// True if a document has this form.
     fn recognises(&self, document: &Document) -> bool;
 
-    /// True of thalweg's own form, of which there is nothing to convert.
+    /// True for thalweg's own form, which needs no conversion.
     fn is_native(&self) -> bool {
         false
     }
 
-    /// The processors of a document, each of which is a job; `None` if the document as a whole is one job.
+    /// The processors of a document, each of which is a job; `None` if the whole document is one job.
     ///
     /// # Errors
-    /// Every mistake that keeps them from being known, each at its place.
+    /// Every mistake that prevents reading the processors, each at its place.
     fn service(&self, document: &Document) -> Result<Option<Service>, Diagnostics> {
         let _ = document;
         Ok(None)

@@ -1,4 +1,4 @@
-//! Builds nodes of thalweg's form in place of the nodes that were read.
+//! Builds nodes in thalweg's form, in place of the nodes that were read.
 
 use thalweg_config::{Key, Node, Span, Value};
 

@@ -9,7 +9,7 @@ use datafusion_sql::sqlparser::tokenizer::{Location, Span};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}{}", help.as_ref().map(|help| format!(" {help}")).unwrap_or_default())]
 pub struct ExpressionError {
-    /// The wrong bytes of the text; `None` means all of it.
+    /// The position of the mistake in the text, in bytes; `None` means the whole text.
     pub range: Option<Range<usize>>,
     /// The mistake: a sentence.
     pub message: String,

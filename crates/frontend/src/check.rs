@@ -9,7 +9,7 @@ use crate::format::counted;
 use crate::paint::Paint;
 use crate::print;
 
-/// How to show a configuration that was checked.
+/// How to show a checked configuration.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckOptions {
     /// True if the plan is shown.
@@ -20,11 +20,11 @@ pub struct CheckOptions {
     pub threads: Option<usize>,
 }
 
-/// Checks a configuration that was opened, and prints what is in it. In JSON, its mistakes are printed on the
-/// standard output.
+/// Checks an opened configuration, and prints a description of it. With `json`, its mistakes are printed on
+/// the standard output.
 ///
 /// # Errors
-/// Its mistakes, unless they were printed.
+/// The mistakes, unless they were printed.
 pub fn check(opened: Result<Configuration, LoadError>, options: &CheckOptions) -> Result<Exit, CommandError> {
     let job = match opened.and_then(|configuration| configuration.check(&thalweg_job::registry())) {
         Err(LoadError::Mistakes(mistakes)) if options.json => {
@@ -73,7 +73,7 @@ fn json_of(job: &Job, options: &CheckOptions) -> serde_json::Value {
     found
 }
 
-/// Describes a job that is right, and with a plan how it will run.
+/// Describes a job without mistakes, and with `plan` how it will run.
 #[must_use]
 pub fn described(job: &Job, options: &CheckOptions) -> String {
     shown(job, options, Paint::off())
@@ -107,7 +107,7 @@ fn whole(name: &str, graph: &Graph, plan_for: Option<usize>, paint: Paint) -> St
     );
     if let Some(cores) = plan_for {
         let heading = |title: &str| format!("\n{}\n", paint.bold(title));
-        text += &heading("What leads where");
+        text += &heading("Edges");
         text += &graph.to_string();
         text += &heading("How it will run");
         text += &Plan::new(graph, cores).to_string();

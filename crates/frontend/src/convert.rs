@@ -58,8 +58,9 @@ fn text(configuration: &Configuration, processor: Option<&str>) -> Result<String
                 text += &format!("# `{processor}` of {name}, in thalweg's own form.\n\n{body}")
             }
             None => {
-                // A configuration that would not run is not printed. A source of the standard input is no
-                // mistake in it.
+                // A configuration that would not run is not printed. `Configuration::check` is not used here,
+                // because it rejects a source `stdin` if the configuration itself came from the standard
+                // input.
                 thalweg_engine::read(&phase.document, &thalweg_job::registry()).map_err(LoadError::from)?;
                 let gap = if body.starts_with('#') { "" } else { "\n" };
                 text += &format!("# {name}, in thalweg's own form.\n{gap}{body}");

@@ -35,7 +35,7 @@ pub fn copy(options: &CopyOptions, show: &Show) -> Result<Exit, CommandError> {
     }
     let kept = job.keep()?;
     if kept.resumes {
-        tell(show, "resuming", "this goes on with a copy that was cut off; `--restart` begins anew");
+        tell(show, "resuming", "resuming an interrupted copy; `--restart` starts from the beginning");
     }
     let run_options = RunOptions { cores: job.cores, heeds_signals: true, ..RunOptions::default() };
     let outcome = job.run(&kept, run_options, &mut Screen::new(show.clone()))?;
@@ -92,15 +92,15 @@ fn end(job: &CopyJob<'_>, outcome: &Outcome, kept: &Kept, show: &Show) -> Result
         Some(_) if show.json => Err(CommandError::AlreadyReported),
         Some(failure) => Err(CommandError::Failed(failure.to_string())),
         None if summary.stopped => Err(CommandError::Failed(match kept.state_dir.positions {
-            true => "it was told to stop, so not all may be copied; the same command goes on".to_owned(),
-            false => "it was told to stop, so not all may be copied".to_owned(),
+            true => "stopped, so some objects may be missing; the same command resumes the copy".to_owned(),
+            false => "stopped, so some objects may be missing".to_owned(),
         })),
         None if !job.is_done(&figures) => Ok(Exit::Errors),
         None => Ok(Exit::Done),
     }
 }
 
-/// The summary of a copy as text. `errors_command` is the command that shows what could not be copied.
+/// The summary of a copy as text. `errors_command` is the command that shows the failures.
 fn text(figures: &Figures, outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     let summary = &outcome.summary;
     let time = duration(summary.elapsed);
@@ -136,7 +136,7 @@ fn text(figures: &Figures, outcome: &Outcome, errors_command: &str, paint: Paint
         there.push(format!("{} kept from a former copy", bytes(figures.kept_bytes)));
     }
     if figures.skipped > 0 {
-        there.push(format!("{} left alone, being there already", counted(figures.skipped, "file")));
+        there.push(format!("{} skipped, since the target exists", counted(figures.skipped, "file")));
     }
     if !there.is_empty() {
         line(&there);
@@ -144,7 +144,7 @@ fn text(figures: &Figures, outcome: &Outcome, errors_command: &str, paint: Paint
     if outcome.retries.count > 0 {
         let times = counted(outcome.retries.count, "time");
         line(&[format!(
-            "tried again {times}, the last: {}",
+            "retried {times}, the last: {}",
             outcome.retries.last.as_deref().unwrap_or_default()
         )]);
     }

@@ -12,18 +12,18 @@ pub const WRONG: u8 = 2;
 /// The exit code of an attempt that failed.
 const FAILED: u8 = 3;
 
-/// The exit code of a command that came to its end.
+/// The exit code of a command that completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     /// Done.
     Done = 0,
     /// Done, with errors that count.
     Errors = 1,
-    /// The configuration is wrong, which was printed already.
+    /// The configuration is wrong, which was already printed.
     Mistakes = 2,
 }
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum CommandError {
     /// The configuration is wrong.
@@ -32,9 +32,9 @@ pub enum CommandError {
     Usage(String),
     /// An attempt failed: a sentence.
     Failed(String),
-    /// An attempt failed, which was printed already.
+    /// An attempt failed, which was already printed.
     AlreadyReported,
-    /// The reader of the output is gone, which is no error.
+    /// The reader of the output is gone. This is no error.
     NobodyReads,
 }
 
@@ -53,7 +53,7 @@ impl From<RunError> for CommandError {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Load(error) => error.into(),
-            // The screen has told it.
+            // The screen has printed it.
             RunError::Abandoned => CommandError::AlreadyReported,
         }
     }
@@ -76,10 +76,10 @@ impl From<std::io::Error> for CommandError {
 
 /// Prints why a command failed, as JSON or for people.
 pub fn tell(failure: &CommandError, json: bool) {
-    let line = |event: &str, what: serde_json::Value| {
+    let line = |event: &str, content: serde_json::Value| {
         let mut line = json!({ "event": event });
         let key = if event == "mistakes" { "mistakes" } else { "message" };
-        line[key] = what;
+        line[key] = content;
         print::err(&format!("{line}\n"));
     };
     match failure {

@@ -151,7 +151,7 @@ pub fn paragraphs(text: &str, width: usize, indent: usize) -> String {
         shown.push('\n');
         line.clear();
     };
-    let room = width.saturating_sub(indent).max(20);
+    let limit = width.saturating_sub(indent).max(20);
     for paragraph in text.trim().split("\n\n") {
         for source in paragraph.lines() {
             let (source, hanging) = match source.trim_start().strip_prefix("- ") {
@@ -164,7 +164,7 @@ pub fn paragraphs(text: &str, width: usize, indent: usize) -> String {
             line.push_str(hanging);
             let mut starts = !hanging.is_empty();
             for word in source.split(' ').filter(|word| !word.is_empty()) {
-                if !starts && !line.is_empty() && line.chars().count() + 1 + word.chars().count() > room {
+                if !starts && !line.is_empty() && line.chars().count() + 1 + word.chars().count() > limit {
                     end(&mut line);
                 }
                 if !line.is_empty() && !std::mem::take(&mut starts) {

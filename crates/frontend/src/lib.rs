@@ -1,12 +1,12 @@
-//! The commands that run, check, convert and copy, and show errors, without a command line: what the program
-//! `thalweg` and `python -m thalweg` share.
+//! The commands `run`, `check`, `convert`, `copy` and `errors`, without a parser. The program `thalweg` and
+//! `python -m thalweg` share them.
 //!
-//! Each command takes plain options, prints for people or, as JSON, for programs, and returns an exit code or
-//! a [`CommandError`]. The parser of a command line calls it: clap in the program, argparse in Python.
-//! Progress, summaries and log lines are made here, and nowhere else.
+//! Each command takes plain options, prints text for people or JSON for programs, and returns an exit code or
+//! a [`CommandError`]. The program parses its command line with clap, Python with argparse. Progress,
+//! summaries and log lines are formatted here and nowhere else.
 //!
-//! Loading and running are `thalweg-job`. No parser of command lines may be linked here: the Python package
-//! would carry it.
+//! `thalweg-job` loads and runs configurations. No parser of command lines may be linked here: the Python
+//! package would carry it.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Warnings of the engine and of libraries, a line each, without tearing up the line of progress; and, where
-//! a source `internal_logs` collects, the same and more as messages.
+//! Prints log events of the engine and of libraries, one line each, without garbling the lines of progress.
+//! For a source `internal_logs`, log events also become messages.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -18,26 +18,26 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::paint::Paint;
 
-/// The variable that selects what is printed: `error`, `warn`, `info`, `debug`, `trace`, or by module
+/// The variable that selects the events: `error`, `warn`, `info`, `debug`, `trace`, or by module
 /// (`warn,thalweg_engine=debug`).
 pub const VARIABLE: &str = "THALWEG_LOG";
 
 /// The lines of progress of the current run.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
-/// Begins to print warnings on the standard error output, or, if `quietly`, errors only. `collects` is true
-/// if the graph has a source that collects logs.
+/// Begins to print warnings on the standard error output, or errors only if `quietly`. `collects` is true if
+/// the graph has a source that collects logs.
 ///
 /// # Errors
-/// If the variable is wrong.
+/// If the variable is invalid.
 pub fn begin(bars: &MultiProgress, json: bool, quietly: bool, collects: bool) -> Result<(), LoadError> {
     begin_as("warn", bars, json, quietly, collects)
 }
 
-/// Begins to print log lines where there is no progress. `usual` selects them if the variable is not set.
+/// Begins to print log events of a process without progress. `usual` selects them if the variable is not set.
 ///
 /// # Errors
-/// If the variable is wrong.
+/// If the variable is invalid.
 pub fn begin_with(usual: &str, json: bool, quietly: bool) -> Result<(), LoadError> {
     begin_as(usual, &MultiProgress::new(), json, quietly, false)
 }
@@ -65,7 +65,7 @@ fn begin_as(
         .event_format(Line { json, paint: Paint::stderr() })
         .with_filter(filter);
     let subscriber = tracing_subscriber::registry().with(shown).with(collects.then(LogCollector::layer));
-    // Fails only if it was set before.
+    // It fails only if a subscriber was already set.
     let _ = tracing::subscriber::set_global_default(subscriber);
     Ok(())
 }

@@ -31,7 +31,8 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Binds the address, so that one in use is an error before anything runs. It is called within a runtime.
+    /// Binds the address before the run starts, so that an address in use is an early error. It is called
+    /// within a runtime.
     pub fn bind(address: SocketAddr, handle: Handle) -> Result<Self, LoadError> {
         let bound = std::net::TcpListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -54,7 +55,7 @@ impl MetricsServer {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // The process may be out of file descriptors for a while.
-                    tracing::warn!("cannot take a connection for /metrics: {error}");
+                    tracing::warn!("cannot accept a connection for /metrics: {error}");
                     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
                     continue;
                 }
@@ -65,7 +66,7 @@ impl MetricsServer {
                     let answer = answer(&request, &handle, begun);
                     async { Ok::<_, Infallible>(answer) }
                 });
-                // Without a timer, a client that sends nothing would be waited for without end.
+                // The timer limits how long a client may take to send its request.
                 let served = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .serve_connection(TokioIo::new(stream), service)
@@ -105,10 +106,10 @@ fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
 /// Reports each component that cannot work at present, a line each.
 fn health(handle: &Handle) -> Response<Full<Bytes>> {
     let counts = handle.counts();
-    let troubled = counts.iter().filter_map(|counts| Some((counts, counts.trouble.as_ref()?)));
+    let failing = counts.iter().filter_map(|counts| Some((counts, counts.trouble.as_ref()?)));
     let mut lines = String::new();
-    for (component, trouble) in troubled {
-        let _ = writeln!(lines, "{} ({}): {trouble}", component.name, component.kind);
+    for (component, problem) in failing {
+        let _ = writeln!(lines, "{} ({}): {problem}", component.name, component.kind);
     }
     match (lines.is_empty(), handle.is_stopping()) {
         (false, _) => text(StatusCode::SERVICE_UNAVAILABLE, lines),
@@ -121,15 +122,17 @@ fn health(handle: &Handle) -> Response<Full<Bytes>> {
 type Counter = (&'static str, &'static str, fn(&ComponentCounts) -> f64);
 
 const COUNTERS: [Counter; 9] = [
-    ("received_messages_total", "Messages given to the component (of a source: read).", |c| c.rows_in as f64),
-    ("received_bytes_total", "Bytes of payload given to it.", |c| c.bytes_in as f64),
-    ("sent_messages_total", "Messages that it gave on (of a sink: written).", |c| c.rows_out as f64),
-    ("sent_bytes_total", "Bytes of payload that it gave on.", |c| c.bytes_out as f64),
+    ("received_messages_total", "Messages that it received (a source: read).", |c| c.rows_in as f64),
+    ("received_bytes_total", "Bytes of payload that it received.", |c| c.bytes_in as f64),
+    ("sent_messages_total", "Messages that it sent (a sink: wrote).", |c| c.rows_out as f64),
+    ("sent_bytes_total", "Bytes of payload that it sent.", |c| c.bytes_out as f64),
     ("errors_total", "Messages that left by its errors output.", |c| c.errors as f64),
-    ("busy_seconds_total", "Time spent in it, by all workers.", |c| c.busy_ns as f64 / 1e9),
-    ("batches_at_once_total", "Batches taken in the stack of the stage before.", |c| c.taken_at_once as f64),
-    ("batches_queued_total", "Batches that waited in a channel first.", |c| c.queued as f64),
-    ("troubled", "1 while something keeps it from working.", |c| f64::from(u8::from(c.trouble.is_some()))),
+    ("busy_seconds_total", "Time spent in it, summed over its workers.", |c| c.busy_ns as f64 / 1e9),
+    ("batches_at_once_total", "Batches processed in the call of the stage before.", |c| {
+        c.taken_at_once as f64
+    }),
+    ("batches_queued_total", "Batches that came through a channel.", |c| c.queued as f64),
+    ("troubled", "1 while it cannot work.", |c| f64::from(u8::from(c.trouble.is_some()))),
 ];
 
 fn metrics(handle: &Handle, begun: Instant) -> String {
@@ -151,20 +154,20 @@ fn metrics(handle: &Handle, begun: Instant) -> String {
     let budget = handle.budget();
     let totals = [
         ("budget_limit_bytes", "The memory for data in flight.", budget.limit() as f64),
-        ("budget_used_bytes", "What of it is in use.", budget.used() as f64),
-        ("budget_peak_bytes", "The most of it that was in use.", budget.peak() as f64),
+        ("budget_used_bytes", "The part of it in use.", budget.used() as f64),
+        ("budget_peak_bytes", "The peak of its use.", budget.peak() as f64),
         (
             "dead_letters_total",
-            "Messages kept since they could not be processed.",
+            "Messages kept because they could not be processed.",
             handle.dead_letters() as f64,
         ),
-        ("uptime_seconds", "How long the run has been going on.", begun.elapsed().as_secs_f64()),
+        ("uptime_seconds", "The time since the start of the run.", begun.elapsed().as_secs_f64()),
     ];
     for (name, help, value) in totals {
         head(&mut out, name, help);
         let _ = writeln!(out, "thalweg_{name} {value}");
     }
-    head(&mut out, "build_info", "Which thalweg it is.");
+    head(&mut out, "build_info", "The version of thalweg.");
     let _ = writeln!(out, "thalweg_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
     out
 }

@@ -1,4 +1,4 @@
-//! Colours, where the output wants them.
+//! Colours, if the output supports them.
 
 use std::io::{IsTerminal, stderr, stdout};
 

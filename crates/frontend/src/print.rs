@@ -1,4 +1,4 @@
-//! Writes to the two standard outputs without panicking: their reader may be gone.
+//! Writes to the two standard outputs. It does not panic if their reader is gone.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ pub fn out(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Writes to the standard error output. Errors are ignored, since there is no other output to report them on.
+/// Writes to the standard error output. An error is ignored, because no other output could report it.
 pub fn err(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

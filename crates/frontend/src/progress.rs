@@ -1,7 +1,7 @@
-//! Shows how a run proceeds.
+//! Shows the progress of a run.
 //!
-//! A terminal gets two lines that change, other outputs a line from time to time. A thread of its own reads
-//! the run's counters, so that lines are up to date however busy the cores are.
+//! A terminal gets two lines that change, other outputs a line every ten seconds. A separate thread reads the
+//! run's counters, so that lines are up to date however busy the cores are.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, stderr, stdout};
@@ -19,12 +19,12 @@ use crate::screen::Show;
 
 /// How often the lines on a terminal change.
 const TICK: Duration = Duration::from_millis(200);
-/// How often there is a line on other outputs.
+/// How often other outputs get a line.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// The window of rates, in ticks.
 const WINDOW: usize = 15;
 
-/// The columns beside the bar: more than most lines need, so that the bar keeps its length.
+/// The columns beside the bar. Most lines need fewer, so the bar keeps its length.
 const FACTS_WIDTH: usize = 60;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Progress {
     /// Prepares for a run of this graph.
     #[must_use]
     pub fn new(graph: &Graph, show: &Show) -> Self {
-        // Lines of progress would tear up messages on the same terminal.
+        // Progress would garble messages on the same terminal.
         let is_busy = stdout().is_terminal() && graph.sinks.iter().any(|sink| sink.config.writes_stdout());
         let form = match (show.json, show.quiet) {
             (_, true) => Form::Nothing,
@@ -66,14 +66,14 @@ impl Progress {
         &self.bars
     }
 
-    /// Begins to show a run, on a thread.
+    /// Shows a run on a thread.
     pub fn watch(self, handle: Handle) -> Watching {
         let (end, ended) = channel::<()>();
         let bars = self.bars.clone();
         let thread = std::thread::spawn(move || {
             let mut view = View::new(&handle);
             let mut lines: Option<[ProgressBar; 2]> = None;
-            let mut told = Instant::now();
+            let mut printed = Instant::now();
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TICK) {
                 view.look(&handle);
                 match self.form {
@@ -83,8 +83,8 @@ impl Progress {
                         lines[0].set_message(view.first_line());
                         lines[1].set_message(view.second_line(width));
                     }
-                    Form::Lines | Form::Json if told.elapsed() >= LINE_EVERY => {
-                        told = Instant::now();
+                    Form::Lines | Form::Json if printed.elapsed() >= LINE_EVERY => {
+                        printed = Instant::now();
                         print::err(&if self.form == Form::Json { view.json() } else { view.plain() });
                     }
                     _ => {}
@@ -117,10 +117,10 @@ impl Watching {
         self.bars.suspend(|| print::err(text));
     }
 
-    /// Ends it, and clears its lines.
+    /// Ends the thread, and clears its lines.
     pub fn end(self) {
         drop(self.end);
-        // Lines that are not cleared are no reason to fail.
+        // A panic of the thread is ignored: it only leaves lines uncleared.
         let _ = self.thread.join();
     }
 }
@@ -139,7 +139,7 @@ struct View {
     former: VecDeque<Sight>,
     now: Sight,
     errors: u64,
-    /// Bytes to read in all, if all sources know.
+    /// All bytes to read, if all sources know.
     expected: Option<u64>,
     used: u64,
     limit: u64,
@@ -208,7 +208,7 @@ impl View {
 
     fn left(&self) -> Option<Duration> {
         let share = self.share().filter(|share| *share > 0.0)?;
-        // The whole run is a steadier base than the last seconds.
+        // The average of the whole run is steadier than that of the last seconds.
         let left = self.now.after.as_secs_f64() * (1.0 - share) / share;
         Duration::try_from_secs_f64(left).ok().filter(|_| self.now.after >= Duration::from_secs(1))
     }
@@ -240,8 +240,8 @@ impl View {
         let facts = parts.join(" · ");
         let Some(share) = self.share() else { return format!("  {facts}") };
         let facts = format!("{:3.0} %  {facts}", share * 100.0);
-        let room = width.saturating_sub(FACTS_WIDTH).min(40);
-        format!("  {}  {facts}", bar(share, room))
+        let columns = width.saturating_sub(FACTS_WIDTH).min(40);
+        format!("  {}  {facts}", bar(share, columns))
     }
 
     /// A line of text for outputs other than a terminal.

@@ -21,8 +21,8 @@ pub(crate) struct Ended {
     pub stopped: bool,
 }
 
-/// Runs something once, or as often as `repeat` says. A failed run is reported and does not prevent the next
-/// one: what it needs may exist by then. Mistakes in the configuration end the repetition.
+/// Runs a function once, or as often as `repeat` says. A failed run is reported, and the next one still takes
+/// place: its input may exist by then. Mistakes in the configuration end the repetition.
 pub(crate) fn repeated(
     repeat: Option<Repeat>,
     json: bool,

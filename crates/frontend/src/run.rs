@@ -19,11 +19,11 @@ pub struct RunRequest {
     pub options: RunOptions,
     /// How to show it.
     pub show: Show,
-    /// True if messages that could not be processed give exit code 1.
+    /// True if rejected messages lead to exit code 1.
     pub strict: bool,
     /// How to repeat it, if at all.
     pub repeat: Option<Repeat>,
-    /// True if files that failed give exit code 0 where a service runs.
+    /// True if a service exits with code 0 even if files failed.
     pub compat_exit_code: bool,
 }
 
@@ -48,7 +48,7 @@ fn once(configuration: &Configuration, request: &RunRequest) -> Result<Ended, Co
         }
         _ => Box::new(|_: &Outcome| String::new()),
     };
-    // Lines of progress would tear up the lines of files.
+    // Progress would garble the lines of file events.
     let show = Show { quiet: quiet || (speaks && events.is_some()), ..request.show.clone() };
     let mut screen = Screen::new(show).with_events(events.clone()).reporting(report);
     let options = RunOptions { heeds_signals: true, ..request.options.clone() };

@@ -1,4 +1,4 @@
-//! Shows a job on a terminal, or line by line: progress, log, notices, summaries.
+//! Shows a job on a terminal or line by line: progress, log, notices, summaries.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ pub struct Show {
     pub json: bool,
     /// True if only errors are printed.
     pub quiet: bool,
-    /// Where metrics are served over HTTP.
+    /// The address at which metrics are served over HTTP.
     pub listen: Option<SocketAddr>,
-    /// True if warnings are printed although the rest is not.
+    /// True if warnings are printed even with `quiet`.
     pub warns: bool,
 }
 
@@ -63,7 +63,7 @@ impl Screen {
         }
     }
 
-    /// Prints a notice: an event for programs, or a text whose first word, up to a colon, is set apart.
+    /// Prints a notice: an event for programs, or a text whose part before a colon is coloured.
     fn tell(&self, event: &str, text: &str) {
         let say = |text: &str| match &self.watching {
             Some(watching) => watching.say(text),
@@ -74,7 +74,7 @@ impl Screen {
         } else if !self.show.quiet {
             let paint = Paint::stderr();
             let (word, rest) = text.split_once(':').unwrap_or((text, ""));
-            // A terminal has written `^C` on this line.
+            // The terminal has echoed `^C` on this line.
             let start = if paint.is_on() { "\r" } else { "" };
             say(&format!("{start}{}{rest}\n", paint.yellow(&format!("{word}:"))));
         }
@@ -110,9 +110,11 @@ impl Observer for Screen {
 
     fn notice(&mut self, notice: Notice) {
         match notice {
-            Notice::Stopping => self
-                .tell("stopping", "stopping: what is on its way is delivered first; again to stop at once"),
-            Notice::Reopening => self.tell("rolling", "rolling: files are begun anew"),
+            Notice::Stopping => self.tell(
+                "stopping",
+                "stopping: data in flight is delivered first; signal again to stop at once",
+            ),
+            Notice::Reopening => self.tell("rolling", "reopening: sinks continue in new files"),
             Notice::Abandoned => {
                 self.tell("stopped", "stopped: a component was still waiting for something");
                 self.end_progress();

@@ -44,7 +44,7 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     if outcome.retries.count > 0 {
         let times = counted(outcome.retries.count, "time");
         let last = outcome.retries.last.as_deref().unwrap_or_default();
-        line(&[format!("tried again {times}, the last: {last}")]);
+        line(&[format!("retried {times}, the last: {last}")]);
     }
     if summary.dead_letters > 0 {
         let letters = counted(summary.dead_letters, summary.item);
@@ -64,7 +64,7 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
 fn table(components: &[ComponentCounts], elapsed: Duration, paint: Paint) -> String {
     let heading = ["", "", "in", "out", "errors", "bytes in", "rate", "busy"].map(str::to_owned);
     let rows = components.iter().map(|counts| {
-        // The name of a transform contains its kind.
+        // The name of a transform contains its kind, so the kind is omitted.
         let said = counts.name.rsplit('.').next().is_some_and(|last| last.starts_with(counts.kind));
         [
             counts.name.clone(),

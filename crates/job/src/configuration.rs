@@ -23,11 +23,11 @@ const FILE: &str = "CAPYFILE_SERVICE_DEFINITION_FILE";
 /// Its path where neither is set.
 const USUAL: &str = "/etc/capyfile/service-definition.json";
 
-/// A document, its dialect, and its place.
+/// A document, its dialect and its path.
 pub struct Configuration {
     document: Document,
     dialect: &'static dyn Dialect,
-    /// Its folder is the one that `state` is relative to.
+    /// `state` is relative to the folder of this path.
     path: PathBuf,
 }
 
@@ -39,7 +39,7 @@ impl Configuration {
         Self::in_one_of(dialects(), document, path)
     }
 
-    /// As [`new`](Self::new), with the dialects that are known.
+    /// Like [`new`](Self::new), with a list of dialects.
     #[must_use]
     pub fn in_one_of(dialects: &[&'static dyn Dialect], document: Document, path: &Path) -> Self {
         let dialect = recognise(dialects, &document);
@@ -49,7 +49,7 @@ impl Configuration {
     /// Reads a file, or the standard input if the path is `-`.
     ///
     /// # Errors
-    /// If it cannot be read, or is no YAML.
+    /// If it cannot be read, or is not YAML.
     pub fn open(path: &Path) -> Result<Self, LoadError> {
         let document = if path == Path::new(STDIN) {
             standard_input("the configuration on the standard input")?
@@ -59,14 +59,14 @@ impl Configuration {
         Ok(Self::new(document, path))
     }
 
-    /// Reads the service definition at a path, or else at the place that the environment names, or at
-    /// capyfile's usual path. The first of these that is set is used, whether it exists or not.
+    /// Reads the service definition from a path, else from the URL or path in the environment, else from
+    /// capyfile's usual path. The first of these that is set is used, even if nothing exists there.
     ///
     /// # Errors
-    /// If it cannot be read, is no YAML, or no place is known.
+    /// If it cannot be read or is not YAML, or if none of these is set.
     pub fn find(given: Option<&Path>) -> Result<Self, LoadError> {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        // The state directory of a definition that is found is in the current directory.
+        // The state directory of such a definition is in the current directory.
         let found = |document| Ok(Self::new(document, Path::new("")));
         if let Some(path) = given {
             return match path == Path::new(STDIN) {
@@ -87,12 +87,14 @@ impl Configuration {
         Err(LoadError::NotFound { url: URL, file: FILE, usual: USUAL })
     }
 
-    /// The configuration that a command line names, and the names of what is to run of it. With a service
-    /// definition beside the path, or found by the environment, `service:processor` stands in the place of
-    /// the path.
+    /// Opens the configuration that a command line names. Returns it with the names of the pipelines or the
+    /// processor to run.
+    ///
+    /// `path` may also be `service:processor`. The definition is then `definition` or, without that, the one
+    /// that [`find`](Self::find) finds.
     ///
     /// # Errors
-    /// If it cannot be read, is no YAML, or no place is known.
+    /// If it cannot be read or is not YAML, or if no definition is found.
     pub fn given(
         path: &Path,
         names: &[String],
@@ -133,7 +135,7 @@ impl Configuration {
     /// The processors of a service, each of which is a job; `None` if the configuration is one job.
     ///
     /// # Errors
-    /// Its mistakes.
+    /// The mistakes of the configuration.
     pub fn service(&self) -> Result<Option<Service>, LoadError> {
         Ok(self.dialect.service(&self.document)?)
     }
@@ -142,16 +144,16 @@ impl Configuration {
     /// environment.
     ///
     /// # Errors
-    /// Its mistakes.
+    /// The mistakes of the configuration.
     pub fn converted(&self, selection: Selection<'_>) -> Result<Converted, LoadError> {
         let etcd = EtcdLookup::when_asked();
         Ok(self.dialect.read(&self.document, etcd.environment(None), selection)?)
     }
 
-    /// The job that it asks for: of a service, the processor that `overrides` names.
+    /// Builds the job. Of a service, `overrides` names the processor.
     ///
     /// # Errors
-    /// Its mistakes, and names that it does not have.
+    /// The mistakes of the configuration, and unknown names in `overrides`.
     pub fn job(&self, registry: &Registry, overrides: &Overrides) -> Result<Job, LoadError> {
         let service = self.service()?;
         let processor =
@@ -165,19 +167,19 @@ impl Configuration {
         Ok(job)
     }
 
-    /// All that can be checked: the job, or of a service all processors that need no request.
+    /// Builds everything that can be checked: the job or, of a service, all processors that need no request.
     ///
     /// # Errors
-    /// Its mistakes.
+    /// The mistakes of the configuration.
     pub fn check(&self, registry: &Registry) -> Result<Job, LoadError> {
         let service = self.service()?;
         self.job_of(registry, service, Selection::WithoutRequest, &Overrides::default())
     }
 
-    /// Where a run of it keeps dead letters. Only `state` has to be right in it.
+    /// The folder where a run keeps dead letters. Only `state` has to be valid in the configuration.
     ///
     /// # Errors
-    /// The mistakes that keep it from being known.
+    /// The mistakes that prevent reading `state`.
     pub fn state_folder(&self, given: Option<&Path>) -> Result<PathBuf, LoadError> {
         if given.is_some() || self.service()?.is_some() {
             return Ok(state_folder(&self.folder(), None, given).folder);
@@ -204,7 +206,7 @@ impl Configuration {
             let mut state_dir =
                 state_folder(&self.folder(), graph.state.as_deref(), overrides.state.as_deref());
             if let Some(processor) = &found.processor {
-                // Each phase has sources of its own, with the same names as those of the others.
+                // The phases have sources of the same names, so each phase gets its own folder.
                 state_dir.folder.push(format!("{processor}-{}", number + 1));
             }
             let (processor, operations) = (found.processor, found.operations);
@@ -224,7 +226,7 @@ impl Configuration {
         }
     }
 
-    /// The processor that is named as `service:processor`.
+    /// Finds the processor of a name `service:processor`.
     fn processor(&self, service: &Service, names: &[String]) -> Result<String, LoadError> {
         let known: Vec<String> =
             service.processors.iter().map(|name| format!("{}:{name}", service.name)).collect();

@@ -5,7 +5,7 @@ use std::io;
 use thalweg_config::{Diagnostics, nearest};
 use thalweg_engine::Error;
 
-/// Why a configuration does not become a job that runs.
+/// Why a configuration cannot become a job.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The configuration has mistakes.
@@ -16,7 +16,7 @@ pub enum LoadError {
     NotText(String),
     /// The configuration and a source both want the standard input.
     #[error(
-        "the configuration comes from the standard input, so the source `{source_name}` cannot read that; \
+        "the configuration comes from the standard input, so the source `{source_name}` cannot read it; \
          put the configuration into a file"
     )]
     StdinTaken {
@@ -44,18 +44,18 @@ pub enum LoadError {
     NoProcessorChosen {
         /// The name of the document.
         document: String,
-        /// A name that is right.
+        /// A valid name.
         example: String,
     },
-    /// A service definition is needed, and the document is none.
-    #[error("`{document}` is no service definition: {why}")]
+    /// A service definition is needed, but the document is another configuration.
+    #[error("`{document}` is not a service definition: {why}")]
     NoService {
         /// The name of the document.
         document: String,
         /// The missing part, and the correction.
         why: String,
     },
-    /// A service definition was to be found by the environment.
+    /// No path was given, and the environment names no service definition.
     #[error(
         "there is no service definition: give its path, or set `{url}` or `{file}`; there is no `{usual}` either"
     )]
@@ -67,27 +67,27 @@ pub enum LoadError {
         /// The usual path.
         usual: &'static str,
     },
-    /// A document without anything to run.
+    /// The document has nothing to run.
     #[error("`{0}` has nothing to run")]
     Empty(String),
-    /// An environment variable has a value without meaning.
+    /// An environment variable has an invalid value.
     #[error("{0}")]
     Variable(String),
-    /// Options contradict each other, or have values without meaning.
+    /// Options contradict each other, or have invalid values.
     #[error("{0}")]
     Options(String),
     /// A document could not be fetched over HTTP.
-    #[error("the service definition at {url} cannot be had: {}", error.full())]
+    #[error("the service definition at {url} cannot be fetched: {}", error.full())]
     Fetch {
         /// Its address, without a password.
         url: String,
         /// The reason.
         error: Error,
     },
-    /// There is nothing that a copy could read.
-    #[error("there is nothing to copy: nothing is there that `{0}` means")]
+    /// There is no object to copy.
+    #[error("there is nothing to copy: `{0}` matches no object")]
     NothingToCopy(String),
-    /// A directory that is not needed any more cannot be removed.
+    /// An obsolete directory cannot be removed.
     #[error("`{folder}` cannot be removed: {error}")]
     NotRemoved {
         /// The directory.
@@ -104,7 +104,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// True if the request is wrong, so that a retry would fail as well. False if an attempt failed.
+    /// True if the request is wrong, so that a retry would fail as well. False if a valid request failed.
     #[must_use]
     pub fn is_usage(&self) -> bool {
         !matches!(

@@ -1,4 +1,4 @@
-//! Prints a line for each event of a file, in the words of the dialect that the job was written in.
+//! Prints a line for each event of a file, in the wording of the job's dialect.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::job::{Job, Phase};
 /// Prints the events of files, and collects the files that failed.
 pub struct FileEvents {
     printer: Printer,
-    /// Whether each line is flushed, since a person reads along.
+    /// True if each line is flushed, because the output is a terminal.
     is_live: bool,
     state: Mutex<State>,
 }
@@ -31,8 +31,8 @@ struct State {
 }
 
 impl Job {
-    /// The printer of file events, if the job's dialect has such: to `out` if there is one, with or without
-    /// colours. `is_live` flushes each line.
+    /// Returns a printer of file events, if the job's dialect has them. It prints to `out`, if given, with or
+    /// without colours. `is_live` flushes each line.
     #[must_use]
     pub fn file_events(
         &self,
@@ -48,7 +48,7 @@ impl Job {
     }
 }
 
-/// The operations behind a graph's transforms, by the names of these.
+/// The operations behind the transforms of a pipeline, with the names of the transforms.
 #[must_use]
 pub fn steps(graph: &Graph, pipeline: &str, steps: &[Step]) -> Vec<(Arc<str>, Step)> {
     let transforms = graph.pipeline(pipeline).map(|pipeline| pipeline.transforms.as_slice());
@@ -64,7 +64,7 @@ impl FileEvents {
         state.is_broken = written.is_err();
     }
 
-    /// From now on, events are of this phase.
+    /// Begins a phase: later events belong to it.
     pub fn begin(&self, phase: &Phase) {
         let Some(Operations { pipeline, reading, steps: operations }) = &phase.operations else { return };
         let mut state = self.state.lock();
@@ -134,7 +134,7 @@ impl FileWatcher for FileEvents {
 }
 
 impl FileEvents {
-    /// Reports a file at a sink. A processor with one operation, the reading one, shows its files there.
+    /// Reports a file at a sink. If the processor only reads, its files are reported as read here.
     fn saw_the_end(&self, state: &mut State, component: &Arc<str>, file: &File, event: FileEvent) {
         if event != FileEvent::Started {
             return;

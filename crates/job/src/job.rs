@@ -32,9 +32,9 @@ pub struct Phase {
     pub graph: Graph,
     /// Where the run keeps checkpoints and dead letters.
     pub state_dir: StateDir,
-    /// The processor of a service that it is part of.
+    /// The processor of a service that this phase is part of.
     pub processor: Option<String>,
-    /// The operations of another dialect behind its transforms.
+    /// The operations of another dialect behind the transforms.
     pub operations: Option<Operations>,
 }
 
@@ -49,8 +49,8 @@ pub struct Overrides {
     pub memory: Option<ByteSize>,
 }
 
-/// Where a run keeps checkpoints and dead letters: the folder that is given, or that which the configuration
-/// names, relative to its own. Without either only dead letters are kept.
+/// The state directory of a run: `given`, else `configured` (relative to `folder`). Without either, only dead
+/// letters are kept, in a hidden folder.
 #[must_use]
 pub fn state_folder(folder: &Path, configured: Option<&Path>, given: Option<&Path>) -> StateDir {
     match (given, configured) {
@@ -60,7 +60,7 @@ pub fn state_folder(folder: &Path, configured: Option<&Path>, given: Option<&Pat
     }
 }
 
-/// Keeps only the pipelines of these names, if there are any.
+/// Keeps only the pipelines of these names, if names are given.
 pub(crate) fn restrict(graph: &mut Graph, names: &[String]) -> Result<(), LoadError> {
     for name in names {
         if graph.pipeline(name).is_none() {

@@ -1,17 +1,16 @@
 //! From a configuration to a finished run: one path for every job.
 //!
-//! A [`Configuration`] is a document of some dialect and its place. It becomes a [`Job`]: the phases that it
-//! asks for, each a checked graph with a state directory. A [`JobRun`] runs them one after the other, under a
-//! [`Control`] that stops it and an [`Observer`] that shows it. The result is a [`JobOutcome`], a value that
-//! callers print or return.
+//! A [`Configuration`] is a document of some dialect and its path. It becomes a [`Job`]: one or more phases,
+//! each a checked graph with a state directory. A [`JobRun`] runs them one after the other. A [`Control`]
+//! stops it, an [`Observer`] shows it. The result is a [`JobOutcome`], a value that callers print or return.
 //!
-//! The command line, Python, and every command of either go through these steps. Commands with code of their
-//! own for one dialect were rejected: Python could not run capyfile's definitions for that reason alone.
+//! The command line, Python, and every command of either use these steps. Commands with separate code for one
+//! dialect were rejected: for that reason alone, Python could not run capyfile's definitions.
 //!
-//! [`copy`] makes a job of options instead of a document.
+//! [`copy`] builds a job from options instead of a document.
 //!
-//! This crate prints nothing and knows no command line: text for a terminal is `thalweg-frontend`. It names
-//! components only to copy objects.
+//! This crate prints nothing and knows no command line: text for a terminal is in `thalweg-frontend`. It
+//! names components only to copy objects.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

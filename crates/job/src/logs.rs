@@ -1,4 +1,4 @@
-//! Hands what the process logs to the sources that collect it.
+//! Passes the process's log events to the sources that collect them.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 pub struct LogCollector;
 
 impl LogCollector {
-    /// The layer. A source says what it wants when it starts, so each event asks for that.
+    /// Returns the layer. Sources select levels when they start, so the filter decides for each event.
     pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
         Self.with_filter(dynamic_filter_fn(|of, _| wants(level(of.level()))))
     }

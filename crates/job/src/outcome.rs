@@ -99,8 +99,8 @@ impl JobOutcome {
         self.phases.iter().map(Outcome::rejected).sum()
     }
 
-    /// The summary for programs. Of several phases, components follow each other, counts and times are added,
-    /// the largest peak counts, and the rest is of the last phase.
+    /// The summary for programs. With several phases, components are concatenated, counts and times are
+    /// added, the largest peak is kept, and the rest comes from the last phase.
     #[must_use]
     pub fn json(&self) -> Value {
         const ADDED: [&str; 7] = [
@@ -154,7 +154,7 @@ pub fn summary_input(summary: &Summary) -> (u64, u64) {
     (sources().map(|counts| counts.rows_in).sum(), sources().map(|counts| counts.bytes_in).sum())
 }
 
-/// The counters of a run that goes on, for programs.
+/// The counters of a run in progress, for programs.
 #[must_use]
 pub fn statistics(handle: &Handle) -> Value {
     json!({

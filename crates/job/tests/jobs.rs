@@ -151,7 +151,7 @@ fn the_standard_input_is_read_once() {
     assert!(error.is_usage());
     assert_eq!(
         error.to_string(),
-        "the configuration comes from the standard input, so the source `lines` cannot read that; put the \
+        "the configuration comes from the standard input, so the source `lines` cannot read it; put the \
          configuration into a file"
     );
 }

@@ -101,8 +101,8 @@ fn width(kind: u16) -> u64 {
 /// Returns the orientation of a picture, 1 to 8. A missing or invalid value counts as 1: not rotated.
 pub(crate) fn orientation(exif: &[u8]) -> u8 {
     let read = |directory: Directory<'_>| directory.number(directory.find(ORIENTATION)?, 0);
-    let told = Directory::first(exif).and_then(read).and_then(|number| u8::try_from(number).ok());
-    told.filter(|number| (1..=8).contains(number)).unwrap_or(1)
+    let found = Directory::first(exif).and_then(read).and_then(|number| u8::try_from(number).ok());
+    found.filter(|number| (1..=8).contains(number)).unwrap_or(1)
 }
 
 /// Sets the orientation to 1, if there is one.

@@ -322,7 +322,7 @@ impl File {
         }
     }
 
-    /// Sets where the [`Ending`] is reported, just before the ack is settled.
+    /// Sets the receiver of the [`Ending`], which is reported just before the ack is settled.
     #[must_use]
     pub fn with_report(mut self, report: Report) -> Self {
         self.report = Some(report);

@@ -7,7 +7,7 @@ use crate::{Batch, ERROR_COMPONENT, ERROR_REASON, File, all_but};
 use arrow_array::{ArrayRef, StringArray};
 use arrow_schema::{ArrowError, DataType, Field};
 
-/// The output that a batch leaves a transform by.
+/// The output by which a batch leaves a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Output {
     /// To the next transform, or the end of the pipeline.
@@ -58,8 +58,8 @@ impl Outputs {
         std::mem::take(&mut self.files)
     }
 
-    /// Sends the failed messages, as (row, reason) in ascending order of rows, to `errors`. Returns the remaining
-    /// messages, if any.
+    /// Sends the failed messages, as (row, reason) in ascending order of rows, to `errors`. Returns the
+    /// remaining messages, if any.
     ///
     /// # Errors
     /// If a row is out of range.
@@ -69,8 +69,8 @@ impl Outputs {
         Ok(rest)
     }
 
-    /// Asks the engine to call this worker with no further batch before `pause` is over. The results so far are
-    /// passed on first.
+    /// Asks the engine to call this worker with no further batch before `pause` is over. The results so far
+    /// are passed on first.
     pub fn pause(&mut self, pause: Duration) {
         self.pause = self.pause.max(pause);
     }
@@ -86,7 +86,8 @@ impl Outputs {
     }
 }
 
-/// Splits a batch into the rejected messages, which get the fields `error_reason` and `error_component`, and the rest.
+/// Splits a batch into the rejected messages, which get the fields `error_reason` and `error_component`, and
+/// the rest.
 ///
 /// # Errors
 /// If a row is out of range.

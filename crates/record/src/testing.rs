@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::{Ack, Batch, Meta, PayloadWriter};
 
-/// A batch of these payloads whose acknowledgement nobody waits for.
+/// Returns a batch of these payloads with an ack that has no effect.
 pub fn batch<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>) -> Batch {
     batch_with(payloads, Ack::noop())
 }
 
-/// A batch of these payloads with this ack.
+/// Returns a batch of these payloads with this ack.
 pub fn batch_with<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>, ack: Ack) -> Batch {
     let mut writer = PayloadWriter::default();
     payloads.into_iter().for_each(|payload| writer.push(payload.as_ref()));
@@ -20,12 +20,12 @@ pub fn batch_with<P: AsRef<[u8]>>(payloads: impl IntoIterator<Item = P>, ack: Ac
     Batch::new(writer.finish(), Arc::new(meta), ack)
 }
 
-/// The payloads of a batch, as text.
+/// Returns the payloads of a batch as text.
 pub fn payloads(batch: &Batch) -> Vec<String> {
     batch.payload().iter().map(|v| String::from_utf8_lossy(v.unwrap_or_default()).into_owned()).collect()
 }
 
-/// Columns as JSON objects, a message each; NULLs are left out. Times are microseconds since 1970.
+/// Returns columns as JSON objects, one per message, without NULLs. Times are microseconds since 1970.
 pub fn rows(fields: &RecordBatch) -> Vec<Value> {
     use arrow_array::types::{Float64Type, Int64Type, TimestampMicrosecondType};
     use arrow_schema::DataType;

@@ -360,8 +360,9 @@ mod trusted {
         // SAFETY: every view comes from `inline_view`, which contains its bytes, or from `outline_view` (a
         // test compares both with Arrow's own). The bytes of the latter were at the given offset of the given
         // buffer when the view was made: `locate` and `push_range` check that the range is inside the buffer.
-        // The side buffer, like the writer's, only grows after that; it stays below `BLOCK` and one value.
-        // NULLs are the view 0, the empty inline value. `nulls` was appended to once for each view.
+        // The side buffer and the buffer of the writer only grow after that. Each stays below `BLOCK` plus
+        // one value. NULLs are the view 0, the empty inline value. `nulls` was appended to once for each
+        // view.
         unsafe { BinaryViewArray::new_unchecked(views, buffers, nulls) }
     }
 

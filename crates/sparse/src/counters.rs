@@ -30,7 +30,7 @@ pub struct Counters {
 
 const COUNT: u64 = 1 << 40;
 const BYTES: u64 = COUNT - 1;
-/// A read of more bytes than this does not use the word.
+/// A longer read, in bytes, is counted in the wide counters instead of the word.
 const LONG: u64 = 1 << 32;
 /// The upper bit of each half: once set, the word must be emptied, long before the half overflows.
 const FULL: u64 = 1 << 63 | 1 << 39;
@@ -57,7 +57,7 @@ impl OwnReads {
         (self.count.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Must not run while the thread counts.
+    /// Resets the counters. Must not run while the thread counts.
     pub fn reset(&self) {
         self.count.store(0, Ordering::Relaxed);
         self.bytes.store(0, Ordering::Relaxed);

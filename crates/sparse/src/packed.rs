@@ -2,13 +2,13 @@
 //! they form.
 //!
 //! A run is 32 bits: its start in the chunk, and the end of its data in the packed data, which is the start
-//! of the next run's data. The length of a run is therefore a difference. Two runs that come to touch are
+//! of the next run's data. The length of a run is therefore a difference. Two runs that become adjacent are
 //! joined by deleting an entry. Moving all later runs by some bytes is one addition per word, which the
 //! compiler does eight at a time.
 //!
-//! An offset of its own for each run, so that data could stay in the order of arrival, was rejected: half as
-//! much again for each run, garbage to collect, and bytes that must be moved anyway when two runs are read as
-//! one.
+//! A separate offset for each run was rejected, although data could then stay in the order of arrival. Each
+//! run would need half as much memory again, and garbage would have to be collected. Bytes would be moved
+//! anyway when two runs are read as one.
 
 use crate::chunk::CHUNK;
 use zeroize::Zeroize;

@@ -2,8 +2,8 @@
 //!
 //! An allocator keeps freed memory: glibc forever if something behind it is still in use, mimalloc until
 //! other memory is requested. A cache that is asked to shrink must shrink at once, so pages are mapped and
-//! unmapped. A few are kept for the next chunks. That saves the page faults and the zeroing, which a page
-//! does not need: its presence tells which bytes are valid.
+//! unmapped. A few are kept for the next chunks. That saves the page faults and the zeroing. A page does not
+//! need zeroing, because the chunk's `Presence` knows which bytes are valid.
 
 use memmap2::MmapMut;
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! The memory that files take, counted in the allocator: a byte is a byte on every machine.
+//! The memory that files take, counted in the allocator. The result is therefore the same on every machine.
 
 #![allow(clippy::unwrap_used)]
 

@@ -118,7 +118,7 @@ pub async fn receive(
 ) -> Result<(), AttemptError> {
     let operator = origin.looking(seen);
     let wanted = range.end - range.start;
-    let trouble = |error: &opendal::Error| {
+    let failure = |error: &opendal::Error| {
         let seen = seen.lock().clone();
         match seen.status {
             _ if seen.ignored_range => AttemptError::Ignored,
@@ -132,9 +132,9 @@ pub async fn receive(
             ),
         }
     };
-    let reader = operator.reader(origin.path()).await.map_err(|error| trouble(&error))?;
+    let reader = operator.reader(origin.path()).await.map_err(|error| failure(&error))?;
     let stream = reader.clone().into_stream(range.clone()).await;
-    let mut stream = stream.map_err(|error| trouble(&error))?;
+    let mut stream = stream.map_err(|error| failure(&error))?;
     let (mut received, mut has_head, mut is_confirmed) = (0, false, false);
     loop {
         let buffer = match patient(silence, stream.next()).await {
@@ -146,7 +146,7 @@ pub async fn receive(
                 if let (Some(416), Some(length)) = (now.status, now.length) {
                     into.head(Some(Fingerprint { length, etag: None, modified: None }))?;
                 }
-                return Err(trouble(&error));
+                return Err(failure(&error));
             }
             Some(Some(Ok(buffer))) => buffer,
         };
@@ -172,7 +172,7 @@ pub async fn receive(
         }
     }
     if !is_confirmed {
-        let metadata = operator.stat(origin.path()).await.map_err(|error| trouble(&error))?;
+        let metadata = operator.stat(origin.path()).await.map_err(|error| failure(&error))?;
         into.confirmed(Fingerprint::new(metadata.content_length(), &metadata))?;
     }
     if received < wanted {
@@ -239,7 +239,7 @@ async fn first(
         (Err(AttemptError::Ignored), _, Some(length)) => {
             Ok(Fingerprint { length, etag: None, modified: None })
         }
-        (Err(trouble), ..) => Err(trouble),
+        (Err(failure), ..) => Err(failure),
         (Ok(()), ..) => Err(impossible(
             origin.name(),
             "asking for its first byte",

@@ -10,7 +10,7 @@ pub struct Fingerprint {
     pub length: u64,
     /// The entity tag, if the origin has one.
     pub etag: Option<String>,
-    /// The time of the last change in nanoseconds since 1970, if the origin tells it.
+    /// The time of the last change in nanoseconds since 1970, if the origin reports it.
     pub modified: Option<i64>,
 }
 

@@ -12,8 +12,8 @@ use crate::url::Kind;
 use crate::walk::{Found, Walk};
 use crate::{Fingerprint, Store, StoreError};
 
-/// An object as it was found: its place, and its state at that time. Everything that is read of it must be of
-/// that state.
+/// An object as it was found: its path, and its state at that time. All reads must find the object in that
+/// state.
 #[derive(Debug, Clone)]
 pub struct Object {
     pub(crate) store: Store,
@@ -62,7 +62,7 @@ pub struct Listing {
     folders: Option<Walk>,
     /// Files that the walk has found and that were not returned yet.
     found: VecDeque<Found>,
-    /// The last returned path. After a failure the listing continues behind it, if the store lists in order.
+    /// The last returned path. After a failure the listing continues after it, if the store lists in order.
     last: Option<String>,
     failed: u32,
 }
@@ -72,7 +72,7 @@ impl Listing {
         Self { store, prefix, lister: None, folders: None, found: VecDeque::new(), last: None, failed: 0 }
     }
 
-    /// Starts behind `path`, if the store [lists in order](Store::lists_in_order).
+    /// Starts after `path`, if the store [lists in order](Store::lists_in_order).
     #[must_use]
     pub fn after(mut self, path: Option<String>) -> Self {
         self.last = path;
@@ -93,11 +93,11 @@ impl Listing {
                     self.failed = 0;
                     return Ok(found);
                 }
-                Err(trouble) => {
+                Err(failure) => {
                     self.lister = None;
                     self.failed += 1;
                     let name = self.store.name(&self.prefix);
-                    let pause = self.store.pause(&name, "listing it", trouble, self.failed)?;
+                    let pause = self.store.pause(&name, "listing it", failure, self.failed)?;
                     tokio::time::sleep(pause).await;
                     self.store.counts().request(true);
                 }
@@ -128,7 +128,7 @@ impl Listing {
         let name = self.store.name(&self.prefix);
         let seen = Arc::default();
         let operator = self.store.origin(&self.prefix).looking(&seen);
-        let trouble = |error: opendal::Error| match error.kind() {
+        let failure = |error: opendal::Error| match error.kind() {
             ErrorKind::Unsupported => {
                 AttemptError::Fatal(StoreError::Impossible { name: name.clone(), what: "listing" })
             }
@@ -136,7 +136,7 @@ impl Listing {
                 AttemptError::Fatal(StoreError::Denied { name, why, .. }) => {
                     AttemptError::Fatal(StoreError::Denied { name, what: "listed", why })
                 }
-                trouble => trouble,
+                failure => failure,
             },
         };
         let lister = match &mut self.lister {
@@ -149,14 +149,14 @@ impl Listing {
                 {
                     lister = lister.start_after(last);
                 }
-                self.lister.insert(lister.await.map_err(trouble)?)
+                self.lister.insert(lister.await.map_err(failure)?)
             }
         };
         loop {
             let entry = match patient(silence, lister.next()).await {
                 None => return Err(AttemptError::silent(silence)),
                 Some(None) => return Ok(None),
-                Some(Some(Err(error))) => return Err(trouble(error)),
+                Some(Some(Err(error))) => return Err(failure(error)),
                 Some(Some(Ok(entry))) => entry,
             };
             let (path, mut metadata) = entry.into_parts();
@@ -168,7 +168,7 @@ impl Listing {
                     None => return Err(AttemptError::silent(silence)),
                     // It was removed meanwhile.
                     Some(Err(error)) if error.kind() == ErrorKind::NotFound => continue,
-                    Some(Err(error)) => return Err(trouble(error)),
+                    Some(Err(error)) => return Err(failure(error)),
                     Some(Ok(metadata)) if metadata.is_dir() => continue,
                     Some(Ok(metadata)) => metadata,
                 };

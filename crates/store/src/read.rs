@@ -102,16 +102,16 @@ impl Object {
                 receive(&origin, start..end, self.state.length, silence, &seen, &mut receiver).await;
             let Taking { taken, is_known, .. } = receiver;
             counts.read.fetch_add(taken, Ordering::Relaxed);
-            let trouble = match received {
+            let failure = match received {
                 Ok(()) => break,
-                Err(trouble) => trouble,
+                Err(failure) => failure,
             };
             let kept = if is_known { taken } else { 0 };
             start += kept;
             // An attempt that returned bytes resets the count of failures.
             failed = if kept > 0 { 1 } else { failed + 1 };
-            was_overloaded |= matches!(&trouble, AttemptError::Temporary { overloaded: true, .. });
-            let pause = match self.store.pause(&name, &what, trouble, failed) {
+            was_overloaded |= matches!(&failure, AttemptError::Temporary { overloaded: true, .. });
+            let pause = match self.store.pause(&name, &what, failure, failed) {
                 Ok(pause) if attempts < MOST_RETRIES => pause,
                 Ok(_) => {
                     let why = "the connection broke each time after a few bytes".to_owned();

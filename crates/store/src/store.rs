@@ -48,7 +48,7 @@ impl Counts {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Returns how many of them repeated a failed one.
+    /// Returns how many requests repeated a failed request.
     pub fn retries(&self) -> u64 {
         self.retries.load(Ordering::Relaxed)
     }
@@ -142,7 +142,7 @@ impl Store {
         !matches!(self.inner.kind, Kind::Http)
     }
 
-    /// True if listings are in the order of names and can start behind a name.
+    /// True if listings are in the order of names and can start after a name.
     pub fn lists_in_order(&self) -> bool {
         match self.inner.kind {
             Kind::Folders => true,
@@ -212,12 +212,12 @@ impl Store {
         let mut failed = 0;
         loop {
             self.inner.counts.request(failed > 0);
-            let trouble = match attempt(Arc::default()).await {
+            let failure = match attempt(Arc::default()).await {
                 Ok(done) => return Ok(done),
-                Err(trouble) => trouble,
+                Err(failure) => failure,
             };
             failed += 1;
-            let pause = self.pause(name, what, trouble, failed)?;
+            let pause = self.pause(name, what, failure, failed)?;
             tokio::time::sleep(pause).await;
         }
     }
@@ -230,11 +230,11 @@ impl Store {
         &self,
         name: &str,
         what: &str,
-        trouble: AttemptError,
+        failure: AttemptError,
         failed: u32,
     ) -> Result<Duration, StoreError> {
         let name = name.to_owned();
-        match trouble {
+        match failure {
             AttemptError::Temporary { why, asked, .. } => {
                 self.inner.retries.pause(failed, asked).ok_or_else(|| StoreError::Failed {
                     name,

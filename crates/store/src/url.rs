@@ -24,7 +24,7 @@ pub(crate) struct Location {
 /// The kinds of stores, each with the settings for requests that OpenDAL does not make.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// A web server: one file of it.
+    /// One file on a web server.
     Http,
     /// A WebDAV server: folders over HTTP, which can be listed and read.
     WebDav,

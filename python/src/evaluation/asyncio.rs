@@ -44,7 +44,7 @@ thread_local! {
 /// Cached for the next call on a thread.
 struct Here {
     running: Option<Running>,
-    /// An evaluation that was set as the current task and to which no reference was kept.
+    /// An evaluation for the next call. It was the current task, and no reference to it was kept.
     spare: Option<Py<PyAny>>,
 }
 
@@ -151,8 +151,8 @@ impl Asyncio {
         }
     }
 
-    /// [`ready`](Self::ready) for a thread without a cached loop: nothing is noted, as from Python 3.13 on,
-    /// or a different object.
+    /// [`ready`](Self::ready) for a thread without a cached loop: asyncio notes no object (from Python 3.13
+    /// on), or a different one.
     fn make_ready<'py>(
         &self,
         py: Python<'py>,

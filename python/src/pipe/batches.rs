@@ -156,8 +156,8 @@ pub fn empty_payload(base: &[arrow_buffer::Buffer], rows: usize) -> BinaryViewAr
 /// Converts the result of a transform into messages, each with a share of the ack of `batch`. The caller
 /// settles the rest of that ack.
 ///
-/// Without a column `payload`, the payloads stay if there is one row for each message; otherwise they are
-/// empty.
+/// If there is no column `payload`, the payloads stay if there is one row for each message; otherwise they
+/// are empty.
 ///
 /// # Errors
 /// Why the result cannot be messages.

@@ -1,4 +1,4 @@
-//! From a configuration to a run.
+//! Starts a run from a configuration.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -32,7 +32,7 @@ impl Configuration {
         match self {
             Configuration::Path(path) => job::Configuration::open(path),
             Configuration::Text(json) => {
-                // As a person would write it, so that mistakes are shown in a text that can be read.
+                // Converted to YAML, so that mistakes are shown in readable text.
                 let text = thalweg_config::write(Document::parse(NAME, json)?.root(), &Comments::default());
                 Ok(job::Configuration::new(Document::parse(NAME, &text)?, Path::new("")))
             }
@@ -40,12 +40,12 @@ impl Configuration {
     }
 }
 
-/// The exception for an error.
+/// Converts an error into an exception.
 pub fn raised(py: Python<'_>, error: LoadError) -> PyErr {
     match error {
         LoadError::Mistakes(mistakes) => {
-            let told = serde_json::to_string(&mistakes).unwrap_or_default();
-            mistaken(py, mistakes.render(false).trim_end(), &told)
+            let list = serde_json::to_string(&mistakes).unwrap_or_default();
+            mistaken(py, mistakes.render(false).trim_end(), &list)
         }
         error if error.is_usage() => configuration_error(py, &error.to_string()),
         error => Error::new_err(error.to_string()),
@@ -69,7 +69,7 @@ fn cores(threads: Option<u16>) -> usize {
     threads.map_or_else(job::cores, |threads| usize::from(threads.max(1)))
 }
 
-/// Begins a run. `show` prints its progress on the standard error output.
+/// Starts a run. `show` prints its progress on the standard error output.
 #[pyfunction]
 #[pyo3(signature = (config, given, *, pipelines = Vec::new(), state = None, memory = None, threads = None, show = false))]
 #[allow(clippy::too_many_arguments, reason = "as its users name them")]
@@ -97,7 +97,7 @@ pub fn start(
     started.map_err(|error| raised(py, error))
 }
 
-/// Describes what leads where, and how it will run.
+/// Checks a configuration, and describes it; with `plan`, also its edges and how it will run.
 #[pyfunction]
 #[pyo3(signature = (config, given, *, plan = false, threads = None))]
 pub fn check(

@@ -1,4 +1,4 @@
-//! Slices of columns over buffers of no more than their own size.
+//! Gives slices of columns buffers that are no larger than the slice.
 //!
 //! The budget counts whole buffers. A batch of a few rows may be a slice of a table of gigabytes. Such a
 //! slice gets new buffers over its part of the same memory, so that only this part counts. Only offsets are

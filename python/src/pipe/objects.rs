@@ -21,16 +21,16 @@ use crate::attach::attach;
 /// A Python object that is held without the interpreter lock.
 pub type Object = Arc<Py<PyAny>>;
 
-/// The last exception that ended a run, to be raised as the cause.
+/// The exception that ended a run, to be raised as the cause. A later exception replaces an earlier one.
 #[derive(Clone, Default)]
 pub struct Cause(Arc<Mutex<Option<PyErr>>>);
 
 impl Cause {
     /// Stores an exception, and returns the error for the engine.
     pub fn permanent(&self, error: PyErr) -> Error {
-        let told = Error::permanent(error.to_string());
+        let failure = Error::permanent(error.to_string());
         *self.0.lock() = Some(error);
-        told
+        failure
     }
 
     /// Takes the exception, if there was one.
@@ -57,9 +57,6 @@ pub struct Given {
 }
 
 /// Adds Python objects to a registry.
-///
-/// # Errors
-/// If the package passed anything else.
 pub fn add(py: Python<'_>, registry: Registry, given: Vec<Given>, cause: &Cause) -> PyResult<Registry> {
     let mut registry = registry;
     for given in given {

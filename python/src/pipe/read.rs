@@ -60,8 +60,8 @@ impl ReadRows for Reading {
             Arc::new(UInt8Array::new(ScalarBuffer::new(bytes.clone(), 0, bytes.len()), None));
         let column = RecordBatch::try_from_iter([("bytes", column)]).map_err(|error| error.to_string())?;
         let read = bridged("read", |py, read| {
-            let told = read.call1((self.reader.bind(py), batches::Batch(column), at_end, begins))?;
-            let (rows, used): (Option<Bound<'_, PyAny>>, usize) = told.extract()?;
+            let reply = read.call1((self.reader.bind(py), batches::Batch(column), at_end, begins))?;
+            let (rows, used): (Option<Bound<'_, PyAny>>, usize) = reply.extract()?;
             Ok(Rows { rows: rows.map(|rows| capsules::batch(&rows)).transpose()?, used })
         });
         let read = read.map_err(|error| error.to_string())?;

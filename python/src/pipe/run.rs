@@ -11,10 +11,10 @@ use thalweg_job::{Control, JobRun, LoadError, RunError, statistics};
 use super::objects::Cause;
 use crate::attach::attach;
 
-/// How often a thread that waits checks for signals.
+/// How often a waiting thread checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A job that runs, or has ended.
+/// A job that runs or has ended.
 #[pyclass(module = "thalweg._thalweg", frozen)]
 pub struct Run {
     control: Control,
@@ -26,7 +26,7 @@ pub struct Run {
 #[derive(Default)]
 pub struct End {
     state: Mutex<State>,
-    come: Condvar,
+    reached: Condvar,
 }
 
 #[derive(Default)]
@@ -38,34 +38,34 @@ struct State {
 }
 
 impl Run {
-    /// Begins a job on a thread of its own.
+    /// Starts a job on a separate thread.
     ///
     /// # Errors
-    /// If the system gives none.
+    /// If the thread cannot be started.
     pub fn begin(run: JobRun, mut screen: Screen, cause: Cause) -> Result<Self, LoadError> {
         let (control, end) = (run.control(), Arc::new(End::default()));
         let (of_thread, at_end) = (control.clone(), end.clone());
         let thread = std::thread::Builder::new().name("thalweg-run".to_owned());
         thread.spawn(move || {
             let failed = |failure: &str| {
-                let mut told = statistics(&of_thread.handle());
-                told["failure"] = failure.into();
-                told
+                let mut summary = statistics(&of_thread.handle());
+                summary["failure"] = failure.into();
+                summary
             };
-            let told = match run.run(&mut screen) {
+            let summary = match run.run(&mut screen) {
                 Ok(outcome) => outcome.json(),
                 Err(RunError::Abandoned) => {
                     failed("stopped at once; a component was still waiting for something")
                 }
                 Err(error) => failed(&error.to_string()),
             };
-            let failure = told["failure"].as_str().map(str::to_owned);
-            at_end.tell(told.to_string(), failure);
+            let failure = summary["failure"].as_str().map(str::to_owned);
+            at_end.set(summary.to_string(), failure);
         })?;
         Ok(Self { control, end, cause })
     }
 
-    /// Receives its end.
+    /// Returns the end of the job, for threads that wait for it.
     pub fn end(&self) -> Arc<End> {
         self.end.clone()
     }
@@ -76,19 +76,19 @@ impl End {
     pub fn failure(&self) -> Option<String> {
         let mut state = self.state.lock();
         while state.summary.is_none() {
-            self.come.wait(&mut state);
+            self.reached.wait(&mut state);
         }
         state.failure.clone()
     }
 
-    fn tell(&self, summary: String, failure: Option<String>) {
+    fn set(&self, summary: String, failure: Option<String>) {
         let waiting = {
             let mut state = self.state.lock();
             state.failure = failure;
             state.summary = Some(summary);
             std::mem::take(&mut state.waiting)
         };
-        self.come.notify_all();
+        self.reached.notify_all();
         if !waiting.is_empty() {
             attach(|py| waiting.into_iter().for_each(|call| called(py, &call)));
         }
@@ -114,18 +114,18 @@ impl Run {
         self.control.stop();
     }
 
-    /// Ends it at once.
+    /// Ends the job at once.
     fn abort(&self) {
         self.control.abort();
     }
 
-    /// True until it has ended.
+    /// True until the job has ended.
     #[getter]
     fn is_running(&self) -> bool {
         self.end.state.lock().summary.is_none()
     }
 
-    /// Waits for the end, at most `timeout` seconds: the summary in JSON, or None.
+    /// Waits for the end, at most `timeout` seconds. Returns the summary in JSON, or None after the timeout.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<String>> {
         let until =
@@ -137,7 +137,7 @@ impl Run {
             let summary = py.detach(|| {
                 let mut state = self.end.state.lock();
                 if state.summary.is_none() {
-                    self.end.come.wait_until(&mut state, look);
+                    self.end.reached.wait_until(&mut state, look);
                 }
                 state.summary.clone()
             });
@@ -160,7 +160,7 @@ impl Run {
         called(py, &call);
     }
 
-    /// The Python exception that made it fail, if there was one.
+    /// Returns the Python exception that made the job fail, if there was one.
     fn cause(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.cause.take().map(|error| error.into_value(py).into_any())
     }

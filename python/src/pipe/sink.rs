@@ -64,13 +64,13 @@ impl Writing {
     async fn call(&self, rows: Option<RecordBatch>) -> Result<(), Error> {
         let (writer, cause) = (self.writer.clone(), self.cause.clone());
         let done = tokio::task::spawn_blocking(move || {
-            let told = bridged("write", |py, write| {
-                let told = write.call1((writer.bind(py), rows.map(batches::Batch)))?;
-                told.extract::<Option<String>>()
+            let result = bridged("write", |py, write| {
+                let reply = write.call1((writer.bind(py), rows.map(batches::Batch)))?;
+                reply.extract::<Option<String>>()
             });
-            match told {
+            match result {
                 Ok(None) => Ok(()),
-                Ok(Some(again)) => Err(Error::temporary(again)),
+                Ok(Some(reason)) => Err(Error::temporary(reason)),
                 Err(error) => Err(cause.permanent(error)),
             }
         });

@@ -60,11 +60,11 @@ struct Iterating {
     /// The iterable's iterator, and above it the iterators of the lists that it yielded.
     iterators: Vec<Py<PyIterator>>,
     arenas: Arenas,
-    /// An item that was taken but did not fit.
+    /// An item that was read but did not fit.
     next: Option<Py<PyAny>>,
 }
 
-/// The items taken from an iterable at once.
+/// The items read from an iterable at once.
 enum Taken {
     /// Payloads in the arena; these are the offsets where each ends.
     Payloads(Vec<usize>),
@@ -132,7 +132,7 @@ impl Iterating {
             let is_slow = asked.elapsed() >= SLOW;
             let is_row = item.is_instance_of::<PyDict>();
             if is_row != (dicts.len() > 0) && (filled > 0 || !ends.is_empty() || dicts.len() > 0) {
-                // The item changes between payload and row: the earlier messages leave first.
+                // A payload follows rows, or the reverse: the earlier messages are sent first.
                 self.next = Some(item.unbind());
                 break;
             }
@@ -188,8 +188,8 @@ impl Iterating {
 /// Copies the bytes of an item if they fit. Returns their number either way: `Ok` if they were copied.
 fn copy(item: &Bound<'_, PyAny>, into: &mut [u8]) -> PyResult<Result<usize, usize>> {
     let mut put = |bytes: &[u8]| match into.get_mut(..bytes.len()) {
-        Some(room) => {
-            room.copy_from_slice(bytes);
+        Some(free) => {
+            free.copy_from_slice(bytes);
             Ok(bytes.len())
         }
         None => Err(bytes.len()),

@@ -23,8 +23,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A batch, and a channel by which the consumer requests the next. The request acks the batch.
 pub type Offer = (RecordBatch, oneshot::Sender<()>);
 
-/// The queue between a sink and its consumer, of one batch. The sink waits for the consumer, and so does the
-/// pipeline before it.
+/// The queue between a sink and its consumer. It holds one batch: the sink, and with it the pipeline, waits
+/// for the consumer.
 pub struct Queue {
     give: Mutex<Option<Sender<Offer>>>,
     take: Mutex<Receiver<Offer>>,

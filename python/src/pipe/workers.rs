@@ -21,7 +21,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use super::batches::{Shape, rows_of};
 use super::transform::give;
 
-/// How often a batch is sent to a process.
+/// The number of times that a batch is sent to a process.
 const ATTEMPTS: usize = 2;
 /// How long a process may take to exit.
 const FAREWELL: Duration = Duration::from_secs(5);

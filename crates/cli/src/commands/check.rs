@@ -8,9 +8,9 @@ use thalweg_job::Configuration;
 
 /// Prints every mistake in a configuration, and runs nothing.
 ///
-/// Each mistake is shown with its line, the problem and a correction. With `--plan`, a configuration that is
-/// right is shown as it will run. A remark names each setting of another program's configuration (see
-/// `convert`) that has no effect.
+/// Each mistake is shown with its line, the problem and a correction. With `--plan`, the command also shows
+/// how a configuration without mistakes will run. A remark names each setting of another program's
+/// configuration (see `convert`) that has no effect.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg check logs.yaml
@@ -23,10 +23,10 @@ pub struct Arguments {
     /// Show the edges of the graph, and how it will run: segments, queues, parallelism.
     #[arg(long)]
     plan: bool,
-    /// Print the mistakes (and counts, if there are none) as one JSON object on the standard output.
+    /// Print the mistakes (or, if there are none, counts) as one JSON object on the standard output.
     #[arg(long)]
     json: bool,
-    /// Show the plan for this number of cores. Without it, for those of this machine.
+    /// Show the plan for this number of cores. Without it, for the cores of this machine.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }

@@ -11,7 +11,7 @@ use thalweg_frontend::{CommandError, Exit, print};
   thalweg completions zsh > ~/.zfunc/_thalweg
   thalweg completions fish > ~/.config/fish/completions/thalweg.fish")]
 pub struct Arguments {
-    /// The shell to write it for.
+    /// The shell.
     shell: Shell,
 }
 

@@ -1,6 +1,6 @@
 //! `thalweg components`.
 //!
-//! Pages are derived from the configuration structs: see [`Definition::reference`].
+//! Pages are generated from the configuration structs: see [`Definition::reference`].
 
 use clap::Args;
 use serde_json::Value;

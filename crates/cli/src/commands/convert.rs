@@ -9,8 +9,8 @@ use thalweg_job::Configuration;
 /// Prints a configuration of another program in thalweg's own form.
 ///
 /// gollum's configurations (also those of its old form, a list of plugins) and capyfile's service definitions
-/// run as they are: this shows what runs, to go on from there. Comments say where a meaning had to be chosen,
-/// and what means nothing here.
+/// run unchanged. This command shows what runs, as a starting point for changes. Comments name each setting
+/// whose meaning had to be chosen, and each setting without effect.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg convert gollum.conf
@@ -23,7 +23,7 @@ pub struct Arguments {
     /// Of a service definition, only this processor: `service:processor`, or its name alone. Without it, all.
     #[arg(value_name = "PROCESSOR")]
     processor: Option<String>,
-    /// Write it to this file, which must not exist. Without it, it goes to the standard output.
+    /// Write the configuration to this file, which must not exist. Without it, to the standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

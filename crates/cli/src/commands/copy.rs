@@ -9,13 +9,13 @@ use thalweg_job::copy::{self, CopyOptions, Mode};
 
 use super::size;
 
-/// Copies objects: one, or all below a prefix, between S3, GCS, Azure, web servers (which are only read) and
+/// Copies objects, one or all below a prefix, between S3, GCS, Azure, web servers (only as the source) and
 /// folders.
 ///
-/// Bytes are copied as they are, in parts, many at the same time, and compared by checksums where the store
-/// knows them. An object becomes visible when it is complete. With `--parse`, rows are read out of the
-/// objects, changed on the way and written as one object. An interrupted copy resumes when the same command
-/// runs again: see `--restart`.
+/// Bytes are copied unchanged, in parts and in parallel. Checksums are compared if the store supports them.
+/// An object becomes visible only when it is complete. With `--parse`, rows are read from the objects,
+/// transformed, and written as one object. An interrupted copy resumes when the same command runs again: see
+/// `--restart`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg copy s3://bucket/2026/ backup/
@@ -26,41 +26,41 @@ use super::size;
   thalweg copy s3://bucket/ backup/ --dry-run
   thalweg copy s3://bucket/ backup/ --print-config > backup.yaml
 
-Patterns go between quotes, since the shell would resolve them.
+Put patterns between quotes: the shell would expand them.
 
-With --json, all that is told goes to the standard error output, an object a line, as with
-`thalweg run`; the summary has a member `copy`.
+With --json, all output goes to the standard error output, one object per line, as with
+`thalweg run`. The summary has a member `copy`.
 
 Exit codes:
-  0  everything was copied; of rows, also if some could not be read (see --strict)
-  1  files could not be copied; or rows, with --strict
+  0  everything was copied; with --parse also if rows could not be read (see --strict)
+  1  files could not be copied; with --strict also if rows could not
   2  the command line is wrong
-  3  failed, was told to stop before everything was copied, or there is nothing to copy")]
+  3  failed, was stopped before everything was copied, or there is nothing to copy")]
 pub struct Arguments {
-    /// The objects to copy: s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, https://…, or a path. With
-    /// a slash at its end, everything below it; with `*` or `**`, everything that matches.
+    /// The objects to copy: s3://BUCKET/KEY, gs://BUCKET/KEY, az://CONTAINER/KEY, https://…, or a path. A
+    /// trailing slash means all objects below it. `*` or `**` makes it a pattern.
     #[arg(value_name = "FROM")]
     from: String,
-    /// Where to: the name of the object, or, with a slash at its end, what names go below.
+    /// The target: the name of the object or, with a trailing slash, the prefix of all names.
     #[arg(value_name = "TO")]
     to: String,
-    /// Copy only objects that match a pattern: of the last part of the name, or, with a `/` in it, of all
-    /// that is below FROM. May be given several times.
+    /// Copy only objects that match a pattern. A pattern applies to the last part of the name or, if it
+    /// contains a `/`, to everything below FROM. May be given several times.
     #[arg(long, value_name = "PATTERN")]
     include: Vec<String>,
     /// Do not copy objects that match this pattern.
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// The treatment of an object that exists. Without it, the object is replaced.
+    /// The treatment of a target object that exists. Without it, the object is replaced.
     #[arg(long, value_name = "WHAT")]
     existing: Option<Existing>,
-    /// The content type of what is written.
+    /// The content type of written objects.
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
-    /// Say what would be copied, and write nothing.
+    /// List what would be copied, and write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Print the configuration that does the same, for `thalweg run`, and do nothing.
+    /// Print the configuration for `thalweg run` that does the same, and copy nothing.
     #[arg(long, conflicts_with = "dry_run")]
     print_config: bool,
     /// The memory for data in flight, for example `1GiB`. Without it, `256MiB`.
@@ -69,13 +69,13 @@ pub struct Arguments {
     /// How many cores to use. Without it, all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// End with exit code 1 if there were rows that could not be read or written.
+    /// End with exit code 1 if rows could not be read or written.
     #[arg(long)]
     strict: bool,
-    /// Tell everything in JSON, a line each, on the standard error output.
+    /// Print everything as JSON on the standard error output, one object per line.
     #[arg(long)]
     pub json: bool,
-    /// Tell nothing but errors.
+    /// Print only errors.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
@@ -90,22 +90,21 @@ pub struct Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Rows")]
 struct Rows {
-    /// Read rows out of the objects (which may be compressed) instead of copying their bytes. The rows of
+    /// Read rows from the objects (which may be compressed) instead of copying their bytes. The rows of
     /// several objects become one object.
     #[arg(long, value_name = "FORM")]
     parse: Option<Parse>,
-    /// Write rows in this form. Without it, CSV stays CSV, JSON stays JSON, and lines are written as they
-    /// are.
+    /// Write rows in this form. Without it, CSV stays CSV, JSON stays JSON, and lines are written unchanged.
     #[arg(long, value_name = "FORM")]
     encode: Option<Encode>,
     /// Copy only rows for which this SQL condition is true, for example `"age >= 18"`.
     #[arg(long = "where", value_name = "SQL")]
     condition: Option<String>,
     /// Set a field to the value of a SQL expression, for example `name="upper(name)"`. May be given several
-    /// times; in their order, after `--where`.
+    /// times. Applied in order, after `--where`.
     #[arg(long, value_name = "NAME=SQL", value_parser = pair)]
     set: Vec<(String, String)>,
-    /// Keep only these fields, in this order; `*` stands for any characters. After `--set`.
+    /// Keep only these fields, in this order; `*` matches any characters. Applied after `--set`.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     keep: Vec<String>,
     /// The type of a column: int, float, bool, timestamp, json or text. Without it, columns of CSV are text.
@@ -115,41 +114,41 @@ struct Rows {
     /// The character between the values of CSV. Without it, a comma.
     #[arg(long, value_name = "CHARACTER")]
     delimiter: Option<String>,
-    /// The names of the columns of CSV that has no header.
+    /// The names of the columns of CSV without a header.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
     /// The template of a row with `--encode text`, for example `"{name}: {age}"`.
     #[arg(long, value_name = "TEXT")]
     template: Option<String>,
-    /// Rows need not come in the order in which they were.
+    /// Allow rows to be written in any order.
     #[arg(long)]
     unordered: bool,
 }
 
-/// State that a copy keeps for the next one.
+/// The state from which a later copy resumes.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Going on")]
+#[command(next_help_heading = "Resuming")]
 struct State {
-    /// Keep what a later copy goes on from in this folder, also when this one has ended: the next one copies
-    /// what is new since. Without it, it is kept below `$XDG_STATE_HOME/thalweg/copies` or
-    /// `~/.local/state/thalweg/copies`, until everything is copied.
+    /// Keep the state from which a later copy resumes in this folder, also after this copy has ended. The
+    /// next copy then copies only newer objects. Without it, the state is kept below
+    /// `$XDG_STATE_HOME/thalweg/copies` or `~/.local/state/thalweg/copies` until everything is copied.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Restart, and ignore the state of a former copy.
+    /// Restart, and ignore the state of an earlier copy.
     #[arg(long)]
     restart: bool,
-    /// Keep nothing: an interrupted copy restarts.
+    /// Keep no state: an interrupted copy restarts.
     #[arg(long, conflicts_with_all = ["state", "restart"])]
     no_resume: bool,
 }
 
 /// The concurrency of a copy.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Comparing")]
+#[command(next_help_heading = "Concurrency")]
 struct Pace {
-    /// `auto` does as much at once as does good, and finds out what that is (the default); `sequential` one
-    /// thing after the other; `parallel=N` N things at once (10 if N is not said); `channel` has readers and
-    /// writers of their own, with a queue between them.
+    /// `auto` adapts the concurrency (the default). `sequential` makes one request at a time. `parallel=N`
+    /// has N pairs of a reader and a writer (10 without N). `channel` has separate readers and writers, with
+    /// a queue between them.
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// How many ranges to read at the same time.
@@ -158,13 +157,13 @@ struct Pace {
     /// How many parts to write at the same time.
     #[arg(long, value_name = "N", value_parser = positive)]
     writers: Option<usize>,
-    /// How many slices may be read and not yet worked on.
+    /// How many slices may be read but not yet processed.
     #[arg(long, value_name = "N")]
     queue: Option<usize>,
-    /// How many bytes to ask for at once where rows are read, for example `8MiB`.
+    /// The size of a read request for rows, for example `8MiB`.
     #[arg(long, value_name = "SIZE")]
     slice: Option<String>,
-    /// How many bytes a part that is written has, for example `16MiB`.
+    /// The size of a written part, for example `16MiB`.
     #[arg(long, value_name = "SIZE")]
     part_size: Option<String>,
 }
@@ -203,9 +202,9 @@ enum Encode {
     Csv,
     /// `key=value` pairs.
     Logfmt,
-    /// A text made from `--template`.
+    /// A text built from `--template`.
     Text,
-    /// A table in the format Parquet; its columns are those of the first rows.
+    /// A Parquet table; its columns are those of the first rows.
     Parquet,
     /// As they were read.
     Raw,
@@ -214,12 +213,12 @@ enum Encode {
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
-        _ => Err("it must be a name, `=`, and what belongs to it".to_owned()),
+        _ => Err("it must be a name, `=`, and a value".to_owned()),
     }
 }
 
 fn positive(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "it must be a number from 1 on".to_owned())
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "it must be 1 or more".to_owned())
 }
 
 pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {

@@ -9,10 +9,10 @@ use thalweg_frontend::{CommandError, Exit};
 
 /// Shows what could not be processed and why, and processes it again.
 ///
-/// A message that a component cannot process, and that no pipeline takes with `from: NAME.errors`, is kept as
-/// a dead letter: its payload, its fields, where it came from and the reason. Dead letters are in the state
-/// folder (`--state`, or `state:` in the configuration), and without one in the folder `.thalweg` beside the
-/// configuration.
+/// A message that a component cannot process is kept as a dead letter, unless a pipeline reads it with `from:
+/// NAME.errors`. A dead letter has the payload, the fields, the origin and the reason. Dead letters are in
+/// the state folder (`--state`, or `state:` in the configuration); without one, in the folder `.thalweg`
+/// beside the configuration.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg errors list logs.yaml
@@ -26,17 +26,17 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Lists the dead letters, oldest first: number, time, component, place, reason and the payload's
-    /// beginning.
+    /// Lists the dead letters, oldest first: number, time, component, origin, reason and the start of the
+    /// payload.
     List(List),
     /// Shows one dead letter as a whole.
     Show(Show),
     /// Processes dead letters again, in the pipelines that rejected them.
     ///
-    /// Correct the configuration before. A letter enters its pipeline at the transform that rejected it. It
-    /// contains the results of the transforms before; of these, only new ones are applied. A delivered letter
-    /// is removed from the dead letters; one that is rejected again becomes a new dead letter. Files that
-    /// sinks wrote are added to, not replaced.
+    /// Correct the configuration first. A dead letter enters its pipeline at the transform that rejected it.
+    /// It contains the results of the earlier transforms; of these, only new ones are applied. A delivered
+    /// dead letter is removed. One that is rejected again becomes a new dead letter. Files that sinks wrote
+    /// are appended to, not replaced.
     Replay(Replay),
     /// Removes dead letters.
     Clear(Clear),
@@ -44,7 +44,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct StateLocation {
-    /// The configuration whose run rejected them. Without it, dead letters are looked for in this folder.
+    /// The configuration whose run rejected them. Without it, the current folder is searched for dead
+    /// letters.
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
     /// The state folder, if the run was given one.
@@ -54,7 +55,7 @@ struct StateLocation {
 
 #[derive(Debug, Args)]
 struct Filter {
-    /// Only those that this component rejected (`main.parse_json`), or any of this pipeline (`main`).
+    /// Only dead letters of this component (`main.parse_json`), or of this pipeline (`main`).
     #[arg(long, value_name = "NAME")]
     component: Option<String>,
 }
@@ -65,17 +66,17 @@ struct List {
     place: StateLocation,
     #[command(flatten)]
     filter: Filter,
-    /// At most so many.
+    /// The most dead letters to list.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u64,
-    /// Print JSON, a letter a line.
+    /// Print JSON, one dead letter per line.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct Show {
-    /// Its number, as `list` shows it.
+    /// The number of the dead letter, as `list` shows it.
     #[arg(value_name = "ID")]
     id: DeadLetterId,
     #[command(flatten)]
@@ -98,10 +99,10 @@ struct Replay {
     state: Option<PathBuf>,
     #[command(flatten)]
     filter: Filter,
-    /// At most so many, the oldest first.
+    /// The most dead letters to process, the oldest first.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Print what became of them as JSON.
+    /// Print the outcome as JSON.
     #[arg(long)]
     json: bool,
 }
@@ -112,10 +113,10 @@ struct Clear {
     place: StateLocation,
     #[command(flatten)]
     filter: Filter,
-    /// Only the oldest so many.
+    /// The most dead letters to remove, the oldest first.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Do not ask.
+    /// Remove without asking.
     #[arg(long, short)]
     yes: bool,
 }

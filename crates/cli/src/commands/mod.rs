@@ -1,4 +1,4 @@
-//! The commands: a file each, which parses arguments and calls the front end.
+//! The commands. Each is a file that parses its arguments and calls the front end.
 
 mod check;
 mod completions;
@@ -29,22 +29,22 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 const AFTER_HELP: &str = "\
-Begin with:
+First steps:
   thalweg new -o first.yaml        write a small configuration
-  thalweg check first.yaml         see whether it is right
+  thalweg check first.yaml         check it
   thalweg run first.yaml           run it
-  thalweg components               see what else there is
+  thalweg components               list the components
 
 Exit codes:
-  0  done, also when it was told to stop and everything on its way was delivered
+  0  done; also after a stop, if everything in flight was delivered
   1  done, but messages could not be processed (only with `run --strict`)
   2  the configuration or the command line is wrong
   3  failed";
 
 /// Moves messages and files from any source, through transforms, to any sink.
 ///
-/// A configuration names sources, pipelines of transforms, and sinks. thalweg runs it fast, within one budget
-/// of memory, and acknowledges nothing that has not arrived.
+/// A configuration names sources, pipelines of transforms, and sinks. thalweg runs it fast, within a memory
+/// budget, and acknowledges a message only after its delivery.
 #[derive(Debug, Parser)]
 #[command(name = "thalweg", version, styles = STYLES, after_help = AFTER_HELP, max_term_width = 100)]
 #[command(disable_help_subcommand = true, subcommand_required = true, arg_required_else_help = true)]

@@ -6,7 +6,7 @@ use clap::Args;
 use thalweg_frontend::{CommandError, Exit, Paint, print, write_new};
 use thalweg_job::did_you_mean;
 
-/// A configuration to begin with.
+/// A configuration to start from.
 struct Template {
     name: &'static str,
     summary: &'static str,
@@ -36,20 +36,20 @@ const TEMPLATES: [Template; 4] = [
     },
 ];
 
-/// Writes a configuration to begin with, full of comments.
+/// Writes a small configuration to start from, with comments.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg new --list
   thalweg new -o first.yaml
   thalweg new generate | thalweg run -")]
 pub struct Arguments {
-    /// Which one: see `--list`.
+    /// The template: see `--list`.
     #[arg(value_name = "TEMPLATE", default_value = TEMPLATES[0].name)]
     template: String,
-    /// List what there is.
+    /// List the templates.
     #[arg(long)]
     list: bool,
-    /// Write it to this file, which must not exist. Without it, it goes to the standard output.
+    /// Write the configuration to this file, which must not exist. Without it, to the standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

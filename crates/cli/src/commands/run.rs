@@ -13,14 +13,13 @@ use super::{size, time};
 
 /// Runs a configuration until its sources end, or until a signal stops it.
 ///
-/// Ctrl-C or SIGTERM stops the sources and delivers what is in flight; a second one ends at once. SIGHUP lets
-/// sinks finish their files and open new ones. With `--state`, a run resumes where the last one ended. A
-/// message that cannot be processed is kept, with the reason: see `thalweg errors`. With `--repeat`, it runs
-/// repeatedly.
+/// Ctrl-C or SIGTERM stops the sources and delivers what is in flight; a second signal ends the run at once.
+/// SIGHUP lets sinks finish their files and open new ones. With `--state`, a run resumes where the last one
+/// ended. A message that cannot be processed is kept, with the reason: see `thalweg errors`.
 ///
-/// capyfile's service definitions run as they are, as `thalweg run service.yml photos:archive`; without the
-/// file it is looked for where capyfile looks. Its concurrency modes are accepted and select nothing: each
-/// file goes its way beside the others, as many at once as do good, and there is nothing slower to select.
+/// capyfile's service definitions run unchanged: `thalweg run service.yml photos:archive`. Without the file,
+/// the definition is found as capyfile finds it. capyfile's concurrency modes are accepted without effect:
+/// files are always processed in parallel.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg run logs.yaml
@@ -30,14 +29,14 @@ use super::{size, time};
   thalweg run service.yml photos:archive
   thalweg run service.yml photos:archive --repeat --sleep 10s
 
-With --json, all that is told goes to the standard error output (the standard output belongs to
-the sink `stdout`), an object a line, each with an `event`: `progress` (every 10 s), `log`,
+With --json, all output goes to the standard error output, one object per line; the standard
+output belongs to the sink `stdout`. Each object has an `event`: `progress` (every 10 s), `log`,
 `stopping`, and at the end `summary`, `mistakes` or `failed`.
 
-Warnings and more are told as THALWEG_LOG says: error, warn (the default), info, debug, trace.
+THALWEG_LOG is the level of the log: error, warn (the default), info, debug, trace.
 
 Exit codes:
-  0  done, also when it was told to stop and everything on its way was delivered
+  0  done; also after a stop, if everything in flight was delivered
   1  done, but messages could not be processed (only with --strict)
   2  the configuration or the command line is wrong
   3  failed")]
@@ -45,16 +44,16 @@ pub struct Arguments {
     /// The configuration; `-` reads it from the standard input.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// Run only these pipelines, with what feeds them. Without any, all are run. Of a capyfile service
-    /// definition, the processor: `service:processor`.
+    /// Run only these pipelines, and everything that feeds them. Without names, all pipelines run. Of a
+    /// capyfile service definition, the processor: `service:processor`.
     #[arg(value_name = "PIPELINE")]
     pipelines: Vec<String>,
-    /// Keep positions and dead letters in this folder, and continue where the last run ended. Goes before
+    /// Keep checkpoints and dead letters in this folder, and resume where the last run ended. Overrides
     /// `state` in the configuration.
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// The memory for data in flight, for example `1GiB`. Goes before `memory` in the configuration, which
-    /// goes before `256MiB`.
+    /// The memory for data in flight, for example `1GiB`. Overrides `memory` in the configuration. Without
+    /// either, `256MiB`.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteSize>,
     /// How many cores to use. Without it, all.
@@ -63,40 +62,40 @@ pub struct Arguments {
     /// How long a stopped run may take to deliver what is in flight, for example `30s`; a number is seconds.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
     drain_timeout: Duration,
-    /// Tell how the run goes over HTTP at this address: `/metrics` for Prometheus, and `/health`, which
-    /// answers 503 with the reason while something does not work.
+    /// Serve the state of the run over HTTP at this address: `/metrics` for Prometheus, and `/health`, which
+    /// answers 503 with the reason while a component cannot work.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// End with exit code 1 if there were messages that could not be processed.
+    /// End with exit code 1 if messages could not be processed.
     #[arg(long)]
     strict: bool,
-    /// Tell everything in JSON, a line each, on the standard error output.
+    /// Print everything as JSON on the standard error output, one object per line.
     #[arg(long)]
     pub json: bool,
-    /// Tell nothing but errors.
+    /// Print only errors.
     #[arg(long, short)]
     quiet: bool,
-    /// Run it again when it has ended, until told to stop.
+    /// Run the configuration again when it has ended, until a signal stops it.
     #[arg(long)]
     repeat: bool,
-    /// How long to wait before it is run again, for example `10s`; a number is seconds.
+    /// The pause between two runs, for example `10s`; a number is seconds.
     #[arg(long, short, value_name = "TIME", value_parser = time, requires = "repeat")]
     sleep: Option<Duration>,
-    /// How often to run it in all.
+    /// The number of runs in all.
     #[arg(long, short, value_name = "N", requires = "repeat", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
-    /// A service definition of capyfile; `service:processor` then stands in the place of CONFIG. Without
-    /// either, it is looked for where the environment says: see `thalweg serve`.
+    /// A service definition of capyfile; CONFIG is then `service:processor`. If CONFIG has this form without
+    /// the option, the environment names the definition: see `thalweg serve`.
     #[arg(long, short = 'f', value_name = "FILE")]
     service_definition: Option<PathBuf>,
-    /// Of capyfile, where it made a difference; here it makes none.
+    /// Accepted for compatibility with capyfile, without effect.
     #[arg(long, short, hide_short_help = true)]
     concurrency: bool,
-    /// As `--concurrency`.
+    /// Accepted for compatibility with capyfile, without effect.
     #[arg(long, short = 'm', value_name = "MODE", value_parser = ["event", "lock"], hide_short_help = true)]
     concurrency_mode: Option<String>,
-    /// Of a capyfile service definition: end with exit code 0 even if files failed, as capyfile does. Without
-    /// it, the exit code is 1 then.
+    /// End with exit code 0 even if files of a service failed, as capyfile does. Without it, the exit code is
+    /// then 1.
     #[arg(long)]
     compat_exit_code: bool,
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use thalweg_frontend::{CommandError, Exit, print};
 
-/// Prints the JSON schema of configurations, with which editors complete and check them.
+/// Prints the JSON schema of configurations, by which editors complete and check them.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   thalweg schema > thalweg.schema.json

@@ -14,46 +14,45 @@ use super::{size, time};
 
 /// Serves a service definition of capyfile over HTTP.
 ///
-/// A request to `/SERVICE/PROCESSOR` brings files, in a form or as its body, and is answered with what became
-/// of each, in JSON as capyfile answers. SIGTERM or Ctrl-C lets what is under way end; a second one ends at
-/// once.
+/// A request to `/SERVICE/PROCESSOR` carries files, in a form or as its body. The answer is JSON in
+/// capyfile's form, with the outcome of each file. SIGTERM or Ctrl-C lets requests in flight finish; a second
+/// signal ends the server at once.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg serve service.yml
   thalweg serve service.yml --listen 127.0.0.1:8024 --health-check
   curl -F file=@photo.jpg http://127.0.0.1:8024/photos/archive
 
-Without SERVICE and -f, the definition is at CAPYFILE_SERVICE_DEFINITION_URL, or in the file
-CAPYFILE_SERVICE_DEFINITION_FILE, or in /etc/capyfile/service-definition.json.
+Without SERVICE and -f, the definition is at the URL in CAPYFILE_SERVICE_DEFINITION_URL, or in the
+file in CAPYFILE_SERVICE_DEFINITION_FILE, or in /etc/capyfile/service-definition.json.
 
-More from the environment:
-  SERVER_ADDR                          where to listen, unless --listen says it (:8024)
-  SERVER_CERT_FILE, SERVER_KEY_FILE    speak TLS, with this certificate and key
-  SERVER_SHUTDOWN_TIMEOUT              how long what is under way may take at the end, in seconds or
-                                       as `1m` (30s)
-  ETCD_ENDPOINTS, ETCD_USERNAME, ETCD_PASSWORD    where parameters from etcd are
+Other environment variables:
+  SERVER_ADDR                          the address to listen at, without --listen (:8024)
+  SERVER_CERT_FILE, SERVER_KEY_FILE    the certificate and key for TLS
+  SERVER_SHUTDOWN_TIMEOUT              how long requests in flight may take after a stop, in seconds
+                                       or as `1m` (30s)
+  ETCD_ENDPOINTS, ETCD_USERNAME, ETCD_PASSWORD    the etcd that has the parameters
 
-Each request and what it comes to is told on the standard error output, with --json an object a line.
+Each request and its outcome are logged on the standard error output, with --json as one object per line.
 
 Exit codes:
-  0  it was told to stop, and all that was under way is done
+  0  stopped, and all requests in flight were answered
   2  the definition or the command line is wrong
-  3  failed: the address is in use, say")]
+  3  failed, for example because the address is in use")]
 pub struct Arguments {
     /// The service definition; `-` reads it from the standard input.
     #[arg(value_name = "SERVICE")]
     service: Option<PathBuf>,
-    /// The same, as capyfile has it.
+    /// The service definition, by capyfile's option.
     #[arg(short = 'f', long, value_name = "FILE")]
     service_definition: Option<PathBuf>,
-    /// Where to listen. Goes before SERVER_ADDR.
+    /// The address to listen at. Overrides SERVER_ADDR.
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Accepted, and means nothing: files are always processed side by side.
+    /// Accepted for compatibility with capyfile, without effect: files are always processed in parallel.
     #[arg(short, long)]
     concurrency: bool,
-    /// Accepted, and means nothing: each file goes through its operations on its own. There is nothing slower
-    /// to select.
+    /// Accepted for compatibility with capyfile, without effect.
     #[arg(short = 'm', long, value_name = "MODE")]
     concurrency_mode: Option<Mode>,
     /// Answer a health check.
@@ -62,20 +61,21 @@ pub struct Arguments {
     /// The path of the health check.
     #[arg(long, value_name = "PATH", default_value = "/health")]
     health_check_endpoint: String,
-    /// How much the health check says: 0, that all is well; 1, also the program; 2, also how the process is.
+    /// The detail of the health check: 0 for the status alone; 1 adds the program; 2 adds the state of the
+    /// process.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
     health_check_verbosity: u8,
-    /// The largest file that is taken.
+    /// The largest file that is accepted.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = size)]
     max_file: ByteSize,
-    /// The largest request that is taken.
+    /// The largest request that is accepted.
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = size)]
     max_request: ByteSize,
-    /// The most files that are taken in one request.
+    /// The most files that one request may carry.
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_files: usize,
-    /// How long what is under way may take at the end, for example `30s`; a number is seconds. Goes before
-    /// SERVER_SHUTDOWN_TIMEOUT, which goes before `30s`.
+    /// How long requests in flight may take after a stop, for example `30s`; a number is seconds. Overrides
+    /// SERVER_SHUTDOWN_TIMEOUT. Without either, `30s`.
     #[arg(long, value_name = "TIME", value_parser = time)]
     drain_timeout: Option<Duration>,
     /// The memory for data in flight, of all requests together.
@@ -84,10 +84,10 @@ pub struct Arguments {
     /// How many cores to use. Without it, all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Tell everything in JSON, a line each, on the standard error output.
+    /// Print everything as JSON on the standard error output, one object per line.
     #[arg(long)]
     pub json: bool,
-    /// Tell nothing but errors.
+    /// Print only errors.
     #[arg(long, short)]
     quiet: bool,
 }
@@ -104,18 +104,20 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let configuration = Configuration::find(given)?;
     log::begin_with("warn,thalweg=info", arguments.json, arguments.quiet)?;
     let settings = settings(arguments)?;
-    let done = serve(&configuration, settings, &mut |event| tell(arguments, event))?;
+    let done = serve(&configuration, settings, &mut |event| print_event(arguments, event))?;
     match done {
         true => Ok(Exit::Done),
-        false => Err(CommandError::Failed("some of what was under way was given up".to_owned())),
+        false => {
+            Err(CommandError::Failed("requests in flight were not answered before the timeout".to_owned()))
+        }
     }
 }
 
-fn tell(arguments: &Arguments, event: Event<'_>) {
+fn print_event(arguments: &Arguments, event: Event<'_>) {
     let (name, text) = match event {
         Event::Listening(address) => ("listening", format!("listening: {address}")),
         Event::Stopping => {
-            let text = "stopping: what is under way is answered first; again to stop at once";
+            let text = "stopping: requests in flight are answered first; signal again to stop at once";
             ("stopping", text.to_owned())
         }
     };
@@ -127,11 +129,11 @@ fn tell(arguments: &Arguments, event: Event<'_>) {
     }
 }
 
-/// The settings of the command line, and those of the environment where that says nothing.
+/// The settings of the command line, completed by those of the environment.
 fn settings(arguments: &Arguments) -> Result<Settings, CommandError> {
     let endpoint = arguments.health_check_endpoint.clone();
     if !endpoint.starts_with('/') {
-        return Err(CommandError::Usage(format!("`{endpoint}` is no path: it begins with `/`")));
+        return Err(CommandError::Usage(format!("`{endpoint}` is not a path; it must begin with `/`")));
     }
     let verbosity = arguments.health_check_verbosity;
     let usual = Settings::of_the_environment(arguments.drain_timeout)?;

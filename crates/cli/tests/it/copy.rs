@@ -132,7 +132,7 @@ fn what_is_there_is_replaced_left_alone_or_refused() {
     let house = House::with(&[("a", "new text"), ("b", "old")]);
     let said = run_well(&house, &["a", "b", "--existing", "skip"]);
     assert_eq!(house.read("b"), "old");
-    assert!(said.err.contains("0 files copied") && said.err.contains("1 file left alone"), "{}", said.err);
+    assert!(said.err.contains("0 files copied") && said.err.contains("1 file skipped"), "{}", said.err);
     let said = run(&house, &["a", "b", "--existing", "error"]);
     assert_eq!(said.code, Some(1), "{}", said.err);
     assert!(said.err.contains("1 file could not be copied"), "{}", said.err);

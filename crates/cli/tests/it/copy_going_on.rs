@@ -43,7 +43,7 @@ fn a_copy_that_is_killed_goes_on_and_what_it_writes_is_not_seen_before_it_is_who
     assert!(!out.join("large.bin").exists());
     assert_eq!(jobs(&house), 1);
     let said = run_well(&house, &arguments);
-    assert!(said.err.contains("goes on with a copy that was cut off"), "{}", said.err);
+    assert!(said.err.contains("resuming an interrupted copy"), "{}", said.err);
     assert!(said.err.contains("kept from a former copy"), "{}", said.err);
     assert!(fs::read(out.join("large.bin")).unwrap() == bytes);
     assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
@@ -62,7 +62,7 @@ fn rows_are_the_same_after_a_kill() {
     assert!(kill(copy(&house, &arguments), || drafted(&out) > 8 << 20));
     assert!(!out.join("rows.jsonl").exists());
     let said = run_well(&house, &arguments);
-    assert!(said.err.contains("goes on with a copy that was cut off"), "{}", said.err);
+    assert!(said.err.contains("resuming an interrupted copy"), "{}", said.err);
     assert!(house.read("out/rows.jsonl") == house.read("whole.jsonl"));
     assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
 }
@@ -75,7 +75,7 @@ fn a_copy_can_begin_anew_and_leaves_nothing_of_the_former_one() {
     let arguments = ["large.bin", "out/", "--part-size", "1MiB", "--mode", "sequential"];
     assert!(kill(copy(&house, &arguments), || drafted(&out) > 4 << 20));
     let said = run_well(&house, &[&arguments[..], &["--restart"]].concat());
-    assert!(!said.err.contains("former copy") && !said.err.contains("goes on"), "{}", said.err);
+    assert!(!said.err.contains("former copy") && !said.err.contains("resuming"), "{}", said.err);
     assert_eq!((fs::read_dir(&out).unwrap().count(), jobs(&house)), (1, 0));
 }
 
@@ -107,7 +107,7 @@ fn a_copy_that_is_told_to_stop_says_that_it_may_not_be_whole() {
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     let stopped = said(child.wait_with_output().unwrap());
     assert_eq!(stopped.code, Some(3), "{}", stopped.err);
-    assert!(stopped.err.contains("the same command goes on"), "{}", stopped.err);
+    assert!(stopped.err.contains("the same command resumes the copy"), "{}", stopped.err);
     let copied = tree(&out).len();
     let said = run_well(&house, &arguments);
     // A tree is listed in order, so the copy resumes after the files that were copied.

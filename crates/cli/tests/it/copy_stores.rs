@@ -291,7 +291,7 @@ fn rows_that_are_cut_off_go_on_and_are_the_same() {
     town.cut_off(&arguments, &[1, 2, 3]);
     assert!(town.stored("rows.csv").is_none());
     let said = town.run_well(&arguments);
-    assert!(said.err.contains("goes on with a copy that was cut off"), "{}", said.err);
+    assert!(said.err.contains("resuming an interrupted copy"), "{}", said.err);
     assert!(town.sent_parts().is_disjoint(&BTreeSet::from([1, 2])), "{:?}", town.sent_parts());
     assert!(town.stored("rows.csv").unwrap() == whole);
     assert_eq!(town.unfinished(), 0);

@@ -378,7 +378,7 @@ sinks: { out: { discard: {} } }
             let digits: String = line.split(' ').next().unwrap().chars().filter(|c| *c != ',').collect();
             digits.parse().unwrap_or_else(|_| panic!("{listed}"))
         };
-        assert!(lines.last().unwrap().ends_with("before them dropped: there were too many"), "{listed}");
+        assert!(lines.last().unwrap().ends_with("older ones were dropped: there were too many"), "{listed}");
         let kept = number(lines[lines.len() - 3]);
         assert!((3000..=5000).contains(&kept), "{listed}");
         assert_eq!(kept + number(lines.last().unwrap()), 1_000_000, "{listed}");

@@ -171,7 +171,7 @@ fn a_signal_drains_and_that_is_done() {
         signal(&child, kind);
         let said = common::said(child.wait_with_output().unwrap());
         assert_eq!(said.code, Some(0), "{}", said.err);
-        assert!(said.err.contains("stopping: what is on its way") && said.err.contains("stopped after"));
+        assert!(said.err.contains("stopping: data in flight") && said.err.contains("stopped after"));
         let lines = house.read("out.txt").lines().count();
         let messages = format!(" {} message", lines);
         assert!(said.err.contains(&messages), "{lines} lines were written: {}", said.err);
@@ -335,6 +335,6 @@ fn a_hang_up_lets_a_file_that_was_moved_away_be_begun_anew() {
     signal(&child, Signal::TERM);
     let said = common::said(child.wait_with_output().unwrap());
     assert_eq!(said.code, Some(0), "{}", said.err);
-    assert!(said.err.contains("rolling: files are begun anew"), "{}", said.err);
+    assert!(said.err.contains("reopening: sinks continue in new files"), "{}", said.err);
     assert!(house.read("moved.txt").ends_with('\n') && house.read("out.txt").ends_with('\n'));
 }

@@ -300,7 +300,7 @@ fn what_cannot_be_served_is_told_at_the_start() {
     assert!(said.code == Some(2) && said.err.contains("maxFileSise"), "{said:?}");
     house.write("ours.yml", b"pipelines: {}\n");
     let said = house.run(&["serve", "ours.yml"]);
-    assert!(said.code == Some(2) && said.err.contains("no service definition"), "{said:?}");
+    assert!(said.code == Some(2) && said.err.contains("not a service definition"), "{said:?}");
     let said = house.run(&["serve"]);
     assert!(said.code == Some(2) && said.err.contains("CAPYFILE_SERVICE_DEFINITION_URL"), "{said:?}");
     let said = house.run(&["serve", "service.yml", "-m", "other"]);

@@ -106,8 +106,8 @@ impl Records {
     }
 
     /// Returns the next record that is not empty, or `None` if the buffer has no complete one. `bytes` is the
-    /// whole buffer. It must only grow until [`advance`](Self::advance) is called. `is_end` tells that the
-    /// file ends with it.
+    /// whole buffer. It must only grow until [`advance`](Self::advance) is called. `is_end` is true if the
+    /// file ends with the buffer.
     #[inline]
     pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Option<Record> {
         if !self.has_begun {
@@ -155,7 +155,7 @@ impl Records {
         }
     }
 
-    /// Skips the first line. Returns the number of its bytes that the faulty record shows.
+    /// Skips the first line. Returns how many of its bytes the faulty record contains.
     fn give_up(&mut self, window: &[u8], is_last: bool) -> usize {
         if let Some(end) = memchr(b'\n', window) {
             self.start += end + 1;
@@ -167,7 +167,7 @@ impl Records {
         if is_last { window.len() } else { window.len().min(KEPT) }
     }
 
-    /// Returns the end of the record at the start of the window. `is_last` tells that nothing follows the
+    /// Returns the end of the record at the start of the window. `is_last` is true if no bytes follow the
     /// window.
     #[inline]
     fn end(&self, window: &[u8], is_last: bool) -> Option<End> {

@@ -64,7 +64,7 @@ pub fn open_path(path: &Path) -> Result<Opened, FileError> {
 /// programs depend on it.
 ///
 /// # Errors
-/// A failure, because it is not the file's fault.
+/// A failure of the run, because the file itself is valid.
 pub fn temporary_for(name: &Path, temporary: &Temporaries) -> Result<(fs::File, Arc<Temporary>), FileError> {
     temporary.create(&suffix_of(name)).map_err(|error| unwritable(&error))
 }

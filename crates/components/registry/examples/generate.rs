@@ -1,8 +1,9 @@
-//! Writes everything that is derived from the registry: the reference pages and the JSON schema of configurations.
+//! Writes everything that is derived from the registry: the reference pages and the JSON schema of
+//! configurations.
 //!
-//! `make generate` runs it; a test of this crate compares the files with what it would write. The description of all
-//! components goes to the standard output, from which `python/generate.py` writes the functions of the Python package.
-//! With `--json` no file is written.
+//! `make generate` runs it; a test of this crate compares the files with what it would write. The description
+//! of all components goes to the standard output, from which `python/generate.py` writes the functions of the
+//! Python package. With `--json` no file is written.
 
 use std::path::Path;
 use std::{fs, io};

@@ -13,7 +13,8 @@ pub use thalweg_files::custom;
 use thalweg_config::FormatError;
 use thalweg_engine::Registry;
 
-/// Returns the registry of all components: a line for each family, whose own list has a line for each component.
+/// Returns the registry of all components: a line for each family, whose own list has a line for each
+/// component.
 pub fn registry() -> Registry {
     thalweg_config::register_format("sql", check_expression);
     let registry = Registry::new().transform::<thalweg_stream::encode::EncodeConfig>();

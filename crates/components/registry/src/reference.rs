@@ -1,7 +1,8 @@
 //! The reference pages: one Markdown page for each component, and the JSON schema of configurations.
 //!
-//! All text comes from the doc comments of the configuration structs. `make generate` writes the files; they are kept in
-//! the repository so that they can be read without a build, and a test compares them with the code.
+//! All text comes from the doc comments of the configuration structs. `make generate` writes the files; they
+//! are kept in the repository so that they can be read without a build, and a test compares them with the
+//! code.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

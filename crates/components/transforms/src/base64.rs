@@ -1,13 +1,14 @@
-//! Base64 with an alphabet of the user's choice.
+//! Base64 with a configurable alphabet.
 
 use base64::alphabet::{Alphabet, STANDARD};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use thalweg_engine::Mistake;
 
-/// Writes and reads base64 with this alphabet, or the standard one. It writes padding and does without it in reading.
+/// Returns an encoder and decoder for this alphabet, or the standard one. It writes padding, and accepts
+/// input with or without padding.
 ///
 /// # Errors
-/// What is wrong with the alphabet.
+/// If the alphabet is invalid.
 pub(crate) fn base64(alphabet: Option<&str>) -> Result<GeneralPurpose, String> {
     let alphabet = match alphabet {
         Some(text) => Alphabet::new(text).map_err(|error| error.to_string())?,
@@ -19,7 +20,7 @@ pub(crate) fn base64(alphabet: Option<&str>) -> Result<GeneralPurpose, String> {
     Ok(GeneralPurpose::new(&alphabet, config))
 }
 
-/// The mistake of an alphabet that is none.
+/// Returns the mistake in an alphabet, if there is one.
 pub(crate) fn check_alphabet(alphabet: Option<&str>) -> Vec<Mistake> {
     let Err(reason) = base64(alphabet) else { return Vec::new() };
     let message = format!("This is no alphabet for base64: {reason}.");

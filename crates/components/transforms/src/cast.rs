@@ -74,7 +74,7 @@ impl Casting {
                 return Ok(None);
             }
             let is_plain = match self.kind {
-                // Text that was JSON is the same text.
+                // JSON becomes text without a change.
                 FieldType::Text => *from == DataType::Utf8View,
                 FieldType::Float => from.is_integer(),
                 FieldType::Timestamp => {
@@ -110,7 +110,7 @@ impl Casting {
     }
 
     fn read(&self, text: &str, builder: &mut ColumnBuilder) -> Result<(), String> {
-        // A whole number that was a fraction is written `3.0`.
+        // A float without a fraction is written `3.0`.
         let read = match (self.kind, text.strip_suffix(".0")) {
             (FieldType::Int, Some(whole)) => builder.push(whole),
             _ => builder.push(text),

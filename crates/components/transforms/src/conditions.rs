@@ -1,4 +1,4 @@
-//! Asking each message of a batch.
+//! Evaluates conditions over the messages of a batch.
 
 use arrow_array::{BooleanArray, cast::AsArray};
 use arrow_select::filter::filter;
@@ -6,8 +6,8 @@ use thalweg_engine::{Error, Outputs};
 use thalweg_expression::Evaluator;
 use thalweg_record::{Batch, all_but};
 
-/// Asks whether the condition is true of each message. Those of which it cannot be said are rejected; the others
-/// come back with their answers.
+/// Evaluates a condition over a batch. Messages for which the evaluation fails are rejected. Returns the
+/// other messages with their results.
 pub(crate) fn ask(
     condition: &mut Evaluator,
     batch: Batch,

@@ -1,9 +1,9 @@
 //! Passes each message once.
 //!
 //! It remembers hashes of 128 bits instead of keys, so memory is bounded whatever the keys are. Hashes are
-//! forgotten in the order of their first messages. The alternative, forgetting the least recently used hash,
-//! would filter a message that repeats forever for as long as it does; here it passes once per period, as a
-//! reminder. And no list has to be updated at each repetition.
+//! forgotten in the order of their first messages, so a message that repeats forever passes once per period.
+//! Forgetting the least recently used hash was rejected: such a message would never pass again, and a list
+//! would have to be updated at each repetition.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
-//! Texts with groups of a regular expression in them: `${1}`, `$name`.
+//! Text templates with references to the groups of a regular expression: `${1}`, `$name`.
 
 use regex::bytes::{CaptureLocations, Regex};
 
-/// A text in which groups are replaced by what they matched.
+/// A template whose references are replaced by the text that their groups matched.
 #[derive(Debug, Clone)]
 pub(crate) struct Expansion(Vec<Piece>);
 
@@ -13,7 +13,7 @@ enum Piece {
 }
 
 impl Expansion {
-    /// Reads `${name}`, `$name` (as long as it can be) and `$$`, which is a `$`.
+    /// Parses a template: `${name}`, `$name` (the longest possible name), and `$$` for a `$`.
     ///
     /// # Errors
     /// The name of a group that the expression does not have.
@@ -58,7 +58,7 @@ impl Expansion {
         Ok(Self(pieces))
     }
 
-    /// The group that it is and nothing else.
+    /// Returns the group if the template consists of one reference only.
     pub(crate) fn only(&self) -> Option<usize> {
         match self.0.as_slice() {
             [Piece::Group(group)] => Some(*group),
@@ -66,7 +66,7 @@ impl Expansion {
         }
     }
 
-    /// Appends the text for a match in `value`; without a match its groups are empty.
+    /// Appends the text for a match in `value`. Without a match, all groups are empty.
     pub(crate) fn write(&self, value: &[u8], found: Option<&CaptureLocations>, out: &mut Vec<u8>) {
         for piece in &self.0 {
             match piece {
@@ -82,7 +82,7 @@ impl Expansion {
     }
 }
 
-/// What to say of a group that there is not.
+/// Returns the mistake for a reference to an unknown group.
 pub(crate) fn unknown_group(option: &'static str, name: &str) -> thalweg_engine::Mistake {
     let message = format!("The regular expression has no group `{name}`.");
     thalweg_engine::Mistake::new(option, message)

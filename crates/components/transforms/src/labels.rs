@@ -2,7 +2,7 @@
 
 use thalweg_engine::Mistake;
 
-/// What is wrong with labels that a user gave to outputs.
+/// Returns the mistakes in the labels of outputs.
 pub(crate) fn check_labels<'a>(labels: impl IntoIterator<Item = &'a str>) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
     for label in labels {

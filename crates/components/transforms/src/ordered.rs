@@ -1,7 +1,7 @@
 //! Mappings whose order matters.
 //!
-//! A user writes `set: {a: "...", b: "a + 1"}` and means it in that order; a map type of the standard library
-//! would forget it.
+//! In `set: {a: "...", b: "a + 1"}`, the order is part of the meaning. The map types of the standard library
+//! do not keep it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Sends messages to outputs by conditions.
 //!
-//! The conditions are evaluated one after the other, each only for messages that no earlier condition took.
-//! So the first condition that is true decides, and a condition that cannot be evaluated affects only
-//! messages that reach it.
+//! The conditions are evaluated one after the other, each only for messages that no earlier condition
+//! selected. So the first condition that is true decides, and a condition that cannot be evaluated affects
+//! only messages that reach it.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -84,7 +84,8 @@ sinks:
     }
 
     fn is_sequential(&self) -> bool {
-        // A key decides alone. Groups and seeds depend on the messages before.
+        // With a key, each message is decided alone. With groups or a seed, the decision depends on earlier
+        // messages.
         self.key.is_none() && (self.seed.is_some() || self.one_in.is_some())
     }
 

@@ -4,7 +4,7 @@ use thalweg_codec::names::{Projection, matches};
 use thalweg_engine::{Error, Outputs, Transform};
 use thalweg_record::Batch;
 
-/// Passes the fields whose names are listed on, or the others. What is listed may be patterns: see [`matches`].
+/// Keeps or drops the fields whose names match one of the patterns: see [`matches`].
 pub struct Selection {
     patterns: Vec<String>,
     keeps: bool,
@@ -12,12 +12,12 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The fields listed.
+    /// Keeps the matching fields.
     pub fn of(patterns: Vec<String>) -> Self {
         Self { patterns, keeps: true, projection: Projection::default() }
     }
 
-    /// All fields but those listed.
+    /// Drops the matching fields.
     pub fn without(patterns: Vec<String>) -> Self {
         Self { keeps: false, ..Self::of(patterns) }
     }

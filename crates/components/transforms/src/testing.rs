@@ -1,8 +1,9 @@
-//! For testing transforms.
+//! Helpers for tests of transforms.
 
 pub use thalweg_codec::testing::with_text;
 
-/// Gives a transform these lines: each must leave as it came, on or by `errors`.
+/// Passes these lines to a transform, and checks that each leaves unchanged, by the main output or by
+/// `errors`.
 pub fn no_line_is_lost<C: thalweg_engine::TransformConfig>(
     yaml: &str,
     lines: &[String],

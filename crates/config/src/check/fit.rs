@@ -46,7 +46,8 @@ pub(super) fn fit(node: &Node, layers: &Layers<'_>) -> Fit {
     if lenient { Fit::Lenient } else { Fit::No }
 }
 
-/// Returns a copy of the node in which the nodes of `those` have the type that their schema wants.
+/// Returns a copy of the node in which each node of `those` is converted to the type that its schema
+/// requires.
 pub(super) fn retyped(node: &Node, those: &HashSet<*const Node>) -> Node {
     let mut raw = node.raw.clone();
     let value = match &node.value {

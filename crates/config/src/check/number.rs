@@ -19,7 +19,7 @@ const BOUNDS: [Bound; 4] = [
     ("exclusiveMaximum", Ordering::is_ge, "less than"),
 ];
 
-/// A number without loss of digits, if it is whole.
+/// A number. A whole number keeps all its digits.
 pub(super) enum Number {
     Whole(i128),
     Fraction(f64),

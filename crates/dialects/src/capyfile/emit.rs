@@ -75,8 +75,8 @@ struct Emitter<'r> {
 }
 
 impl Emitter<'_> {
-    /// Copies to `place` the remarks that lie between `start` and the next start offset. With `None`, copies
-    /// those before the first.
+    /// Copies to `place` the remarks between `start` and the next start offset. With `None`, copies those
+    /// before the first.
     fn say(&mut self, start: Option<usize>, place: &str) {
         for remark in self.remarks.iter() {
             if self.starts.range(..=remark.span.start).next_back().copied() == start {

@@ -40,7 +40,7 @@ pub(super) fn check(processor: &Processor<'_>, report: &mut Report) {
     }
 }
 
-/// Reads what a processor does. Mistakes are in the report.
+/// Reads the operations of a processor into drafts. Mistakes are added to the report.
 pub(super) fn drafts<'d, 'a>(
     definition: &Definition<'a>,
     processor: &'d Processor<'a>,

@@ -1,5 +1,5 @@
 //! The graph under construction: sources, branches and sinks. A branch is a future pipeline; variables call
-//! its index `lane`.
+//! its index `branch`.
 
 use thalweg_config::{Node, Span};
 
@@ -197,7 +197,7 @@ pub(super) struct Branch {
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) sources: Vec<Station>,
-    pub(super) lanes: Vec<Option<Branch>>,
+    pub(super) branches: Vec<Option<Branch>>,
     pub(super) sinks: Vec<Station>,
     /// The folder for positions, if the file names one.
     pub(super) state: Option<(String, Span)>,
@@ -206,8 +206,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn lane(&mut self, name: impl Into<String>, rank: u8, span: Span) -> usize {
-        self.lanes.push(Some(Branch {
+    pub(super) fn branch(&mut self, name: impl Into<String>, rank: u8, span: Span) -> usize {
+        self.branches.push(Some(Branch {
             name: name.into(),
             rank,
             span,
@@ -218,12 +218,12 @@ impl Draft {
             concurrency: None,
             notes: Vec::new(),
         }));
-        self.lanes.len() - 1
+        self.branches.len() - 1
     }
 
-    /// Returns a branch by its index from [`lane`](Self::lane). Only the simplification removes branches.
-    pub(super) fn at(&mut self, lane: usize) -> Option<&mut Branch> {
-        self.lanes.get_mut(lane)?.as_mut()
+    /// Returns a branch by its index from [`branch`](Self::branch). Only the simplification removes branches.
+    pub(super) fn at(&mut self, branch: usize) -> Option<&mut Branch> {
+        self.branches.get_mut(branch)?.as_mut()
     }
 
     pub(super) fn sink(&mut self, name: impl Into<String>, span: Span, node: Node) -> usize {

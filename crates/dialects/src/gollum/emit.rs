@@ -17,15 +17,17 @@ pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, plugins: &[Span], root:
     let mut name = |wanted: &str| unique(valid_name(wanted), &mut taken);
     let sources: Vec<String> = draft.sources.iter().map(|source| name(&source.name)).collect();
     let fed = |sink: usize| {
-        order
-            .iter()
-            .any(|&lane| draft.lanes[lane].as_ref().is_some_and(|lane| lane.to.contains(&End::Sink(sink))))
+        order.iter().any(|&branch| {
+            draft.branches[branch].as_ref().is_some_and(|branch| branch.to.contains(&End::Sink(sink)))
+        })
     };
     let sinks: Vec<Option<String>> =
         draft.sinks.iter().enumerate().map(|(index, sink)| fed(index).then(|| name(&sink.name))).collect();
-    let lanes: BTreeMap<usize, String> =
-        order.iter().filter_map(|&lane| Some((lane, name(&draft.lanes[lane].as_ref()?.name)))).collect();
-    let mut emitter = Emitter { sources, sinks, lanes, comments: Comments::default() };
+    let branches: BTreeMap<usize, String> = order
+        .iter()
+        .filter_map(|&branch| Some((branch, name(&draft.branches[branch].as_ref()?.name))))
+        .collect();
+    let mut emitter = Emitter { sources, sinks, branches, comments: Comments::default() };
 
     let mut document = Made::new(root);
     if let Some((folder, span)) = &draft.state {
@@ -38,8 +40,8 @@ pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, plugins: &[Span], root:
     document.put("sources", section.done());
     let mut section = Made::new(root);
     for index in &order {
-        if let (Some(lane), Some(name)) = (&draft.lanes[*index], emitter.lanes.get(index).cloned()) {
-            emitter.pipeline(&name, lane, &mut section);
+        if let (Some(branch), Some(name)) = (&draft.branches[*index], emitter.branches.get(index).cloned()) {
+            emitter.pipeline(&name, branch, &mut section);
         }
     }
     document.put("pipelines", section.done());
@@ -56,21 +58,21 @@ pub(super) fn emit(draft: &Draft, remarks: &Diagnostics, plugins: &[Span], root:
 
 /// Returns the branches that sources lead to, each after its predecessors where possible.
 fn order(draft: &Draft) -> Vec<usize> {
-    let living = |lane: &usize| draft.lanes[*lane].is_some();
-    let fed = |lane: &usize| {
-        draft.lanes[*lane]
+    let living = |branch: &usize| draft.branches[*branch].is_some();
+    let fed = |branch: &usize| {
+        draft.branches[*branch]
             .as_ref()
-            .is_some_and(|lane| lane.from.iter().any(|feed| matches!(feed, Feed::Source(_))))
+            .is_some_and(|branch| branch.from.iter().any(|feed| matches!(feed, Feed::Source(_))))
     };
-    let mut waiting: VecDeque<usize> = (0..draft.lanes.len()).filter(living).filter(fed).collect();
+    let mut waiting: VecDeque<usize> = (0..draft.branches.len()).filter(living).filter(fed).collect();
     let mut order = Vec::new();
     while let Some(index) = waiting.pop_front() {
         if order.contains(&index) {
             continue;
         }
         order.push(index);
-        let Some(lane) = &draft.lanes[index] else { continue };
-        for end in &lane.to {
+        let Some(branch) = &draft.branches[index] else { continue };
+        for end in &branch.to {
             if let End::Branch(next) = end {
                 waiting.push_back(*next);
             }
@@ -78,7 +80,7 @@ fn order(draft: &Draft) -> Vec<usize> {
         let takes = |other: &Branch| {
             other.from.iter().any(|feed| matches!(feed, Feed::Output(from, _) if *from == index))
         };
-        for (next, other) in draft.lanes.iter().enumerate() {
+        for (next, other) in draft.branches.iter().enumerate() {
             if other.as_ref().is_some_and(takes) {
                 waiting.push_back(next);
             }
@@ -90,7 +92,7 @@ fn order(draft: &Draft) -> Vec<usize> {
 struct Emitter {
     sources: Vec<String>,
     sinks: Vec<Option<String>>,
-    lanes: BTreeMap<usize, String>,
+    branches: BTreeMap<usize, String>,
     comments: Comments,
 }
 
@@ -102,40 +104,42 @@ impl Emitter {
         }
     }
 
-    fn pipeline(&mut self, name: &str, lane: &Branch, into: &mut Made) {
-        let mut made = Made::new(lane.span);
+    fn pipeline(&mut self, name: &str, branch: &Branch, into: &mut Made) {
+        let mut made = Made::new(branch.span);
         let place = format!("pipelines/{name}");
-        for note in &lane.notes {
+        for note in &branch.notes {
             self.comments.add(&place, note);
         }
-        let feeds: Vec<Node> = lane.from.iter().filter_map(|feed| self.feed(feed, lane.span)).collect();
+        let feeds: Vec<Node> = branch.from.iter().filter_map(|feed| self.feed(feed, branch.span)).collect();
         match feeds.as_slice() {
             [] => {}
             [feed] => {
                 made.put("from", feed.clone());
             }
             _ => {
-                made.put("from", made::list(feeds, lane.span));
+                made.put("from", made::list(feeds, branch.span));
             }
         }
-        if let Some((count, span)) = lane.concurrency {
+        if let Some((count, span)) = branch.concurrency {
             made.number("concurrency", count, span);
         }
         let mut transforms = Vec::new();
-        for step in &lane.steps {
+        for step in &branch.steps {
             self.step(step, &place, &mut transforms);
         }
         if !transforms.is_empty() {
-            made.put("transforms", made::list(transforms, lane.span));
+            made.put("transforms", made::list(transforms, branch.span));
         }
-        made.put("to", self.to(lane));
-        into.put_at(name, lane.span, made.done());
+        made.put("to", self.to(branch));
+        into.put_at(name, branch.span, made.done());
     }
 
     fn feed(&self, feed: &Feed, span: Span) -> Option<Node> {
         Some(match feed {
             Feed::Source(source) => made::text(self.sources.get(*source)?, span),
-            Feed::Output(lane, output) => made::text(format!("{}.{output}", self.lanes.get(lane)?), span),
+            Feed::Output(branch, output) => {
+                made::text(format!("{}.{output}", self.branches.get(branch)?), span)
+            }
         })
     }
 
@@ -161,15 +165,15 @@ impl Emitter {
         }
     }
 
-    fn to(&self, lane: &Branch) -> Node {
-        let span = lane.span;
+    fn to(&self, branch: &Branch) -> Node {
+        let span = branch.span;
         let name = |end: &End| match end {
-            End::Branch(lane) => self.lanes.get(lane).cloned(),
+            End::Branch(branch) => self.branches.get(branch).cloned(),
             End::Sink(sink) => self.sinks.get(*sink).cloned().flatten(),
         };
-        let names: Vec<Node> = lane.to.iter().filter_map(name).map(|name| made::text(name, span)).collect();
+        let names: Vec<Node> = branch.to.iter().filter_map(name).map(|name| made::text(name, span)).collect();
         let mut chosen = Made::new(span);
-        match (lane.way, names.as_slice()) {
+        match (branch.way, names.as_slice()) {
             (Way::All, [name]) => return name.clone(),
             (Way::All, _) => return made::list(names, span),
             (Way::RoundRobin, _) => chosen.put("round_robin", made::list(names, span)),
@@ -189,9 +193,9 @@ impl Emitter {
         let mut places: BTreeMap<usize, String> = BTreeMap::new();
         // If a plugin became several nodes, a sink takes precedence over a pipeline, and a pipeline over a
         // source.
-        for (index, name) in &self.lanes {
-            if let Some(lane) = &draft.lanes[*index] {
-                places.insert(lane.span.start, format!("pipelines/{name}"));
+        for (index, name) in &self.branches {
+            if let Some(branch) = &draft.branches[*index] {
+                places.insert(branch.span.start, format!("pipelines/{name}"));
             }
         }
         for (name, sink) in self.sinks.iter().zip(&draft.sinks) {

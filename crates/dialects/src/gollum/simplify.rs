@@ -27,20 +27,22 @@ fn line_feeds(draft: &mut Draft) {
     // sink excludes the others.
     loop {
         let before = able.len();
-        for lane in draft.lanes.iter().flatten() {
-            let fits = lane.steps.last().is_some_and(ends_line)
-                && lane.to.iter().all(|end| matches!(end, End::Sink(sink) if able.contains(sink)));
+        for branch in draft.branches.iter().flatten() {
+            let fits = branch.steps.last().is_some_and(ends_line)
+                && branch.to.iter().all(|end| matches!(end, End::Sink(sink) if able.contains(sink)));
             if !fits {
-                able.retain(|sink| !lane.to.contains(&End::Sink(*sink)));
+                able.retain(|sink| !branch.to.contains(&End::Sink(*sink)));
             }
         }
         if able.len() == before {
             break;
         }
     }
-    for lane in draft.lanes.iter_mut().flatten() {
-        let Some(End::Sink(sink)) = lane.to.first() else { continue };
-        let Some(Step::Text(text)) = lane.steps.last_mut().filter(|_| able.contains(sink)) else { continue };
+    for branch in draft.branches.iter_mut().flatten() {
+        let Some(End::Sink(sink)) = branch.to.first() else { continue };
+        let Some(Step::Text(text)) = branch.steps.last_mut().filter(|_| able.contains(sink)) else {
+            continue;
+        };
         if let Some(TextPart::Literal(literal)) = text.parts.last_mut() {
             literal.pop();
             if literal.is_empty() {
@@ -48,7 +50,7 @@ fn line_feeds(draft: &mut Draft) {
             }
         }
         if text.parts == [TextPart::Column("payload".to_owned())] {
-            lane.steps.pop();
+            branch.steps.pop();
         }
     }
     for sink in able {
@@ -71,82 +73,83 @@ fn ends_line(step: &Step) -> bool {
 }
 
 /// Returns the branches that lead to a branch.
-fn inflow(draft: &Draft, lane: usize) -> Vec<usize> {
-    let lanes = draft.lanes.iter().enumerate();
-    lanes
-        .filter(|(_, other)| other.as_ref().is_some_and(|other| other.to.contains(&End::Branch(lane))))
+fn inflow(draft: &Draft, branch: usize) -> Vec<usize> {
+    let branches = draft.branches.iter().enumerate();
+    branches
+        .filter(|(_, other)| other.as_ref().is_some_and(|other| other.to.contains(&End::Branch(branch))))
         .map(|(index, _)| index)
         .collect()
 }
 
 fn living(draft: &Draft) -> Vec<usize> {
-    (0..draft.lanes.len()).filter(|&index| draft.lanes[index].is_some()).collect()
+    (0..draft.branches.len()).filter(|&index| draft.branches[index].is_some()).collect()
 }
 
 /// Replaces every reference to the branch `from` with `to`.
 fn redirect(draft: &mut Draft, from: usize, to: usize) {
-    for lane in draft.lanes.iter_mut().flatten() {
-        for end in &mut lane.to {
+    for branch in draft.branches.iter_mut().flatten() {
+        for end in &mut branch.to {
             if *end == End::Branch(from) {
                 *end = End::Branch(to);
             }
         }
-        for feed in &mut lane.from {
-            if let Feed::Output(lane, _) = feed
-                && *lane == from
+        for feed in &mut branch.from {
+            if let Feed::Output(branch, _) = feed
+                && *branch == from
             {
-                *lane = to;
+                *branch = to;
             }
         }
     }
 }
 
-fn outputs(lane: &Branch) -> Vec<&str> {
-    lane.steps.iter().flat_map(|step| step.outputs()).map(String::as_str).collect()
+fn outputs(branch: &Branch) -> Vec<&str> {
+    branch.steps.iter().flat_map(|step| step.outputs()).map(String::as_str).collect()
 }
 
 /// Merges a branch into its only target, if nothing else feeds that target.
 fn absorb(draft: &mut Draft) -> bool {
     for first in living(draft) {
-        let Some(lane) = &draft.lanes[first] else { continue };
-        let (Way::All, [End::Branch(second)]) = (lane.way, lane.to.as_slice()) else { continue };
+        let Some(branch) = &draft.branches[first] else { continue };
+        let (Way::All, [End::Branch(second)]) = (branch.way, branch.to.as_slice()) else { continue };
         let second = *second;
-        let Some(next) = draft.lanes[second].as_ref().filter(|_| second != first) else { continue };
-        let taken = outputs(lane);
+        let Some(next) = draft.branches[second].as_ref().filter(|_| second != first) else { continue };
+        let taken = outputs(branch);
         let clashes = outputs(next).iter().any(|output| taken.contains(output));
-        let disagree = next.concurrency.is_some() && lane.concurrency.is_some();
-        let is_circle = next.from.iter().any(|feed| matches!(feed, Feed::Output(lane, _) if *lane == first));
+        let disagree = next.concurrency.is_some() && branch.concurrency.is_some();
+        let is_circle =
+            next.from.iter().any(|feed| matches!(feed, Feed::Output(branch, _) if *branch == first));
         let alone = inflow(draft, second) == [first] && next.from.is_empty();
         // A branch without transforms can also join other inputs of the same target.
-        let joins = lane.steps.is_empty()
-            && lane.concurrency.is_none()
-            && lane.notes.is_empty()
+        let joins = branch.steps.is_empty()
+            && branch.concurrency.is_none()
+            && branch.notes.is_empty()
             && inflow(draft, first).is_empty();
         if clashes || disagree || is_circle || !(alone || joins) {
             continue;
         }
-        let Some(mut first_lane) = draft.lanes[first].take() else { continue };
-        let Some(next) = draft.lanes[second].as_mut() else { continue };
-        if first_lane.rank > next.rank {
-            next.name = first_lane.name;
-            next.rank = first_lane.rank;
+        let Some(mut first_branch) = draft.branches[first].take() else { continue };
+        let Some(next) = draft.branches[second].as_mut() else { continue };
+        if first_branch.rank > next.rank {
+            next.name = first_branch.name;
+            next.rank = first_branch.rank;
         }
-        let mut steps = std::mem::take(&mut first_lane.steps);
+        let mut steps = std::mem::take(&mut first_branch.steps);
         for step in std::mem::take(&mut next.steps) {
             push(&mut steps, step);
         }
         next.steps = steps;
-        next.concurrency = next.concurrency.or(first_lane.concurrency);
-        first_lane.notes.append(&mut next.notes);
-        next.notes = first_lane.notes;
-        for feed in first_lane.from {
+        next.concurrency = next.concurrency.or(first_branch.concurrency);
+        first_branch.notes.append(&mut next.notes);
+        next.notes = first_branch.notes;
+        for feed in first_branch.from {
             if !next.from.contains(&feed) {
                 next.from.push(feed);
             }
         }
         next.from.sort_by_key(|feed| match feed {
             Feed::Source(source) => (0, *source),
-            Feed::Output(lane, _) => (1, *lane),
+            Feed::Output(branch, _) => (1, *branch),
         });
         redirect(draft, first, second);
         return true;
@@ -158,16 +161,16 @@ fn absorb(draft: &mut Draft) -> bool {
 /// targets.
 fn pass_through(draft: &mut Draft) -> bool {
     for index in living(draft) {
-        let Some(lane) = &draft.lanes[index] else { continue };
+        let Some(branch) = &draft.branches[index] else { continue };
         let before = inflow(draft, index);
-        let to = lane.to.clone();
-        let is_plain = lane.steps.is_empty()
-            && lane.from.is_empty()
-            && lane.way == Way::All
-            && lane.notes.is_empty()
-            && lane.concurrency.is_none();
+        let to = branch.to.clone();
+        let is_plain = branch.steps.is_empty()
+            && branch.from.is_empty()
+            && branch.way == Way::All
+            && branch.notes.is_empty()
+            && branch.concurrency.is_none();
         let fits = |other: &usize| {
-            draft.lanes[*other].as_ref().is_some_and(|other| {
+            draft.branches[*other].as_ref().is_some_and(|other| {
                 (other.way == Way::All || to.len() == 1) && !other.to.iter().any(|end| to.contains(end))
             })
         };
@@ -175,12 +178,12 @@ fn pass_through(draft: &mut Draft) -> bool {
             continue;
         }
         for other in before {
-            if let Some(other) = draft.lanes[other].as_mut() {
+            if let Some(other) = draft.branches[other].as_mut() {
                 let at = other.to.iter().position(|end| *end == End::Branch(index)).unwrap_or(0);
                 other.to.splice(at..=at, to.iter().copied());
             }
         }
-        draft.lanes[index] = None;
+        draft.branches[index] = None;
         return true;
     }
     false
@@ -188,10 +191,12 @@ fn pass_through(draft: &mut Draft) -> bool {
 
 /// Merges branches that do the same with their messages.
 fn unite(draft: &mut Draft) -> bool {
-    let lanes = living(draft);
-    for (at, &first) in lanes.iter().enumerate() {
-        for &second in &lanes[at + 1..] {
-            let (Some(one), Some(other)) = (&draft.lanes[first], &draft.lanes[second]) else { continue };
+    let branches = living(draft);
+    for (at, &first) in branches.iter().enumerate() {
+        for &second in &branches[at + 1..] {
+            let (Some(one), Some(other)) = (&draft.branches[first], &draft.branches[second]) else {
+                continue;
+            };
             let alike =
                 one.way == Way::All
                     && other.way == Way::All
@@ -202,15 +207,16 @@ fn unite(draft: &mut Draft) -> bool {
                     && one.steps.iter().zip(&other.steps).all(|(one, other)| {
                         one.is_like(other) && !one.is_stateful() && one.outputs().is_empty()
                     });
-            let fed_by_sources = |lane: &Branch| lane.from.iter().all(|feed| matches!(feed, Feed::Source(_)));
+            let fed_by_sources =
+                |branch: &Branch| branch.from.iter().all(|feed| matches!(feed, Feed::Source(_)));
             let shared = one.from.iter().any(|feed| other.from.contains(feed));
             // A branch that other branches lead to keeps its own name, so it is not merged.
             let leads = !inflow(draft, first).is_empty() || !inflow(draft, second).is_empty();
             if !alike || shared || leads || !fed_by_sources(one) || !fed_by_sources(other) {
                 continue;
             }
-            let Some(other) = draft.lanes[second].take() else { continue };
-            if let Some(one) = draft.lanes[first].as_mut() {
+            let Some(other) = draft.branches[second].take() else { continue };
+            if let Some(one) = draft.branches[first].as_mut() {
                 one.from.extend(other.from);
                 if other.rank > one.rank {
                     one.name = other.name;

@@ -71,7 +71,7 @@ impl fmt::Display for Plan {
             });
             let ways = ways.collect::<Vec<_>>().join(", else ");
             let patience = match failover.timeout {
-                Some(timeout) => format!(", or after {} without capacity", TimeSpan(timeout)),
+                Some(timeout) => format!(", also after {} without capacity", TimeSpan(timeout)),
                 None => String::new(),
             };
             writeln!(f, "  failover   {} → {ways}{patience}", failover.name)?;

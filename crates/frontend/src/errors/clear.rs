@@ -46,10 +46,7 @@ pub fn clear(options: &ClearOptions) -> Result<Exit, CommandError> {
     }
     let letters = counted(ids.len() as u64, "dead letter");
     if !options.yes && stdin().is_terminal() {
-        print::err(&format!(
-            "remove {letters} from `{}`? They cannot be brought back. [y/N] ",
-            folder.display()
-        ));
+        print::err(&format!("remove {letters} from `{}`? This cannot be undone. [y/N] ", folder.display()));
         let mut answer = String::new();
         stdin().read_line(&mut answer)?;
         if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
@@ -63,7 +60,7 @@ pub fn clear(options: &ClearOptions) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Resets the count of dropped letters after all letters were removed: the user has seen it.
+/// Resets the count of dropped dead letters once all dead letters were removed: the user has seen the count.
 fn forget_dropped(store: &Store, options: &ClearOptions) -> Result<(), CommandError> {
     if options.filter.component.is_none() && options.limit.is_none() && store.tally().dropped > 0 {
         store.forget_dropped()?;

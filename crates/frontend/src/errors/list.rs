@@ -68,15 +68,15 @@ pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// Says how many were dropped, if any were.
+/// A line with the number of dropped dead letters, if there are any.
 fn dropped_of(dropped: u64) -> String {
     match dropped {
         0 => String::new(),
-        _ => format!("{} before them dropped: there were too many\n", count(dropped)),
+        _ => format!("{} older ones were dropped: there were too many\n", count(dropped)),
     }
 }
 
-/// Where it came from: `access.log:1234`.
+/// The origin of a dead letter: `access.log:1234`.
 fn place_of(letter: &DeadLetter) -> String {
     let from = letter.path.as_ref().unwrap_or(&letter.source);
     match letter.position {

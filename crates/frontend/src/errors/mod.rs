@@ -27,10 +27,10 @@ pub struct StateLocation {
     pub state: Option<PathBuf>,
 }
 
-/// A choice of dead letters.
+/// Selects dead letters.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Only those that this component rejected (`main.parse_json`), or any of this pipeline (`main`).
+    /// Only dead letters of this component (`main.parse_json`), or of this pipeline (`main`).
     pub component: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl Filter {
     }
 }
 
-/// The store, if there is one: looking for dead letters is not to make a folder.
+/// Opens the store, if there is one. Looking for dead letters must not create a folder.
 fn open(folder: &Path) -> Result<Option<Store>, CommandError> {
     if !folder.exists() {
         return Ok(None);
@@ -60,7 +60,7 @@ fn open(folder: &Path) -> Result<Option<Store>, CommandError> {
     Ok(Some(Store::open(folder)?))
 }
 
-/// The message where there is nothing to list, remove or process.
+/// The message if there is nothing to list, remove or process.
 fn nothing_in(folder: &Path, filter: &Filter) -> String {
     let folder = folder.display();
     match &filter.component {

@@ -30,7 +30,7 @@ pub struct ReplayOptions {
     pub json: bool,
 }
 
-/// The outcomes of letters that were replayed.
+/// The outcomes of replayed dead letters.
 #[derive(Default)]
 struct ReplayOutcome {
     delivered: u64,
@@ -62,7 +62,8 @@ pub fn replay(options: &ReplayOptions) -> Result<Exit, CommandError> {
     }
 }
 
-/// Replays the letters up to `last`. Those that are rejected again get higher numbers, and stay.
+/// Replays the dead letters up to `last`. Those that are rejected again get higher numbers, so they are not
+/// replayed twice.
 fn replay_all(
     options: &ReplayOptions,
     phase: &Phase,
@@ -73,7 +74,7 @@ fn replay_all(
     let mut after = 0;
     let mut left_over = options.limit.unwrap_or(u64::MAX);
     while outcome.failure.is_none() && left_over > 0 {
-        // A portion is in memory twice: here, and in the run.
+        // A portion is in memory twice: here and in the run.
         let bytes = phase.graph.memory.bytes() / 4;
         let portion = portion(folder, (after, last), &options.filter, left_over, bytes)?;
         let Some((id, _)) = portion.last() else { break };
@@ -88,7 +89,7 @@ fn replay_all(
     Ok(())
 }
 
-/// Runs the letters of one pipeline, unless a run before has failed.
+/// Replays the dead letters of one pipeline, unless an earlier run failed.
 fn replay_one(
     options: &ReplayOptions,
     state_dir: &StateDir,
@@ -106,16 +107,16 @@ fn replay_one(
     let mut screen = Screen::new(Show { quiet: options.json, ..Show::default() });
     let Outcome { summary, .. } =
         run_graph(replayed.graph.clone(), state_dir.clone(), run_options, &mut screen)?;
-    let safe = replayed.safe(&summary);
+    let settled = replayed.safe(&summary);
     if let Some(store) = open(&state_dir.folder)? {
-        store.remove_letters(&safe)?;
+        store.remove_letters(&settled)?;
         replayed.forget(&store)?;
     }
-    let rejected = summary.dead_letters.min(safe.len() as u64);
+    let rejected = summary.dead_letters.min(settled.len() as u64);
     outcome.rejected += rejected;
-    outcome.delivered += safe.len() as u64 - rejected;
-    outcome.unsettled += (replayed.len() - safe.len()) as u64;
-    let stopped = summary.stopped.then(|| "it was told to stop".to_owned());
+    outcome.delivered += settled.len() as u64 - rejected;
+    outcome.unsettled += (replayed.len() - settled.len()) as u64;
+    let stopped = summary.stopped.then(|| "it was stopped".to_owned());
     outcome.failure = summary.failure.map(|failure| failure.to_string()).or(stopped);
     Ok(())
 }
@@ -127,16 +128,16 @@ fn last_letter(folder: &Path) -> Result<Option<DeadLetterId>, CommandError> {
     })
 }
 
-type Letters = Vec<(DeadLetterId, DeadLetter)>;
+type DeadLetters = Vec<(DeadLetterId, DeadLetter)>;
 
-/// The next letters, as many as `most` and as large as `bytes` allow.
+/// The next dead letters: at most `most`, and about `bytes` in size.
 fn portion(
     folder: &Path,
     (after, last): (DeadLetterId, DeadLetterId),
     filter: &Filter,
     most: u64,
     bytes: u64,
-) -> Result<Letters, CommandError> {
+) -> Result<DeadLetters, CommandError> {
     let mut letters = Vec::new();
     let mut size = 0;
     let store = open(folder)?;

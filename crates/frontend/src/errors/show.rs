@@ -95,7 +95,7 @@ pub fn show(options: &ShowOptions) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-/// A type by the name it has in configurations.
+/// The name of a type in configurations.
 fn type_of(field: &KeptField) -> &str {
     match field.data_type.as_str() {
         _ if field.metadata.values().any(|extension| extension == "arrow.json") => "json",

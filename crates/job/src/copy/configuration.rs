@@ -1,7 +1,7 @@
 //! Builds the configuration of a copy from its options.
 //!
-//! Each node has a place in the command line that has these options, so that a mistake in a condition is
-//! shown there.
+//! The position of each node is in the text of the command line, so that a mistake in a condition is shown
+//! there.
 
 use thalweg_config::{Document, Key, Node, Span, Value};
 
@@ -85,7 +85,7 @@ impl Mapping {
         Node::new(self.span, Value::Mapping(self.entries))
     }
 
-    /// The mapping, as the only entry of another one.
+    /// Nests the mapping as the only entry of another mapping.
     fn called(self, name: &str) -> Node {
         let mut outer = Self::new(self.span);
         outer.put(name, self.done());
@@ -195,7 +195,7 @@ fn transforms(options: &CopyOptions, line: &mut Line, command: Span, to: &mut Ma
     encode.put("format", text(encoded.name(), command));
     match (encoded, &rows.template, delimiter) {
         (Encode::Text, Some(template), _) => encode.put("template", line.option("--template", template)),
-        // Without an encoding of its own, CSV keeps its delimiter.
+        // Without `--encode`, CSV keeps its delimiter.
         (Encode::Csv, _, Some(delimiter)) if rows.encode.is_none() => encode.put("delimiter", delimiter),
         _ => {}
     }

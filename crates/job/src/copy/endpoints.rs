@@ -9,7 +9,7 @@ use thalweg_store::Store;
 use super::rows::Rows;
 use crate::error::LoadError;
 
-/// The URLs of a copy, as the source and the sink take them.
+/// The URLs of a copy, in the form for the source and the sink.
 pub struct Endpoints {
     /// The URL or pattern that is read.
     pub from: String,
@@ -20,10 +20,10 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Reads the two URLs.
+    /// Checks the two URLs.
     ///
     /// # Errors
-    /// If one is wrong, or they do not fit each other.
+    /// If one is invalid, or they do not fit each other.
     pub fn new(from: &str, to: &str, rows: &Rows) -> Result<Self, LoadError> {
         let is_many =
             ObjectsSource::new(from, Vec::new(), Vec::new()).is_many().map_err(LoadError::Options)?;
@@ -42,8 +42,8 @@ impl Endpoints {
         match (is_many, is_rows, is_folder) {
             (true, false, false) => {
                 return Err(LoadError::Options(format!(
-                    "several objects cannot become one: for a folder that each gets its name in, write TO with a slash at the \
-                     end: `{place}/`. With `--parse`, the rows of all become one object"
+                    "several objects cannot be copied to one name; to copy them below a folder, write TO with a slash at the \
+                     end: `{place}/`. With `--parse`, their rows become one object"
                 )));
             }
             (true, true, true) => {
@@ -59,11 +59,11 @@ impl Endpoints {
         Ok(Self { from: from.to_owned(), to: format!("{place}{query}"), is_many })
     }
 
-    /// Refuses to copy an object onto itself. `below` is the name of an object relative to the prefix that is
-    /// read.
+    /// Rejects a copy of an object onto itself. `below` is the name of an object relative to the prefix that
+    /// is read.
     ///
     /// # Errors
-    /// If its copy would be read again.
+    /// If the copy would be read again.
     pub fn refuse_itself(&self, source: &ObjectsSource, below: &str) -> Result<(), LoadError> {
         let (place, query) = parts(&self.to);
         let target = match place.ends_with('/') || is_whole_store(&place) {
@@ -82,7 +82,7 @@ impl Endpoints {
             (false, _) => Ok(()),
             (true, false) => Err(LoadError::Options(format!("FROM and TO are the same object: `{target}`"))),
             (true, true) => Err(LoadError::Options(format!(
-                "what is written would be read again: `{target}` is among what FROM means; write it to another place"
+                "the copy would be read again: FROM matches `{target}`; choose another target"
             ))),
         }
     }

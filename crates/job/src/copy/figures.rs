@@ -14,7 +14,7 @@ pub struct Figures {
     pub read_objects: u64,
     /// Files or rows that were written.
     pub copied: u64,
-    /// Bytes that were read, also those that were read again.
+    /// Bytes that were read, including repeated reads.
     pub read_bytes: u64,
     /// Bytes that were written.
     pub written_bytes: u64,
@@ -26,7 +26,7 @@ pub struct Figures {
     pub verified_bytes: u64,
     /// The CRC-32C of the target, if it is one object.
     pub crc32c: Option<u64>,
-    /// Bytes that a former copy had written.
+    /// Bytes that an earlier copy had written.
     pub kept_bytes: u64,
     /// Files that were skipped, since the target existed.
     pub skipped: u64,

@@ -1,8 +1,8 @@
 //! The state of a copy, from which an interrupted one resumes.
 //!
-//! Each job has a folder of its own, named by a hash of everything that distinguishes the job from others.
-//! The folder is removed when everything was copied. If something could not be copied, the folder stays for
-//! inspection, but the next copy restarts, since it should retry what failed.
+//! Each job has its own folder, named by a hash of everything that distinguishes the job from others. The
+//! folder is removed when everything was copied. If something could not be copied, the folder stays for
+//! inspection. The next copy then restarts, because it should retry what failed.
 
 use std::fs;
 use std::io;
@@ -27,9 +27,9 @@ use crate::job::state_folder;
 pub struct StateOptions {
     /// Where checkpoints are kept, also after the copy has ended.
     pub state: Option<PathBuf>,
-    /// True if a former copy is ignored.
+    /// True if the state of an earlier copy is ignored.
     pub restart: bool,
-    /// True if nothing is kept.
+    /// True if no state is kept.
     pub no_resume: bool,
 }
 
@@ -53,7 +53,7 @@ impl StateOptions {
 pub struct Kept {
     /// The state directory of its run.
     pub state_dir: StateDir,
-    /// True if a former copy was interrupted, so that this one resumes it.
+    /// True if this copy resumes an interrupted one.
     pub resumes: bool,
     /// The folder of the job, if the user named none.
     job: Option<PathBuf>,
@@ -61,28 +61,28 @@ pub struct Kept {
 
 /// The store within the folder of a job.
 const STORE: &str = "state";
-/// A file within the folder of a job that has ended. The rest of the folder is for inspection.
+/// A file that marks the folder of a job that has ended. The rest of the folder is for inspection.
 const ENDED: &str = "ended";
 
 impl Kept {
     /// Finds the state of this job.
     ///
     /// # Errors
-    /// If what has to be removed cannot be.
+    /// If obsolete state cannot be removed.
     pub(super) fn new(options: &CopyOptions, endpoints: &Endpoints) -> Result<Self, LoadError> {
         let kept = &options.state;
         if let Some(folder) = &kept.state {
             let state_dir = StateDir { folder: folder.clone(), positions: true };
             return Ok(Self { resumes: !is_empty(folder), state_dir, job: None });
         }
-        let Some(copies) = copies().filter(|_| !kept.no_resume) else {
+        let Some(jobs) = jobs_folder().filter(|_| !kept.no_resume) else {
             return Ok(Self {
                 state_dir: state_folder(Path::new(""), None, None),
                 resumes: false,
                 job: None,
             });
         };
-        let job = copies.join(name(options, endpoints));
+        let job = jobs.join(name(options, endpoints));
         if job.join(ENDED).exists() {
             remove(&job)?;
         }
@@ -91,7 +91,7 @@ impl Kept {
         Ok(Self { state_dir: StateDir { folder, positions: true }, resumes, job: Some(job) })
     }
 
-    /// Removes what a former copy left, here and in the store that it wrote to.
+    /// Removes the state of an earlier copy, here and in the target store.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -106,10 +106,10 @@ impl Kept {
     /// Cleans up after a copy. `is_clean` is true if everything was copied.
     ///
     /// # Errors
-    /// If what was kept cannot be removed.
+    /// If the state cannot be removed.
     pub(super) fn end(&self, endpoints: &Endpoints, is_clean: bool) -> Result<(), LoadError> {
         let Some(job) = &self.job else { return Ok(()) };
-        // A former copy may have left parts of objects that the source no longer has.
+        // An earlier copy may have left parts of objects that the source no longer has.
         self.discard(endpoints)?;
         match is_clean {
             true => remove(job),
@@ -117,7 +117,7 @@ impl Kept {
         }
     }
 
-    /// Removes unfinished objects from the target, and returns the store in which they were noted.
+    /// Removes unfinished objects from the target. Returns the store that lists them.
     fn discard(&self, endpoints: &Endpoints) -> Result<Arc<Store>, LoadError> {
         let store = Arc::new(Store::open(&self.state_dir.folder)?);
         let journal = Journal::new(store.clone(), SINK);
@@ -142,13 +142,13 @@ fn remove(folder: &Path) -> Result<(), LoadError> {
 }
 
 /// The folder of all jobs, if it is known.
-fn copies() -> Option<PathBuf> {
+fn jobs_folder() -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")))?;
     Some(state.join("thalweg/copies"))
 }
 
-/// The name of a job's folder. Concurrency is no part of it.
+/// The name of a job's folder. It does not depend on the concurrency.
 fn name(options: &CopyOptions, endpoints: &Endpoints) -> String {
     let rows = &options.rows;
     let job = serde_json::json!([
@@ -172,7 +172,7 @@ fn name(options: &CopyOptions, endpoints: &Endpoints) -> String {
     format!("{:032x}", xxh3_128(job.to_string().as_bytes()))
 }
 
-/// A URL without secrets; an absolute path.
+/// Returns a URL without secrets, or an absolute path.
 fn plain(url: &str) -> String {
     const SECRET: [&str; 6] = ["key", "secret", "token", "password", "credential", "sas"];
     let Some((scheme, rest)) = url.split_once("://") else {

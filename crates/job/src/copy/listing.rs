@@ -32,7 +32,7 @@ impl CopyJob<'_> {
         list(&self.source, &mut |below, name, size| each(name, target(below), size))
     }
 
-    /// Everything that would be copied.
+    /// Lists the source, the target and the size of each object.
     pub(super) fn targets(&self) -> Result<Vec<(String, String, u64)>, LoadError> {
         let mut targets = Vec::new();
         self.list(&mut |from, to, size| {

@@ -1,4 +1,4 @@
-//! Copies objects, as a job that is made of options instead of a document.
+//! Copies objects: a job that is built from options instead of a document.
 //!
 //! The job is a configuration with the source `objects`, a pipeline and the sink `objects`. So a copy can do
 //! nothing that a configuration cannot.
@@ -46,7 +46,7 @@ pub struct CopyOptions {
     pub exclude: Vec<String>,
     /// The treatment of an object that exists.
     pub existing: Option<Existing>,
-    /// The content type of what is written.
+    /// The content type of written objects.
     pub content_type: Option<String>,
     /// Lists what would be copied, and writes nothing.
     pub dry_run: bool,
@@ -104,13 +104,13 @@ impl CopyOptions {
     }
 }
 
-/// A copy that is checked and has not begun.
+/// A copy whose options are checked.
 pub struct CopyJob<'a> {
     /// The options.
     pub options: &'a CopyOptions,
     /// The configuration that does the same.
     pub document: Document,
-    /// Its graph.
+    /// The graph of the configuration.
     pub graph: Graph,
     /// The number of cores to use.
     pub cores: usize,
@@ -122,7 +122,7 @@ impl<'a> CopyJob<'a> {
     /// Checks the options.
     ///
     /// # Errors
-    /// Their mistakes.
+    /// The mistakes in the options.
     pub fn new(options: &'a CopyOptions) -> Result<Self, LoadError> {
         options.rows.check()?;
         options.state.check()?;
@@ -153,10 +153,10 @@ impl<'a> CopyJob<'a> {
         self.endpoints.refuse_itself(&self.source, &first)
     }
 
-    /// Finds the state of a former copy, or removes it if the options say so.
+    /// Finds the state of an earlier copy, or removes it if the options say so.
     ///
     /// # Errors
-    /// If what has to be removed cannot be.
+    /// If obsolete state cannot be removed.
     pub fn keep(&self) -> Result<Kept, LoadError> {
         let mut kept = Kept::new(self.options, &self.endpoints)?;
         if self.options.state.restart {
@@ -165,7 +165,7 @@ impl<'a> CopyJob<'a> {
         Ok(kept)
     }
 
-    /// Runs it.
+    /// Runs the copy.
     ///
     /// # Errors
     /// If the run cannot start, or does not return after it was aborted.
@@ -178,10 +178,10 @@ impl<'a> CopyJob<'a> {
         run_graph(self.graph.clone(), kept.state_dir.clone(), options, observer)
     }
 
-    /// The result of its run. Removes what was kept, if it is not needed any more.
+    /// Returns the counters of the run. Removes the state, if it is no longer needed.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// If the state cannot be removed.
     pub fn figures(&self, outcome: &Outcome, kept: &Kept) -> Result<Figures, LoadError> {
         let summary = &outcome.summary;
         let figures = Figures::of(summary, self.options.rows.parse.is_some());
@@ -191,34 +191,34 @@ impl<'a> CopyJob<'a> {
         Ok(figures)
     }
 
-    /// True if what could not be copied, if anything, is no failure.
+    /// True if the copy succeeded: everything was copied or, without `strict`, only rows failed.
     #[must_use]
     pub fn is_done(&self, figures: &Figures) -> bool {
         figures.is_whole() || (self.options.rows.parse.is_some() && !self.options.strict)
     }
 }
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct CopyProgress {
     /// Bytes that were read.
     pub read_bytes: u64,
-    /// Bytes to read in all, if that is known.
+    /// All bytes to read, if known.
     pub expected_bytes: Option<u64>,
     /// Files or rows that were written.
     pub copied: u64,
     /// Files or rows that could not be copied.
     pub errors: u64,
-    /// The time since it began.
+    /// The time since the start.
     pub elapsed: Duration,
 }
 
-/// A caller's request to a copy that runs.
+/// The next step of a running copy, chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     /// To continue.
     Continue,
-    /// To stop after what is in flight has arrived.
+    /// To stop once data in flight is delivered.
     Stop,
     /// To stop at once.
     Abort,
@@ -241,7 +241,7 @@ pub struct Copied {
     pub failure: Option<String>,
 }
 
-/// Copies objects. Nothing is printed and no signals are received: `ask` is called ten times a second.
+/// Copies objects, without output and without signal handlers. `ask` is called ten times a second.
 ///
 /// # Errors
 /// If the copy could not begin, or did not return after it was aborted. A later failure is in the result.

@@ -18,7 +18,7 @@ pub enum Mode {
     Sequential,
     /// This number of pairs of a reader and a writer.
     Parallel(usize),
-    /// Readers and writers of their own, with a queue between them.
+    /// Separate readers and writers, with a queue between them.
     Channel,
 }
 
@@ -42,7 +42,7 @@ impl FromStr for Mode {
             _ => match text.strip_prefix("parallel=").map(str::parse) {
                 Some(Ok(count @ 1..=10_000)) => Ok(Self::Parallel(count)),
                 Some(_) => Err("`parallel=` needs a number from 1 to 10000".to_owned()),
-                None => Err("it is one of auto, sequential, parallel, parallel=N and channel".to_owned()),
+                None => Err("it must be one of auto, sequential, parallel, parallel=N or channel".to_owned()),
             },
         }
     }
@@ -60,9 +60,9 @@ pub struct PaceOptions {
     pub writers: Option<usize>,
     /// The number of slices between readers and writers.
     pub queue: Option<usize>,
-    /// The bytes of a request where rows are read.
+    /// The size of a read request for rows.
     pub slice: Option<String>,
-    /// The bytes of a part that is written.
+    /// The size of a written part.
     pub part_size: Option<String>,
 }
 
@@ -80,10 +80,10 @@ pub struct Pace {
 }
 
 impl PaceOptions {
-    /// The concurrency that they ask for.
+    /// Returns the concurrency that the options ask for.
     ///
     /// # Errors
-    /// Options that contradict the mode.
+    /// If an option contradicts the mode.
     pub fn pace(&self) -> Result<Pace, LoadError> {
         let given = [
             ("--readers", self.readers.is_some()),
@@ -92,18 +92,18 @@ impl PaceOptions {
         ];
         for (option, number) in [("--readers", self.readers), ("--writers", self.writers)] {
             if number == Some(0) {
-                return Err(LoadError::Options(format!("`{option}` must be a number from 1 on")));
+                return Err(LoadError::Options(format!("`{option}` must be 1 or more")));
             }
         }
         if let (Some(mode), Some((option, _))) =
             (self.mode.filter(|mode| *mode != Mode::Channel), given.iter().find(|(_, is_given)| *is_given))
         {
             let what = match mode {
-                Mode::Auto => "finds out how many do good",
-                _ => "says already how many there are",
+                Mode::Auto => "adapts this number itself",
+                _ => "sets this number itself",
             };
             return Err(LoadError::Options(format!(
-                "`--mode {}` {what}, so `{option}` contradicts it; with `--mode channel`, or without a mode, you say it yourself",
+                "`--mode {}` {what}, so `{option}` contradicts it; use `--mode channel`, or no mode",
                 mode.name()
             )));
         }

@@ -28,9 +28,9 @@ pub enum Encode {
     Csv,
     /// `key=value` pairs.
     Logfmt,
-    /// A text made from `--template`.
+    /// A text built from `--template`.
     Text,
-    /// A table in the format Parquet; its columns are those of the first rows.
+    /// A Parquet table; its columns are those of the first rows.
     Parquet,
     /// As they were read.
     Raw,
@@ -111,13 +111,13 @@ impl Rows {
         let usage = |text: String| Err(LoadError::Options(text));
         for (option, pairs) in [("--set", &self.set), ("--type", &self.types)] {
             if pairs.iter().any(|(name, _)| name.trim().is_empty()) {
-                return usage(format!("`{option}` must be a name, `=`, and what belongs to it"));
+                return usage(format!("`{option}` must be a name, `=`, and a value"));
             }
         }
         if self.parse.is_none() {
             return match given.iter().find(|(_, is_given)| *is_given) {
                 Some((option, _)) => usage(format!(
-                    "`{option}` is about rows, but bytes are copied as they are; say in what form rows are read, \
+                    "`{option}` applies to rows, but bytes are copied unchanged; add the form of the rows, \
                      for example `--parse csv`"
                 )),
                 None => Ok(()),
@@ -125,19 +125,19 @@ impl Rows {
         }
         for (option, is_given) in [("--delimiter", given[5].1), ("--columns", given[6].1)] {
             if is_given && self.parse != Some(Parse::Csv) {
-                return usage(format!("`{option}` is about CSV, so it goes with `--parse csv`"));
+                return usage(format!("`{option}` applies to CSV; add `--parse csv`"));
             }
         }
         if self.parse == Some(Parse::Lines) && !self.types.is_empty() {
             return usage(
-                "`--type` is about columns, but lines have none; parse `csv` or `jsonl`".to_owned(),
+                "`--type` applies to columns, but lines have none; parse `csv` or `jsonl`".to_owned(),
             );
         }
         match (self.encode == Some(Encode::Text), self.template.is_some()) {
             (true, false) => usage(
                 "`--encode text` needs a `--template`, for example `--template \"{name}: {age}\"`".to_owned(),
             ),
-            (false, true) => usage("`--template` goes with `--encode text`".to_owned()),
+            (false, true) => usage("`--template` applies to text; add `--encode text`".to_owned()),
             _ => Ok(()),
         }
     }
@@ -160,7 +160,7 @@ impl Rows {
         const COMPRESSED: [&str; 9] = [".gz", ".zst", ".bz2", ".xz", ".lz4", ".br", ".zz", ".sz", ".z"];
         let plain = COMPRESSED.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
         let extension = self.written().extension();
-        // A dot at the beginning of a name begins no extension.
+        // A dot at the start of a name starts no extension.
         let stem = plain.rfind('.').filter(|dot| *dot > 0).map_or(plain, |dot| &plain[..dot]);
         if extension.is_empty() { plain.to_owned() } else { format!("{stem}.{extension}") }
     }

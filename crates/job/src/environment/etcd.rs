@@ -16,9 +16,9 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// The largest answer, in bytes. etcd limits a request to 1.5 MiB.
 const LARGEST: usize = 4 << 20;
 
-/// The addresses of etcd, and the user who asks.
+/// The addresses of etcd, and the user.
 pub(super) struct Etcd {
-    /// Addresses. The first that answers is used.
+    /// The first address that answers is used.
     endpoints: Vec<String>,
     user: Option<(String, String)>,
 }
@@ -75,7 +75,7 @@ impl Etcd {
                 let who = json!({ "name": name, "password": password });
                 let answer = post(client, &format!("{endpoint}/v3/auth/authenticate"), &who, None).await?;
                 let token = answer.get("token").and_then(Value::as_str);
-                Some(token.ok_or_else(|| Error::permanent("it gave no token"))?.to_owned())
+                Some(token.ok_or_else(|| Error::permanent("it returned no token"))?.to_owned())
             }
         };
         let question = json!({ "key": STANDARD.encode(key) });
@@ -90,7 +90,7 @@ async fn post(client: &Fetch, url: &str, question: &Value, token: Option<&str>) 
     match (status, answer) {
         (200, answer @ Value::Object(_)) => Ok(answer),
         (_, answer) => {
-            let said = answer.get("message").and_then(Value::as_str).unwrap_or("nothing that is understood");
+            let said = answer.get("message").and_then(Value::as_str).unwrap_or("nothing readable");
             Err(Error::permanent(format!("it answered with the status {status} and said {said}")))
         }
     }

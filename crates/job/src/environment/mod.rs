@@ -13,10 +13,10 @@ use etcd::Etcd;
 
 /// How long a server may take to send a service definition.
 pub(crate) const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
-/// The largest service definition that is fetched, in bytes. They have some kilobytes.
+/// The largest service definition that is fetched, in bytes. Usual ones have some kilobytes.
 pub(crate) const LARGEST_DOCUMENT: usize = 16 << 20;
 
-/// How etcd is asked for parameters.
+/// Looks up parameters in etcd.
 pub struct EtcdLookup {
     ask: Option<Box<Ask>>,
 }
@@ -24,17 +24,17 @@ pub struct EtcdLookup {
 type Ask = dyn Fn(&str) -> Result<Option<String>, String> + Send + Sync;
 
 impl EtcdLookup {
-    /// etcd as the variables of this process describe it.
+    /// The etcd that the environment variables of this process describe.
     ///
     /// # Errors
-    /// If the variables have no meaning.
+    /// If a variable is invalid.
     pub fn of_this_process() -> Result<Self, LoadError> {
         let etcd = Etcd::of_the_environment(&variable)?;
         Ok(Self { ask: etcd.map(|etcd| -> Box<Ask> { Box::new(move |key| etcd.get(key)) }) })
     }
 
-    /// The same, where variables without meaning are an answer to the first question. Configurations without
-    /// parameters from etcd are read whatever the variables say.
+    /// Like [`of_this_process`](Self::of_this_process), but reports invalid variables only at the first
+    /// lookup. So a configuration without parameters from etcd is read even if the variables are invalid.
     pub(crate) fn when_asked() -> Self {
         Self::of_this_process().unwrap_or_else(|error| {
             let why = format!("{error}.");
@@ -42,8 +42,7 @@ impl EtcdLookup {
         })
     }
 
-    /// The environment of this process, with the request that is served, if there is one. Its functions may
-    /// block.
+    /// The environment of this process, with the request if there is one. Its functions may block.
     #[must_use]
     pub fn environment<'a>(&'a self, request: Option<&'a Request>) -> Environment<'a> {
         let etcd = self.ask.as_deref().map(|ask| -> thalweg_dialects::capyfile::Etcd<'a> { ask });
@@ -65,8 +64,8 @@ pub(crate) fn without_password(url: &str) -> String {
     hidden.unwrap_or_else(|| url.to_owned())
 }
 
-/// Waits for an answer on a thread of its own, so that it may be called within a runtime, whose thread it
-/// then blocks.
+/// Waits for an answer on a separate thread, so that it may be called within a tokio runtime. It blocks the
+/// calling thread.
 pub(crate) fn wait<T: Send>(answer: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
     let failed = |error| Error::permanent("cannot wait for an answer").caused_by(error);
     std::thread::scope(|scope| {

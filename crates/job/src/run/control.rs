@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use thalweg_engine::Handle;
 
-/// A view of a job that runs, and the way to end it. Clones are of the same job.
+/// Observes and ends a running job. Clones refer to the same job.
 #[derive(Clone)]
 pub struct Control(Arc<Mutex<State>>);
 
@@ -20,7 +20,7 @@ impl Control {
         Self(Arc::new(Mutex::new(State { handle, is_stopping: false, is_aborting: false })))
     }
 
-    /// Turns to the next phase, which inherits the requests to the phases before.
+    /// Switches to the next phase. An earlier request to stop or abort applies to it as well.
     pub(super) fn turn_to(&self, handle: Handle) {
         let mut state = self.0.lock();
         if state.is_aborting {

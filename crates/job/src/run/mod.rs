@@ -52,7 +52,7 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Something that happened to a run by request.
+/// A request to a run that took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// The first signal arrived: the run drains.
@@ -94,7 +94,7 @@ pub trait Observer {
         let _ = handle;
     }
 
-    /// Something happened by request.
+    /// Receives a notice.
     fn notice(&mut self, notice: Notice) {
         let _ = notice;
     }
@@ -105,7 +105,7 @@ pub trait Observer {
     }
 }
 
-/// A job whose first phase is prepared, so that a state directory in use is an early error.
+/// A job whose first phase is prepared. So a state directory in use is reported before anything runs.
 pub struct JobRun {
     job: Job,
     options: RunOptions,
@@ -126,7 +126,7 @@ impl JobRun {
         Ok(Self { job, options, first, control })
     }
 
-    /// Stops the job, and returns the handle of its current phase.
+    /// Returns the control of the job, for other threads.
     #[must_use]
     pub fn control(&self) -> Control {
         self.control.clone()
@@ -163,7 +163,7 @@ impl JobRun {
     }
 }
 
-/// Runs a graph that was made without a configuration.
+/// Runs a graph that was built without a configuration.
 ///
 /// # Errors
 /// If the run cannot start, or does not return after it was aborted.

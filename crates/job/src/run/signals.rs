@@ -14,7 +14,7 @@ pub enum Signal {
     Reopen,
 }
 
-/// Receives signals, which from then on do not end the process.
+/// Receives signals. Once it was created, these signals no longer end the process.
 pub struct Signals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
@@ -81,7 +81,7 @@ impl Signals {
 /// Waits between two runs. Returns true if a signal to end arrived meanwhile.
 ///
 /// # Errors
-/// If the system gives no runtime, or no signals.
+/// If the runtime or the signal handlers cannot be created.
 pub fn pause(time: Duration) -> io::Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -78,9 +78,9 @@ fn pixels(bytes: &[u8]) -> usize {
 /// Encodes a segment; `None` if it is too long.
 pub(crate) fn segment(marker: u8, parts: &[&[u8]]) -> Option<Vec<u8>> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
-    let told = u16::try_from(length + 2).ok()?;
+    let size = u16::try_from(length + 2).ok()?;
     let mut written = vec![0xff, marker];
-    written.extend(told.to_be_bytes());
+    written.extend(size.to_be_bytes());
     parts.iter().for_each(|part| written.extend_from_slice(part));
     Some(written)
 }

@@ -38,8 +38,7 @@ pub(super) fn iff(head: &[u8]) -> Found {
     matches!(head.get(8..12)?, b"AIFF" | b"AIFC").then_some(&t::AIFF)
 }
 
-/// `BM` is two letters that a text may begin with as well: the header size after them must be one that
-/// exists.
+/// A text may also begin with `BM`, so the header size after it must be a known one.
 pub(super) fn bmp(head: &[u8]) -> Found {
     matches!(le32(head, 14)?, 12 | 16 | 40 | 52 | 56 | 64 | 108 | 124).then_some(&t::BMP)
 }
@@ -53,7 +52,7 @@ pub(super) fn jpeg_2000(head: &[u8]) -> Found {
     Some(if has(head, 20, b"jpx ") { &t::JPX } else { &t::JP2 })
 }
 
-/// A frame of MPEG audio has no name, only a bit pattern.
+/// An MPEG audio frame has no signature, only a bit pattern.
 pub(super) fn mpeg_audio(head: &[u8]) -> Found {
     let (second, third) = (*head.get(1)?, *head.get(2)?);
     if second & 0xf6 == 0xf0 {
@@ -141,10 +140,10 @@ pub(super) fn old_tar(head: &[u8]) -> Found {
         return None;
     }
     let text = std::str::from_utf8(digits).ok()?;
-    let told = u32::from_str_radix(text.trim_matches([' ', '\0']), 8).ok()?;
+    let checksum = u32::from_str_radix(text.trim_matches([' ', '\0']), 8).ok()?;
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     let without: u32 = digits.iter().map(|byte| u32::from(*byte)).sum();
-    (sum - without + 8 * 32 == told && header.first() != Some(&0)).then_some(&t::TAR)
+    (sum - without + 8 * 32 == checksum && header.first() != Some(&0)).then_some(&t::TAR)
 }
 
 /// Detects the type of an archive by the names of its entries.

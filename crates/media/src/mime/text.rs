@@ -81,7 +81,7 @@ fn charset(head: &[u8], cut: bool) -> Option<(Charset, usize)> {
         }
     }
     let controls = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
-    // In pieces, each examined to its end: the compiler then compares several bytes at once.
+    // Each piece is examined to its end, so that the compiler compares several bytes at once.
     if head.chunks(64).any(|piece| piece.iter().fold(false, |any, byte| any | controls(byte))) {
         return None;
     }

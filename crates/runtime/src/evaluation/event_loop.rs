@@ -37,8 +37,8 @@ use super::waker;
 
 type Code = Pin<Slot<dyn Future<Output = ()>>>;
 
-/// Descriptors are checked when nothing else is ready, and after this many pieces of code at the latest: a
-/// system call costs as much as some dozens of them.
+/// Descriptors are checked when nothing else is ready, or after this many polls of code: a system call costs
+/// as much as some dozens of polls.
 const LOOK_AFTER: u32 = 64;
 
 /// A queue with a larger capacity than this shrinks when most of its items are gone.
@@ -139,7 +139,7 @@ impl EventLoop {
     fn run<Fut: Future>(&self, mut future: Pin<&mut Fut>) -> Fut::Output {
         let foreground = Foreground::begin(self);
         let waker = self.waker(foreground.place);
-        // Code that was due before runs before the foreground.
+        // Code that is already due runs before the foreground.
         self.take_woken();
         self.fire_timers();
         self.schedule(foreground.place as usize);

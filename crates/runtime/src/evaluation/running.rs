@@ -51,7 +51,7 @@ impl<Fut: Future> Running<Fut> {
         Self { destination, code }
     }
 
-    /// Runs the code in the foreground: its result, and its panics, are the caller's.
+    /// Runs the code in the foreground. The caller receives its result and its panics.
     #[inline]
     pub(super) fn poll_code(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Fut::Output> {
         self.project().code.poll(context)

@@ -24,8 +24,7 @@ const CALM: f64 = 1.1;
 /// Above this ratio to the baseline, plus twice the standard error of the measurement, the window is a
 /// strike.
 const BUSY: f64 = 1.25;
-/// The number of strikes in a row that lower the limit: the first if the level no longer rises, the second if
-/// it does.
+/// The number of consecutive strikes that lower the limit: in general, and while the level still rises.
 const STRIKES: u32 = 2;
 const STRIKES_WHILE_RISING: u32 = 4;
 /// The least and the greatest share of the limit that remains when it is lowered.
@@ -35,14 +34,16 @@ const MOST_LEFT: f64 = 0.95;
 const OURS: f64 = 0.6;
 /// At this power or more, our own work still causes the latency: the queue is not drained.
 const STILL_OURS: f64 = 0.9;
-/// The share of the limit that remains in a further trial, if the queue should be short.
+/// The share of the limit that remains in a further trial, if the level is nearly calm and the queue
+/// therefore short.
 const LEFT_TO_DRAIN: f64 = 0.75;
 /// A limit lowered by at least this power of e gives a conclusive result in spite of the noise.
 const CONCLUSIVE: f64 = 0.5;
 /// After this many trials that ended at the known baseline, a trial continues below it, to verify the
 /// baseline.
 const TRIALS_TO_VERIFY: u32 = 4;
-/// The number of windows per step near the limit that was too high, and when the level is not quite calm.
+/// The number of windows per step if the limit is near the one that was too high, or if the level is not
+/// quite calm.
 const CAUTIOUS_WINDOWS: u32 = 4;
 /// The share of that limit from which on a limit counts as near it.
 const NEAR: f64 = 0.9;
@@ -90,7 +91,7 @@ pub(super) struct Controller {
     budget: Option<u64>,
     mean_bytes: Option<f64>,
     limit: usize,
-    /// Work begun in an earlier epoch is no measurement for this one: the limit or the server was in another
+    /// Work that began in an earlier epoch is not measured, because the limit or the server was in another
     /// state.
     epoch: u64,
     window: Window,
@@ -285,16 +286,16 @@ impl Controller {
     }
 
     /// Returns the usual latency of an item in seconds, as a mean over time and not over items. Short items
-    /// come back first: a window that does not wait for the long ones sees little but the queue of the short
+    /// finish first. A window that ends before the long items finish measures mostly the queue of the short
     /// ones.
     fn usual_latency(&self) -> f64 {
         if self.usual > 0.0 { self.usual_squared / self.usual * self.last_level } else { 0.0 }
     }
 
     /// Updates the model from the window. The model defines the unit of all levels. All levels are therefore
-    /// converted such that the work of this window keeps its cost. Otherwise a small bias, learnt again and
-    /// again from measurements made with the model, would carry the baseline away. Returns the measurement in
-    /// the new unit.
+    /// converted such that the work of this window keeps its cost. Otherwise the baseline would drift: the
+    /// model would learn a small bias repeatedly from its own measurements. Returns the measurement in the
+    /// new unit.
     fn learn(&mut self, window: &Window, measured: Option<Level>) -> Option<Level> {
         if window.samples == 0 {
             return measured;

@@ -17,7 +17,7 @@ const LONGEST_HEAD: u64 = 1 << 20;
 /// The length of a note in bytes.
 pub(super) const NOTE: usize = 32;
 
-/// The head of a journal: which file, in which state.
+/// The head of a journal. It identifies the file and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
     /// Random for each journal. Notes are valid only in the journal with their number.

@@ -68,7 +68,7 @@ struct Folder {
 pub struct CacheEntry {
     /// Where the file comes from, without secrets such as passwords.
     pub name: String,
-    /// The state of the origin that the entry is of.
+    /// The state of the origin to which the entry belongs.
     pub fingerprint: Fingerprint,
     /// How many bytes are held.
     pub held: u64,

@@ -1,11 +1,11 @@
 //! Read-ahead for readers that read in order.
 //!
 //! A few readers of one file are distinguished by the position at which each would continue. A reader counts
-//! as sequential after it has continued twice where it left off. Once is not enough: a reader of a head and
-//! then of the part that the head describes does that as well. For a sequential reader, twice the bytes that
-//! it has read so far are fetched ahead, up to a limit. The window moves in steps of at least half its size,
-//! so that requests stay long. Doubling at each step was rejected: a parser that reads a few numbers one by
-//! one would cause megabytes to be fetched.
+//! as sequential after it has continued twice where it left off. Once is not enough: a reader that reads a
+//! header and then the data that follows it also continues once. For a sequential reader, twice the bytes
+//! that it has read so far are fetched ahead, up to a limit. The window moves in steps of at least half its
+//! size, so that requests stay long. Doubling at each step was rejected: a parser that reads a few numbers
+//! one by one would cause megabytes to be fetched.
 
 use crate::Span;
 
@@ -39,10 +39,10 @@ impl Ahead {
     /// minimum and maximum number of bytes to read ahead; the maximum wins. It is called only when needed.
     pub fn note(&mut self, span: Span, limits: impl FnOnce() -> Option<(u64, u64)>) -> Option<Span> {
         self.uses += 1;
-        let goes_on = |reader: &&mut Reader| {
+        let continues = |reader: &&mut Reader| {
             reader.used > 0 && (reader.next..=reader.next.saturating_add(SKIPPED)).contains(&span.position)
         };
-        let Some(reader) = self.readers.iter_mut().find(goes_on) else {
+        let Some(reader) = self.readers.iter_mut().find(continues) else {
             if let Some(idle) = self.readers.iter_mut().min_by_key(|reader| reader.used) {
                 let (next, until, read) = (span.end(), span.end(), span.length);
                 *idle = Reader { next, until, read, used: self.uses, ..Reader::default() };

@@ -221,7 +221,7 @@ impl RemoteFile {
     }
 
     /// Fills `into` with the bytes from `position` on if all of them are held. Returns `None` if they are
-    /// not. It never waits and needs no runtime: a reader of a few bytes here and there tries it first, and
+    /// not. It never waits and needs no runtime. A reader of scattered bytes calls it first, and
     /// [`read_into`](Self::read_into) only if it returns `None`. The inner value is the range to read ahead
     /// for a sequential reader. The caller passes it to [`advance`](Self::advance) within a runtime.
     pub fn read_held(&self, position: u64, into: &mut [u8]) -> Option<Option<Advance>> {
@@ -266,7 +266,7 @@ impl RemoteFile {
         .await
     }
 
-    /// Fetches what is missing of `spans` until `copy` finds all of it.
+    /// Fetches the missing parts of `spans` until `copy` finds all bytes.
     async fn reading(
         &self,
         spans: &[Span],

@@ -1,7 +1,7 @@
 //! The ranges that are being fetched.
 //!
-//! A fetch in progress belongs to no reader. Every reader that needs its bytes waits for it, and a reader
-//! that stops takes nothing from the others. No range is fetched twice at the same time, and no fetch stops
+//! A fetch in progress belongs to no reader. Every reader that needs its bytes waits for it. A reader that
+//! stops does not affect the other readers. No range is fetched twice at the same time, and no fetch stops
 //! because its first reader has gone.
 //!
 //! See docs/decisions/038-a-fetch-belongs-to-no-reader.md.
@@ -51,11 +51,11 @@ impl Flights {
 
     /// Records that `span` is being fetched from now on. It must not overlap a fetch in progress.
     pub fn begin(self: &Arc<Self>, table: &mut Table, span: Span) -> (Taken, watch::Receiver<Ended>) {
-        let (told, ended) = watch::channel(None);
+        let (sender, ended) = watch::channel(None);
         table.number += 1;
         let number = table.number;
         table.flights.insert(span.position, Flight { end: span.end(), number, ended: ended.clone() });
-        (Taken { flights: self.clone(), position: span.position, number, told, ended: None }, ended)
+        (Taken { flights: self.clone(), position: span.position, number, sender, ended: None }, ended)
     }
 }
 
@@ -91,7 +91,7 @@ impl Table {
         self.flights.range(position..).next().map(|(position, _)| *position)
     }
 
-    /// Forgets all fetches: they are of a former state of the file.
+    /// Removes all fetches: they belong to an earlier state of the file.
     pub fn clear(&mut self) {
         self.flights.clear();
     }
@@ -102,7 +102,7 @@ pub(crate) struct Taken {
     flights: Arc<Flights>,
     position: u64,
     number: u64,
-    told: watch::Sender<Ended>,
+    sender: watch::Sender<Ended>,
     ended: Ended,
 }
 
@@ -122,7 +122,7 @@ impl Drop for Taken {
             table.flights.remove(&self.position);
         }
         drop(table);
-        self.told.send_replace(self.ended.take());
+        self.sender.send_replace(self.ended.take());
     }
 }
 

@@ -57,7 +57,7 @@ impl Answer {
 
     /// Returns the reply itself if the request succeeded.
     pub(super) fn done(self, name: &str, what: &str) -> Result<Self, AttemptError> {
-        if self.status.is_success() { Ok(self) } else { Err(self.trouble(name, what)) }
+        if self.status.is_success() { Ok(self) } else { Err(self.failure(name, what)) }
     }
 
     /// True if the store says that it does not support a header of the request.
@@ -69,7 +69,7 @@ impl Answer {
     }
 
     /// Turns the reply of a failed request into an error.
-    pub(super) fn trouble(&self, name: &str, what: &str) -> AttemptError {
+    pub(super) fn failure(&self, name: &str, what: &str) -> AttemptError {
         let said = self.said();
         let code = said.code.as_deref().or_else(|| self.header("x-ms-error-code")).unwrap_or_default();
         let mut why = format!("the store replied {}", self.status);
@@ -132,19 +132,19 @@ mod tests {
 
     #[test]
     fn errors_are_told_apart() {
-        let trouble = |status, code: &str| {
+        let failure = |status, code: &str| {
             answer(status, &format!("<Error><Code>{code}</Code><Message>m</Message></Error>"))
-                .trouble("n", "w")
+                .failure("n", "w")
         };
         for (status, code) in [(503, "SlowDown"), (429, ""), (200, "SlowDown")] {
-            assert!(matches!(trouble(status, code), AttemptError::Temporary { overloaded: true, .. }));
+            assert!(matches!(failure(status, code), AttemptError::Temporary { overloaded: true, .. }));
         }
         for (status, code) in [(500, "InternalError"), (400, "BadDigest"), (409, "OperationAborted")] {
-            assert!(matches!(trouble(status, code), AttemptError::Temporary { overloaded: false, .. }));
+            assert!(matches!(failure(status, code), AttemptError::Temporary { overloaded: false, .. }));
         }
-        assert!(matches!(trouble(412, "x"), AttemptError::Fatal(StoreError::Refused { .. })));
-        assert!(matches!(trouble(403, "x"), AttemptError::Fatal(StoreError::Denied { what: "written", .. })));
-        let AttemptError::Fatal(error) = trouble(404, "NoSuchBucket") else { panic!() };
+        assert!(matches!(failure(412, "x"), AttemptError::Fatal(StoreError::Refused { .. })));
+        assert!(matches!(failure(403, "x"), AttemptError::Fatal(StoreError::Denied { what: "written", .. })));
+        let AttemptError::Fatal(error) = failure(404, "NoSuchBucket") else { panic!() };
         assert_eq!(error.to_string(), "`n`: w failed: the store replied 404 Not Found: NoSuchBucket: m");
     }
 }

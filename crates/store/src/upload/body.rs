@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-/// Bytes in pieces, in their order. They are sent from where they are, without being copied together. Clones
-/// share the memory.
+/// Bytes in pieces, in their order. They are sent without being copied into one buffer. Clones share the
+/// memory.
 #[derive(Debug, Clone, Default)]
 pub struct Body {
     pieces: Vec<Bytes>,

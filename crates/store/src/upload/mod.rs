@@ -127,7 +127,7 @@ impl Stored {
     }
 }
 
-/// Which checksum of ours a store has confirmed.
+/// The checksums that a store has compared with its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verified {
@@ -140,7 +140,7 @@ pub enum Verified {
 }
 
 impl Verified {
-    /// Returns what is confirmed of an object that consists of `parts`.
+    /// Returns the confirmation of an object that consists of `parts`.
     fn by(parts: &[UploadedPart]) -> Self {
         if parts.iter().all(|part| part.is_verified) { Verified::Parts } else { Verified::No }
     }

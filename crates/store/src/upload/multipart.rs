@@ -53,7 +53,7 @@ pub(super) async fn begin(
                 continue;
             }
             let answer = answer.done(&store.name(path), what)?;
-            return answer.said().upload_id.ok_or_else(|| answer.trouble(&store.name(path), what));
+            return answer.said().upload_id.ok_or_else(|| answer.failure(&store.name(path), what));
         }
     });
     let (id, _) = begin.await?;
@@ -134,11 +134,11 @@ pub(super) async fn complete(
     let (what, path) = ("completing its upload", begun.path.as_str());
     let size = size_of(parts);
     let list = &list(parts, begun.has_checksums);
-    let trouble = |why| {
+    let failure = |why| {
         let (name, what) = (store.name(path), what.to_owned());
         AttemptError::Fatal(StoreError::Failed { name, what, attempts: 1, why, is_temporary: false })
     };
-    let trouble = &trouble;
+    let failure = &failure;
     let completing = store.asking(path, what, |_| async move {
         let mut asking = Asking::new(Method::POST, path, at(begun)).header("content-type", "application/xml");
         if !is_google(store) {
@@ -150,7 +150,7 @@ pub(super) async fn complete(
         if answer.status.is_success() && said.code.is_none() {
             let whole = found(store, &answer).filter(|_| is_google(store));
             return match whole.map(|whole| whole == text(of_all(parts))) {
-                Some(false) => Err(trouble("the store holds other bytes than were sent".to_owned())),
+                Some(false) => Err(failure("the store holds other bytes than were sent".to_owned())),
                 whole => Ok((said.etag.or_else(|| answer.etag()), whole.is_some())),
             };
         }
@@ -161,14 +161,14 @@ pub(super) async fn complete(
         if may_be_done && let Some(done) = ours(store, remote, path, parts).await {
             return Ok(done);
         }
-        Err(answer.trouble(&store.name(path), what))
+        Err(answer.failure(&store.name(path), what))
     });
     let (done, was_overloaded) = completing.await?;
     Ok(stored(store, parts, done, was_overloaded))
 }
 
 /// Returns an object that consists of `parts`. `done` is its tag, and true if the store has confirmed the
-/// whole.
+/// whole object.
 fn stored(
     store: &Store,
     parts: &[UploadedPart],
@@ -210,8 +210,8 @@ fn list(parts: &[UploadedPart], has_checksums: bool) -> String {
     list + "</CompleteMultipartUpload>"
 }
 
-/// Returns the tag of the object if it consists of these parts, and true if the store has confirmed the
-/// whole. In that case the reply to an earlier attempt was lost.
+/// Returns the tag of the object if it consists of these parts, and true if the store has confirmed the whole
+/// object. In that case the reply to an earlier attempt was lost.
 async fn ours(
     store: &Store,
     remote: &Remote,

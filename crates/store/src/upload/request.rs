@@ -1,4 +1,4 @@
-//! Requests of our own, and sending them.
+//! Builds and sends requests without OpenDAL.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +15,8 @@ use crate::attempt::{AttemptError, patient};
 use crate::transport::{client, retry_after};
 use crate::{Store, StoreError};
 
-/// The number of bytes of a body that the connection gets at once. A piece that has left shows that the
-/// server is still reading.
+/// The number of bytes of a body that the connection gets at once. A sent piece shows that the server is
+/// still reading.
 const PIECE: usize = 256 << 10;
 /// The assumed minimum speed in bytes per second at which a store writes received data to its disks, and the
 /// maximum time for that.
@@ -82,7 +82,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// A piece of a body. It is dropped once it has been sent, and counts that.
+/// A piece of a body. It is dropped once it has been sent; the drop counts its bytes as sent.
 struct Piece {
     bytes: Bytes,
     sent: Arc<AtomicU64>,
@@ -146,7 +146,7 @@ pub(super) async fn ask(store: &Store, remote: &Remote, asking: &Asking<'_>) -> 
             AttemptError::Fatal(StoreError::Denied { name, what: "written", why })
         });
     }
-    // The client adds it by itself, in the form that its version of HTTP needs.
+    // The client adds this header itself, in the form for its version of HTTP.
     head.headers.remove(header::HOST);
     store.counts().written.fetch_add(asking.body.len() as u64, Ordering::Relaxed);
     let silence = store.retries().silence;
@@ -195,13 +195,13 @@ impl Store {
         let (mut failed, mut was_overloaded) = (0, false);
         loop {
             self.counts().request(failed > 0);
-            let trouble = match attempt(failed > 0).await {
+            let failure = match attempt(failed > 0).await {
                 Ok(done) => return Ok((done, was_overloaded)),
-                Err(trouble) => trouble,
+                Err(failure) => failure,
             };
-            was_overloaded |= matches!(trouble, AttemptError::Temporary { overloaded: true, .. });
+            was_overloaded |= matches!(failure, AttemptError::Temporary { overloaded: true, .. });
             failed += 1;
-            let pause = self.pause(&self.name(path), what, trouble, failed)?;
+            let pause = self.pause(&self.name(path), what, failure, failed)?;
             tokio::time::sleep(pause).await;
         }
     }

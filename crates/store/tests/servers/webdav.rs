@@ -1,4 +1,4 @@
-//! Reading, against another project's WebDAV server: wsgidav.
+//! Tests of reading from wsgidav, a WebDAV server of another project.
 
 use std::fs;
 

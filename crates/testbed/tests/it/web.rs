@@ -1,4 +1,4 @@
-//! Tests of the server of a folder.
+//! Tests of the HTTP server over a folder.
 
 use crate::content;
 use crate::raw::{Head, Raw};

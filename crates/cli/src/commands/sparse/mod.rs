@@ -1,4 +1,4 @@
-//! `thalweg sparse`: parts of files elsewhere.
+//! `thalweg sparse`: parts of remote files.
 
 mod read;
 mod stat;
@@ -8,12 +8,12 @@ use thalweg_frontend::format::{bytes, count, counted, duration};
 use thalweg_frontend::{CommandError, Exit};
 use thalweg_sparse::{RemoteError, RemoteFile};
 
-/// Reads parts of large files elsewhere, and fetches only those.
+/// Reads parts of large remote files, and fetches only those parts.
 ///
-/// A file is named by its URL: `https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`, or
-/// `file:///PATH` or just a path. Options of a store follow as a query
-/// (`?region=eu-central-1&endpoint=http://localhost:9000`); its credentials are found in the environment, or
-/// where its own tools keep them.
+/// A file is named by its URL (`https://…`, `s3://BUCKET/KEY`, `gs://BUCKET/KEY`, `az://CONTAINER/KEY`,
+/// `file:///PATH`) or by a path. Options of a store follow as a query
+/// (`?region=eu-central-1&endpoint=http://localhost:9000`). Its credentials are read from the environment, or
+/// from the files of the store's own tools.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   thalweg sparse read https://example.org/large.zip --range -65536: --log | xxd | tail
@@ -28,9 +28,9 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Reads ranges of a file, and says which requests that took and what share of the file was fetched.
+    /// Reads ranges of a file, and reports the requests and the share of the file that was fetched.
     Read(read::Arguments),
-    /// Says how long a file is and in which state, or what a cache holds.
+    /// Shows the length and the version of a file, or the contents of a cache.
     Stat(stat::Arguments),
 }
 
@@ -41,7 +41,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     }
 }
 
-/// A runtime for what waits for the network.
+/// Runs asynchronous work on a runtime of its own.
 fn wait<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(work)
 }
@@ -64,7 +64,7 @@ fn fetched(file: &RemoteFile, took: std::time::Duration) -> String {
         duration(took),
     );
     if statistics.retries > 0 {
-        line += &format!("; {} of them again after a failure", count(statistics.retries));
+        line += &format!("; {} of them retries", count(statistics.retries));
     }
     if statistics.cached > 0 {
         line += &format!("; {} came from the cache", bytes(statistics.cached));

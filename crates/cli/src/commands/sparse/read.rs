@@ -14,9 +14,9 @@ use thalweg_sparse::{Cache, Origin, Pool, RemoteFile, RemoteOptions, Span};
 
 use super::{failure, fetched, wait};
 
-/// The memory for what is held of the file.
+/// The memory for fetched parts of the file, in bytes.
 const MEMORY: usize = 64 << 20;
-/// So many bytes are written at once.
+/// The size of one write, in bytes.
 const PIECE: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
@@ -24,27 +24,28 @@ pub struct Arguments {
     /// The file.
     #[arg(value_name = "URL")]
     url: String,
-    /// The bytes from the first position up to the second, counted from 0: `0:1024`. Either may be left out,
-    /// and a negative one counts from the end: `-65536:` is the last 64 KiB, or all if the file is shorter.
-    /// Sizes may have units (`1MiB:2MiB`). Several ranges are written one after the other. Without any, all
-    /// of the file.
+    /// The bytes from the first position up to the second, counted from 0: `0:1024`. Either may be left out.
+    /// A negative position counts from the end: `-65536:` is the last 64 KiB, or everything if the file is
+    /// shorter. Sizes may have units (`1MiB:2MiB`). Several ranges are written one after the other. Without
+    /// any, the whole file is read.
     #[arg(long = "range", value_name = "FROM:TO", allow_hyphen_values = true, value_parser = range)]
     ranges: Vec<ByteRange>,
     /// Write the bytes to this file, not to the standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Keep what is fetched in this folder, and look there first. Several processes may use it at once.
+    /// Keep fetched bytes in this folder, and read them from there next time. Several processes may use it at
+    /// once.
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// How much of the disk the cache may take, for example `1GiB`: what was not used for longest makes room.
+    /// The most disk space for the cache, for example `1GiB`. The least recently used data is removed first.
     /// Without it, there is no limit.
     #[arg(long, value_name = "SIZE", requires = "cache", value_parser = crate::commands::size)]
     cache_limit: Option<ByteSize>,
-    /// Tell of each request when it has ended: what it was for, its range, the status of the reply, how much
-    /// came in which time.
+    /// Print each request when it has ended: its purpose, its range, the status of the reply, the bytes
+    /// received and the time it took.
     #[arg(long)]
     log: bool,
-    /// Tell nothing but errors.
+    /// Print only errors.
     #[arg(long, short, conflicts_with = "log")]
     quiet: bool,
 }
@@ -53,7 +54,7 @@ fn range(text: &str) -> Result<ByteRange, String> {
     ByteRange::from_str(text).map_err(|error| error.to_string())
 }
 
-/// Where a range is in a file of this length.
+/// Resolves a range in a file of this length.
 fn within(range: ByteRange, length: u64) -> Result<Span, CommandError> {
     let Some(found) = range.within(length) else {
         return Err(CommandError::Failed(format!(
@@ -90,8 +91,8 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
             })?,
         };
         write(&file, &spans, output).await?;
-        if let Some(trouble) = file.cache_trouble() {
-            print::err(&format!("Nothing more is cached: {trouble}\n"));
+        if let Some(error) = file.cache_trouble() {
+            print::err(&format!("Nothing more is cached: {error}\n"));
         }
         if !arguments.quiet {
             print::err(&fetched(&file, begun.elapsed()));
@@ -106,7 +107,7 @@ async fn write(
     spans: &[Span],
     output: &mut (dyn Write + Send),
 ) -> Result<(), CommandError> {
-    // Ranges that can be held together are planned together.
+    // Ranges that fit into memory together are planned together.
     if spans.len() > 1 && spans.iter().map(|span| span.length).sum::<u64>() <= MEMORY as u64 / 2 {
         file.fetch(spans).await.map_err(failure)?;
     }

@@ -25,9 +25,10 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
 fn file(url: &str) -> Result<Exit, CommandError> {
     let begun = Instant::now();
     let origin = Origin::from_url(url).map_err(|error| CommandError::Usage(error.to_string()))?;
-    // One byte, to see whether parts are given; and nothing is fetched as a whole for that.
+    // One byte is read, to learn whether the server supports ranges. The file is never fetched as a whole for
+    // this.
     let options = RemoteOptions { shortest: 1, whole: 0, read_ahead: 0, ..RemoteOptions::default() };
-    let (text, told) = wait(async {
+    let (text, requests) = wait(async {
         let file = RemoteFile::open(origin, options).await.map_err(failure)?;
         let ranges = match file.read(0, usize::from(file.length() > 0)).await {
             Ok(_) => "yes",
@@ -50,7 +51,7 @@ fn file(url: &str) -> Result<Exit, CommandError> {
         Ok((text, fetched(&file, begun.elapsed())))
     })?;
     print::out(&text)?;
-    print::err(&told);
+    print::err(&requests);
     Ok(Exit::Done)
 }
 

@@ -53,7 +53,8 @@ pub async fn receive<F: Format>(
             match socket.receive(&mut memory) {
                 Ok(sender) => datagrams.push((sender, start..memory.len())),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // On UDP: an earlier packet of ours reached no listener. Later datagrams are not affected.
+                // On UDP, an earlier packet from this socket reached no listener. Later datagrams are not
+                // affected.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(broken(out, &error)),
             }

@@ -3,7 +3,7 @@
 //! Sources that read lines end a message at every line feed. So this parser never sees a line feed within
 //! quotes, and rejects both halves of such a record. The transform `csv` reads whole files of records.
 //!
-//! `thalweg_codec::csv` splits records; `header` tells apart files with headers.
+//! `thalweg_codec::csv` splits records; `header` handles files with headers.
 
 mod header;
 #[cfg(test)]

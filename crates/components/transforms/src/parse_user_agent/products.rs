@@ -14,7 +14,7 @@ struct Product<'a> {
 pub(super) struct Products<'a>(Vec<Product<'a>>);
 
 impl<'a> Products<'a> {
-    /// Parses a text. No text is an error: parts that do not fit the grammar are skipped.
+    /// Parses a text. Any text is accepted: parts that do not fit the grammar are skipped.
     pub(super) fn of(text: &'a str) -> Self {
         let mut products: Vec<Product<'a>> = Vec::new();
         let mut rest = text.trim_ascii_start();

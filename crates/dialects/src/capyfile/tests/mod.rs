@@ -1,4 +1,4 @@
-//! Tests what service definitions become.
+//! Tests the conversion of service definitions.
 
 use std::collections::BTreeMap;
 use std::io;

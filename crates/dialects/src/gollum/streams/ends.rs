@@ -76,12 +76,12 @@ impl Builder<'_> {
             } else {
                 plugin.id.clone()
             };
-            let lane = self.draft.lane(format!("{name}-steps"), 0, plugin.span);
-            self.modulated(lane, modulated, Some(stream));
+            let branch = self.draft.branch(format!("{name}-steps"), 0, plugin.span);
+            self.modulated(branch, modulated, Some(stream));
             if let Some(end) = end {
-                self.leads(lane, end);
+                self.leads(branch, end);
             }
-            end = Some(End::Branch(lane));
+            end = Some(End::Branch(branch));
         }
         let mut end = end?;
         if let Some(name) = fallback {
@@ -111,12 +111,12 @@ impl Builder<'_> {
         timeout: i64,
         name: &str,
     ) -> End {
-        let lane = self.draft.lane(format!("{}-or-{name}", plugin.id), 0, plugin.span);
-        if let Some(lane) = self.draft.at(lane) {
-            lane.way = Way::Failover((timeout != 0).then(|| timeout.max(0)));
-            lane.to = vec![first, second];
+        let branch = self.draft.branch(format!("{}-or-{name}", plugin.id), 0, plugin.span);
+        if let Some(branch) = self.draft.at(branch) {
+            branch.way = Way::Failover((timeout != 0).then(|| timeout.max(0)));
+            branch.to = vec![first, second];
         }
-        End::Branch(lane)
+        End::Branch(branch)
     }
 
     pub(super) fn is_on_several(&self, plugin: &Plugin) -> bool {
@@ -155,8 +155,8 @@ impl Builder<'_> {
         let sink = self.draft.sink(format!("{}-{origin}", plugin.id), plugin.span, sink);
         let source = self.draft.source(format!("{}-back-to-{origin}", plugin.id), plugin.span, source);
         self.draft.sources[source].notes.push(format!("Spooled messages return to the stream `{origin}`."));
-        if let Some(lane) = self.stream(origin, None, plugin.span) {
-            self.feed(lane, Feed::Source(source));
+        if let Some(branch) = self.stream(origin, None, plugin.span) {
+            self.feed(branch, Feed::Source(source));
         }
         Some(End::Sink(sink))
     }

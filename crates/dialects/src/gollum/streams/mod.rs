@@ -39,7 +39,7 @@ pub(super) fn draft(plugins: &Plugins, report: &mut Report) -> Draft {
         report,
         draft: Draft::default(),
         streams: streams.into(),
-        lanes: BTreeMap::new(),
+        branches: BTreeMap::new(),
         ends: BTreeMap::new(),
         sinks: BTreeMap::new(),
         used: BTreeSet::new(),
@@ -60,7 +60,7 @@ struct Builder<'a> {
     report: &'a mut Report,
     draft: Draft,
     streams: Rc<[String]>,
-    lanes: BTreeMap<(String, Option<String>), usize>,
+    branches: BTreeMap<(String, Option<String>), usize>,
     ends: BTreeMap<EndKey, Option<End>>,
     sinks: BTreeMap<(usize, Option<String>), usize>,
     used: BTreeSet<usize>,
@@ -99,62 +99,62 @@ impl Builder<'_> {
                     self.report.remark(at, "`ModulatorRoutines` means nothing without `Modulators`.");
                 }
                 for (stream, span) in streams {
-                    if let Some(lane) = self.stream(&stream, None, span) {
-                        self.feed(lane, Feed::Source(source));
+                    if let Some(branch) = self.stream(&stream, None, span) {
+                        self.feed(branch, Feed::Source(source));
                     }
                 }
                 continue;
             }
-            let lane = self.draft.lane(format!("{}-steps", consumer.id), 1, consumer.span);
-            self.feed(lane, Feed::Source(source));
-            if let Some(lane) = self.draft.at(lane) {
-                lane.concurrency = routines.map(|count| (count, at));
+            let branch = self.draft.branch(format!("{}-steps", consumer.id), 1, consumer.span);
+            self.feed(branch, Feed::Source(source));
+            if let Some(branch) = self.draft.at(branch) {
+                branch.concurrency = routines.map(|count| (count, at));
             }
             let origin = match streams.as_slice() {
                 [(stream, _)] => Some(stream.clone()),
                 _ => None,
             };
             let ended = modulated.ends.is_some();
-            self.modulated(lane, modulated, origin.as_deref());
+            self.modulated(branch, modulated, origin.as_deref());
             if !ended {
                 for (stream, span) in streams {
                     if let Some(next) = self.stream(&stream, None, span) {
-                        self.leads(lane, End::Branch(next));
+                        self.leads(branch, End::Branch(next));
                     }
                 }
             }
         }
     }
 
-    fn feed(&mut self, lane: usize, feed: Feed) {
-        if let Some(lane) = self.draft.at(lane)
-            && !lane.from.contains(&feed)
+    fn feed(&mut self, branch: usize, feed: Feed) {
+        if let Some(branch) = self.draft.at(branch)
+            && !branch.from.contains(&feed)
         {
-            lane.from.push(feed);
+            branch.from.push(feed);
         }
     }
 
-    fn leads(&mut self, lane: usize, end: End) {
-        if let Some(lane) = self.draft.at(lane)
-            && !lane.to.contains(&end)
+    fn leads(&mut self, branch: usize, end: End) {
+        if let Some(branch) = self.draft.at(branch)
+            && !branch.to.contains(&end)
         {
-            lane.to.push(end);
+            branch.to.push(end);
         }
     }
 
     /// Puts the transforms of a list into a branch, and leads the named outputs to their streams.
-    fn modulated(&mut self, lane: usize, modulated: Modulated, stream: Option<&str>) {
-        if let Some(lane) = self.draft.at(lane) {
-            lane.steps = modulated.steps;
+    fn modulated(&mut self, branch: usize, modulated: Modulated, stream: Option<&str>) {
+        if let Some(branch) = self.draft.at(branch) {
+            branch.steps = modulated.steps;
         }
         for Reroute { output, stream: to, span, helpers } in modulated.reroutes {
             let Some(target) = self.stream(&to, stream, span) else { continue };
-            let feed = Feed::Output(lane, output);
+            let feed = Feed::Output(branch, output);
             if helpers.is_empty() {
                 self.feed(target, feed);
                 continue;
             }
-            let between = self.draft.lane(format!("to-{to}"), 0, span);
+            let between = self.draft.branch(format!("to-{to}"), 0, span);
             let names = helpers.iter().map(|name| made::text(name, span)).collect();
             if let Some(between) = self.draft.at(between) {
                 between.steps.push(Step::Transform(Transform::new("drop", made::list(names, span), span)));
@@ -166,15 +166,15 @@ impl Builder<'_> {
             None => {}
             Some(Some((to, span))) => {
                 if let Some(target) = self.stream(&to, stream, span) {
-                    self.leads(lane, End::Branch(target));
+                    self.leads(branch, End::Branch(target));
                 }
             }
             Some(None) => {
-                let span = self.draft.at(lane).map_or_else(Span::default, |lane| lane.span);
+                let span = self.draft.at(branch).map_or_else(Span::default, |branch| branch.span);
                 let nobody = self.draft.nobody(span);
-                self.leads(lane, nobody);
-                if let Some(lane) = self.draft.at(lane) {
-                    lane.notes.push("A filter lets nothing pass.".to_owned());
+                self.leads(branch, nobody);
+                if let Some(branch) = self.draft.at(branch) {
+                    branch.notes.push("A filter lets nothing pass.".to_owned());
                 }
             }
         }
@@ -215,8 +215,8 @@ impl Builder<'_> {
         let listeners = self.listeners(stream);
         let origin = origin.filter(|_| listeners.iter().any(|&producer| self.spools(producer)));
         let key = (stream.to_owned(), origin.map(str::to_owned));
-        if let Some(lane) = self.lanes.get(&key) {
-            return Some(*lane);
+        if let Some(branch) = self.branches.get(&key) {
+            return Some(*branch);
         }
         let plugins = self.plugins;
         let router =
@@ -224,8 +224,8 @@ impl Builder<'_> {
         let plugin = router.map(|index| &plugins.routers[index]);
         let name = plugin.map_or(stream, |router| router.id.as_str());
         let name = origin.map_or(name.to_owned(), |origin| format!("{name}-{origin}"));
-        let lane = self.draft.lane(name, 2, plugin.map_or(span, |router| router.span));
-        self.lanes.insert(key, lane);
+        let branch = self.draft.branch(name, 2, plugin.map_or(span, |router| router.span));
+        self.branches.insert(key, branch);
         self.routers.extend(router);
 
         let mut timeout = 0;
@@ -237,45 +237,45 @@ impl Builder<'_> {
             };
             let modulated = modulate(&router.list, place, self.report);
             let ended = modulated.ends.is_some();
-            self.modulated(lane, modulated, Some(stream));
+            self.modulated(branch, modulated, Some(stream));
             timeout = router.settings.number("TimeoutMs").unwrap_or(0);
             if ended {
-                return Some(lane);
+                return Some(branch);
             }
         }
         let kind = plugin.map_or("router.Broadcast", |router| router.settings.kind.name);
         match (kind, plugin) {
             ("router.Distribute", Some(router)) => {
-                self.distribute(lane, router, stream, origin, timeout, &listeners)
+                self.distribute(branch, router, stream, origin, timeout, &listeners)
             }
             ("router.Metadata", Some(router)) => {
-                self.by_metadata(lane, router, stream);
-                self.broadcast(lane, stream, origin, timeout, &listeners);
+                self.by_metadata(branch, router, stream);
+                self.broadcast(branch, stream, origin, timeout, &listeners);
             }
             ("router.RoundRobin" | "router.Random", _) => {
-                self.broadcast(lane, stream, origin, timeout, &listeners);
-                if let Some(lane) = self.draft.at(lane).filter(|lane| lane.to.len() > 1) {
-                    lane.way = if kind == "router.Random" { Way::Random } else { Way::RoundRobin };
+                self.broadcast(branch, stream, origin, timeout, &listeners);
+                if let Some(branch) = self.draft.at(branch).filter(|branch| branch.to.len() > 1) {
+                    branch.way = if kind == "router.Random" { Way::Random } else { Way::RoundRobin };
                 }
             }
-            _ => self.broadcast(lane, stream, origin, timeout, &listeners),
+            _ => self.broadcast(branch, stream, origin, timeout, &listeners),
         }
         if let Some(router) = plugin {
             router.settings.finish(self.report);
         }
-        if self.draft.at(lane).is_some_and(|lane| lane.to.is_empty()) {
+        if self.draft.at(branch).is_some_and(|branch| branch.to.is_empty()) {
             let nobody = self.draft.nobody(span);
-            self.leads(lane, nobody);
-            if let Some(lane) = self.draft.at(lane) {
-                lane.notes.push(format!("No producer listens to the stream `{stream}`."));
+            self.leads(branch, nobody);
+            if let Some(branch) = self.draft.at(branch) {
+                branch.notes.push(format!("No producer listens to the stream `{stream}`."));
             }
         }
-        Some(lane)
+        Some(branch)
     }
 
     fn broadcast(
         &mut self,
-        lane: usize,
+        branch: usize,
         stream: &str,
         origin: Option<&str>,
         timeout: i64,
@@ -283,14 +283,14 @@ impl Builder<'_> {
     ) {
         for &producer in listeners {
             if let Some(end) = self.end(producer, stream, origin, timeout) {
-                self.leads(lane, end);
+                self.leads(branch, end);
             }
         }
     }
 
     fn distribute(
         &mut self,
-        lane: usize,
+        branch: usize,
         router: &Plugin,
         stream: &str,
         origin: Option<&str>,
@@ -304,21 +304,21 @@ impl Builder<'_> {
         }
         for (target, span) in targets {
             if target == stream {
-                self.broadcast(lane, stream, origin, timeout, listeners);
+                self.broadcast(branch, stream, origin, timeout, listeners);
             } else if let Some(target) = self.stream(&target, Some(stream), span) {
-                self.leads(lane, End::Branch(target));
+                self.leads(branch, End::Branch(target));
             }
         }
     }
 
     /// Sends messages to the stream that a field names. Messages without the field stay on this branch.
     /// Messages of a stream without a producer go to the producers that listen to all streams.
-    fn by_metadata(&mut self, lane: usize, router: &Plugin, stream: &str) {
+    fn by_metadata(&mut self, branch: usize, router: &Plugin, stream: &str) {
         let settings = &router.settings;
         let span = router.span;
         let path = settings.text_or("Key", "Stream");
         let field = super::modulators::column(&path, settings.at("Key"), self.report);
-        let steps = self.draft.at(lane).map(|lane| std::mem::take(&mut lane.steps)).unwrap_or_default();
+        let steps = self.draft.at(branch).map(|branch| std::mem::take(&mut branch.steps)).unwrap_or_default();
         let place = ListContext {
             role: Role::Router,
             stream: Some(stream.to_owned()),
@@ -338,9 +338,9 @@ impl Builder<'_> {
         transform.outputs.push(others.clone());
         modulation.push(Step::Transform(transform));
         let done = modulation.done;
-        self.modulated(lane, done, Some(stream));
-        let rest = self.draft.lane(format!("{}-others", router.id), 2, span);
-        self.feed(rest, Feed::Output(lane, others));
+        self.modulated(branch, done, Some(stream));
+        let rest = self.draft.branch(format!("{}-others", router.id), 2, span);
+        self.feed(rest, Feed::Output(branch, others));
         let all = self.plugins.producers.iter().enumerate();
         let all: Vec<usize> = all
             .filter(|(_, producer)| producer.streams().iter().any(|(name, _)| name == ALL))
@@ -368,15 +368,15 @@ impl Builder<'_> {
         let source = self.draft.source("internal-logs", span, node);
         let mut names = Made::new(span);
         names.text("level", "Level", span).text("time", "Time", span).text("target", "PluginType", span);
-        let lane = self.draft.lane("internal-logs-steps", 1, span);
+        let branch = self.draft.branch("internal-logs-steps", 1, span);
         let mut rename = Transform::new("rename", names.done(), span);
         rename.notes.push("thalweg's own log, with gollum's names for its fields.".to_owned());
-        if let Some(lane) = self.draft.at(lane) {
-            lane.steps.push(Step::Transform(rename));
+        if let Some(branch) = self.draft.at(branch) {
+            branch.steps.push(Step::Transform(rename));
         }
-        self.feed(lane, Feed::Source(source));
+        self.feed(branch, Feed::Source(source));
         if let Some(logs) = self.stream(LOGS, None, span) {
-            self.leads(lane, End::Branch(logs));
+            self.leads(branch, End::Branch(logs));
         }
     }
 

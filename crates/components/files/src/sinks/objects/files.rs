@@ -186,7 +186,8 @@ impl FileTransform for Files {
         }
     }
 }
-/// The number of parts of a file in flight beyond those that may be sent at once: they are being read.
+
+/// The number of parts of a file that are read ahead of the parts that may be sent at once.
 const AHEAD: usize = 4;
 /// The error code of files that cannot be written.
 const UNWRITABLE: &str = "FILE_INPUT_IS_UNWRITABLE";

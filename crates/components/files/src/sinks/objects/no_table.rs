@@ -1,4 +1,5 @@
-//! Stands in for tables in a build without the feature `parquet`: the option exists, and says that it cannot be used.
+//! Replaces tables in a build without the feature `parquet`: the option exists, and reports that it cannot be
+//! used.
 
 use thalweg_engine::{Error, Rejects};
 use thalweg_record::{Batch, Budget};

@@ -40,8 +40,8 @@ struct Kept {
     /// hexadecimal digits of its bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after: Option<(usize, String)>,
-    /// True if the completed pass was interrupted in between: which files it had sent recently before that is
-    /// not known.
+    /// True if the completed pass was interrupted. The files that it sent shortly before the interruption are
+    /// then unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_doubtful: bool,
 }
@@ -52,9 +52,9 @@ struct Kept {
 struct Recent {
     /// The start of the pass.
     of: i64,
-    /// The files sent that changed in the last seconds before the pass began, or later. As fingerprints.
+    /// The fingerprints of sent files that changed in the last seconds before the pass began, or later.
     sent: Vec<u64>,
-    /// The files that were younger than `min_age`. As fingerprints.
+    /// The fingerprints of files that were younger than `min_age`.
     deferred: Vec<u64>,
 }
 
@@ -71,7 +71,7 @@ pub struct Pass {
     is_doubtful: bool,
     /// The files that the previous pass sent, and those that it deferred.
     known: (HashSet<u64>, HashSet<u64>),
-    /// The same, as saved state. It is kept until this whole pass is committed.
+    /// The same files, as saved state. They are kept until this whole pass is committed.
     former: Recent,
     /// The files that this pass sent or deferred and the next pass must know.
     recent: Recent,

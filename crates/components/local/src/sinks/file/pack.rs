@@ -64,7 +64,7 @@ fn write_packed(from: &mut File, part: &Path, how: Compression) -> io::Result<()
     encoder.end(&mut out)?;
     to.write_all(&out)?;
     to.set_permissions(from.metadata()?.permissions())?;
-    // The uncompressed piece is removed next, and it may already be on the disk.
+    // The file is synced, because the uncompressed piece, which may already be on the disk, is removed next.
     to.sync_all()
 }
 
@@ -112,7 +112,7 @@ mod tests {
             unpack(&path, how).unwrap();
             assert_eq!(names(), ["out-00001.log"]);
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
-            // A missing file is left alone, and so is an uncompressed one.
+            // A missing file and an uncompressed file are left unchanged.
             unpack(&folder.path().join("none"), how).unwrap();
             unpack(&path, how).unwrap();
             pack(&folder.path().join("none"), how);

@@ -2,8 +2,8 @@
 //!
 //! A file is read into memory of the budget, cut there, and sent without a copy ([`thalweg_codec::framing`]).
 //! Without `follow` the files are read one after the other in the order of their names. Wrong names and
-//! missing permissions are reported before anything is read. A damaged file does not keep the rest from being
-//! read; the run then ends with the error.
+//! missing permissions are reported before anything is read. If a file is damaged, the other files are still
+//! read, and the run ends with the error.
 //!
 //! With `follow` the pattern is evaluated again and again. A file is identified by its inode, not by its name
 //! ([`tail`]). A renamed file is therefore read to its end, even if the pattern does not match its new name,
@@ -11,7 +11,7 @@
 //! missing on network file systems and in many containers, so polling would be needed anyway. Polling costs
 //! one `stat` per file, four times a second.
 //!
-//! Positions count bytes of text, after decompression. A compressed file has no entry in its middle, so
+//! Positions count bytes of text, after decompression. A compressed file cannot be read from its middle, so
 //! resuming decompresses it again up to the position.
 
 pub(crate) mod find;

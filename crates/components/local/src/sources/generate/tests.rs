@@ -94,7 +94,8 @@ async fn a_rate_is_kept_from_the_first_message_on() {
     };
     let second = Duration::from_secs(1);
     assert_eq!(generate(10).due(1000.0, second, 10), Ok(1001));
-    // It waits 10 ms longer than until the next message is due, so as not to wake up for each message.
+    // The wait is 10 ms longer than the time to the next message, so that the source does not wake up for
+    // each message.
     assert_eq!(generate(100_010).due(1000.0, second, 10), Err(Duration::from_secs_f64(99.01)));
     assert_eq!(made("{ message: x, rate: 100000, count: 7 }").await.len(), 7);
 }

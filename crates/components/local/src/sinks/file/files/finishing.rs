@@ -114,7 +114,7 @@ impl Files {
         Ok(())
     }
 
-    /// Ends pieces and finishes names whose time limit has passed. Errors are left to a later call.
+    /// Ends pieces and finishes names whose time limit has passed. Errors are reported by a later call.
     fn look_at_clock(&mut self, now: Instant) {
         let Some(span) = self.shortest_span() else { return };
         if self.next_look.is_some_and(|next| now < next) {
@@ -210,7 +210,7 @@ impl Files {
         self.settle()
     }
 
-    /// Finishes all files. It can be called again, after an error or without need.
+    /// Finishes all files. It may be called again, for example after an error.
     pub(in crate::sinks::file) fn finish(&mut self) -> Result<(), Error> {
         self.settle()?;
         let mut folders = BTreeSet::new();
@@ -260,7 +260,7 @@ impl Files {
     }
 }
 
-/// True if this time of day lay between the two moments. If clocks are set forward over it, it counts as
+/// True if this time of day was between the two moments. If clocks are set forward over it, it counts as
 /// passed.
 fn has_passed(at: NaiveTime, begun: NaiveDateTime, now: NaiveDateTime) -> bool {
     let first = begun.date().and_time(at);
