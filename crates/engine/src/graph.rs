@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 
-use crate::component::{BuildSink, BuildSource, Flow, Step};
+use crate::component::{Flow, SinkConfig, SourceConfig, Step};
 use crate::read::DeadLetterLimits;
 
 /// A checked configuration. Printed, it shows what leads where.
@@ -40,7 +40,7 @@ pub struct SourceNode {
     /// Its key in configurations.
     pub kind: &'static str,
     /// Its options.
-    pub config: Arc<dyn BuildSource>,
+    pub config: Arc<dyn SourceConfig>,
 }
 
 /// A transform of a pipeline.
@@ -90,7 +90,7 @@ pub struct SinkNode {
     /// Its key in configurations.
     pub kind: &'static str,
     /// Its options.
-    pub config: Arc<dyn BuildSink>,
+    pub config: Arc<dyn SinkConfig>,
 }
 
 /// What feeds a pipeline: an output of something.

@@ -21,8 +21,8 @@ use crate::metrics::ComponentMetrics;
 use crate::parcel::Files;
 use crate::source_output::{OpenFile, Route, Upstream};
 use crate::{
-    Context, Details, Disposition, Error, FileError, FileReaderConfig, FileTransformConfig, Output, Outputs,
-    Positions, Rejects, Role, Sink, Source, SourceOutput, Temporaries, WriteOutcome,
+    Component, Context, Details, Disposition, Error, FileError, FileReaderConfig, FileTransformConfig,
+    Output, Outputs, Positions, Rejects, Role, Sink, Source, SourceOutput, Temporaries, WriteOutcome,
 };
 
 thread_local! {
@@ -84,7 +84,7 @@ impl Given {
 ///
 /// # Panics
 /// If it cannot be built or fails as a whole.
-pub fn apply<C: TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = Batch>) -> Given {
+pub fn apply<C: Component + TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = Batch>) -> Given {
     let config = options::<C>(yaml);
     let mut transform = config.build(&context()).expect("it can be built");
     let mut out = Outputs::new("test".into());
@@ -129,7 +129,7 @@ pub fn file_of(name: &str, content: &[u8]) -> File {
 ///
 /// # Panics
 /// If it cannot be built, or failed for a reason other than the file.
-pub async fn apply_to_file<C: FileTransformConfig>(
+pub async fn apply_to_file<C: Component + FileTransformConfig>(
     yaml: &str,
     file: &mut File,
 ) -> Result<Disposition, Problem> {
@@ -252,7 +252,11 @@ fn output(
 ///
 /// # Panics
 /// If it cannot be built, or failed for a reason other than the file.
-pub async fn unpack<C: FileReaderConfig>(yaml: &str, file: &mut File, batch_bytes: usize) -> Unpacked {
+pub async fn unpack<C: Component + FileReaderConfig>(
+    yaml: &str,
+    file: &mut File,
+    batch_bytes: usize,
+) -> Unpacked {
     let mut context = context();
     context.batch_bytes = batch_bytes;
     let mut unpack = options::<C>(yaml).build(&context).expect("it can be built");
@@ -309,7 +313,7 @@ pub struct RunningSource {
 ///
 /// # Panics
 /// If it cannot be built.
-pub fn start<C: SourceConfig>(
+pub fn start<C: Component + SourceConfig>(
     yaml: &str,
     batch_bytes: usize,
     saved: BTreeMap<String, Value>,
@@ -367,7 +371,7 @@ impl RunningSource {
 }
 
 /// Runs a source to its end and returns what it sent, all of it settled.
-pub async fn read_all<C: SourceConfig>(yaml: &str, batch_bytes: usize) -> Sent {
+pub async fn read_all<C: Component + SourceConfig>(yaml: &str, batch_bytes: usize) -> Sent {
     start::<C>(yaml, batch_bytes, BTreeMap::new()).finish().await
 }
 
@@ -375,7 +379,7 @@ pub async fn read_all<C: SourceConfig>(yaml: &str, batch_bytes: usize) -> Sent {
 ///
 /// # Errors
 /// The first error of the sink.
-pub async fn write_all<C: SinkConfig>(
+pub async fn write_all<C: Component + SinkConfig>(
     yaml: &str,
     batches: impl IntoIterator<Item = Batch>,
 ) -> Result<Vec<(usize, u32, String)>, Error> {
@@ -409,7 +413,7 @@ pub async fn write_all<C: SinkConfig>(
 ///
 /// # Panics
 /// If the component does not conform.
-pub fn transform_conforms<C: TransformConfig>(yaml: &str, payloads: &[&str]) {
+pub fn transform_conforms<C: Component + TransformConfig>(yaml: &str, payloads: &[&str]) {
     for chunk in [payloads.len().max(1), 1] {
         let settlements: Arc<Mutex<Vec<Settlement>>> = Arc::default();
         let batches: Vec<Batch> = payloads
@@ -440,7 +444,7 @@ pub fn transform_conforms<C: TransformConfig>(yaml: &str, payloads: &[&str]) {
 ///
 /// # Panics
 /// If the component does not conform.
-pub async fn sink_conforms<C: SinkConfig>(yaml: &str) {
+pub async fn sink_conforms<C: Component + SinkConfig>(yaml: &str) {
     let config = options::<C>(yaml);
     let mut sink: Box<dyn Sink> = config.build(&context()).expect("it can be built");
     sink.open(None).await.expect("it opens");

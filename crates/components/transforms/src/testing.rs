@@ -3,7 +3,7 @@
 pub use thalweg_codec::testing::with_text;
 
 /// Gives a transform these lines: each must leave as it came, on or by `errors`.
-pub fn no_line_is_lost<C: thalweg_engine::TransformConfig>(
+pub fn no_line_is_lost<C: thalweg_engine::Component + thalweg_engine::TransformConfig>(
     yaml: &str,
     lines: &[String],
 ) -> Result<(), proptest::test_runner::TestCaseError> {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use header::{Headers, WithHeader};
@@ -76,7 +76,7 @@ impl Default for ParseCsv {
     }
 }
 
-impl TransformConfig for ParseCsv {
+impl Component for ParseCsv {
     const NAME: &'static str = "parse_csv";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -106,7 +106,9 @@ sinks:
         mistakes.extend(csv::mistakes(&self.columns, &self.delimiter, &self.quote, &self.types));
         mistakes
     }
+}
 
+impl TransformConfig for ParseCsv {
     fn is_sequential(&self) -> bool {
         self.header
     }

@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::ByteSize;
 use thalweg_engine::{
-    Checkpoint, Context, Error, FileError, SourceOutput, FileReader, FileReaderConfig, Mistake, Reading,
-    Received,
+    Checkpoint, Component, Context, Error, FileError, FileReader, FileReaderConfig, Mistake, Reading,
+    Received, SourceOutput,
 };
 use thalweg_record::{Ack, Batch, File, Meta, PAYLOAD, ViewBuilder, all_but};
 
@@ -96,7 +96,7 @@ impl Default for Csv {
     }
 }
 
-impl FileReaderConfig for Csv {
+impl Component for Csv {
     const NAME: &'static str = "csv";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -121,7 +121,9 @@ sinks:
         mistakes.extend(check_limit(self.max_message_bytes));
         mistakes
     }
+}
 
+impl FileReaderConfig for Csv {
     fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
         Ok(Box::new(Table {
             dialect: Dialect::new(&self.delimiter, &self.quote, self.trim, self.flexible),
