@@ -50,7 +50,7 @@ pub struct Definition {
     pub role: Role,
     /// The key in configurations.
     pub name: &'static str,
-    /// What it takes. None for a source.
+    /// The flow that it takes. None for a source.
     pub takes: Option<Flow>,
     /// A whole configuration that shows it.
     pub example: &'static str,
@@ -69,14 +69,14 @@ impl Definition {
         (self.decode)(options, span, diagnostics)
     }
 
-    /// What it does: the doc comment of its configuration struct.
+    /// Returns the description: the doc comment of the configuration struct.
     pub fn description(&self) -> String {
         let schema = (self.schema)();
         let text = schema.get("description").and_then(|text| text.as_str()).unwrap_or_default();
         text.to_owned()
     }
 
-    /// The first sentence of [`description`](Self::description).
+    /// Returns the first sentence of [`description`](Self::description).
     pub fn summary(&self) -> String {
         let description = self.description();
         let first = description.split("\n\n").next().unwrap_or_default().replace('\n', " ");

@@ -107,7 +107,8 @@ pub trait FileReaderConfig: Send + Sync {
     fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error>;
 }
 
-/// What a sink does with files. By itself it is a sink that takes only files, which the registry creates.
+/// The file transform of a sink that takes files. By itself it is a sink that takes only files, which the
+/// registry creates.
 #[derive(Clone)]
 pub struct FileSink(pub Arc<dyn FileTransformConfig>);
 

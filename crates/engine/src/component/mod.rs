@@ -55,7 +55,7 @@ pub trait Component: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     }
 }
 
-/// What travels on an edge of the graph.
+/// The items that travel on an edge of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flow {
     /// Messages, in batches.

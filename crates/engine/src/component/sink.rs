@@ -23,8 +23,8 @@ pub enum WriteOutcome {
 /// The engine acknowledges: it settles a batch when the sink reports the batch as durable.
 #[async_trait]
 pub trait Sink: Send {
-    /// Opens the target. If this run resumes an earlier one, `saved` is the result of
-    /// [`state`](Self::state) at its last checkpoint: all messages after that checkpoint are sent again.
+    /// Opens the target. If this run resumes an earlier one, `saved` is the result of [`state`](Self::state)
+    /// at its last checkpoint: all messages after that checkpoint are sent again.
     ///
     /// # Errors
     /// After a temporary error the engine calls `open` again.
@@ -36,8 +36,8 @@ pub trait Sink: Send {
     /// Writes a batch. Messages that can never be written go to `rejects`; the others are written.
     ///
     /// # Errors
-    /// If the batch as a whole could not be written. No message of it may have been written: after a temporary
-    /// error the engine calls `write` again with the same batch.
+    /// If the batch as a whole could not be written. No message of it may have been written: after a
+    /// temporary error the engine calls `write` again with the same batch.
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error>;
 
     /// Makes durable what was written. The engine flushes when no batch waits to be written, when memory is
@@ -111,13 +111,13 @@ impl InFlight {
 
 /// A configured sink.
 pub trait SinkConfig: Send + Sync {
-    /// Returns the transform that writes payloads in the sink's format (its option `encode`), if any. The plan
-    /// adds it to the end of each pipeline that leads to the sink, where it runs as one copy per core.
+    /// Returns the transform that writes payloads in the sink's format (its option `encode`), if any. The
+    /// plan adds it to the end of each pipeline that leads to the sink, where it runs as one copy per core.
     fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         None
     }
 
-    /// Returns what the sink does with files, if it takes files.
+    /// Returns the file transform that delivers files, if the sink takes files.
     fn files(&self) -> Option<FileSink> {
         None
     }
@@ -127,8 +127,8 @@ pub trait SinkConfig: Send + Sync {
         true
     }
 
-    /// The number of batches that may be in flight: more than one for a sink that sends requests and waits for
-    /// the responses. An option `concurrency` should make it [`InFlight::Fixed`].
+    /// The number of batches that may be in flight: more than one for a sink that sends requests and waits
+    /// for the responses. An option `concurrency` should make it [`InFlight::Fixed`].
     fn in_flight(&self) -> InFlight {
         InFlight::One
     }

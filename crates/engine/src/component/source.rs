@@ -10,18 +10,19 @@ use crate::{Error, SourceOutput};
 pub trait Source: Send {
     /// Reads until the input ends or `out` requests a stop, and sends what it reads to `out`.
     ///
-    /// It waits for capacity before it reads ([`SourceOutput::arena`], [`SourceOutput::reserve`]), and resumes
-    /// at [`SourceOutput::saved`]. Code that may block a thread belongs into [`thalweg_runtime::blocking`].
+    /// It waits for capacity before it reads ([`SourceOutput::arena`], [`SourceOutput::reserve`]), and
+    /// resumes at [`SourceOutput::saved`]. Code that may block a thread belongs into
+    /// [`thalweg_runtime::blocking`].
     ///
     /// # Errors
-    /// After a temporary error the engine calls `run` again, after a pause. What was sent before must not be
+    /// After a temporary error the engine calls `run` again, after a pause. Items sent before must not be
     /// sent twice.
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error>;
 }
 
 /// A configured source.
 pub trait SourceConfig: Send + Sync {
-    /// What the source sends.
+    /// Returns the flow that the source sends.
     fn gives(&self) -> Flow {
         Flow::Messages
     }

@@ -21,7 +21,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The names of its outputs beside the main output and `errors`.
+    /// Returns the names of its outputs beside the main output and `errors`.
     pub fn outputs(&self) -> Vec<String> {
         match self {
             Step::Messages(config) => config.outputs(),
@@ -47,7 +47,7 @@ impl Step {
         }
     }
 
-    /// What it takes.
+    /// Returns the flow that it takes.
     pub fn takes(&self) -> Flow {
         match self {
             Step::Messages(_) | Step::Waits(_) => Flow::Messages,
@@ -55,7 +55,7 @@ impl Step {
         }
     }
 
-    /// What it sends to its main output.
+    /// Returns the flow of its main output.
     pub fn gives(&self) -> Flow {
         match self {
             Step::Messages(config) => config.gives(),

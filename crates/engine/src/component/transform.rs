@@ -26,13 +26,13 @@ pub trait Transform: Send {
 
 /// A configured transform.
 pub trait TransformConfig: Send + Sync {
-    /// What the transform sends to its main output.
+    /// Returns the flow of its main output.
     fn gives(&self) -> Flow {
         Flow::Messages
     }
 
-    /// The names of its outputs beside the main output and `errors`. [`Outputs::send_to`] counts in this
-    /// order.
+    /// Returns the names of its outputs beside the main output and `errors`. [`Outputs::send_to`] counts in
+    /// this order.
     fn outputs(&self) -> Vec<String> {
         Vec::new()
     }

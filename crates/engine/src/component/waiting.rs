@@ -8,8 +8,8 @@ use crate::{Error, Outputs};
 
 /// Changes batches, as a [`Transform`](super::Transform) does, and may wait meanwhile.
 ///
-/// It begins a segment. The transforms after it are called in the same segment with its results. Each copy
-/// of the segment has its own instance.
+/// It begins a segment. The transforms after it are called in the same segment with its results. Each copy of
+/// the segment has its own instance.
 #[async_trait]
 pub trait WaitingTransform: Send {
     /// Receives a batch and sends any number of batches to `out`: see
