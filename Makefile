@@ -12,10 +12,11 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build tools check generate generated test wheel python miri lint fmt bench clean
+.PHONY: help demo build dist tools check generate generated test wheel python miri lint fmt bench clean
 
 help:
 	@echo "make demo    run the examples on real input, and show what came out"
+	@echo "make dist    build the program to install, without symbols, and the slim build beside it, in target/dist"
 	@echo "make test    check the format, lint, and run all tests"
 	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
 	@echo "make tools   install the servers that tests and benchmarks need (Go, Node's npm, Python; 'make test' does so itself)"
@@ -35,6 +36,15 @@ help:
 
 build:
 	$(CARGO) build --release --locked -p thalweg
+
+# Without symbols, which are a quarter of it; without what is not for messages, files and the network it is the slim build.
+dist:
+	@mkdir -p $(target)/dist
+	$(CARGO) build --release --locked -p thalweg --no-default-features
+	strip -o $(target)/dist/thalweg-slim $(target)/release/thalweg
+	$(CARGO) build --release --locked -p thalweg
+	strip -o $(target)/dist/thalweg $(target)/release/thalweg
+	@ls -l $(target)/dist
 
 demo: build
 	@examples/demo.sh "$$(cd $(target)/release && pwd)/thalweg"
@@ -94,6 +104,7 @@ miri:
 lint: $(python)/installed
 	$(CARGO) fmt --all --check
 	@python3 tools/prose.py lint .
+	@python3 tools/licenses.py
 	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
 
 fmt:

@@ -18,10 +18,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FINGERPRINT = ROOT / "docs/reference/fingerprint"
-SOURCES = ["crates/codec/src", "crates/config/src/types", "crates/components", "crates/engine/src/read"]
+SOURCES = ["crates/codec/src", "crates/config/src/types", "crates/components"]
 WHOLE = [
     "crates/engine/src/reference.rs",
     "crates/engine/src/schema.rs",
+    "crates/engine/src/settings.rs",
     "crates/components/registry/src/lib.rs",
     "crates/components/registry/src/reference.rs",
     "python/generate.py",

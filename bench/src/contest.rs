@@ -9,7 +9,8 @@ const GIB: u64 = 1 << 30;
 
 /// The paths of all programs and files, the number of rounds and the size of an input.
 pub struct Contest {
-    thalweg: PathBuf,
+    /// The program to measure.
+    pub thalweg: PathBuf,
     benthos: Option<PathBuf>,
     cases: PathBuf,
     scratch: PathBuf,

@@ -2,7 +2,7 @@
 //! prints the ratios. Absolute figures depend on the machine and the moment. Ratios depend less on them, and
 //! medians of alternating runs least.
 //!
-//! `thalweg-bench [speed|gollum|files|memory|evaluations|transfer [TABLE...]|sparse [TABLE...]] [--quick]
+//! `thalweg-bench [size|speed|gollum|files|memory|evaluations|transfer [TABLE...]|sparse [TABLE...]] [--quick]
 //! [--mib N] [--rounds N]`; `make bench` builds the programs it needs. `--mib` is the size of an input in
 //! MiB, `--rounds` the number of runs per contender.
 
@@ -16,6 +16,7 @@ mod limit;
 mod measure;
 mod memory;
 mod report;
+mod size;
 mod sparse;
 mod speed;
 mod transfer;
@@ -71,8 +72,11 @@ fn print_tables(arguments: &[String]) -> Result<(), String> {
         _ => {}
     }
     let wanted = |name: &str| named.is_empty() || named.contains(&name);
-    if ["speed", "gollum", "files", "memory"].into_iter().any(wanted) {
+    if ["size", "speed", "gollum", "files", "memory"].into_iter().any(wanted) {
         let contest = contest(usize::MAX)?;
+        if wanted("size") {
+            size::run(&contest)?;
+        }
         if wanted("speed") {
             speed::run(&contest)?;
         }

@@ -90,7 +90,7 @@ def test_what_follows_and_comes_before_is_as_ever() -> None:
         [transforms.filter("number > 4"), doubled, transforms.drop(["process"]), transforms.filter("number < 16")],
     )
     assert built.table().to_pydict() == {"number": [10, 12, 14]}
-    assert "2 copies, as configured" in Pipeline(sources.from_arrow(numbers(1)), [doubled], sinks.discard()).check(
+    assert "2 workers, as configured" in Pipeline(sources.from_arrow(numbers(1)), [doubled], sinks.discard()).check(
         plan=True
     )
 

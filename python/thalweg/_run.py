@@ -193,14 +193,14 @@ def run(
 ) -> Summary:
     """Runs a configuration until its sources end.
 
-    `config` is the path of a configuration of any dialect, a dict of the same structure, or a `Pipeline`. In a dict, Python
-    objects may take the place of sources, transforms and sinks.
+    `config` is the path of a configuration of any dialect, a dict of the same structure, or a `Pipeline`. In a
+    dict, Python objects may take the place of sources, transforms and sinks.
 
     `pipelines` selects the pipelines to run; the pipelines that feed them run as well. Of a service definition of
-    capyfile, it selects the one processor, as `service:processor`; its phases run one after the other. `state` is a directory for
-    checkpoints and dead letters, so that the next run resumes where this one ends. `memory` limits the data in
-    flight, in bytes or as `"1GiB"`. `threads` is the number of cores to use. With `strict`, the run fails if
-    messages could not be processed.
+    capyfile, it selects the one processor, as `service:processor`; its phases run one after the other. `state` is a
+    directory for checkpoints and dead letters, so that the next run resumes where this one ends. `memory` limits
+    the data in flight, in bytes or as `"1GiB"`. `threads` is the number of cores to use. With `strict`, the run
+    fails if messages could not be processed.
 
     `progress` enables the display of progress: on a terminal as with `thalweg run`, in a notebook as a line that
     updates. By default progress is shown in these two places. A function is called with `Statistics` several times

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_dialects::capyfile::Step;
 use thalweg_dialects::capyfile::response::{Details, Processed, Rejected, message};
 use thalweg_engine::{FileEvent, FileWatcher};
+use thalweg_files::URL;
 use thalweg_files::mime;
-use thalweg_files::sinks::objects::URL;
 use thalweg_record::{File, Origin};
 
 /// The sinks of a document of the dialect.

@@ -2,6 +2,8 @@
 //!
 //! A command is one file in `commands`, with its options, its help and what it does. No command names a
 //! dialect or a component: those are found in `thalweg-job`.
+//!
+//! See docs/decisions/050-mimalloc-without-huge-pages.md.
 
 mod commands;
 

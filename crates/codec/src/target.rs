@@ -4,6 +4,8 @@
 //! column as bytes without a copy, and replacing another by the result. A message without the field stays
 //! unchanged: it keeps its value in the target column. In the common case all messages have the field, and
 //! the result is moved as a whole.
+//!
+//! See docs/decisions/028-one-column-transforms-share-a-target.md.
 
 use std::sync::Arc;
 

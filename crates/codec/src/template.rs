@@ -3,6 +3,8 @@
 //! `{name}` is replaced by a column, `{name:%Y-%m-%d}` by a point in time in strftime's notation. Braces are
 //! used because shells, SQL and regular expressions do not use them in such texts, and strftime's `%` stays
 //! free.
+//!
+//! See docs/decisions/028-one-column-transforms-share-a-target.md.
 
 use std::borrow::Cow;
 use std::str::FromStr;

@@ -3,6 +3,8 @@
 //! The formats of most logs are parsed here by hand, digit by digit: a general parser takes ten times as
 //! long. Because logs repeat the current second, the last text and its time are cached. `chrono` parses
 //! formats that users define.
+//!
+//! See docs/decisions/029-hot-codecs-are-our-own.md.
 
 use chrono::format::{Item, Parsed, StrftimeItems};
 use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, Utc};

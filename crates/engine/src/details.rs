@@ -1,4 +1,4 @@
-//! What a component counts beside messages and bytes.
+//! The counters of a component beside messages and bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Counters of a component's own, which the summary of a run shows by their names: requests that it made, say.
+/// Counters of one component, such as the number of requests it made. The summary of a run shows them by
+/// name.
 #[derive(Clone, Default)]
 pub struct Details(Arc<Mutex<BTreeMap<&'static str, Count>>>);
 
@@ -19,13 +20,13 @@ impl fmt::Debug for Details {
 }
 
 impl Details {
-    /// Shows what `count` gives under a name, in the place of what was shown under it before: copies of a component share what
-    /// they count.
+    /// Shows the result of `count` under a name. It replaces an earlier counter of that name: the workers of
+    /// a component share one counter.
     pub fn show(&self, name: &'static str, count: impl Fn() -> u64 + Send + Sync + 'static) {
         self.0.lock().insert(name, Box::new(count));
     }
 
-    /// All of them now; those at nought are left out.
+    /// Returns the current values. Counters at zero are left out.
     pub fn now(&self) -> BTreeMap<&'static str, u64> {
         let counts = self.0.lock();
         counts.iter().map(|(name, count)| (*name, count())).filter(|(_, count)| *count > 0).collect()

@@ -5,8 +5,7 @@
 pub enum ErrorKind {
     /// A retry may succeed: the engine retries with growing pauses.
     Temporary,
-    /// As temporary, and the other side has too much to do: from now on fewer requests are sent to it at
-    /// once.
+    /// As temporary, and the other side is overloaded: fewer requests are sent to it at once from now on.
     Overloaded,
     /// No retry succeeds: the run fails with this error.
     Permanent,
@@ -90,7 +89,8 @@ impl Error {
     }
 }
 
-/// Arrow refuses columns that do not fit together: a mistake of a component, which a retry would repeat.
+/// Arrow rejects columns that do not fit together. That is a mistake of a component, which a retry would
+/// repeat.
 impl From<arrow_schema::ArrowError> for Error {
     fn from(error: arrow_schema::ArrowError) -> Self {
         Error::permanent("the columns of a batch do not fit together").caused_by(error)

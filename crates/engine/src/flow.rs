@@ -1,19 +1,21 @@
-//! What travels where in a graph: messages or files.
+//! The flow of each edge of a graph: messages or files.
 //!
-//! A source and the last transform of a pipeline say what they give; what a pipeline without transforms gives is what
-//! feeds it. So the flow of each edge follows from the graph, and nobody has to write it down.
+//! A source and the last transform of a pipeline declare the flow of their output. A pipeline without
+//! transforms passes on the flow of its input. So the flow of each edge follows from the graph, and the user
+//! does not have to write it down.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::component::{Flow, Step};
-use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, Targets, To};
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, Targets, To};
+use crate::settings::OnError;
 
-/// What travels into each pipeline.
+/// The flow into each pipeline, by the pipeline's name.
 pub(crate) struct Flows(BTreeMap<Arc<str>, Flow>);
 
-/// What leaves a transform by `errors`. What reads messages out of files rejects messages; a file that it cannot read goes
-/// to the dead letters, whatever takes its errors, since these are one flow.
+/// Returns the flow that leaves a transform by `errors`. A file reader rejects messages. A file that it
+/// cannot read goes to the dead letters, whatever its `errors` lead to, since one edge carries one flow.
 fn rejected(step: &Step) -> Flow {
     match step {
         Step::FileReader(_) => Flow::Messages,
@@ -21,25 +23,26 @@ fn rejected(step: &Step) -> Flow {
     }
 }
 
-/// Something takes what it cannot take.
+/// An edge that leads to a component of the other flow.
 pub(crate) struct Mismatch {
-    /// The pipeline where it is.
+    /// The number of the pipeline.
     pub(crate) pipeline: usize,
-    /// Its transform, if it is one; else it is where the pipeline begins or leads to.
-    pub(crate) place: MismatchPlace,
+    /// The part of the pipeline.
+    pub(crate) part: MismatchPart,
     pub(crate) message: String,
     pub(crate) help: String,
 }
 
-/// Where in a pipeline something does not fit.
-pub(crate) enum MismatchPlace {
+/// The part of a pipeline at which a flow does not fit.
+pub(crate) enum MismatchPart {
     From,
     Transform(usize),
     To,
 }
 
 impl Flows {
-    /// Finds them. Where feeds disagree the first decides; [`mismatches`](Self::mismatches) tells of the others.
+    /// Finds the flow of each pipeline. If its feeds disagree, the first one decides;
+    /// [`mismatches`](Self::mismatches) reports the others.
     pub(crate) fn of(graph: &Graph) -> Self {
         let mut flows = Flows(BTreeMap::new());
         loop {
@@ -56,23 +59,23 @@ impl Flows {
         }
     }
 
-    /// What travels into a pipeline.
+    /// Returns the flow into a pipeline.
     pub(crate) fn entering(&self, pipeline: &Pipeline) -> Flow {
         self.0.get(&pipeline.name).copied().unwrap_or(Flow::Messages)
     }
 
-    /// What travels at its end.
+    /// Returns the flow at the end of a pipeline.
     pub(crate) fn at_end(&self, pipeline: &Pipeline) -> Flow {
         pipeline.transforms.last().map_or_else(|| self.entering(pipeline), |last| last.config.gives())
     }
 
-    /// Whether messages reach a sink.
+    /// True if messages reach the sink.
     pub(crate) fn reach(&self, graph: &Graph, sink: &SinkNode) -> bool {
         let mut feeding = graph.pipelines.iter().filter(|pipeline| pipeline.to.names().contains(&sink.name));
         feeding.any(|pipeline| self.at_end(pipeline) == Flow::Messages)
     }
 
-    /// What a feed may give, as far as it is known.
+    /// Returns the flows that a feed may carry, as far as they are known.
     fn fed(&self, graph: &Graph, feed: &Feed) -> Vec<Flow> {
         let given = |name: &str| graph.sources.iter().find(|source| *source.name == *name);
         let end = |pipeline: &Pipeline| match pipeline.transforms.last() {
@@ -103,35 +106,35 @@ impl Flows {
         flows
     }
 
-    /// Whatever takes what it cannot take, the first of each pipeline.
+    /// Returns the first mismatch of each pipeline.
     pub(crate) fn mismatches(&self, graph: &Graph) -> Vec<Mismatch> {
         let all = graph.pipelines.iter().enumerate();
         all.filter_map(|(number, pipeline)| {
-            let (place, message, help) = self.mismatch(graph, pipeline)?;
-            Some(Mismatch { pipeline: number, place, message, help })
+            let (part, message, help) = self.mismatch(graph, pipeline)?;
+            Some(Mismatch { pipeline: number, part, message, help })
         })
         .collect()
     }
 
-    fn mismatch(&self, graph: &Graph, pipeline: &Pipeline) -> Option<(MismatchPlace, String, String)> {
+    fn mismatch(&self, graph: &Graph, pipeline: &Pipeline) -> Option<(MismatchPart, String, String)> {
         let mut flow = self.entering(pipeline);
         for feed in &pipeline.from {
             let mut other = self.fed(graph, feed).into_iter().filter(|&other| other != flow);
             if let Some(other) = other.next() {
                 let message = format!(
-                    "The pipeline `{}` is fed {} and, by `{feed}`, {}.",
+                    "The pipeline `{}` receives {}, but {} from `{feed}`.",
                     pipeline.name,
                     flow.name(),
                     other.name()
                 );
                 let help = match feed {
                     Feed::Errors(name) if graph.pipeline(name).is_some() => {
-                        "What a pipeline rejects is files before, and messages behind the transform that reads \
-                         them: divide it there into two pipelines."
+                        "A pipeline rejects files before the transform that reads messages out of them, and \
+                         messages after it: split the pipeline there into two."
                     }
-                    _ => "Make two pipelines of it, one for each.",
+                    _ => "Split it into two pipelines, one for each.",
                 };
-                return Some((MismatchPlace::From, message, help.to_owned()));
+                return Some((MismatchPart::From, message, help.to_owned()));
             }
         }
         for (at, node) in pipeline.transforms.iter().enumerate() {
@@ -139,25 +142,25 @@ impl Flows {
             if takes != flow {
                 let message =
                     format!("`{}` takes {}, but here are {}.", node.kind, takes.name(), flow.name());
-                return Some((MismatchPlace::Transform(at), message, turning(flow)));
+                return Some((MismatchPart::Transform(at), message, turning(flow)));
             }
             if takes == Flow::Messages && node.targets != Targets::default() {
                 let message =
-                    format!("`{}` takes messages: `for` says which files a transform is for.", node.kind);
-                return Some((MismatchPlace::Transform(at), message, "Remove it.".to_owned()));
+                    format!("`{}` takes messages, but `for` applies to transforms of files only.", node.kind);
+                return Some((MismatchPart::Transform(at), message, "Remove it.".to_owned()));
             }
             if pipeline.on_error == OnError::Divert && node.targets != Targets::default() {
-                let message = "Files that were rejected do not come here: they leave by `errors` at once.";
+                let message = "Rejected files do not reach this transform: they leave by `errors` at once.";
                 let help = "Add `on_error: carry` to the pipeline, or remove `for`.";
-                return Some((MismatchPlace::Transform(at), message.to_owned(), help.to_owned()));
+                return Some((MismatchPart::Transform(at), message.to_owned(), help.to_owned()));
             }
             flow = node.config.gives();
         }
         let is_choice = pipeline.to.names().len() > 1 && !matches!(pipeline.to, To::All(_));
         if flow == Flow::Files && is_choice {
-            let message = format!("`{}` chooses for messages, but here are files.", pipeline.to);
+            let message = format!("`{}` distributes messages, but here are files.", pipeline.to);
             let help = "Files can go to one sink or pipeline, or to a list, each of which gets them.";
-            return Some((MismatchPlace::To, message, help.to_owned()));
+            return Some((MismatchPart::To, message, help.to_owned()));
         }
         let named = |name: &Arc<str>| graph.sinks.iter().find(|sink| sink.name == *name);
         for sink in pipeline.to.names().iter().filter_map(named) {
@@ -169,14 +172,14 @@ impl Flows {
                 let takes = if flow == Flow::Messages { Flow::Files } else { Flow::Messages };
                 let message =
                     format!("The sink `{}` takes {}, but here are {}.", sink.name, takes.name(), flow.name());
-                return Some((MismatchPlace::To, message, turning(flow)));
+                return Some((MismatchPart::To, message, turning(flow)));
             }
         }
         None
     }
 }
 
-/// How to turn one into the other.
+/// Returns the components that turn this flow into the other one.
 fn turning(flow: Flow) -> String {
     let help = match flow {
         Flow::Messages => "`pack` makes files of messages.",

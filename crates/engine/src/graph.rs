@@ -1,4 +1,6 @@
-//! Which components there are, and which feeds which.
+//! The components of a configuration, and the edges between them.
+//!
+//! See docs/decisions/014-a-rejected-file-may-continue.md.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,18 +13,18 @@ use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 
 use crate::component::{Flow, SinkConfig, SourceConfig, Step};
-use crate::read::DeadLetterLimits;
+use crate::settings::{DeadLetterLimits, OnError};
 
-/// A checked configuration. Printed, it shows what leads where.
+/// A checked configuration. Its `Display` shows the edges.
 #[derive(Clone)]
 pub struct Graph {
-    /// Bytes for data in flight, for the whole process.
+    /// The memory budget of the whole process.
     pub memory: ByteSize,
-    /// Where positions are kept, if they are.
+    /// The state directory, if there is one.
     pub state: Option<PathBuf>,
-    /// How many dead letters are kept.
+    /// The limits of the dead letters.
     pub dead_letters: DeadLetterLimits,
-    /// Where the run makes its temporary files: the system's folder for these, if none is named.
+    /// The directory of the run's temporary files. Without it, the system's temporary directory.
     pub temporary: Option<PathBuf>,
     /// Sources by name, in the order of the configuration.
     pub sources: Vec<SourceNode>,
@@ -46,40 +48,29 @@ pub struct SourceNode {
 /// A transform of a pipeline.
 #[derive(Clone)]
 pub struct TransformNode {
-    /// `pipeline.kind`, with a number where a kind comes again: `main.filter`, `main.filter-2`.
+    /// `pipeline.kind`, with a number if the kind is repeated: `main.filter`, `main.filter-2`.
     pub name: Arc<str>,
     /// Its key in configurations.
     pub kind: &'static str,
     /// Its options.
     pub config: Step,
-    /// Which files it is for.
+    /// The files that it applies to.
     pub targets: Targets,
-    /// The names of those before it in its pipeline: what a message that it rejects has been through there.
+    /// The names of the transforms before it in its pipeline. A message that it rejects has passed these.
     pub before: Arc<[Arc<str>]>,
 }
 
-/// Which files a transform is for. The others go past it.
+/// The files that a transform applies to. Other files skip it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Targets {
-    /// Those that nothing has gone wrong with.
+    /// Files without a problem.
     #[default]
     WithoutErrors,
-    /// Those that were rejected before, in a pipeline with `on_error: carry`.
+    /// Files that were rejected earlier, in a pipeline with `on_error: carry`.
     WithErrors,
-    /// All.
+    /// All files.
     All,
-}
-
-/// What becomes of a file that a transform rejects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnError {
-    /// It leaves by `errors` there and then.
-    #[default]
-    Divert,
-    /// It goes on, past the transforms that are not `for` such files, and leaves by `errors` at the end of the pipeline.
-    Carry,
 }
 
 /// A sink of the graph.
@@ -93,23 +84,24 @@ pub struct SinkNode {
     pub config: Arc<dyn SinkConfig>,
 }
 
-/// What feeds a pipeline: an output of something.
+/// An output that feeds a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Feed {
-    /// What a source reads.
+    /// The main output of a source.
     Source(Arc<str>),
-    /// What comes out at the end of a pipeline.
+    /// The main output of a pipeline.
     Pipeline(Arc<str>),
-    /// What a pipeline's `to` gives to the pipeline that it is the feed of.
+    /// The output of a pipeline whose `to` names the fed pipeline.
     Chosen(Arc<str>),
     /// A named output of a pipeline, such as a label of `route`.
     Named(Arc<str>, String),
-    /// What a source, a pipeline's transforms or a sink could not process.
+    /// The `errors` output of a source, a pipeline or a sink.
     Errors(Arc<str>),
 }
 
 impl Feed {
-    /// The pipeline that it comes from; of errors, it may be a source or a sink instead.
+    /// Returns the name of the pipeline that the output belongs to. For `errors`, it may be the name of a
+    /// source or sink instead.
     pub fn pipeline(&self) -> Option<&Arc<str>> {
         match self {
             Feed::Source(_) => None,
@@ -130,23 +122,24 @@ impl fmt::Display for Feed {
     }
 }
 
-/// Where a pipeline leads: names of sinks and of other pipelines.
+/// The targets of a pipeline: names of sinks and of other pipelines.
 #[derive(Debug, Clone, PartialEq)]
 pub enum To {
-    /// To each of these, a copy each; to none if other pipelines take it.
+    /// Each target gets a copy. Empty if only the `from` of other pipelines names this one.
     All(Vec<Arc<str>>),
-    /// Each message to the next of them in turn.
+    /// Each message goes to the next target in turn.
     RoundRobin(Vec<Arc<str>>),
-    /// Each message to one of them at random.
+    /// Each message goes to one target at random.
     Random(Vec<Arc<str>>),
-    /// Messages of equal key to the same of them.
+    /// Messages with equal values of this column go to the same target.
     ByKey(String, Vec<Arc<str>>),
-    /// To the first; what that fails to deliver, or has no room for within a time, to the next.
+    /// Batches go to the first target. A batch that it fails to deliver, or has no capacity for within the
+    /// timeout, goes to the next target.
     Failover(Vec<Arc<str>>, Option<Duration>),
 }
 
 impl To {
-    /// The sinks and pipelines, in order.
+    /// Returns the names of the sinks and pipelines, in order.
     pub fn names(&self) -> &[Arc<str>] {
         match self {
             To::All(names)
@@ -172,33 +165,35 @@ impl fmt::Display for To {
     }
 }
 
-/// A pipeline: what feeds it, what it does, where it leads.
+/// A pipeline: its feeds, transforms and targets.
 #[derive(Clone)]
 pub struct Pipeline {
     /// Its name.
     pub name: Arc<str>,
-    /// What feeds it.
+    /// The outputs that feed it.
     pub from: Vec<Feed>,
-    /// What it does, in order.
+    /// Its transforms, in order.
     pub transforms: Vec<TransformNode>,
-    /// Where it leads.
+    /// Its targets.
     pub to: To,
-    /// Whether the order within a source is kept, where the user says so: see [`is_ordered`](Self::is_ordered).
+    /// True if the order within a source is kept. None if the user does not say: see
+    /// [`is_ordered`](Self::is_ordered).
     pub ordered: Option<bool>,
-    /// What becomes of files that its transforms reject.
+    /// The treatment of files that its transforms reject.
     pub on_error: OnError,
-    /// How many copies to run, where the user says so.
+    /// The number of workers, if the user sets it.
     pub concurrency: Option<usize>,
 }
 
 impl Pipeline {
-    /// Whether what comes as this is put back into its order: messages are, unless the user says otherwise. Files are
-    /// not, since one that takes long would hold the others back.
+    /// True if the results of parallel workers are put back into order. By default messages are and files are
+    /// not, since one slow file would hold the others back.
     pub fn is_ordered(&self, flow: Flow) -> bool {
         self.ordered.unwrap_or(flow == Flow::Messages)
     }
 
-    /// The named outputs of its transforms, with the transform and its number there.
+    /// Returns the named outputs of its transforms: the number of the transform, the number of the output
+    /// there, and its label.
     pub fn outputs(&self) -> impl Iterator<Item = (usize, usize, String)> + '_ {
         self.transforms.iter().enumerate().flat_map(|(at, transform)| {
             let outputs = transform.config.outputs().into_iter().enumerate();
@@ -213,13 +208,13 @@ impl Graph {
         self.pipelines.iter().find(|pipeline| &*pipeline.name == name)
     }
 
-    /// The pipelines that a feed leads to.
+    /// Returns the numbers of the pipelines that a feed leads to.
     pub fn fed_by(&self, feed: &Feed) -> Vec<usize> {
         let pipelines = self.pipelines.iter().enumerate();
         pipelines.filter(|(_, pipeline)| pipeline.from.contains(feed)).map(|(at, _)| at).collect()
     }
 
-    /// Keeps only these pipelines, what feeds them, and where all of those lead.
+    /// Keeps only these pipelines, the pipelines that feed them, and the targets of all of those.
     pub fn restrict(&mut self, names: &[String]) {
         let mut wanted: Vec<Arc<str>> = Vec::new();
         let mut open: Vec<Arc<str>> = names.iter().map(|name| Arc::from(name.as_str())).collect();
@@ -228,7 +223,7 @@ impl Graph {
             open.extend(pipeline.from.iter().filter_map(Feed::pipeline).cloned());
             wanted.push(name);
         }
-        // What else feeds the pipelines that they lead to is not wanted.
+        // Other feeds of the target pipelines are not kept.
         let mut at = 0;
         while let Some(pipeline) = wanted.get(at).and_then(|name| self.pipeline(name)) {
             let led = pipeline.to.names().iter().filter(|name| self.pipeline(name).is_some());
@@ -302,7 +297,7 @@ impl fmt::Display for Graph {
     }
 }
 
-/// Numbers names that come again: `filter`, `filter-2`.
+/// Numbers repeated names: `filter`, `filter-2`.
 pub(crate) fn numbered(kind: &str, seen: &mut BTreeMap<String, usize>) -> String {
     let count = seen.entry(kind.to_owned()).or_default();
     *count += 1;

@@ -1,4 +1,6 @@
-//! What a component keeps of work that is half done.
+//! Notes of a component about unfinished work.
+//!
+//! See docs/decisions/036-uploads-are-our-own-requests.md.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,9 +10,9 @@ use serde_json::Value;
 use crate::Error;
 use crate::store::Store;
 
-/// Where a component notes what it has done of something long, so that a run after one that was cut off goes on with it: the
-/// parts of a file that a store has, say. What is noted is there even if the process is killed; whether it survives a loss of
-/// power is up to the system, so it must be such that work may be done twice.
+/// Records the progress of long work, such as the uploaded parts of a file, so that a later run resumes it.
+/// Entries survive `kill -9`. The system decides whether they survive a loss of power, so it must be harmless
+/// to repeat recorded work.
 #[derive(Clone)]
 pub struct Journal {
     store: Arc<Store>,
@@ -24,31 +26,22 @@ impl fmt::Debug for Journal {
 }
 
 impl Journal {
-    /// The journal of a component, in the store of a state folder.
+    /// Opens the journal of a component, in the store of a state directory.
     pub fn new(store: Arc<Store>, component: &str) -> Self {
         Self { store, component: component.into() }
     }
 
-    /// All that is noted below a prefix, in the order of the names.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
+    /// Returns all entries whose names start with a prefix, in the order of their names.
     pub fn entries(&self, prefix: &str) -> Result<Vec<(String, Value)>, Error> {
         self.store.journal(&self.component, prefix)
     }
 
-    /// Notes something under a name, in the place of what was there.
-    ///
-    /// # Errors
-    /// If it cannot be written.
+    /// Writes an entry. It replaces an earlier entry of that name.
     pub fn note(&self, name: &str, value: &Value) -> Result<(), Error> {
         self.store.note(&self.component, name, Some(value))
     }
 
-    /// Forgets all that is noted below a prefix.
-    ///
-    /// # Errors
-    /// If the store cannot be written.
+    /// Deletes all entries whose names start with a prefix.
     pub fn forget(&self, prefix: &str) -> Result<(), Error> {
         for (name, _) in self.entries(prefix)? {
             self.store.note(&self.component, &name, None)?;

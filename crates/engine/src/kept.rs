@@ -1,7 +1,9 @@
-//! Fields of messages as text, for what is kept outside of memory, and back.
+//! Fields of messages as text, to be stored outside of memory and restored.
 //!
-//! A dead letter is looked at by people and processed again by machines, perhaps by a later version. So its
-//! fields are kept as names, types and values in words, not in a binary form.
+//! People read a dead letter and machines process it again, perhaps with a later version. So its fields are
+//! stored as names, types and values in words. A binary form was rejected.
+//!
+//! See docs/decisions/021-dead-letters-keep-payload-and-fields.md.
 
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
@@ -20,17 +22,18 @@ use crate::Error;
 pub struct KeptField {
     /// Its name.
     pub name: String,
-    /// Its Arrow type, as Arrow writes it.
+    /// Its Arrow type, as Arrow's `Display` writes it.
     #[serde(rename = "type")]
     pub data_type: String,
-    /// Its value as text; none if it is NULL.
+    /// Its value as text; `None` for NULL.
     pub value: Option<String>,
-    /// What is known of it beside its type: that it is JSON, say.
+    /// The metadata of its Arrow field, for example that it is JSON.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }
 
-/// The fields of each message, without those that say why it was rejected. A field whose type has no text is left out.
+/// Returns the fields of each message, without those that describe its rejection. A field whose type cannot
+/// be cast to text is left out.
 pub(crate) fn keep(fields: &RecordBatch) -> Vec<Vec<KeptField>> {
     let schema = fields.schema();
     let columns = schema.fields().iter().zip(fields.columns());
@@ -53,7 +56,7 @@ pub(crate) fn keep(fields: &RecordBatch) -> Vec<Vec<KeptField>> {
     (0..fields.num_rows()).map(row).collect()
 }
 
-/// Whether two messages have fields of the same names and types, so that they can be in one batch.
+/// True if two messages have fields of the same names, types and metadata, so that one batch can hold both.
 pub(crate) fn alike(one: &[KeptField], other: &[KeptField]) -> bool {
     let same = |a: &KeptField, b: &KeptField| {
         a.name == b.name && a.data_type == b.data_type && a.metadata == b.metadata
@@ -61,7 +64,7 @@ pub(crate) fn alike(one: &[KeptField], other: &[KeptField]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(a, b)| same(a, b))
 }
 
-/// The columns of messages that are all [`alike`].
+/// Restores the columns of messages that are all [`alike`].
 pub(crate) fn restore(rows: &[&[KeptField]]) -> Result<RecordBatch, Error> {
     let mut fields = Vec::new();
     let mut columns: Vec<ArrayRef> = Vec::new();
@@ -89,7 +92,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_restored_is_what_was_kept(rows in prop::collection::vec(any::<Row>(), 1..20)) {
-            // Seconds of the years that have four digits, which is what times are written with.
+            // Times are written with years of four digits, so the test uses only those.
             let times = rows.iter().map(|row| row.4.map(|second| i64::from(second) * 1_000_003));
             let json = HashMap::from([("ARROW:extension:name".to_owned(), "arrow.json".to_owned())]);
             let time = TimestampMicrosecondArray::from_iter(times).with_timezone("UTC");

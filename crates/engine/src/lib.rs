@@ -1,11 +1,12 @@
 //! From a configuration to a graph, from the graph to a plan, and from the plan to a run.
 //!
-//! A configuration is read into a [`Graph`]: the components and which feeds which, checked. The graph becomes
-//! a [`Plan`]: adjacent transforms fused into segments, channels only where rates must differ, and the
-//! parallelism of each segment. The plan is carried out as a [`Run`]. Graph and plan are values that can be
+//! A configuration is read into a [`Graph`]: the checked components and the edges between them. The graph
+//! becomes a [`Plan`]: adjacent transforms fused into segments, channels only where rates must differ, and
+//! the parallelism of each segment. A [`Run`] executes the plan. Graph and plan are values that can be
 //! printed.
 //!
-//! This crate knows what a component is ([`component`]) but none in particular: they come in a [`Registry`].
+//! This crate defines what a component is ([`component`]) but contains none: components come in a
+//! [`Registry`].
 
 pub mod component;
 mod details;
@@ -26,6 +27,7 @@ pub mod replay;
 mod router;
 mod run;
 mod schema;
+mod settings;
 mod source_output;
 mod store;
 mod temporary;
@@ -38,18 +40,19 @@ pub use component::{
 };
 pub use details::Details;
 pub use error::{Error, ErrorKind};
-pub use graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
+pub use graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 pub use journal::Journal;
 pub use kept::KeptField;
 pub use metrics::{ComponentCounts, ComponentMetrics};
 pub use plan::{Destination, FailoverStage, Operator, Plan, Segment, SinkStage, SourceStage, Target};
 pub use positions::{Checkpoint, Positions};
-pub use read::{ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, PipelineSettings, Settings, read};
+pub use read::read;
 pub use reference::{OptionReference, Reference};
 pub use registry::{Built, Definition, Registry, Role};
 pub use rejects::Rejects;
 pub use run::{FileEvent, FileWatcher, Handle, Run, RunFailure, StateDir, Summary, Undrained};
 pub use schema::schema;
+pub use settings::{ByKey, DEFAULT_MEMORY, DeadLetterLimits, Failover, OnError, PipelineSettings, Settings};
 pub use source_output::{Meter, Reading, Received, Settled, SourceOutput};
 pub use store::{DeadLetter, DeadLetterCounts, DeadLetterId, KeptFile, Store};
 pub use temporary::Temporaries;

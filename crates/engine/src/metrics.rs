@@ -1,4 +1,4 @@
-//! What is counted while a run goes on.
+//! The counters of a running component.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use thalweg_runtime::HandOvers;
 
 use crate::{Details, Role};
 
-/// The counters of one component, shared by all copies of it. Rows are messages; bytes are of payload.
+/// The counters of one component, shared by all its workers. Rows are messages; bytes are bytes of payload.
 #[derive(Debug)]
 pub struct ComponentMetrics {
     /// Its name: `access`, `main.parse_json`, `outside`.
     pub name: Arc<str>,
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// Its key in configurations.
     pub kind: &'static str,
@@ -28,55 +28,54 @@ pub struct ComponentMetrics {
     busy_ns: AtomicU64,
     expected: AtomicU64,
     progress: AtomicU64,
-    /// What keeps it from working, and whether anything does, so that the lock is seldom looked at.
+    /// The temporary error that it retries, if any. `is_troubled` avoids the lock on the usual path.
     trouble: Mutex<Option<String>>,
     is_troubled: AtomicBool,
-    /// What it counts itself.
+    /// The component's own counters.
     pub(crate) details: Details,
-    /// How batches came to the stage that begins with it.
+    /// How batches reached the stage that begins with it: by a call, or by the channel.
     pub(crate) hand_overs: Arc<HandOvers>,
 }
 
-/// The counters at one moment.
+/// A snapshot of the counters.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct ComponentCounts {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its role.
     pub role: &'static str,
     /// Its key in configurations.
     pub kind: &'static str,
-    /// Messages given to it (of a source: read).
+    /// Messages that it received (a source: read).
     pub rows_in: u64,
-    /// Bytes of payload given to it.
+    /// Bytes of payload that it received.
     pub bytes_in: u64,
-    /// Messages that it gave on (of a sink: written).
+    /// Messages that it sent on (a sink: wrote).
     pub rows_out: u64,
-    /// Bytes of payload that it gave on.
+    /// Bytes of payload that it sent on.
     pub bytes_out: u64,
     /// Messages that left by `errors`.
     pub errors: u64,
-    /// Time spent in it, over all copies, in nanoseconds.
+    /// Time spent in it by all workers, in nanoseconds.
     pub busy_ns: u64,
-    /// Bytes that a source expects to read in all, and has read, before decompression; 0 if that is not known.
+    /// Bytes that a source expects to read in total, before decompression; 0 if unknown.
     pub expected_bytes: u64,
-    /// See `expected_bytes`.
+    /// Bytes of `expected_bytes` that it has read.
     pub progress_bytes: u64,
-    /// What keeps it from working now, and is tried again.
+    /// The temporary error that it retries now, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Of the batches that were handed to the stage that begins with it: how many were worked on in the stack of
-    /// the stage before.
+    /// The batches for the stage that begins with it that were processed on the stack of the stage before.
     pub taken_at_once: u64,
-    /// And how many waited in a channel first.
+    /// The batches for that stage that waited in its channel.
     pub queued: u64,
-    /// What the component counts itself, by name: `requests`, say.
+    /// The component's own counters by name, such as `requests`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub details: BTreeMap<&'static str, u64>,
 }
 
 impl ComponentMetrics {
-    /// All at nought.
+    /// Returns counters at zero.
     pub fn new(name: Arc<str>, role: Role, kind: &'static str) -> Arc<Self> {
         Arc::new(Self {
             name,
@@ -97,36 +96,36 @@ impl ComponentMetrics {
         })
     }
 
-    /// Messages came in.
+    /// Counts messages that came in.
     pub fn add_in(&self, rows: usize, bytes: usize) {
         self.rows_in.fetch_add(rows as u64, Relaxed);
         self.bytes_in.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Messages went out: it works.
+    /// Counts messages that went out, and clears the trouble.
     pub fn add_out(&self, rows: usize, bytes: usize) {
         self.set_trouble(None);
         self.rows_out.fetch_add(rows as u64, Relaxed);
         self.bytes_out.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Messages left by `errors`.
+    /// Counts messages that left by `errors`.
     pub fn add_errors(&self, rows: usize) {
         self.errors.fetch_add(rows as u64, Relaxed);
     }
 
-    /// Time was spent since `start`.
+    /// Counts the time since `start` as busy.
     pub fn add_busy(&self, start: Instant) {
         self.add_busy_until(start, Instant::now());
     }
 
-    /// Time was spent from one moment to another.
+    /// Counts the time between two instants as busy.
     pub fn add_busy_until(&self, start: Instant, end: Instant) {
         let spent = u64::try_from(end.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX);
         self.busy_ns.fetch_add(spent, Relaxed);
     }
 
-    /// Something keeps it from working, or does no more.
+    /// Sets or clears the temporary error that the component retries.
     pub fn set_trouble(&self, trouble: Option<String>) {
         if trouble.is_some() || self.is_troubled.load(Relaxed) {
             let mut current = self.trouble.lock();
@@ -135,17 +134,17 @@ impl ComponentMetrics {
         }
     }
 
-    /// The source found more to read.
+    /// Counts bytes that the source has found and will read.
     pub fn add_expected(&self, bytes: u64) {
         self.expected.fetch_add(bytes, Relaxed);
     }
 
-    /// The source read on.
+    /// Counts bytes that the source has read.
     pub fn add_progress(&self, bytes: u64) {
         self.progress.fetch_add(bytes, Relaxed);
     }
 
-    /// The counters now.
+    /// Returns a snapshot of the counters.
     pub fn counts(&self) -> ComponentCounts {
         ComponentCounts {
             name: self.name.to_string(),
@@ -168,7 +167,7 @@ impl ComponentMetrics {
 }
 
 impl ComponentCounts {
-    /// Time spent in it, over all copies.
+    /// Returns the time spent in it by all workers.
     pub fn busy(&self) -> Duration {
         Duration::from_nanos(self.busy_ns)
     }

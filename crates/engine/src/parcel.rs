@@ -1,22 +1,24 @@
 //! The contents of channels: a batch of messages, or several files.
 //!
-//! A channel carries one of the two, as the plan says of the edge that it is. One channel type for both was
-//! rejected: every stage then had to refuse, while it runs, what the check of the graph rules out.
+//! A channel carries one of the two; the plan knows which, by the edge. One channel type for both was
+//! rejected: every stage would then have to check at run time what the check of the graph rules out.
+//!
+//! See docs/decisions/063-channels-have-the-type-of-their-flow.md.
 
 use thalweg_record::{Batch, Budget, File, Outcome};
 
-/// The contents of a channel of files: some small ones, or a single one that takes long.
+/// The contents of a channel of files: several small files, or one file that takes long.
 pub(crate) type Files = Vec<File>;
 
-/// The view of channels, counters and sequencing on what they carry.
+/// The operations that channels, counters and sequencers need of their contents.
 pub(crate) trait Parcel: Send + Sized + 'static {
     /// The number of messages or files.
     fn items(&self) -> usize;
 
-    /// The bytes of content, wherever they are: what rates are counted in.
+    /// The bytes of content, in memory or not. Rates are counted in these.
     fn bytes(&self) -> usize;
 
-    /// The measure of the limits of channels: about the bytes of memory.
+    /// The size that counts against the limits of channels: about the bytes of memory.
     fn weight(&self) -> usize;
 
     /// A second parcel over the same content. Both must be settled.
@@ -26,7 +28,7 @@ pub(crate) trait Parcel: Send + Sized + 'static {
     /// Counts the content on the budget until it is dropped.
     fn claim(&self, budget: &Budget);
 
-    /// Settles all of it.
+    /// Settles all its messages or files.
     fn settle(self, outcome: Outcome);
 }
 
@@ -73,7 +75,7 @@ impl Parcel for Files {
         self.iter().map(File::share).collect()
     }
 
-    /// Files hold what their source reserved for them.
+    /// Does nothing: a file holds the memory that its source reserved for it.
     fn claim(&self, _: &Budget) {}
 
     fn settle(self, outcome: Outcome) {

@@ -1,9 +1,12 @@
-//! How far a source has got, counted from what is safe.
+//! The positions of a source, moved by settled batches.
 //!
 //! A source puts a checkpoint on each batch that it sends: "once this batch and all before it in its
-//! partition are settled, resume here". A partition is read in order: one file, for example. Batches are
-//! settled in any order. A partition's position moves only when all batches up to a checkpoint are settled,
-//! and never past one that failed.
+//! partition are settled, resume here". A partition is read in order; it is one file, for example. Batches
+//! are settled in any order. A partition's position moves only when all batches up to a checkpoint are
+//! settled, and never past a failed one.
+//!
+//! See docs/decisions/018-committed-is-more-than-settled.md and
+//! docs/decisions/020-file-readers-checkpoint-within-a-file.md.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,12 +24,12 @@ use crate::{Error, Role, RunFailure};
 pub struct Checkpoint {
     /// The sequence that the source reads in order: a file's identity, for example.
     pub partition: Arc<str>,
-    /// The source's own description of the place after this batch.
+    /// The source's own description of its position after this batch.
     pub offset: Value,
 }
 
 impl Checkpoint {
-    /// A place in the file at hand, for file readers: each file is a partition of its own.
+    /// Returns an offset in the open file, for file readers: each file is a partition of its own.
     pub fn in_file(offset: Value) -> Self {
         Self { partition: "".into(), offset }
     }
@@ -47,10 +50,10 @@ pub struct Positions {
     guard: Mutex<Option<LiveGuard>>,
 }
 
-/// While one exists, more is to come: its receiver ends with the last.
+/// Keeps its receiver waiting: the receiver ends when the last guard is dropped.
 pub(crate) type LiveGuard = mpsc::Sender<Never>;
 
-/// Nothing is ever sent.
+/// The message type of a channel that never carries one.
 #[derive(Debug)]
 pub(crate) enum Never {}
 
@@ -58,20 +61,20 @@ pub(crate) enum Never {}
 struct Partition {
     /// The number of the first batch in `sent`.
     first: u64,
-    /// The batches whose turn has not come: their offsets, and how they were settled.
+    /// The batches that are not settled, or wait for an earlier one: their offsets, and their outcomes.
     sent: VecDeque<(Value, Option<Outcome>)>,
     /// The offset before which all is settled.
-    safe: Option<Value>,
-    /// The offset that was saved last: where a restarted run would resume.
+    settled: Option<Value>,
+    /// The offset of the last saved checkpoint: a restarted run resumes here.
     stored: Option<Value>,
-    /// True if a batch failed: the position moves no more.
+    /// True if a batch failed: the position no longer moves.
     stuck: bool,
     changed: bool,
 }
 
 impl Positions {
-    /// Of a component, beginning with what a former run saved. `failures` receives the failures of its
-    /// batches.
+    /// Creates the positions of a component, beginning with those that an earlier run saved. `failures`
+    /// receives the failures of its batches.
     pub fn new(
         source: Arc<str>,
         role: Role,
@@ -79,7 +82,7 @@ impl Positions {
         failures: mpsc::UnboundedSender<RunFailure>,
     ) -> Arc<Self> {
         let known = |offset: Value| Partition {
-            safe: Some(offset.clone()),
+            settled: Some(offset.clone()),
             stored: Some(offset),
             ..Partition::default()
         };
@@ -100,16 +103,16 @@ impl Positions {
         self.keeps.store(true, Relaxed);
     }
 
-    /// Notes what was saved.
+    /// Notes that this offset was saved.
     pub(crate) fn note_stored(&self, partition: &str, offset: Option<&Value>) {
         if let Some(partition) = self.partitions.lock().get_mut(partition) {
             partition.stored = offset.cloned();
         }
     }
 
-    /// The offset in a partition before which nothing is needed again, even if the process is killed now. If
-    /// positions are saved, that is what was saved last: a run that resumes there truncates what its sinks
-    /// wrote since.
+    /// Returns the committed offset of a partition: input before it is not needed again, even after `kill
+    /// -9`. If positions are saved, it is the last saved offset: a run that resumes there truncates what its
+    /// sinks wrote since.
     pub fn committed(&self, partition: &str) -> Option<Value> {
         if !self.keeps.load(Relaxed) {
             return self.saved(partition);
@@ -123,29 +126,29 @@ impl Positions {
         *self.guard.lock() = Some(guard);
     }
 
-    /// The source has ended.
+    /// Drops the guard, when the source has ended.
     pub(crate) fn drop_guard(&self) {
         *self.guard.lock() = None;
     }
 
-    /// Where to resume in a partition, if it is known.
+    /// Returns the offset to resume at in a partition, if it is known.
     pub fn saved(&self, partition: &str) -> Option<Value> {
-        self.partitions.lock().get(partition).and_then(|partition| partition.safe.clone())
+        self.partitions.lock().get(partition).and_then(|partition| partition.settled.clone())
     }
 
-    /// The known partitions.
+    /// Returns the known partitions.
     pub fn partitions(&self) -> Vec<Arc<str>> {
         self.partitions.lock().keys().cloned().collect()
     }
 
-    /// How many messages or files are in batches that are not settled. A batch counts as a whole until its
-    /// last message is settled.
+    /// Returns the number of messages or files in unsettled batches. A batch counts as a whole until its last
+    /// message is settled.
     pub(crate) fn unsettled(&self) -> u64 {
         self.unsettled.load(Relaxed)
     }
 
     /// Returns the ack of the next batch of a partition, which has `items` messages or files. Without a
-    /// checkpoint, only the batch's failure is noted.
+    /// checkpoint, the ack only reports a failure of the batch.
     pub fn expect(self: &Arc<Self>, checkpoint: Option<Checkpoint>, items: usize) -> Ack {
         let this = self.clone();
         let guard = self.guard.lock().clone();
@@ -192,37 +195,37 @@ impl Positions {
             let Some((offset, _)) = partition.sent.pop_front() else { break };
             partition.first += 1;
             if !partition.stuck {
-                partition.safe = Some(offset);
+                partition.settled = Some(offset);
                 partition.changed = true;
             }
         }
     }
 
-    /// Forgets a partition that will never be read again.
+    /// Deletes the position of a partition that will never be read again.
     pub fn forget(&self, partition: &str) {
         let mut partitions = self.partitions.lock();
         if let Some(partition) = partitions.get_mut(partition) {
-            partition.safe = None;
+            partition.settled = None;
             partition.changed = true;
         }
     }
 
-    /// Takes the partitions whose position changed since the last call: where to resume there, or None if it
-    /// was forgotten.
+    /// Takes the partitions whose position changed since the last call: the offset to resume at, or None if
+    /// the position was deleted.
     pub fn take_changes(&self) -> Vec<(Arc<str>, Option<Value>)> {
         let mut partitions = self.partitions.lock();
         let mut changed = Vec::new();
         for (name, partition) in partitions.iter_mut() {
             if std::mem::take(&mut partition.changed) {
-                changed.push((name.clone(), partition.safe.clone()));
+                changed.push((name.clone(), partition.settled.clone()));
             }
         }
-        partitions.retain(|_, partition| partition.safe.is_some() || !partition.sent.is_empty());
+        partitions.retain(|_, partition| partition.settled.is_some() || !partition.sent.is_empty());
         changed
     }
 
-    /// Notes that a change that was taken could not be saved. The next call of
-    /// [`take_changes`](Self::take_changes) returns it again, or what came after it.
+    /// Notes that a taken change could not be saved. The next call of [`take_changes`](Self::take_changes)
+    /// returns it again, or a later change of that partition.
     pub(crate) fn put_back(&self, partition: &Arc<str>) {
         self.partitions.lock().entry(partition.clone()).or_default().changed = true;
     }

@@ -1,7 +1,7 @@
 //! The options of a component in words, derived from the JSON schema of its configuration struct.
 //!
-//! `thalweg components NAME`, the reference pages and the Python package show the same text, so a doc comment is written
-//! once. See [`Definition::reference`].
+//! `thalweg components NAME`, the reference pages and the Python package show the same text, so a doc comment
+//! is written once. See [`Definition::reference`].
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,8 @@ use crate::registry::Definition;
 pub struct Reference {
     /// Its options, each followed by its own options.
     pub options: Vec<OptionReference>,
-    /// The kind of value that the component accepts instead of options, such as "list of text"; `None` for options.
+    /// The kind of value that the component accepts instead of options, such as "list of text"; `None` for
+    /// options.
     pub kind: Option<String>,
 }
 

@@ -7,12 +7,13 @@ pub struct Rejects {
 }
 
 impl Rejects {
-    /// The message in this row of the batch being written cannot be written, ever. Rows are given in ascending order.
+    /// Rejects the message in this row of the batch being written, because no retry can write it. Rows must
+    /// be rejected in ascending order.
     pub fn reject(&mut self, row: u32, reason: impl Into<String>) {
         self.rows.push((row, reason.into()));
     }
 
-    /// Takes what was rejected since the last time.
+    /// Returns the rejected rows and reasons since the last call.
     pub fn take(&mut self) -> Vec<(u32, String)> {
         std::mem::take(&mut self.rows)
     }

@@ -1,17 +1,19 @@
 //! Processing dead letters again.
 //!
-//! A letter enters its pipeline where it was rejected, as it was then: the payload and fields that came to the
-//! component that rejected it. Transforms that it has been through are not applied a second time, since what they
-//! did is in the letter. New transforms that a configuration put right has before the one that rejected it are
-//! applied, and if that one is gone, whatever stands there now. What fed the pipeline is replaced by a source of
-//! letters, and only what it leads to is kept: other pipelines had their copy of these messages in the run that
-//! rejected them.
+//! A letter enters its pipeline where it was rejected, with the payload and fields that reached the component
+//! that rejected it. Transforms that it has passed are not applied again, since their results are in the
+//! letter. The configuration may have changed since: new transforms before the one that rejected it are
+//! applied. If that one was removed, the letter enters at the transform in its position. The feeds of the
+//! pipeline are replaced by a source of letters, and only pipelines behind it are kept: the other pipelines
+//! got their copy of these messages in the first run.
 //!
-//! To begin anew with the payload as it was read was rejected. It would have to be kept in memory until the end
-//! of the pipeline for every message, and a part made by `split` would bring all the other parts with it again.
+//! To restart with the original payload was rejected. Every message would have to keep that payload in memory
+//! until the end of the pipeline. A part made by `split` would also bring all the other parts with it again.
 //!
-//! What a sink rejected goes to that sink again, which is not to encode it a second time: that is a run of its own,
-//! as a sink cannot both encode and not encode.
+//! A letter that a sink rejected goes to that sink again, already encoded. These letters have a run of their
+//! own, since a sink cannot both encode and not encode.
+//!
+//! See docs/decisions/021-dead-letters-keep-payload-and-fields.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,66 +24,64 @@ use async_trait::async_trait;
 use thalweg_record::{Content, File, Meta, Origin, PayloadWriter, Times};
 
 use crate::component::{Context, FileSink, Flow, InFlight, Sink, SinkConfig, Source, SourceConfig};
-use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, To};
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
 use crate::kept::{alike, restore};
+use crate::settings::OnError;
 use crate::store::{DeadLetter, DeadLetterId, KeptFile};
 use crate::{Checkpoint, Error, Reading, SourceOutput, Store, Summary};
 
-/// The kind of the sources that give letters.
+/// The kind of the sources that send letters.
 pub const KIND: &str = "dead_letters";
 
-/// The only lane of a source of letters.
-const LANE: &str = "letters";
+/// The only partition of a source of letters.
+const PARTITION: &str = "letters";
 
-/// How dead letters can be processed again.
+/// The runs that process dead letters again.
 pub struct Replay {
-    /// What to run, one after the other.
+    /// The runs, to be executed one after the other.
     pub runs: Vec<ReplayRun>,
-    /// Letters that cannot be processed again, and why.
+    /// Letters that cannot be processed again, with the reason.
     pub left: Vec<(DeadLetterId, String)>,
 }
 
 /// One run over letters.
 pub struct ReplayRun {
-    /// What to run: see [`Run::continuing`](crate::Run::continuing).
+    /// The graph to run: see [`Run::continuing`](crate::Run::continuing).
     pub graph: Graph,
     /// The letters of each source.
     letters: BTreeMap<Arc<str>, Vec<DeadLetterId>>,
 }
 
 impl ReplayRun {
-    /// How many letters it gives.
+    /// Returns the number of its letters.
     pub fn len(&self) -> usize {
         self.letters.values().map(Vec::len).sum()
     }
 
-    /// Whether it gives none.
+    /// True if it has no letters.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The letters that a run has brought into safety: delivered, filtered, or kept as new letters.
+    /// Returns the letters that the run has settled: delivered, filtered, or kept as new letters.
     pub fn safe(&self, summary: &Summary) -> Vec<DeadLetterId> {
         let safe = self.letters.iter().flat_map(|(source, ids)| {
             let reached =
-                summary.positions.get(&**source).and_then(|partitions| partitions.get(LANE)?.as_u64());
+                summary.positions.get(&**source).and_then(|partitions| partitions.get(PARTITION)?.as_u64());
             ids.iter().copied().filter(move |&id| reached.is_some_and(|reached| id <= reached))
         });
         safe.collect()
     }
 
-    /// Forgets the positions of the sources of letters, which mean something during one run only.
-    ///
-    /// # Errors
-    /// If the store cannot be written.
+    /// Deletes the positions of the sources of letters, which are valid during one run only.
     pub fn forget(&self, store: &Store) -> Result<(), Error> {
         let positions: Vec<_> =
-            self.letters.keys().map(|source| (source.clone(), Arc::from(LANE), None)).collect();
+            self.letters.keys().map(|source| (source.clone(), Arc::from(PARTITION), None)).collect();
         store.save(&positions, &[])
     }
 }
 
-/// Finds out how letters, given in the order of their numbers, can be processed again.
+/// Plans how letters, given in the order of their numbers, can be processed again.
 pub fn replay(graph: &Graph, letters: Vec<(DeadLetterId, DeadLetter)>) -> Replay {
     let mut left = Vec::new();
     let mut by_way: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)>> = BTreeMap::new();
@@ -91,27 +91,27 @@ pub fn replay(graph: &Graph, letters: Vec<(DeadLetterId, DeadLetter)>) -> Replay
             Err(reason) => left.push((id, reason)),
         }
     }
-    let (written, others) = by_way.into_iter().partition(|(way, _)| matches!(way, Way::WriteOutcome(_)));
+    let (written, others) = by_way.into_iter().partition(|(way, _)| matches!(way, Way::Written(_)));
     let runs = [through_pipelines(graph, others), to_sinks(graph, written)];
     Replay { runs: runs.into_iter().filter(|run| !run.is_empty()).collect(), left }
 }
 
-/// Where a letter enters.
+/// The point at which a letter enters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
-    /// A pipeline, before the transform of this number.
+    /// A pipeline, before the transform with this number.
     Pipeline(Arc<str>, usize),
-    /// The end of a pipeline, before the encoding of this sink.
+    /// The end of a pipeline, before the encoding for this sink.
     Encoding(Arc<str>),
-    /// A sink, past its encoding.
-    WriteOutcome(Arc<str>),
+    /// A sink, after its encoding.
+    Written(Arc<str>),
 }
 
 impl Way {
-    /// The name of the source of letters that go this way. No name in a configuration has a dot.
+    /// Returns the name of the source of these letters. No name in a configuration has a dot.
     fn source(&self) -> Arc<str> {
         match self {
-            Way::Pipeline(name, 0) | Way::Encoding(name) | Way::WriteOutcome(name) => {
+            Way::Pipeline(name, 0) | Way::Encoding(name) | Way::Written(name) => {
                 format!("letters.{name}")
             }
             Way::Pipeline(name, at) => format!("letters.{name}.{at}"),
@@ -119,7 +119,7 @@ impl Way {
         .into()
     }
 
-    /// Whether letters come with their fields. What comes straight from a source has none.
+    /// True if the letters have fields. A message straight from a source has none.
     fn has_fields(&self, graph: &Graph) -> bool {
         let Way::Pipeline(name, 0) = self else { return true };
         let from = graph.pipeline(name).map(|pipeline| pipeline.from.as_slice()).unwrap_or_default();
@@ -131,7 +131,7 @@ fn way(graph: &Graph, letter: &DeadLetter) -> Result<Way, String> {
     let component = letter.component.as_str();
     let sink = |name: &str| graph.sinks.iter().find(|sink| &*sink.name == name);
     if let Some(sink) = sink(component) {
-        return Ok(Way::WriteOutcome(sink.name.clone()));
+        return Ok(Way::Written(sink.name.clone()));
     }
     let (name, transform) = component.split_once('.').unwrap_or((component, ""));
     match (graph.pipeline(name), sink(name)) {
@@ -139,14 +139,14 @@ fn way(graph: &Graph, letter: &DeadLetter) -> Result<Way, String> {
             Ok(Way::Pipeline(pipeline.name.clone(), entrance(pipeline, letter)))
         }
         (_, Some(sink)) => Ok(Way::Encoding(sink.name.clone())),
-        _ if graph.sources.iter().any(|source| &*source.name == component) => {
-            Err(format!("it is a part of what the source `{component}` could not read as a message"))
-        }
-        _ => Err(format!("there is no `{component}` in the configuration any more")),
+        _ if graph.sources.iter().any(|source| &*source.name == component) => Err(format!(
+            "it is a part of the input that the source `{component}` could not read as a message"
+        )),
+        _ => Err(format!("the configuration no longer has `{component}`")),
     }
 }
 
-/// The number of the transform before which a letter enters: after the last one that it has been through.
+/// Returns the number of the transform before which a letter enters: after the last one that it has passed.
 fn entrance(pipeline: &Pipeline, letter: &DeadLetter) -> usize {
     let before = pipeline.transforms.iter().take_while(|transform| *transform.name != *letter.component);
     let passed = before.map(|transform| letter.passed.iter().any(|passed| **passed == *transform.name));
@@ -154,12 +154,12 @@ fn entrance(pipeline: &Pipeline, letter: &DeadLetter) -> usize {
     passed.iter().rposition(|passed| *passed).map_or(0, |last| last + 1)
 }
 
-/// One letter that cannot be read back is not to keep the others from being processed.
+/// Checks a letter before the run, so that a letter that cannot be restored does not stop the others.
 fn restorable(graph: &Graph, way: &Way, letter: &DeadLetter) -> Result<(), String> {
     if let Some(file) = &letter.file {
         return match content_of(letter, file) {
             Some(_) => Ok(()),
-            None => Err("the file is not there any more, and its content was not kept".to_owned()),
+            None => Err("the file no longer exists, and its content was not kept".to_owned()),
         };
     }
     if !way.has_fields(graph) {
@@ -171,7 +171,8 @@ fn restorable(graph: &Graph, way: &Way, letter: &DeadLetter) -> Result<(), Strin
     }
 }
 
-/// What a letter of a file has of its content: where the file lies, or what was kept.
+/// Returns the content of a letter's file: its path if the file is there, else the kept bytes if they are
+/// complete.
 fn content_of(letter: &DeadLetter, file: &KeptFile) -> Option<Content> {
     if let Some(path) = letter.path.as_deref().map(Path::new)
         && path.is_file()
@@ -182,7 +183,7 @@ fn content_of(letter: &DeadLetter, file: &KeptFile) -> Option<Content> {
     (kept.len() as u64 == file.size).then(|| kept.into())
 }
 
-/// The file of a letter, as its source would find it now.
+/// Returns the file of a letter, as its source would find it now.
 fn file_of(letter: &DeadLetter) -> Option<File> {
     let kept = letter.file.as_ref()?;
     let content = content_of(letter, kept)?;
@@ -217,7 +218,7 @@ fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, De
             Way::Pipeline(name, at) => {
                 entrances.entry(name).or_default().insert(at, Feed::Source(source));
             }
-            Way::Encoding(name) | Way::WriteOutcome(name) => {
+            Way::Encoding(name) | Way::Written(name) => {
                 pipelines.push(straight(source, To::All(vec![name])));
             }
         }
@@ -232,7 +233,7 @@ fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, De
     run
 }
 
-/// Cuts a pipeline into parts that feed each other, so that something else can enter where each begins.
+/// Cuts a pipeline into parts that feed each other, so that letters can enter at the start of each part.
 fn cut(pipelines: &mut Vec<Pipeline>, name: &str, entrances: &BTreeMap<usize, Feed>) {
     let Some(at) = pipelines.iter().position(|pipeline| &*pipeline.name == name) else { return };
     let whole = pipelines.remove(at);
@@ -247,7 +248,7 @@ fn cut(pipelines: &mut Vec<Pipeline>, name: &str, entrances: &BTreeMap<usize, Fe
             part.from = vec![Feed::Pipeline(former.name.clone())];
         }
         part.from.extend(entrances.get(&start).cloned());
-        // The last part keeps the name, since what comes out at its end comes out of the whole.
+        // The last part keeps the name, since its output is the output of the whole.
         if next.is_some() {
             part.name = format!("{name}.{number}").into();
             part.to = To::All(Vec::new());
@@ -272,7 +273,7 @@ fn cut(pipelines: &mut Vec<Pipeline>, name: &str, entrances: &BTreeMap<usize, Fe
     pipelines.splice(at..at, parts);
 }
 
-/// Removes what nothing leads to.
+/// Removes pipelines that nothing feeds.
 fn prune(pipelines: &mut Vec<Pipeline>) {
     loop {
         let names: BTreeSet<Arc<str>> = pipelines.iter().map(|pipeline| pipeline.name.clone()).collect();
@@ -295,10 +296,10 @@ fn prune(pipelines: &mut Vec<Pipeline>) {
 fn to_sinks(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)>>) -> ReplayRun {
     let mut run = ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new() };
     for (way, letters) in letters {
-        let Way::WriteOutcome(name) = &way else { continue };
+        let Way::Written(name) = &way else { continue };
         let sink = graph.sinks.iter().find(|sink| sink.name == *name).cloned();
         run.graph.sinks.extend(sink.map(|sink| SinkNode { config: Arc::new(Encoded(sink.config)), ..sink }));
-        // The fields may be part of the sink's paths, keys or headers.
+        // The fields may be used in the sink's paths, keys or headers.
         let source = run.add_source(&way, letters, true);
         run.graph.pipelines.push(straight(source, To::All(vec![name.clone()])));
     }
@@ -345,7 +346,7 @@ impl ReplayRun {
     }
 }
 
-/// A sink that gets what is encoded already.
+/// A sink whose input is encoded already.
 struct Encoded(Arc<dyn SinkConfig>);
 
 impl SinkConfig for Encoded {
@@ -397,7 +398,7 @@ struct LettersSource {
 }
 
 impl LettersSource {
-    /// As many of the next letters as can be one batch.
+    /// Returns as many of the next letters as fit into one batch.
     fn take(&mut self, bytes: usize) -> &[(DeadLetterId, DeadLetter)] {
         let rest = &self.letters[self.next..];
         let Some((_, first)) = rest.first() else { return rest };
@@ -429,9 +430,10 @@ impl Source for LettersSource {
             let letters = self.take(out.batch_bytes());
             let (Some((_, first)), Some((last, _))) = (letters.first(), letters.last()) else { break };
             if first.file.is_some() {
-                // One that has gone since it was looked for is as one that was rejected again: its letter stays.
+                // The file was removed since it was checked. As with a letter that is rejected again, its
+                // letter stays.
                 let Some(file) = file_of(first) else { continue };
-                let checkpoint = Checkpoint { partition: LANE.into(), offset: (*last).into() };
+                let checkpoint = Checkpoint { partition: PARTITION.into(), offset: (*last).into() };
                 out.send_files(vec![file], Some(checkpoint)).await?;
                 continue;
             }
@@ -442,7 +444,7 @@ impl Source for LettersSource {
                 payload: payload.finish(),
                 path: first.path.as_deref().map(Arc::from),
                 positions: positions.map(UInt64Array::from),
-                checkpoint: Some(Checkpoint { partition: LANE.into(), offset: (*last).into() }),
+                checkpoint: Some(Checkpoint { partition: PARTITION.into(), offset: (*last).into() }),
             };
             let meta = Meta {
                 source: first.source.as_str().into(),
@@ -451,8 +453,8 @@ impl Source for LettersSource {
             };
             let rows: Vec<_> = letters.iter().map(|(_, letter)| letter.fields.as_slice()).collect();
             let fields = if with_fields { Some(restore(&rows)?) } else { None };
-            let room = out.reserve(reading.payload.get_buffer_memory_size()).await;
-            drop(room);
+            let lease = out.reserve(reading.payload.get_buffer_memory_size()).await;
+            drop(lease);
             out.send_again(reading, meta, fields).await?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Choosing one of several sinks for each message: `round_robin`, `random`, `by_key`.
+//! Distributes messages among several targets: `round_robin`, `random`, `by_key`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,18 +12,18 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::component::{Transform, TransformConfig};
 use crate::{Context, Error, Outputs};
 
-/// How to choose.
+/// The rule by which a message's target is chosen.
 #[derive(Debug, Clone)]
 pub enum Way {
-    /// The next in turn, a message each. Copies of a segment share the turn.
+    /// Each message goes to the next output in turn. The workers of a segment share the turn.
     RoundRobin,
-    /// Any.
+    /// Each message goes to a random output.
     Random,
-    /// The same for equal values of this column.
+    /// Messages with equal values of this column go to the same output.
     ByKey(String),
 }
 
-/// Parts batches among so many outputs. The planner makes it; it is not named in configurations.
+/// Splits batches among its outputs. The planner makes it; configurations do not name it.
 #[derive(Debug)]
 pub struct Router {
     way: Way,
@@ -32,7 +32,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// Chooses among `outputs`, of which there is at least one.
+    /// Creates a router with `outputs` outputs, of which there is at least one.
     pub fn new(way: Way, outputs: usize) -> Self {
         Self { way, outputs: outputs.max(1), turn: Arc::default() }
     }
@@ -61,7 +61,7 @@ impl TransformConfig for Router {
 struct Running {
     way: Way,
     turn: Arc<AtomicUsize>,
-    /// For each output, the rows bound for it; kept between batches for its memory.
+    /// The rows for each output. Kept between batches to reuse the memory.
     rows: Vec<Vec<u32>>,
 }
 
@@ -109,8 +109,8 @@ impl Transform for Running {
     }
 }
 
-/// What gives the hash of each value of a column. Equal values have equal hashes, also of different types if they are
-/// written alike; NULL is a value of its own.
+/// Returns a function from a row of the column to its hash. Equal values have equal hashes, also across types
+/// if their text is equal. NULL has a hash of its own.
 fn hasher<'a>(
     column: &'a dyn Array,
     options: &'a FormatOptions<'a>,
@@ -136,7 +136,7 @@ fn hasher<'a>(
     Ok(Box::new(move |row| if column.is_null(row) { 0 } else { hash(row) }))
 }
 
-/// The hash of a number as text, so that the number 7 and the text `7` go the same way.
+/// Returns the hash of a number as text, so that the number 7 and the text `7` have the same target.
 fn of_number(value: i64) -> u64 {
     let mut text = [0; 20];
     let mut at = text.len();

@@ -1,17 +1,17 @@
 //! The JSON schema of a whole configuration, for editors.
 //!
-//! It says what [`read`](crate::read) accepts, as far as a schema can: which names exist and what feeds what is
-//! left to `thalweg check`.
+//! It describes what [`read`](crate::read) accepts, as far as a schema can. `thalweg check` checks which
+//! names exist and how they are connected.
 
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::component::Flow;
 use crate::graph::Targets;
-use crate::read::{ByKey, Failover, PipelineSettings, Settings};
 use crate::registry::{Definition, Registry, Role, inlined_schema};
+use crate::settings::{ByKey, Failover, PipelineSettings, Settings};
 
-/// The schema of configurations with the components of a registry (JSON schema, draft 2020-12).
+/// Returns the JSON schema (draft 2020-12) of configurations with the components of a registry.
 pub fn schema(registry: &Registry) -> Value {
     let mut shared = Map::new();
     for role in [Role::Source, Role::Transform, Role::Sink] {
@@ -27,9 +27,9 @@ pub fn schema(registry: &Registry) -> Value {
 
     let mut properties = properties_of::<Settings>();
     let sections = [
-        ("sources", "source", "Where messages come from, by name."),
-        ("pipelines", "pipeline", "What is done with messages between sources and sinks, by name."),
-        ("sinks", "sink", "Where messages go, by name."),
+        ("sources", "source", "The sources of messages, by name."),
+        ("pipelines", "pipeline", "The pipelines between sources and sinks, by name."),
+        ("sinks", "sink", "The sinks of messages, by name."),
     ];
     for (section, what, description) in sections {
         let content = json!({
@@ -45,7 +45,7 @@ pub fn schema(registry: &Registry) -> Value {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "https://thalweg.dev/schema.json",
         "title": "thalweg configuration",
-        "description": "Sources, pipelines and sinks: where messages come from, what is done with them, where they go.",
+        "description": "Sources that read messages, pipelines that process them, and sinks that write them.",
         "type": "object",
         "properties": properties,
         "required": ["sources", "pipelines", "sinks"],
@@ -54,7 +54,7 @@ pub fn schema(registry: &Registry) -> Value {
     })
 }
 
-/// A component is an object of one key, or its name alone where it can do without options.
+/// Returns the forms of a component: an object with one key, and its name alone if it needs no options.
 fn forms(known: &Definition, shared: &mut Map<String, Value>) -> Vec<Value> {
     let mut options = Value::from((known.schema)());
     hoist(&mut options, &format!("{}.{}.", known.role.name(), known.name), shared);
@@ -74,7 +74,7 @@ fn forms(known: &Definition, shared: &mut Map<String, Value>) -> Vec<Value> {
     let mut properties = Map::from_iter([(name.to_owned(), options)]);
     if known.role == Role::Transform && known.takes == Some(Flow::Files) {
         let mut targets = bare(inlined_schema::<Targets>());
-        describe(&mut targets, "Which files it is for, in a pipeline with `on_error: carry`.");
+        describe(&mut targets, "The files that it applies to, in a pipeline with `on_error: carry`.");
         properties.insert("for".to_owned(), targets);
     }
     forms.push(json!({
@@ -87,7 +87,8 @@ fn forms(known: &Definition, shared: &mut Map<String, Value>) -> Vec<Value> {
     forms
 }
 
-/// Moves the definitions of a schema (there are some where a type contains itself) to where the whole has its own.
+/// Moves the definitions of a schema into those of the whole. A schema has definitions if a type contains
+/// itself.
 fn hoist(schema: &mut Value, prefix: &str, shared: &mut Map<String, Value>) {
     let Some(Value::Object(definitions)) = schema.as_object_mut().and_then(|schema| schema.remove("$defs"))
     else {
@@ -121,15 +122,15 @@ fn names(what: &str) -> Value {
 
 fn pipeline() -> Value {
     let mut properties = properties_of::<PipelineSettings>();
-    let mut from = json!({ "anyOf": [{ "type": "string" }, names("Several of them.")] });
+    let mut from = json!({ "anyOf": [{ "type": "string" }, names("Several feeds.")] });
     describe(
         &mut from,
-        "What feeds it: sources, other pipelines (`main`), their named outputs (`main.server_errors`), or what could \
-         not be processed (`main.errors`). A pipeline that the `to` of another one names needs none.",
+        "The input: sources, other pipelines (`main`), their named outputs (`main.server_errors`), or rejected \
+         messages (`main.errors`). A pipeline that the `to` of another one names needs none.",
     );
     properties.insert("from".to_owned(), from);
     let transforms = json!({
-        "description": "What is done with each message, in this order.",
+        "description": "The transforms of each message, in order.",
         "type": ["array", "null"],
         "items": { "$ref": "#/$defs/transform" },
     });
@@ -152,13 +153,13 @@ fn to() -> Value {
         })
     };
     json!({
-        "description": "Where it leads: a sink or another pipeline, a list of them (each gets a copy), or a way to choose among them.",
+        "description": "The target: a sink or another pipeline, a list of them (each gets a copy), or a way to choose among them.",
         "anyOf": [
             { "type": "string" },
             names("Each of these gets a copy."),
             one_way("round_robin", names("Each message goes to the next of these in turn.")),
             one_way("random", names("Each message goes to one of these at random.")),
-            one_way("failover", names("To the first; what that fails to deliver, to the next.")),
+            one_way("failover", names("Each batch goes to the first of these; if it cannot be delivered, to the next.")),
             one_way("failover", bare(inlined_schema::<Failover>())),
             one_way("by_key", bare(inlined_schema::<ByKey>())),
         ],

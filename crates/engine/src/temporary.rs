@@ -1,8 +1,10 @@
-//! Files of a run's own.
+//! The temporary files of a run.
 //!
-//! Each run that needs any has a folder for them, with a lock that the system lets go of when the process ends, however it
-//! does. So what a run that was killed left behind is known by a lock that nobody holds, and is removed when the next
-//! run begins. Folders by process number were rejected: numbers come again.
+//! Each run that needs temporary files has a directory for them, with a lock that the system releases when
+//! the process ends, even by `kill -9`. A free lock therefore marks the leftovers of a killed run, and the
+//! next run removes them. Directories named by process number were rejected: process numbers are reused.
+//!
+//! See docs/decisions/023-a-run-locks-its-temporary-directory.md.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -13,16 +15,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use thalweg_record::Temporary;
 
-/// The name of the file in each run's folder that is locked.
+/// The name of the locked file in each run's directory.
 const LOCK: &str = "lock";
 
-/// Makes files that belong to the run and are gone when it has ended. Clones make them in the same folder.
+/// Creates files that belong to the run and are removed when it ends. Clones create them in the same
+/// directory.
 #[derive(Debug, Clone)]
 pub struct Temporaries(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Where the folders of all runs of this user are.
+    /// The directory that contains the directories of all runs of this user.
     root: PathBuf,
     run: Mutex<Option<Folder>>,
     made: AtomicU64,
@@ -31,22 +34,22 @@ struct Shared {
 #[derive(Debug)]
 struct Folder {
     path: PathBuf,
-    /// Held to the end.
+    /// Held until the run ends.
     _lock: File,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         if let Some(folder) = self.run.get_mut() {
-            // What cannot be removed now is removed by the next run.
+            // If this fails, the next run removes the directory.
             let _ = fs::remove_dir_all(&folder.path);
         }
     }
 }
 
 impl Temporaries {
-    /// Files in a folder of the run's own below `root`, or below the system's folder for temporary files. Nothing is
-    /// made before the first file is.
+    /// Creates files in the run's own directory below `root`, or below the system's temporary directory. The
+    /// directory is created with the first file.
     pub fn new(root: Option<&Path>) -> Self {
         let root = match root {
             Some(root) => root.to_owned(),
@@ -55,20 +58,16 @@ impl Temporaries {
         Self(Arc::new(Shared { root, run: Mutex::default(), made: AtomicU64::new(0) }))
     }
 
-    /// A new, empty file and its path, which removes itself with the last that holds it. Its name ends with `suffix`.
-    ///
-    /// # Errors
-    /// If it cannot be made.
+    /// Returns a new, empty file and its path. The file is removed when the last holder of the path drops it.
+    /// Its name ends with `suffix`.
     pub fn create(&self, suffix: &str) -> io::Result<(File, Arc<Temporary>)> {
         let path = self.path(suffix)?;
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         Ok((file, Temporary::new(path)))
     }
 
-    /// Where somebody else may make a file, which from then on removes itself with the last that holds it.
-    ///
-    /// # Errors
-    /// If the run's folder cannot be made.
+    /// Reserves a path for a file that the caller creates. The file is removed when the last holder of the
+    /// path drops it.
     pub fn reserve(&self, suffix: &str) -> io::Result<Arc<Temporary>> {
         Ok(Temporary::new(self.path(suffix)?))
     }
@@ -83,7 +82,7 @@ impl Temporaries {
         Ok(folder.path.join(format!("{number:x}{suffix}")))
     }
 
-    /// Removes what runs that were killed left behind. Whatever stands in the way of that is left alone.
+    /// Removes the directories of killed runs. Directories that cannot be removed are skipped.
     pub fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.0.root) else { return };
         for folder in entries.flatten().map(|entry| entry.path()) {
@@ -108,7 +107,8 @@ impl Folder {
             let lock = File::create_new(path.join(LOCK))?;
             match lock.try_lock() {
                 Ok(()) => return Ok(Self { path, _lock: lock }),
-                // Another run was sweeping at just this moment, and has taken it for one that was left behind.
+                // Another run that is sweeping locked the directory just now, and took it for that of a
+                // killed run.
                 Err(TryLockError::WouldBlock) => continue,
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -116,7 +116,7 @@ impl Folder {
     }
 }
 
-/// Makes a folder that only this user may look into, and those above it.
+/// Creates a directory that only this user may read, and its parents.
 fn make_private(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

@@ -1,7 +1,7 @@
-//! Tests of single components, and the conformance that every component of a role must show.
+//! Tests of single components, and the conformance tests that every component of a role must pass.
 //!
-//! A test gives a component's options as a user writes them and looks at what comes out. The `conforms`
-//! functions test what every component owes: no message vanishes, and acks answer what became of it.
+//! A test writes a component's options as a user does, and checks its output. The `conforms` functions test
+//! the duties of every component: no message is lost, and each ack is settled with the right outcome.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +26,12 @@ use crate::{
 };
 
 thread_local! {
-    /// One for each test, which has a thread of its own. The files of a component outlive it, as in a run.
+    /// One for each test, since each test has a thread of its own. The files of a component outlive it, as in
+    /// a run.
     static TEMPORARY: Temporaries = Temporaries::new(None);
 }
 
-/// The context that test components are built in. Temporary files go with the test's thread.
+/// Returns the context for components under test. Temporary files are removed when the test's thread ends.
 pub fn context() -> Context {
     Context {
         name: "test".to_owned(),
@@ -43,10 +44,10 @@ pub fn context() -> Context {
     }
 }
 
-/// What a transform gave.
+/// The output of a transform.
 #[derive(Debug, Default)]
 pub struct Given {
-    /// By output, in order.
+    /// The batches of each output, in order.
     pub outputs: BTreeMap<Output, Vec<Batch>>,
 }
 
@@ -55,22 +56,22 @@ impl Given {
         self.outputs.get(&output).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The payloads of an output, as text.
+    /// Returns the payloads of an output, as text.
     pub fn payloads(&self, output: Output) -> Vec<String> {
         self.batches(output).iter().flat_map(payloads).collect()
     }
 
-    /// The fields of an output's messages, as JSON objects; NULLs are left out.
+    /// Returns the fields of an output's messages, as JSON objects without NULLs.
     pub fn rows(&self, output: Output) -> Vec<Value> {
         self.batches(output).iter().flat_map(|batch| rows(batch.fields())).collect()
     }
 
-    /// The fields of the messages of the main output.
+    /// Returns the fields of the messages of the main output.
     pub fn main(&self) -> Vec<Value> {
         self.rows(Output::Main)
     }
 
-    /// The rejected messages: payload and reason.
+    /// Returns the rejected messages: payload and reason.
     pub fn errors(&self) -> Vec<(String, String)> {
         let reasons = self.rows(Output::Errors).into_iter().map(|row| match row.get(ERROR_REASON) {
             Some(Value::String(reason)) => reason.clone(),
@@ -80,10 +81,7 @@ impl Given {
     }
 }
 
-/// Builds one copy of a transform and gives it the batches one after the other, then finishes it.
-///
-/// # Panics
-/// If it cannot be built or fails as a whole.
+/// Builds one instance of a transform, applies it to the batches in order, then finishes it.
 pub fn apply<C: Component + TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = Batch>) -> Given {
     let config = options::<C>(yaml);
     let mut transform = config.build(&context()).expect("it can be built");
@@ -103,7 +101,7 @@ pub fn apply<C: Component + TransformConfig>(yaml: &str, batches: impl IntoItera
     given
 }
 
-/// The file at a path, as a source would find it. Its ack has no receiver.
+/// Returns the file at a path, as a source would find it. Its ack has no receiver.
 ///
 /// # Panics
 /// If there is none.
@@ -116,7 +114,7 @@ pub fn file_at(path: &std::path::Path) -> File {
     File::new(origin, Content::Path(path.to_owned()))
 }
 
-/// A file in memory.
+/// Returns a file in memory.
 pub fn file_of(name: &str, content: &[u8]) -> File {
     let origin = Origin::new("test".into(), name.into(), content.len() as u64);
     File::new(origin, content.to_vec().into())
@@ -125,7 +123,7 @@ pub fn file_of(name: &str, content: &[u8]) -> File {
 /// Builds a file transform and applies it to a file.
 ///
 /// # Errors
-/// Why the file was rejected.
+/// The reason why the file was rejected.
 ///
 /// # Panics
 /// If it cannot be built, or failed for a reason other than the file.
@@ -136,7 +134,7 @@ pub async fn apply_to_file<C: Component + FileTransformConfig>(
     let config = options::<C>(yaml);
     let mut transform = config.build(&context()).expect("it can be built");
     match transform.apply(file).await {
-        Ok(fate) => Ok(fate),
+        Ok(disposition) => Ok(disposition),
         Err(FileError::Rejected(problem)) => Err(problem),
         Err(FileError::Failed(error)) => panic!("{}", error.full()),
     }
@@ -147,29 +145,29 @@ pub async fn apply_to_file<C: Component + FileTransformConfig>(
 pub struct Unpacked {
     /// Its messages.
     pub main: Vec<Batch>,
-    /// Those that could be read but not be used.
+    /// Its rejected messages.
     pub errors: Vec<Batch>,
-    /// Why the file was rejected, if it was.
+    /// The reason why the file was rejected, if it was.
     pub problem: Option<Problem>,
 }
 
 impl Unpacked {
-    /// The payloads of its messages, as text.
+    /// Returns the payloads of its messages, as text.
     pub fn payloads(&self) -> Vec<String> {
         self.main.iter().flat_map(payloads).collect()
     }
 
-    /// Where in the file its messages begin.
+    /// Returns the offset in the file, in bytes, at which each message begins.
     pub fn positions(&self) -> Vec<u64> {
         self.main.iter().filter_map(Batch::positions).flat_map(|at| at.values().to_vec()).collect()
     }
 
-    /// The fields of its messages, as JSON objects; NULLs are left out.
+    /// Returns the fields of its messages, as JSON objects without NULLs.
     pub fn rows(&self) -> Vec<Value> {
         self.main.iter().flat_map(|batch| rows(batch.fields())).collect()
     }
 
-    /// The rejected messages: payload and reason.
+    /// Returns the rejected messages: payload and reason.
     pub fn errors(&self) -> Vec<(String, String)> {
         let rows = self.errors.iter().flat_map(|batch| rows(batch.fields()));
         let reasons = rows.map(|row| row.get(ERROR_REASON).and_then(Value::as_str).unwrap_or("").to_owned());
@@ -177,7 +175,7 @@ impl Unpacked {
     }
 }
 
-/// Where the messages, or files, of a source under test come out.
+/// Receives one output of a source under test: messages or files.
 pub struct OutputReceiver {
     messages: Receiver<Batch>,
     files: Receiver<Files>,
@@ -191,7 +189,7 @@ impl OutputReceiver {
         (route, Self { messages: messages_out, files: files_out })
     }
 
-    /// Waits for the next batch or files. None when the source has ended and all were taken.
+    /// Waits for the next batch or files. Returns None when the source has ended and everything was taken.
     pub async fn take(&self) -> Option<(Ticket, Parcel)> {
         tokio::select! {
             Some((ticket, batch)) = self.messages.take() => Some((ticket, batch.into())),
@@ -206,8 +204,7 @@ impl OutputReceiver {
     }
 }
 
-/// An output for testing a source. The two receivers take the messages that it sends, and those that it
-/// rejects.
+/// Returns an output for testing a source, and the receivers of its main output and of its `errors` output.
 pub(crate) fn source_output(
     stop: Stop,
     budget: &Budget,
@@ -221,8 +218,8 @@ pub(crate) fn source_output(
     output(name, Role::Source, stop, budget.share(), batch_bytes, upstream)
 }
 
-/// An output for testing a file reader. The two receivers take the messages of `file` that it sends, and
-/// those that it rejects.
+/// Returns an output for testing a file reader on `file`, and the receivers of its main output and of its
+/// `errors` output.
 pub fn file_output(
     budget: &Budget,
     batch_bytes: usize,
@@ -259,9 +256,9 @@ pub async fn unpack<C: Component + FileReaderConfig>(
 ) -> Unpacked {
     let mut context = context();
     context.batch_bytes = batch_bytes;
-    let mut unpack = options::<C>(yaml).build(&context).expect("it can be built");
+    let mut reader = options::<C>(yaml).build(&context).expect("it can be built");
     let (mut out, main, errors) = file_output(&Budget::new(256 << 20), batch_bytes, file);
-    let problem = match unpack.unpack(file, &mut out).await {
+    let problem = match reader.unpack(file, &mut out).await {
         Ok(()) => None,
         Err(FileError::Rejected(problem)) => Some(problem),
         Err(FileError::Failed(error)) => panic!("{}", error.full()),
@@ -284,12 +281,12 @@ pub struct Sent {
     pub main: Vec<Batch>,
     /// The batches that it rejected.
     pub errors: Vec<Batch>,
-    /// How it ended.
+    /// The error that it ended with, if any.
     pub result: Option<Error>,
 }
 
 impl Sent {
-    /// The payloads that were sent, as text.
+    /// Returns the payloads that were sent, as text.
     pub fn payloads(&self) -> Vec<String> {
         self.main.iter().flat_map(payloads).collect()
     }
@@ -325,7 +322,7 @@ pub fn start<C: Component + SourceConfig>(
     start_source(source, batch_bytes, saved)
 }
 
-/// Starts a source that is built: see [`start`].
+/// Starts a source that is built already: see [`start`].
 ///
 /// # Panics
 /// Never.
@@ -408,8 +405,8 @@ pub async fn write_all<C: Component + SinkConfig>(
     Ok(rejected)
 }
 
-/// Tests what every transform owes: each message of `payloads` goes to an output, to `errors`, or is settled
-/// as filtered; none is dropped. Tested with one batch, and with a batch for each message.
+/// Tests the duty of every transform: each message of `payloads` goes to an output, goes to `errors`, or is
+/// settled as filtered. None is dropped. The test uses one batch, and then a batch for each message.
 ///
 /// # Panics
 /// If the component does not conform.
@@ -439,8 +436,8 @@ pub fn transform_conforms<C: Component + TransformConfig>(yaml: &str, payloads: 
     }
 }
 
-/// Tests what every sink owes: it opens, writes, flushes with nothing pending, writes again, and finishes;
-/// and what is buffered is durable after a flush.
+/// Tests the duties of every sink: it opens, writes, flushes with nothing pending, writes again, and
+/// finishes. A flush makes buffered messages durable.
 ///
 /// # Panics
 /// If the component does not conform.

@@ -13,6 +13,7 @@
 
 mod check;
 mod convert;
+#[cfg(feature = "stores")]
 mod copy;
 pub mod errors;
 mod exit;
@@ -29,6 +30,7 @@ mod summary;
 
 pub use check::{CheckOptions, check, described};
 pub use convert::{convert, write_new};
+#[cfg(feature = "stores")]
 pub use copy::{copy, print_config};
 pub use exit::{CommandError, Exit, WRONG, report, tell};
 pub use paint::Paint;

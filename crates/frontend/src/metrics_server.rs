@@ -126,7 +126,7 @@ const COUNTERS: [Counter; 9] = [
     ("sent_messages_total", "Messages that it gave on (of a sink: written).", |c| c.rows_out as f64),
     ("sent_bytes_total", "Bytes of payload that it gave on.", |c| c.bytes_out as f64),
     ("errors_total", "Messages that left by its errors output.", |c| c.errors as f64),
-    ("busy_seconds_total", "Time spent in it, over all copies.", |c| c.busy_ns as f64 / 1e9),
+    ("busy_seconds_total", "Time spent in it, by all workers.", |c| c.busy_ns as f64 / 1e9),
     ("batches_at_once_total", "Batches taken in the stack of the stage before.", |c| c.taken_at_once as f64),
     ("batches_queued_total", "Batches that waited in a channel first.", |c| c.queued as f64),
     ("troubled", "1 while something keeps it from working.", |c| f64::from(u8::from(c.trouble.is_some()))),

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod configuration;
+#[cfg(feature = "stores")]
 pub mod copy;
 mod environment;
 mod error;

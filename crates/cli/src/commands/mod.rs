@@ -4,12 +4,14 @@ mod check;
 mod completions;
 mod components;
 mod convert;
+#[cfg(feature = "stores")]
 mod copy;
 mod errors;
 mod new;
 mod run;
 mod schema;
 mod serve;
+#[cfg(feature = "stores")]
 mod sparse;
 
 use std::str::FromStr;
@@ -55,12 +57,14 @@ pub struct CommandLine {
 enum Command {
     Run(run::Arguments),
     Serve(serve::Arguments),
+    #[cfg(feature = "stores")]
     Copy(Box<copy::Arguments>),
     Check(check::Arguments),
     Convert(convert::Arguments),
     New(new::Arguments),
     Components(components::Arguments),
     Errors(errors::Arguments),
+    #[cfg(feature = "stores")]
     Sparse(sparse::Arguments),
     Schema(schema::Arguments),
     Completions(completions::Arguments),
@@ -72,6 +76,7 @@ impl CommandLine {
         match &self.command {
             Command::Run(arguments) => arguments.json,
             Command::Serve(arguments) => arguments.json,
+            #[cfg(feature = "stores")]
             Command::Copy(arguments) => arguments.json,
             _ => false,
         }
@@ -83,12 +88,14 @@ pub fn dispatch(line: CommandLine) -> Result<Exit, CommandError> {
     match line.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        #[cfg(feature = "stores")]
         Command::Copy(arguments) => copy::run(*arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::New(arguments) => new::run(&arguments),
         Command::Components(arguments) => components::run(&arguments),
         Command::Errors(arguments) => errors::run(arguments),
+        #[cfg(feature = "stores")]
         Command::Sparse(arguments) => sparse::run(arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

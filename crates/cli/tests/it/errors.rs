@@ -348,7 +348,7 @@ sinks: { out: { file: { path: out.txt } } }
     let said = house.run(&["errors", "replay", "c.yaml"]);
     assert_eq!(said.code, Some(0));
     assert!(
-        said.err.contains("1 cannot be processed again: it is a part of what the source `in`"),
+        said.err.contains("1 cannot be processed again: it is a part of the input that the source `in`"),
         "{}",
         said.err
     );

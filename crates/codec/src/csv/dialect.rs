@@ -3,6 +3,8 @@
 //! Most records have no quotes. Such a record is split at its delimiters in one sweep. In a record with
 //! quotes, a quoted value is a view of the payload too; only a value with a doubled quote is copied. Nothing
 //! is allocated per record. (`csv-core` would copy all values, and ignore an unclosed quote silently.)
+//!
+//! See docs/decisions/029-hot-codecs-are-our-own.md.
 
 use arrow_array::{Array, BinaryViewArray};
 use memchr::{memchr, memchr_iter};

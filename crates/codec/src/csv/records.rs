@@ -9,6 +9,8 @@
 //!
 //! An incomplete record is scanned again when more of it has been read. The buffer at least doubles each
 //! time, so this costs little.
+//!
+//! See docs/decisions/029-hot-codecs-are-our-own.md.
 
 use std::ops::Range;
 

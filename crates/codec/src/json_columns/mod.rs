@@ -13,6 +13,8 @@
 //! The rejected alternative is a general parser that builds a tree per record, from which the columns are
 //! filled. The example `hot_path` measures both: building the tree alone takes longer than both passes,
 //! because it stores every value.
+//!
+//! See docs/decisions/029-hot-codecs-are-our-own.md.
 
 use std::collections::{BTreeMap, HashSet};
 

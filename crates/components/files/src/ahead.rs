@@ -6,6 +6,8 @@
 //!
 //! (Rejected: cutting each slice into rows on its own. Whether a line feed ends a row of CSV depends on all
 //! quotes before it. Besides, finding the rows is a small part of reading them.)
+//!
+//! See docs/decisions/032-slices-arrive-in-parallel-and-are-cut-in-order.md.
 
 use std::io;
 use std::sync::Arc;

@@ -267,6 +267,7 @@ impl Output {
 }
 
 /// Returns the path of a program of this name in the folders of `PATH`.
+#[cfg(feature = "images")]
 pub fn find(name: &str) -> Option<PathBuf> {
     use rustix::fs::{Access, access};
     let folders = std::env::var_os("PATH")?;

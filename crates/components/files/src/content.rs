@@ -1,4 +1,6 @@
 //! Reads the bytes of a file on an edge, wherever they are stored.
+//!
+//! See docs/decisions/031-remote-files-are-read-like-local-ones.md.
 
 use std::fs;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};

@@ -5,6 +5,8 @@
 //!
 //! A component depends on these modules, on the engine's traits and on the codec, but not on another
 //! component. The one exception is `upload`, which is the sink `objects` in the middle of a pipeline.
+//!
+//! See docs/decisions/051-components-are-families-of-crates.md.
 
 mod ahead;
 mod command;
@@ -19,6 +21,9 @@ pub mod sources;
 #[cfg(feature = "stores")]
 mod stored;
 pub mod transforms;
+
+/// The key of a file's note with the address in a store that it was written to.
+pub const URL: &str = "url";
 
 /// Adds the components of this family to a registry.
 pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {

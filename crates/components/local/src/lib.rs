@@ -2,6 +2,8 @@
 //! spools, generated messages and the process's own log.
 //!
 //! A component depends on the engine's traits and on the codec, never on another component.
+//!
+//! See docs/decisions/051-components-are-families-of-crates.md.
 
 mod input;
 pub mod sinks;

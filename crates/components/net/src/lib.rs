@@ -3,6 +3,8 @@
 //! [`net`] listens, dials and reads streams; [`tls`] configures rustls; [`web`] serves HTTP; [`upload`]
 //! receives files. A component depends on these modules, on the engine's traits and on the codec, never on
 //! another component.
+//!
+//! See docs/decisions/051-components-are-families-of-crates.md.
 
 pub mod fetch;
 pub mod net;

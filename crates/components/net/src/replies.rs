@@ -4,6 +4,8 @@
 //! way (`meta.path`). The source gives each connection a name that is unique in the process; this map finds
 //! the connection by that name. The rejected alternative was a handle in each batch: all code that creates or
 //! copies batches would have to handle it for one pair of components.
+//!
+//! See docs/decisions/043-proxies-find-connections-by-name.md.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -9,6 +9,8 @@
 //! - [`encode`]: the transform that encodes messages for a sink.
 //!
 //! No component must live here, except `encode`, which is also an option of sinks in three families.
+//!
+//! See docs/decisions/051-components-are-families-of-crates.md.
 
 pub mod arenas;
 pub mod cut;

@@ -1,13 +1,17 @@
-//! How a graph will run: which transforms are fused into one call, where a channel stands, how many copies.
+//! The plan of a graph: which transforms are fused into one call, where channels are, and the parallelism of
+//! each segment.
 //!
-//! Neighbouring transforms become one *segment*: a batch goes through all of them in one call, on one core,
-//! and the segment is copied, one a core. Pipelines that take from one output of another are part of its
-//! segment too, and so is the encoding of what a sink will write. A channel stands only where rates must
-//! differ (after a source, before a sink), where several outputs meet, and around transforms that must see
-//! the batches in order, which run as one copy.
+//! Adjacent transforms become one *segment*: a batch goes through all of them in one call, on one core. A
+//! segment has up to one worker for each core. A pipeline that reads one output of another pipeline becomes a
+//! part of its segment, and so does the encoding for a sink. Channels are only where rates must differ (after
+//! a source, before a sink), where several outputs meet, and around transforms that must see the batches in
+//! order. These run with one worker.
 //!
-//! `errors` always lead through a channel: they are rare, and every transform has them, so fusing their
-//! pipeline into each place would copy it without end.
+//! `errors` outputs always lead through a channel. They are rare, but every transform has one, so fusing
+//! their pipeline into each would duplicate it many times.
+//!
+//! See docs/decisions/010-a-transform-that-waits-begins-a-segment.md,
+//! docs/decisions/011-sequential-transforms.md and docs/decisions/012-errors-lead-through-a-channel.md.
 
 mod shown;
 
@@ -20,35 +24,36 @@ use thalweg_config::ByteSize;
 
 use crate::component::{Cost, FileReaderConfig, FileSink, Flow, Step};
 use crate::flow::Flows;
-use crate::graph::{Feed, Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
-use crate::read::DeadLetterLimits;
+use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 use crate::router::{Router, Way};
+use crate::settings::DeadLetterLimits;
+use crate::settings::OnError;
 use thalweg_record::Output;
 
-/// Where a channel leads.
+/// The stage that a channel leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Destination {
-    /// To the segment of this number.
+    /// The segment with this number.
     Segment(usize),
-    /// To the sink of this number.
+    /// The sink with this number.
     Sink(usize),
-    /// To the failover of this number.
+    /// The failover with this number.
     Failover(usize),
-    /// To the store of what could not be processed.
+    /// The store of the dead letters.
     DeadLetters,
 }
 
-/// Where an output leads.
+/// The target of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// To an operator of the same segment: by a call.
+    /// An operator of the same segment, reached by a call.
     Operator(usize),
-    /// To another stage: by its channel.
+    /// Another stage, reached by its channel.
     Stage(Destination),
 }
 
 impl Target {
-    /// The stage, if it is one.
+    /// Returns the stage, if the target is one.
     pub fn stage(self) -> Option<Destination> {
         match self {
             Target::Stage(stage) => Some(stage),
@@ -57,55 +62,56 @@ impl Target {
     }
 }
 
-/// A source and where it leads.
+/// A source and its targets.
 pub struct SourceStage {
     /// The source.
     pub node: SourceNode,
-    /// Where what it reads goes: a copy to each.
+    /// The targets of its main output. Each gets a copy.
     pub main: Vec<Destination>,
-    /// Where what it rejects goes.
+    /// The targets of its `errors` output.
     pub errors: Vec<Destination>,
 }
 
-/// A transform within a segment, and where its outputs lead.
+/// A transform within a segment, and the targets of its outputs.
 pub struct Operator {
     /// The transform.
     pub node: TransformNode,
-    /// What becomes of files that it rejects.
+    /// The treatment of files that it rejects.
     pub on_error: OnError,
-    /// Whether it is a sink of files: what went through it is delivered.
+    /// True if it is a sink of files: files that pass it are delivered.
     pub delivers: bool,
-    /// For each output, where it leads: a copy to each.
+    /// The targets of each output. Each gets a copy.
     pub outputs: BTreeMap<Output, Arc<[Target]>>,
 }
 
 /// Transforms that run in one call.
 pub struct Segment {
-    /// The pipeline that it begins in.
+    /// The name of the pipeline that it begins in.
     pub name: Arc<str>,
-    /// Its operators; the first takes the input.
+    /// Its operators. The first one receives the input.
     pub operators: Vec<Operator>,
-    /// How many copies run at once, at most.
-    pub copies: usize,
-    /// Whether the user, or its first operator, says how many. Otherwise fewer run while more would only be in each other's way.
+    /// The parallelism: the most workers that run at once.
+    pub parallelism: usize,
+    /// True if the user, or the first operator, sets the parallelism. Otherwise it adapts: fewer workers run
+    /// if more would only compete.
     pub is_fixed: bool,
-    /// Whether its results are put back into the order of its input.
+    /// True if its results are put back into the order of its input.
     pub ordered: bool,
-    /// What it takes.
+    /// The flow of its input.
     pub takes: Flow,
-    /// What the dearest of its operators takes for an item.
+    /// The cost of its most expensive operator for one message or file.
     pub cost: Cost,
     sequential: bool,
 }
 
 impl Segment {
-    /// Whether operators of this sort can be in it.
+    /// True if an operator with these properties can join the segment.
     fn is_like(&self, takes: Flow, sequential: bool) -> bool {
-        self.takes == takes && self.sequential == sequential && self.unpack().is_none()
+        self.takes == takes && self.sequential == sequential && self.file_reader().is_none()
     }
 
-    /// Its operator, if it is one that reads messages out of files.
-    pub fn unpack(&self) -> Option<(&Operator, &Arc<dyn FileReaderConfig>)> {
+    /// Returns the first operator and its configuration, if it is a file reader.
+    pub fn file_reader(&self) -> Option<(&Operator, &Arc<dyn FileReaderConfig>)> {
         let operator = self.operators.first()?;
         match &operator.node.config {
             Step::FileReader(config) => Some((operator, config)),
@@ -113,48 +119,49 @@ impl Segment {
         }
     }
 
-    /// Whether its first operator says how many copies there are.
-    fn says_copies(&self) -> bool {
+    /// True if the first operator sets the parallelism.
+    fn has_own_parallelism(&self) -> bool {
         self.operators.first().is_some_and(|operator| operator.node.config.copies().is_some())
     }
 
-    /// Whether it takes each file by itself.
+    /// True if it receives each file in a parcel of its own.
     pub fn takes_singly(&self) -> bool {
         self.takes == Flow::Files && self.cost > Cost::Small
     }
 }
 
-/// Where what one cannot deliver goes to another.
+/// A stage that sends a batch to the next target if the preferred one cannot deliver it.
 pub struct FailoverStage {
     /// `pipeline.failover`.
     pub name: Arc<str>,
-    /// The ways in the order of preference: a sink's or a pipeline's name, and the stages that it begins with.
+    /// The targets in the order of preference: the name of a sink or pipeline, and the stages that it begins
+    /// with.
     pub ways: Vec<(Arc<str>, Vec<Destination>)>,
-    /// How long to wait for room, if not for ever.
+    /// How long to wait for capacity. None waits without limit.
     pub timeout: Option<Duration>,
 }
 
-/// A sink and what belongs to it.
+/// A sink and its properties in the plan.
 pub struct SinkStage {
     /// The sink.
     pub node: SinkNode,
-    /// Whether a failover leads to it that has another way.
+    /// True if a failover that has another target leads to this sink.
     pub is_dispensable: bool,
-    /// Where what it rejects goes.
+    /// The targets of its `errors` output.
     pub errors: Vec<Destination>,
 }
 
-/// How a graph will run. Printed, it shows the stages.
+/// The plan of a run. Its `Display` shows the stages.
 pub struct Plan {
-    /// Cores to use.
+    /// The number of cores to use.
     pub cores: usize,
-    /// The budget.
+    /// The memory budget.
     pub memory: ByteSize,
-    /// About how many bytes of payload a batch has.
+    /// The approximate number of payload bytes in a batch.
     pub batch_bytes: usize,
-    /// How many dead letters are kept.
+    /// The limits of the dead letters.
     pub dead_letters: DeadLetterLimits,
-    /// Where temporary files are made, if not in the system's folder for them.
+    /// The directory of temporary files. Without it, the system's temporary directory.
     pub temporary: Option<PathBuf>,
     /// The sources.
     pub sources: Vec<SourceStage>,
@@ -166,14 +173,14 @@ pub struct Plan {
     pub sinks: Vec<SinkStage>,
 }
 
-/// Larger batches cost cache misses, smaller ones cost hand-overs; measured on lines of 100 to 300 bytes.
+/// Larger batches cost cache misses, smaller ones cost hand-overs. Measured with lines of 100 to 300 bytes.
 const BATCH_BYTES: usize = 1 << 20;
 const LEAST_BATCH_BYTES: usize = 16 << 10;
-/// How many files may wait at once in transforms that wait for something else than this machine.
+/// The number of files that may wait at once in transforms that wait for another machine.
 const MOST_WAITING: usize = 16;
 
 impl Plan {
-    /// Plans a graph for so many cores.
+    /// Plans a graph for a number of cores.
     pub fn new(graph: &Graph, cores: usize) -> Self {
         let mut planner = Planner {
             graph,
@@ -216,7 +223,7 @@ impl Plan {
     }
 }
 
-/// The sinks that something leads to for which a failover has another way.
+/// Returns the sinks and pipelines behind a failover that has another target for their batches.
 fn dispensable(graph: &Graph) -> BTreeSet<Arc<str>> {
     let mut open: Vec<Arc<str>> = Vec::new();
     for pipeline in &graph.pipelines {
@@ -247,7 +254,7 @@ struct Planner<'g> {
     cores: usize,
     segments: Vec<Segment>,
     failovers: Vec<FailoverStage>,
-    /// Where pipelines with a channel of their own begin.
+    /// The first targets of pipelines that have a channel of their own.
     entries: BTreeMap<usize, Vec<Target>>,
 }
 
@@ -256,7 +263,7 @@ impl Planner<'_> {
         self.graph.sinks.iter().position(|sink| &*sink.name == name)
     }
 
-    /// The number of a sink among those that have a stage: those that take messages.
+    /// Returns the number of a sink among the sinks that have a stage: those that receive messages.
     fn sink_stage(&self, sink: usize) -> usize {
         self.graph.sinks[..sink].iter().filter(|node| self.flows.reach(self.graph, node)).count()
     }
@@ -268,7 +275,7 @@ impl Planner<'_> {
         Some(TransformNode { name, kind: "encode", config, targets: Targets::All, before: Arc::default() })
     }
 
-    /// The stages that a feed outside of segments leads to.
+    /// Returns the stages that a feed from outside of segments leads to.
     fn stages(&mut self, feed: &Feed) -> Vec<Destination> {
         let pipelines = self.graph.fed_by(feed);
         let targets: Vec<Target> =
@@ -281,14 +288,14 @@ impl Planner<'_> {
         if stages.is_empty() { vec![Destination::DeadLetters] } else { stages }
     }
 
-    /// Where a batch enters a pipeline, coming from within a segment or from outside.
+    /// Returns the targets at which a batch enters a pipeline, from within a segment or from outside.
     fn enter(&mut self, number: usize, within: Option<usize>) -> Vec<Target> {
         let pipeline = &self.graph.pipelines[number];
         let alike = within.filter(|&segment| {
             let segment = &self.segments[segment];
-            let copies = pipeline.concurrency.is_none_or(|copies| copies == segment.copies);
+            let same = pipeline.concurrency.is_none_or(|workers| workers == segment.parallelism);
             let ordered = pipeline.is_ordered(self.flows.entering(pipeline));
-            pipeline.from.len() == 1 && copies && ordered == segment.ordered
+            pipeline.from.len() == 1 && same && ordered == segment.ordered
         });
         if alike.is_some() {
             return self.chain(pipeline, 0, alike);
@@ -301,18 +308,19 @@ impl Planner<'_> {
         entry
     }
 
-    /// The segment to put an operator into: the given one if it is of the right sort, else a new one.
+    /// Returns the segment for an operator: the given one if the operator can join it, else a new one. The
+    /// flag is true if the segment has no operators yet.
     fn segment(&mut self, pipeline: &Pipeline, step: &Step, within: Option<usize>) -> (usize, bool) {
         let (takes, sequential) = (step.takes(), step.is_sequential());
         let is_apart = matches!(step, Step::FileReader(_));
-        let said = step.copies().map(|copies| copies.max(1));
+        let said = step.copies().map(|workers| workers.max(1));
         let number = match within {
             Some(segment) if !step.is_first() && self.segments[segment].is_like(takes, sequential) => segment,
             _ => {
                 self.segments.push(Segment {
                     name: pipeline.name.clone(),
                     operators: Vec::new(),
-                    copies: said.unwrap_or(1),
+                    parallelism: said.unwrap_or(1),
                     is_fixed: said.is_some(),
                     ordered: pipeline.is_ordered(takes),
                     takes,
@@ -325,21 +333,21 @@ impl Planner<'_> {
         let cores = self.cores;
         let segment = &mut self.segments[number];
         segment.cost = segment.cost.max(step.cost());
-        if said.is_some() || segment.says_copies() {
+        if said.is_some() || segment.has_own_parallelism() {
             return (number, segment.operators.is_empty());
         }
-        segment.copies = match segment.cost {
+        segment.parallelism = match segment.cost {
             _ if sequential || is_apart && segment.ordered => 1,
             Cost::Alone => 1,
             Cost::Waits => pipeline.concurrency.unwrap_or(cores.max(MOST_WAITING)),
             Cost::Small | Cost::Core => pipeline.concurrency.unwrap_or(cores),
         };
-        segment.copies = segment.copies.max(1);
+        segment.parallelism = segment.parallelism.max(1);
         segment.is_fixed = !sequential && pipeline.concurrency.is_some();
         (number, segment.operators.is_empty())
     }
 
-    /// Puts an operator into a segment; `outputs` plans where it leads. Gives where a batch for it goes.
+    /// Adds an operator to a segment; `outputs` plans its targets. Returns the targets for its input.
     fn operator(
         &mut self,
         pipeline: &Pipeline,
@@ -352,7 +360,7 @@ impl Planner<'_> {
         let on_error = pipeline.on_error;
         let mut node = node;
         if on_error == OnError::Divert {
-            // What has a problem here came with it from elsewhere, by `errors`.
+            // A file that enters with a problem was rejected elsewhere and came by `errors`.
             node.targets = Targets::All;
         }
         let operator = Operator { node, on_error, delivers: false, outputs: BTreeMap::new() };
@@ -367,7 +375,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Where a batch goes that stands before the transform `at` of a pipeline.
+    /// Returns the targets of a batch before the transform `at` of a pipeline.
     fn chain(&mut self, pipeline: &Pipeline, at: usize, within: Option<usize>) -> Vec<Target> {
         let Some(node) = pipeline.transforms.get(at) else { return self.end(pipeline, within, false) };
         let labels = node.config.outputs();
@@ -389,7 +397,7 @@ impl Planner<'_> {
         pipelines.into_iter().flat_map(|pipeline| self.enter(pipeline, Some(segment))).collect()
     }
 
-    /// Where a batch goes at the end of a pipeline.
+    /// Returns the targets of a batch at the end of a pipeline.
     fn end(&mut self, pipeline: &Pipeline, within: Option<usize>, is_parted: bool) -> Vec<Target> {
         let names = pipeline.to.names();
         let flow = self.flows.at_end(pipeline);
@@ -427,7 +435,7 @@ impl Planner<'_> {
         targets
     }
 
-    /// The end of a pipeline that carries files with a problem: these leave by `errors` there.
+    /// Plans the end of a pipeline that carries files with a problem: these leave by `errors` there.
     fn part(&mut self, pipeline: &Pipeline, within: Option<usize>) -> Vec<Target> {
         let name = format!("{}.errors", pipeline.name).into();
         let before = pipeline.transforms.iter().map(|node| node.name.clone()).collect();
@@ -457,7 +465,7 @@ impl Planner<'_> {
         vec![Target::Stage(Destination::Failover(number))]
     }
 
-    /// Where a batch goes that a pipeline's `to` gives to a sink or another pipeline.
+    /// Returns the targets of a batch that the `to` of a pipeline sends to a sink or another pipeline.
     fn lead_to(&mut self, pipeline: &Pipeline, name: &str, within: Option<usize>) -> Vec<Target> {
         let Some(sink) = self.sink(name) else {
             let next = self.graph.pipelines.iter().position(|pipeline| &*pipeline.name == name);
@@ -477,7 +485,7 @@ impl Planner<'_> {
 }
 
 impl Planner<'_> {
-    /// A sink of files is the last operator of a segment.
+    /// Adds a sink of files, as the last operator of a segment.
     fn file_sink(&mut self, pipeline: &Pipeline, sink: usize, within: Option<usize>) -> Vec<Target> {
         let SinkNode { name, kind, config } = self.graph.sinks[sink].clone();
         let Some(FileSink(config)) = config.files() else { return Vec::new() };
@@ -497,7 +505,7 @@ impl Planner<'_> {
 }
 
 impl Plan {
-    /// Whether what a channel leads to takes each file by itself.
+    /// True if the stage receives each file in a parcel of its own.
     pub(crate) fn takes_singly(&self, to: Destination) -> bool {
         match to {
             Destination::Segment(number) => self.segments[number].takes_singly(),

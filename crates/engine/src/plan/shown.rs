@@ -1,4 +1,4 @@
-//! How a plan is printed.
+//! The `Display` of a plan.
 
 use std::fmt;
 
@@ -40,16 +40,16 @@ impl fmt::Display for Plan {
             writeln!(f, "  source     {} ({}) → {to}", source.node.name, source.node.kind)?;
         }
         for (number, segment) in self.segments.iter().enumerate() {
-            let copies = match (segment.copies, segment.is_fixed) {
-                (1, false) => "1 copy".to_owned(),
-                (copies, false) if segment.takes == Flow::Files && segment.cost < Cost::Waits => {
-                    format!("{copies} copies")
+            let workers = match (segment.parallelism, segment.is_fixed) {
+                (1, false) => "1 worker".to_owned(),
+                (workers, false) if segment.takes == Flow::Files && segment.cost < Cost::Waits => {
+                    format!("{workers} workers")
                 }
-                (1, true) => "1 copy, as configured".to_owned(),
-                (copies, false) => format!("adaptive 1 to {copies} copies"),
-                (copies, true) => format!("{copies} copies, as configured"),
+                (1, true) => "1 worker, as configured".to_owned(),
+                (workers, false) => format!("adaptive 1 to {workers} workers"),
+                (workers, true) => format!("{workers} workers, as configured"),
             };
-            let order = match (segment.copies, segment.ordered) {
+            let order = match (segment.parallelism, segment.ordered) {
                 (1, _) => "",
                 (_, true) => ", in order",
                 (_, false) => ", in any order",
@@ -59,9 +59,9 @@ impl fmt::Display for Plan {
             let exits = exits.filter(|(output, _)| **output != Output::Errors);
             let exits = exits.flat_map(|(_, targets)| targets.iter()).filter_map(|target| target.stage());
             let to = self.names_of(exits);
-            // Sinks of files are part of it.
+            // Sinks of files are operators of the segment.
             let to = if to.is_empty() { String::new() } else { format!(" → {to}") };
-            writeln!(f, "  segment {}  {copies}{order}{to}", number + 1)?;
+            writeln!(f, "  segment {}  {workers}{order}{to}", number + 1)?;
             writeln!(f, "             {}", names.join(" · "))?;
         }
         for failover in &self.failovers {
@@ -71,7 +71,7 @@ impl fmt::Display for Plan {
             });
             let ways = ways.collect::<Vec<_>>().join(", else ");
             let patience = match failover.timeout {
-                Some(timeout) => format!(", also where there is no room for {}", TimeSpan(timeout)),
+                Some(timeout) => format!(", or after {} without capacity", TimeSpan(timeout)),
                 None => String::new(),
             };
             writeln!(f, "  failover   {} → {ways}{patience}", failover.name)?;

@@ -1,4 +1,5 @@
-//! What the parts of a configuration say of each other: names exist, nothing is left over, nothing goes in a circle.
+//! Checks between the parts of a configuration: names exist, every output has a target, no pipeline feeds
+//! itself, flows match.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,11 +7,11 @@ use std::sync::Arc;
 use thalweg_config::{Node, Span, nearest};
 
 use super::{Reader, list};
-use crate::flow::{Flows, Mismatch, MismatchPlace};
+use crate::flow::{Flows, Mismatch, MismatchPart};
 use crate::graph::{Feed, Graph};
 
 impl Reader<'_> {
-    /// Connects the pipelines, and checks what only all parts together can say.
+    /// Connects the pipelines, and checks the graph as a whole.
     pub(super) fn connections(&mut self, root: &Node, graph: &mut Graph) {
         let pipelines = root.get("pipelines").map(Node::entries).unwrap_or_default();
         let has = |section: &str, name: &str| root.get(section).is_some_and(|node| node.get(name).is_some());
@@ -31,7 +32,7 @@ impl Reader<'_> {
                 if let Some(next) = graph.pipelines.iter_mut().find(|pipeline| pipeline.name == name) {
                     next.from.push(feed.clone());
                 } else if !has("sinks", &name) {
-                    let span = place_of(node.get("to"), &name);
+                    let span = span_of(node.get("to"), &name);
                     let span = span.or_else(|| Some(node.get("to")?.span)).unwrap_or(key.span);
                     let known = |section| root.get(section).map(Node::entries).unwrap_or_default();
                     let known = known("sinks").iter().chain(known("pipelines"));
@@ -46,13 +47,13 @@ impl Reader<'_> {
         }
         for ((key, node), pipeline) in pipelines.iter().zip(&graph.pipelines) {
             if node.as_mapping().is_some() && node.get("from").is_none() && pipeline.from.is_empty() {
-                let message = format!("The pipeline `{}` says not what feeds it.", key.name);
+                let message = format!("The pipeline `{}` has no input.", key.name);
                 let help = "Add `from:` with a source or an output of another pipeline, or name it in the `to` of one.";
                 self.diagnostics.error(key.span, message).help(help);
             }
         }
         if !self.diagnostics.is_empty() {
-            // What is left over and what goes in a circle can only be told when the names are right.
+            // Unused components and circles can only be found if all names are right.
             return;
         }
         self.leftovers(root, graph);
@@ -60,17 +61,17 @@ impl Reader<'_> {
         self.flows(root, graph);
     }
 
-    /// Messages go where messages are taken, and files where files are.
+    /// Checks that messages and files go only to components that accept them.
     fn flows(&mut self, root: &Node, graph: &Graph) {
-        for Mismatch { pipeline, place, message, help } in Flows::of(graph).mismatches(graph) {
+        for Mismatch { pipeline, part, message, help } in Flows::of(graph).mismatches(graph) {
             let Some((key, node)) = root.get("pipelines").and_then(|node| node.entries().get(pipeline))
             else {
                 continue;
             };
-            let found = match place {
-                MismatchPlace::From => node.get("from"),
-                MismatchPlace::Transform(at) => node.get("transforms").and_then(|list| list.items().get(at)),
-                MismatchPlace::To => node.get("to"),
+            let found = match part {
+                MismatchPart::From => node.get("from"),
+                MismatchPart::Transform(at) => node.get("transforms").and_then(|list| list.items().get(at)),
+                MismatchPart::To => node.get("to"),
             };
             self.diagnostics.error(found.map_or(key.span, |node| node.span), message).help(help);
         }
@@ -148,7 +149,7 @@ impl Reader<'_> {
             let at = span("pipelines", &pipeline.name);
             let onward = graph.fed_by(&Feed::Pipeline(pipeline.name.clone()));
             if pipeline.to.names().is_empty() && onward.is_empty() {
-                let message = format!("What the pipeline `{}` gives goes nowhere.", pipeline.name);
+                let message = format!("The output of the pipeline `{}` goes nowhere.", pipeline.name);
                 self.diagnostics.error(at, message).help("Add `to:` with a sink (`discard` throws it away).");
             }
             let mut labels = BTreeMap::new();
@@ -158,7 +159,7 @@ impl Reader<'_> {
                         format!("The pipeline `{}` has two outputs called `{label}`.", pipeline.name);
                     self.diagnostics.error(at, message).help("Rename one of them.");
                 } else if graph.fed_by(&Feed::Named(pipeline.name.clone(), label.clone())).is_empty() {
-                    let message = format!("Nothing takes what goes to `{}.{label}`.", pipeline.name);
+                    let message = format!("The output `{}.{label}` goes nowhere.", pipeline.name);
                     let help = format!("Add a pipeline with `from: {}.{label}`.", pipeline.name);
                     self.diagnostics.error(at, message).help(help);
                 }
@@ -172,7 +173,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A pipeline, directly or through others, must not feed itself; also not by the errors of its sinks.
+    /// Checks that no pipeline feeds itself, directly or through others. The errors of its sinks count as
+    /// well.
     fn circles(&mut self, root: &Node, graph: &Graph) {
         let feeds_of = |name: &str| -> Vec<Arc<str>> {
             let Some(pipeline) = graph.pipeline(name) else { return Vec::new() };
@@ -224,12 +226,12 @@ impl Reader<'_> {
     }
 }
 
-/// The place of a name within `to`, at whatever depth it is written.
-fn place_of(node: Option<&Node>, name: &str) -> Option<Span> {
+/// Returns the position of a name within `to`, at any depth.
+fn span_of(node: Option<&Node>, name: &str) -> Option<Span> {
     let node = node?;
     if node.as_str() == Some(name) {
         return Some(node.span);
     }
     let below = node.items().iter().chain(node.entries().iter().map(|(_, value)| value));
-    below.into_iter().find_map(|child| place_of(Some(child), name))
+    below.into_iter().find_map(|child| span_of(Some(child), name))
 }

@@ -1,119 +1,32 @@
-//! A configuration document, read into a [`Graph`].
+//! Reads a configuration document into a [`Graph`].
 //!
-//! The document is walked by hand rather than decoded as one struct: which options are right depends on the
-//! registry, every mistake is to be found in one go, and a mistake in one component must not hide those in
-//! the next. The options of each component are decoded by their own struct.
+//! The document is walked by hand. One struct for the whole was rejected: the valid options depend on the
+//! registry, all mistakes must be found at once, and a mistake in one component must not hide those in the
+//! next. The options of each component are decoded by their own struct.
+//!
+//! See docs/decisions/025-the-document-is-walked-its-options-are-decoded.md.
 
 mod connections;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-use thalweg_config::{
-    ByteSize, Diagnostic, Diagnostics, Document, Key, Node, Span, TimeSpan, decode, nearest,
-};
+use thalweg_config::{Diagnostic, Diagnostics, Document, Key, Node, Span, decode, nearest};
 
-use crate::graph::{Graph, OnError, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
+use crate::graph::{Graph, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
 use crate::registry::{Built, Registry, Role};
-
-/// The budget where the configuration names none.
-pub const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
-
-/// The options of a configuration as a whole, beside its components.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Settings {
-    /// The memory for data in flight, for the whole process.
-    #[schemars(example = "256MiB")]
-    pub memory: ByteSize,
-    /// A folder in which positions and dead letters are kept, so that a run continues where the last one ended.
-    /// `--state` on the command line goes before it.
-    pub state: Option<PathBuf>,
-    /// How many dead letters are kept at most: the oldest are dropped for those that come.
-    pub dead_letters: DeadLetterLimits,
-    /// A folder for the files that the run makes for itself and removes again: what an image was converted to, what was
-    /// uploaded. Without it, the system's folder for such. Best on the disk that the files end on.
-    pub temporary: Option<PathBuf>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            memory: DEFAULT_MEMORY,
-            state: None,
-            dead_letters: DeadLetterLimits::default(),
-            temporary: None,
-        }
-    }
-}
-
-/// How many dead letters are kept at most. The oldest are dropped for those that come, and counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct DeadLetterLimits {
-    /// The most that they may take in the store, all together.
-    #[schemars(example = "1GiB")]
-    pub max_bytes: ByteSize,
-    /// The most that there may be.
-    pub max_count: u64,
-}
-
-impl Default for DeadLetterLimits {
-    fn default() -> Self {
-        Self { max_bytes: ByteSize::gib(1), max_count: 1_000_000 }
-    }
-}
-
-/// The options of a pipeline beside what it is made of.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct PipelineSettings {
-    /// Whether the order within one source is kept. Without it, that of messages is and that of files is not; `false` may
-    /// be faster where nobody needs it.
-    pub ordered: Option<bool>,
-    /// What becomes of a file that a transform rejects: `divert` has it leave by `errors` at once, `carry` has it go on, past
-    /// the transforms that are not `for: with_errors` or `for: all`, and leave by `errors` at the end.
-    pub on_error: OnError,
-    /// How many copies of its transforms run at once. Without it, one a core.
-    #[schemars(range(min = 1, max = 1024))]
-    pub concurrency: Option<usize>,
-}
-
-/// Chooses a sink or pipeline by the key column's value.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ByKey {
-    /// The column by whose value a sink is chosen.
-    pub key: String,
-    /// The sinks and pipelines to choose from.
-    pub sinks: Vec<String>,
-}
-
-/// A failover with its options.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Failover {
-    /// The sinks and pipelines, the preferred one first.
-    #[schemars(length(min = 1))]
-    pub to: Vec<String>,
-    /// How long to wait, if one has no room for more, until the next gets it. Without it there is no end to the wait,
-    /// and what is before the pipeline waits as well; with `0s` the next gets it at once.
-    pub timeout: Option<TimeSpan>,
-}
+use crate::settings::{ByKey, Failover, PipelineSettings, Settings};
 
 const SECTIONS: [&str; 7] = ["memory", "state", "dead_letters", "temporary", "sources", "pipelines", "sinks"];
-/// Stands beside the kind of a transform of files.
+/// Written beside the kind of a file transform.
 const TARGETS: &str = "for";
 const PIPELINE_KEYS: [&str; 6] = ["from", "transforms", "to", "ordered", "on_error", "concurrency"];
 
-/// Reads a document.
+/// Reads a document into a graph.
 ///
 /// # Errors
-/// Every mistake in it.
+/// All mistakes in it.
 pub fn read(document: &Document, registry: &Registry) -> Result<Graph, Diagnostics> {
     let mut reader = Reader { registry, diagnostics: document.diagnostics(), names: BTreeMap::new() };
     let graph = reader.graph(document.root());
@@ -123,7 +36,7 @@ pub fn read(document: &Document, registry: &Registry) -> Result<Graph, Diagnosti
 struct Reader<'a> {
     registry: &'a Registry,
     diagnostics: Diagnostics,
-    /// Every name of a source, pipeline or sink, with its place.
+    /// The names of all sources, pipelines and sinks, with their positions in the document.
     names: BTreeMap<String, Span>,
 }
 
@@ -170,8 +83,8 @@ impl Reader<'_> {
         graph
     }
 
-    /// Decodes the settings among the keys of a mapping that holds other things as well.
-    fn settings<T: serde::de::DeserializeOwned + JsonSchema + Default>(
+    /// Decodes the settings among the keys of a mapping that has other keys as well.
+    fn settings<T: serde::de::DeserializeOwned + schemars::JsonSchema + Default>(
         &mut self,
         node: &Node,
         keys: &[&str],
@@ -245,7 +158,7 @@ impl Reader<'_> {
         found
     }
 
-    /// A component is its kind alone, or a mapping of one key, its kind, to its options.
+    /// Reads a component: its kind alone, or a mapping with one key, its kind, to its options.
     fn component(&mut self, node: &Node, role: Role) -> Option<(&'static str, Option<Built>)> {
         let nothing = Node::new(node.span, thalweg_config::Value::Mapping(Vec::new()));
         let (name, span, options) = match (node.as_str(), node.entries()) {
@@ -323,7 +236,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Parts what a transform of files is `for` from the transform, beside whose kind it stands.
+    /// Separates the key `for` of a file transform from the transform, whose kind is beside it.
     fn targets<'n>(&mut self, item: &'n Node) -> (Cow<'n, Node>, Targets) {
         let Some(targets) = item.get(TARGETS).filter(|_| item.entries().len() > 1) else {
             return (Cow::Borrowed(item), Targets::default());

@@ -1,4 +1,6 @@
 //! Auxiliary sources: those that only accompany the others, and stop when these have ended.
+//!
+//! See docs/decisions/015-auxiliary-sources.md.
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! The saved state of a run: the checkpoints of its sources and the states of its sinks, together, twice a
 //! second.
+//!
+//! See docs/decisions/019-a-checkpoint-covers-output-and-input-together.md.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,6 +4,8 @@
 //! the batch. If the copy fails, the original batch is sent the next way. So a way may be anything: a sink,
 //! or a pipeline with all that it leads to. If one part of a way delivers and another fails, the next way
 //! gets the whole batch: messages may then be delivered twice, but they are never lost.
+//!
+//! See docs/decisions/013-a-failover-watches-acks.md.
 
 use std::sync::Arc;
 use std::time::Duration;

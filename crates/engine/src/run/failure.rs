@@ -2,6 +2,8 @@
 //!
 //! A failure was a text once, and callers searched it for names of components and for "the reader of the
 //! output has gone away". A text that quoted another component's name was then blamed on that component.
+//!
+//! See docs/decisions/060-a-failed-run-is-a-value.md.
 
 use std::fmt;
 use std::sync::Arc;

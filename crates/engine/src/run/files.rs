@@ -10,10 +10,11 @@ use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Ticket, Worker};
 use super::channels::Exits;
 use super::{Retries, RunFailure};
 use crate::component::{Disposition, FileError, FileTransform};
-use crate::graph::{OnError, Targets};
+use crate::graph::Targets;
 use crate::metrics::ComponentMetrics;
 use crate::parcel::Files;
 use crate::plan::{Destination, Target};
+use crate::settings::OnError;
 use thalweg_record::Output;
 
 /// An event in the life of a file, for a [`FileWatcher`].

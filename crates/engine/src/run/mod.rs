@@ -11,6 +11,9 @@
 //!
 //! [`wiring`] makes tasks of a plan, [`threads`] decides which runs where, [`supervisor`] watches over them
 //! to the end.
+//!
+//! See docs/decisions/003-capacity-before-work.md, docs/decisions/009-threads-for-tasks-that-block.md and
+//! docs/decisions/017-without-state-a-run-starts-over.md.
 
 mod auxiliaries;
 mod channels;

@@ -3,6 +3,8 @@
 //! If checkpoints are kept, a resumed run truncates what its sinks wrote since the last save. So what was
 //! settled since then is not yet committed, and a sender that waits for its acknowledgement waits for the
 //! next save. A request makes the next save come soon; all requests meanwhile share it.
+//!
+//! See docs/decisions/018-committed-is-more-than-settled.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -35,7 +35,7 @@ pub(super) enum Work {
 pub(super) struct Operator {
     work: Work,
     metrics: Arc<ComponentMetrics>,
-    outlets: Outputs,
+    out: Outputs,
     outputs: BTreeMap<Output, Arc<[Target]>>,
 }
 
@@ -45,8 +45,8 @@ impl Operator {
         metrics: Arc<ComponentMetrics>,
         outputs: BTreeMap<Output, Arc<[Target]>>,
     ) -> Self {
-        let outlets = Outputs::new(metrics.name.clone());
-        Self { work, metrics, outlets, outputs }
+        let out = Outputs::new(metrics.name.clone());
+        Self { work, metrics, out, outputs }
     }
 
     fn targets(&self, output: Output) -> Arc<[Target]> {
@@ -99,7 +99,7 @@ impl Worker for SegmentWorker {
             None => self.deliver(results, &mut at_once),
         }
         at_once.into_iter().for_each(HandOver::run);
-        let pause = self.operators.iter_mut().map(|operator| operator.outlets.take_pause()).max();
+        let pause = self.operators.iter_mut().map(|operator| operator.out.take_pause()).max();
         if let Some(pause) = pause.filter(|pause| *pause > Duration::ZERO) {
             // A run that was asked to stop drains without pauses.
             self.stop.sleep(pause).await;
@@ -113,8 +113,8 @@ impl Worker for SegmentWorker {
             let operator = &mut self.operators[at];
             let start = Instant::now();
             let finished = match &mut operator.work {
-                Work::Calls(transform) => transform.finish(&mut operator.outlets),
-                Work::Waits(transform) => transform.finish(&mut operator.outlets).await,
+                Work::Calls(transform) => transform.finish(&mut operator.out),
+                Work::Waits(transform) => transform.finish(&mut operator.out).await,
             };
             operator.metrics.add_busy(start);
             finished.map_err(|error| RunFailure::of(&operator.metrics, error))?;
@@ -130,14 +130,13 @@ impl Worker for SegmentWorker {
 impl SegmentWorker {
     /// Calls the first operator, and all that follow. Waits for the first, if it is one that does.
     async fn begin(&mut self, mut batch: Batch, results: &mut Results) -> Result<(), RunFailure> {
-        let Some(Operator { work: Work::Waits(transform), metrics, outlets, .. }) =
-            self.operators.first_mut()
+        let Some(Operator { work: Work::Waits(transform), metrics, out, .. }) = self.operators.first_mut()
         else {
             return self.apply(0, batch, results);
         };
         enters(&mut batch, metrics);
         let start = Instant::now();
-        let applied = transform.apply(batch, outlets).await;
+        let applied = transform.apply(batch, out).await;
         metrics.add_busy(start);
         applied.map_err(|error| failed(metrics, error))?;
         self.pass_on(0, results)
@@ -148,7 +147,7 @@ impl SegmentWorker {
         enters(&mut batch, &operator.metrics);
         let start = Instant::now();
         let applied = match &mut operator.work {
-            Work::Calls(transform) => transform.apply(batch, &mut operator.outlets),
+            Work::Calls(transform) => transform.apply(batch, &mut operator.out),
             Work::Waits(_) => Err(Error::permanent("it waits within a segment; this is a bug of thalweg")),
         };
         operator.metrics.add_busy(start);
@@ -158,7 +157,7 @@ impl SegmentWorker {
 
     /// Calls what follows for all that an operator gave.
     fn pass_on(&mut self, at: usize, results: &mut Results) -> Result<(), RunFailure> {
-        for (output, batch) in self.operators[at].outlets.take() {
+        for (output, batch) in self.operators[at].out.take() {
             let operator = &self.operators[at];
             if output == Output::Errors {
                 operator.metrics.add_errors(batch.rows());
@@ -175,7 +174,7 @@ impl SegmentWorker {
             }
             self.give(last, batch, results)?;
         }
-        let files = self.operators[at].outlets.take_files();
+        let files = self.operators[at].out.take_files();
         if !files.is_empty() {
             self.pass_on_files(at, files, results);
         }

@@ -1,8 +1,10 @@
 //! Watches over a run from its start to its end.
 //!
 //! The supervisor saves checkpoints, and requests the sources to stop when something fails. Then the run
-//! drains: what can still be delivered is. Draining has a deadline, counted from the request to stop: without
-//! one, a sink that never returns would keep the run, and who waits for it, for ever.
+//! drains: it delivers the messages in flight as far as possible. Draining has a deadline, counted from the
+//! request to stop. Without it, a sink that never returns would keep the run from ending.
+//!
+//! See docs/decisions/062-draining-has-a-deadline.md.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which task runs where.
+//! The thread of each task.
 //!
 //! A task that waits runs on the workers of the runtime. A task that blocks (sources and sinks read and write
 //! files) has a thread of its own for the whole run, so that what it wakes need not wait for it. A thread of
@@ -8,6 +8,9 @@
 //!
 //! Above [`MOST_THREADS`] the sinks share a pool of [`SHARED_THREADS`] workers instead. A sink that blocks
 //! for long then takes a worker of the others, not their turn: idle workers take over the tasks behind it.
+//!
+//! See docs/decisions/009-threads-for-tasks-that-block.md and
+//! docs/decisions/061-long-lived-stages-have-threads-of-their-own.md.
 
 use std::collections::HashMap;
 use std::pin::Pin;

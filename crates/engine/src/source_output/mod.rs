@@ -4,6 +4,8 @@
 //! set checkpoints. They differ in what a batch owes ([`Upstream`]): a source's batch moves a partition of
 //! the source; a file reader's batch is a part of the file's ack. A type for each was rejected: every
 //! component that reads text serves both, and had to be generic over the two.
+//!
+//! See docs/decisions/020-file-readers-checkpoint-within-a-file.md.
 
 mod file;
 mod reading;

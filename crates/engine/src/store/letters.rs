@@ -1,9 +1,12 @@
-//! The dead letters of a store, and how many of them are kept.
+//! The dead letters of a store, and the limits of their number and size.
 //!
-//! They lie in *portions*, each a keyspace of its own, in the order of their numbers. Where there are too many, the oldest
-//! portion goes as a whole, and its files with it. To remove the oldest letters one by one was tried: a tree of sorted runs
-//! keeps what was removed until it has merged all that lies above it, and with letters that come as fast as they are dropped it
-//! took twice its bound on the disk, and hundreds of megabytes of memory.
+//! The letters are stored in *portions*, each a keyspace of its own, in the order of their numbers. If there
+//! are too many, the oldest portion is dropped as a whole, with its files. Removing the oldest letters one by
+//! one was tried. An LSM tree keeps removed entries until it has merged all levels above them. With letters
+//! arriving as fast as others were dropped, the tree took twice its limit on disk, and hundreds of megabytes
+//! of memory.
+//!
+//! See docs/decisions/022-dead-letters-lie-in-portions.md.
 
 use fjall::{Database, Keyspace, PersistMode};
 use parking_lot::Mutex;
@@ -12,24 +15,24 @@ use serde::{Deserialize, Serialize};
 use super::{DeadLetter, DeadLetterId, options, unreadable, unwritable};
 use crate::{DeadLetterLimits, Error};
 
-/// The name of the first portion, and what the names of the others begin with.
+/// The name of the first portion, and the prefix of the names of the others.
 const NAME: &str = "dead_letters";
-/// The key of what is known of them.
+/// The key of the saved counts.
 const KEY: &str = "dead_letters";
-/// A portion has this part of the bounds,
+/// A portion has 1/16 of the limits, but at least [`LEAST`].
 const PARTS: u64 = 16;
-/// but not less than this.
+/// The lower bound of the limits of a portion.
 const LEAST: DeadLetterLimits =
     DeadLetterLimits { max_bytes: thalweg_config::ByteSize::kib(256), max_count: 1024 };
 
-/// What is known of the dead letters of a store as a whole.
+/// The counts of the dead letters of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeadLetterCounts {
-    /// How many there are.
+    /// The number of kept letters.
     pub count: u64,
-    /// The bytes that they take.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// How many were dropped since there were too many.
+    /// The number of letters that were dropped because the limits were exceeded.
     pub dropped: u64,
 }
 
@@ -42,7 +45,7 @@ pub(super) struct Letters {
 #[derive(Clone)]
 struct Known {
     dropped: u64,
-    /// The number of the next letter. None is given twice.
+    /// The number of the next letter. Numbers are never reused.
     next: DeadLetterId,
     portions: Vec<Portion>,
 }
@@ -53,16 +56,16 @@ struct Portion {
     keyspace: Keyspace,
 }
 
-/// What is saved of it.
+/// The saved part of a portion.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct PortionTally {
-    /// No letter in it, or after it, has a lower number.
+    /// No letter in this portion or a later one has a lower number.
     first: DeadLetterId,
     count: u64,
     bytes: u64,
 }
 
-/// What is saved of all of them.
+/// The saved counts of all portions.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     dropped: u64,
@@ -86,7 +89,7 @@ impl Known {
             .map_err(|error| Error::permanent("the state cannot be written").caused_by(error))
     }
 
-    /// Parts with the portions that have nothing in them.
+    /// Removes and returns the empty portions.
     fn part_with_empty(&mut self) -> Vec<Portion> {
         let (empty, full) =
             std::mem::take(&mut self.portions).into_iter().partition(|portion| portion.tally.count == 0);
@@ -99,7 +102,7 @@ fn name_of(first: DeadLetterId) -> String {
     if first == 0 { NAME.to_owned() } else { format!("{NAME}.{first:020}") }
 }
 
-/// What a letter of so many bytes takes, with its number.
+/// Returns the size of a letter with `text` bytes, with its number.
 fn size_of_letter(text: usize) -> u64 {
     text as u64 + 8
 }
@@ -109,7 +112,7 @@ fn letter_id(key: &[u8]) -> DeadLetterId {
 }
 
 impl Letters {
-    /// Looks what there is.
+    /// Opens the existing letters.
     pub(super) fn open(database: &Database, tallies: Keyspace) -> Result<Self, Error> {
         let keyspace = |first| database.keyspace(&name_of(first), options).map_err(unreadable);
         let known = match tallies.get(KEY).map_err(unreadable)? {
@@ -123,7 +126,7 @@ impl Letters {
             }
             None => Known { dropped: 0, next: 1, portions: Vec::new() },
         };
-        // One that was given up, or just begun, when the process was killed.
+        // A portion that was being deleted or created when the process was killed.
         for name in database.list_keyspace_names() {
             let is_one = name.strip_prefix(NAME).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
             if is_one && !known.portions.iter().any(|portion| name_of(portion.tally.first) == *name) {
@@ -147,7 +150,7 @@ impl Letters {
         Ok(())
     }
 
-    /// The highest number that a letter may have, if there are any.
+    /// Returns the highest number that a letter may have, or None if there are none.
     pub(super) fn last(&self) -> Option<DeadLetterId> {
         let known = self.known.lock();
         (known.count() > 0).then(|| known.next - 1)
@@ -177,7 +180,7 @@ impl Letters {
         for letter in letters {
             let text = serde_json::to_string(letter)
                 .map_err(|error| Error::permanent("a dead letter cannot be written").caused_by(error))?;
-            // One that is too large for the store by itself is not to drive out all the others.
+            // A letter that exceeds the limits by itself is dropped. It must not drive out all the others.
             if fits(1, size_of_letter(text.len())) {
                 coming += size_of_letter(text.len());
                 texts.push((new.next, text));
@@ -186,7 +189,7 @@ impl Letters {
             }
             new.next += 1;
         }
-        // Of letters that are too many by themselves only the last are written at all.
+        // If the new letters exceed the limits by themselves, only the last ones are written.
         let mut skipped = 0;
         while let Some((_, text)) =
             texts.get(skipped).filter(|_| !fits((texts.len() - skipped) as u64, coming))
@@ -211,7 +214,7 @@ impl Letters {
                 continue;
             }
             let Some(oldest) = new.portions.first_mut() else { break };
-            // What is left is less than a portion.
+            // The rest is less than a portion.
             for entry in oldest.keyspace.iter() {
                 let tally = &mut oldest.tally;
                 if fits(tally.count + texts.len() as u64, tally.bytes + coming) {
@@ -233,7 +236,8 @@ impl Letters {
                 |portion: &Portion| portion.tally.count >= most || portion.tally.bytes >= most_bytes;
             if new.portions.last().is_none_or(is_full) {
                 if let Some(full) = new.portions.last() {
-                    // It gets no more: what it has in memory goes to the disk, so that the journal need not keep it.
+                    // A full portion gets no more letters. Its memtable is flushed so that the journal need
+                    // not keep the letters.
                     full.keyspace.rotate_memtable().map_err(unwritable)?;
                 }
                 let keyspace = self.database.keyspace(&name_of(*first), options).map_err(unwritable)?;
@@ -265,7 +269,7 @@ impl Letters {
             let at = new.portions.partition_point(|portion| portion.tally.first <= *id);
             let Some(portion) = at.checked_sub(1).and_then(|at| new.portions.get_mut(at)) else { continue };
             let key = id.to_be_bytes();
-            // One that was dropped meanwhile is not counted any more.
+            // A letter that was dropped meanwhile is not counted again.
             let Some(size) = portion.keyspace.size_of(key).map_err(unreadable)? else { continue };
             portion.tally.count = portion.tally.count.saturating_sub(1);
             portion.tally.bytes = portion.tally.bytes.saturating_sub(size_of_letter(size as usize));
@@ -296,7 +300,7 @@ mod tests {
     use super::super::Store;
     use super::super::tests::letter;
 
-    /// What a simple list does with the same letters, but for how many more than needed are dropped.
+    /// A plain list of the same letters. Unlike the store, it drops no more than necessary.
     #[derive(Default)]
     struct Model {
         kept: VecDeque<(DeadLetterId, u64)>,
@@ -358,7 +362,7 @@ mod tests {
                     1 => {
                         let at = model.kept.len() / 2;
                         let ids: Vec<_> = model.kept.remove(at).map(|kept| kept.0).into_iter().collect();
-                        // What is not there any more is not counted twice.
+                        // Letters that are already removed are not counted twice.
                         store.remove_letters(&ids).unwrap();
                         store.remove_letters(&ids).unwrap();
                     }
@@ -401,7 +405,7 @@ mod tests {
                 Some(b"text".to_vec())
             );
         }
-        // What is removed from several portions at once is gone from each.
+        // Letters that are removed from several portions at once are removed from each.
         let kept = found(&store);
         let (odd, even): (Vec<_>, Vec<_>) = kept.into_iter().partition(|id| id % 2 == 1);
         store.remove_letters(&odd).unwrap();

@@ -1,7 +1,7 @@
-//! What outlives a run: positions of sources, states of sinks, and what could not be processed.
+//! The store of a state directory: positions of sources, states of sinks, and dead letters.
 //!
-//! One embedded store in one folder holds all three, so that positions and sink states are saved in one
-//! atomic write: a restart finds both as of one moment.
+//! One embedded database in one directory holds all three, so that one atomic write saves positions and sink
+//! states. A restart finds both as of the same time.
 
 mod letters;
 
@@ -18,7 +18,7 @@ use crate::{DeadLetterLimits, Error};
 pub use letters::DeadLetterCounts;
 use letters::Letters;
 
-/// The store of one state folder. One process at a time may have it open.
+/// The store of one state directory. One process at a time may open it.
 pub struct Store {
     database: Database,
     positions: Keyspace,
@@ -27,54 +27,55 @@ pub struct Store {
     letters: Letters,
 }
 
-/// What could not be processed, with all that is needed to look into it and to try again.
+/// A message or file that could not be processed, with the data needed to examine it and to process it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeadLetter {
-    /// When it was rejected, in microseconds since 1970 (UTC).
+    /// The time of the rejection, in microseconds since 1970 (UTC).
     pub time_us: i64,
     /// The component that rejected it.
     pub component: String,
-    /// The transforms of its pipeline that it had been through before that, in order.
+    /// The transforms of its pipeline that it had passed, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passed: Vec<String>,
-    /// Why.
+    /// The reason of the rejection.
     pub reason: String,
     /// The source that it came from.
     pub source: String,
-    /// The file or address it came from, if known.
+    /// The path or address of its origin, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Where in that it began, if known.
+    /// The offset at which it begins in its origin, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// What is known of it, if it is a file. One that lies at [`path`](Self::path) has no payload here.
+    /// The properties of the file, if it is one. If its content is stored at [`path`](Self::path), the letter
+    /// has no payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<KeptFile>,
-    /// Its payload when it came to the component that rejected it, where that is text.
+    /// The payload that reached the component that rejected it, if it is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
-    /// Its payload in hexadecimal digits, where it is not text.
+    /// The same payload in hexadecimal digits, if it is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_hex: Option<String>,
-    /// The fields that it had, when it came to the component that rejected it.
+    /// The fields that reached the component that rejected it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<KeptField>,
 }
 
-/// What is kept of a file beside its content.
+/// The properties of a file that are kept beside its content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeptFile {
-    /// The name that it had.
+    /// The name of the file.
     pub name: String,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
-    /// Its type, if anybody had looked.
+    /// Its MIME type, if it was detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime: Option<String>,
 }
 
 impl DeadLetter {
-    /// Its payload.
+    /// Returns its payload.
     pub fn payload_bytes(&self) -> Vec<u8> {
         match (&self.payload, &self.payload_hex) {
             (Some(text), _) => text.clone().into_bytes(),
@@ -87,7 +88,7 @@ impl DeadLetter {
         }
     }
 
-    /// About how many bytes it takes in memory.
+    /// Returns the approximate number of bytes that it takes in memory.
     pub fn size(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let fields = self.fields.iter().map(|field| field.name.len() + text(&field.value) + 64);
@@ -111,14 +112,14 @@ impl DeadLetter {
     }
 }
 
-/// The number of a dead letter, as people name it.
+/// The number by which users name a dead letter.
 pub type DeadLetterId = u64;
 
 impl Store {
-    /// Opens the store in a folder, which is made if need be.
+    /// Opens the store in a directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// If the folder cannot be used, or another process uses it.
+    /// If the directory cannot be used, or another process uses it.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let failed = |error: fjall::Error| {
             let why = match &error {
@@ -133,7 +134,7 @@ impl Store {
             Error::permanent(format!("the state folder `{}` cannot be made: {error}", folder.display()))
         })?;
         clear_unfinished(folder);
-        // Small: positions are a few kilobytes, and the run's memory belongs to its budget.
+        // Small, since positions are a few kilobytes and the run's memory belongs to its budget.
         let database = Database::builder(folder)
             .cache_size(1 << 20)
             .worker_threads(1)
@@ -147,7 +148,7 @@ impl Store {
         Ok(Self { database, positions, sinks, journals, letters })
     }
 
-    /// The positions of a source, by partition.
+    /// Returns the positions of a source, by partition.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -155,7 +156,8 @@ impl Store {
         Ok(below(&self.positions, &format!("{source}\0"), "")?.into_iter().collect())
     }
 
-    /// What is noted in the journal of a component below a prefix, in the order of the names.
+    /// Returns the journal entries of a component whose names start with a prefix, in the order of their
+    /// names.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -163,8 +165,8 @@ impl Store {
         below(&self.journals, &format!("{component}\0"), prefix)
     }
 
-    /// Notes something in the journal of a component, or forgets it. It is with the system when this returns: that the process
-    /// is killed does no harm to it.
+    /// Writes an entry to the journal of a component, or deletes it. When this returns, the system has the
+    /// entry, so it survives `kill -9`.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -178,7 +180,7 @@ impl Store {
         batch.commit().map_err(unwritable)
     }
 
-    /// The state of a sink.
+    /// Returns the state of a sink.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -187,8 +189,8 @@ impl Store {
         found.map(|value| parse(&value)).transpose()
     }
 
-    /// Saves positions (by source and partition; None: forgotten) and states of sinks, all or nothing, and brings them to
-    /// the disk.
+    /// Saves positions and states of sinks in one atomic write, and syncs it to the disk. Positions are by
+    /// source and partition; None deletes one.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -211,7 +213,7 @@ impl Store {
         batch.commit().map_err(unwritable)
     }
 
-    /// Forgets how far everything got: all positions, states of sinks and journals. Dead letters stay.
+    /// Deletes all positions, states of sinks and journals. Dead letters stay.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -225,7 +227,8 @@ impl Store {
         batch.commit().map_err(unwritable)
     }
 
-    /// Adds dead letters, and brings them to the disk. Where there are then too many, the oldest go: says how many.
+    /// Adds dead letters and syncs them to the disk. If the limits are exceeded, it drops the oldest ones.
+    /// Returns the number of dropped letters.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -233,12 +236,12 @@ impl Store {
         self.letters.add(letters, bounds)
     }
 
-    /// How many dead letters there are, and how many were dropped.
+    /// Returns the numbers of kept and dropped dead letters.
     pub fn tally(&self) -> DeadLetterCounts {
         self.letters.tally()
     }
 
-    /// Forgets that dead letters were dropped.
+    /// Resets the number of dropped dead letters.
     ///
     /// # Errors
     /// If the store cannot be written.
@@ -246,12 +249,12 @@ impl Store {
         self.letters.forget_dropped()
     }
 
-    /// The dead letters, oldest first.
+    /// Returns the dead letters, oldest first.
     pub fn letters(&self) -> impl Iterator<Item = Result<(DeadLetterId, DeadLetter), Error>> + use<> {
         self.letters_after(0)
     }
 
-    /// The dead letters with higher numbers than this, oldest first.
+    /// Returns the dead letters with higher numbers than this one, oldest first.
     pub fn letters_after(
         &self,
         id: DeadLetterId,
@@ -259,7 +262,7 @@ impl Store {
         self.letters.after(id)
     }
 
-    /// The dead letter of this number.
+    /// Returns the dead letter with this number.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -268,7 +271,7 @@ impl Store {
         Ok(found.filter(|(number, _)| *number == id).map(|(_, letter)| letter))
     }
 
-    /// A number that no dead letter there is exceeds, if there are any.
+    /// Returns an upper limit of the numbers of the dead letters, or None if there are none.
     pub fn last_letter(&self) -> Option<DeadLetterId> {
         self.letters.last()
     }
@@ -282,11 +285,12 @@ impl Store {
     }
 }
 
-/// Clears away what is left of a store whose making was broken off, which could else never be opened: it is whole when its
-/// version is written, which comes last. What cannot be cleared away is met again when the store is opened.
+/// Removes the leftovers of a store whose creation was interrupted: it could never be opened. A store is
+/// complete when its version file is written, which comes last. If the removal fails, opening the store
+/// reports the error.
 fn clear_unfinished(folder: &Path) {
     let is_whole = std::fs::metadata(folder.join("version")).is_ok_and(|version| version.len() > 0);
-    // Whoever is making it has this locked.
+    // The process that creates it holds this lock.
     let Ok(lock) = std::fs::File::open(folder.join("lock")) else { return };
     if is_whole || !folder.join("keyspaces").is_dir() && !folder.join("0.jnl").is_file() && !is_empty(&lock) {
         return;
@@ -302,12 +306,12 @@ fn is_empty(file: &std::fs::File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.len() == 0)
 }
 
-/// Of each part of the store.
+/// Returns the options of every keyspace of the store.
 fn options() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(4 << 20)
 }
 
-/// What is in a keyspace below two prefixes, of which the names keep the second.
+/// Returns the entries whose keys start with both prefixes. Their names keep only the second one.
 fn below(keyspace: &Keyspace, owner: &str, prefix: &str) -> Result<Vec<(String, Value)>, Error> {
     let mut found = Vec::new();
     for entry in keyspace.prefix(format!("{owner}{prefix}")) {

@@ -7,7 +7,8 @@
 //! The engine does the rest. It fetches files in slices within the memory budget, and passes a row whole if a
 //! slice edge cuts it. It retries temporary errors, and acknowledges messages only after they are written.
 //!
-//! Custom components are added to the [`Registry`]; `examples/own_reader.rs` shows one of each.
+//! Custom components are added to the [`Registry`]; the example `own_reader` of the registry shows one of
+//! each.
 
 mod reader;
 mod writer;

@@ -2,6 +2,8 @@
 //!
 //! If the file system supports unnamed files (Linux's `O_TMPFILE`), a killed process leaves nothing behind.
 //! Elsewhere the draft has a hidden name until it is published.
+//!
+//! See docs/decisions/035-a-file-has-no-name-until-it-is-complete.md.
 
 use std::fs::{self, File};
 use std::io;

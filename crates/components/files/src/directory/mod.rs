@@ -4,6 +4,8 @@
 //! Each file is written without a name first, and gets its name when it is complete. No reader ever sees a
 //! part of a file, and a killed process leaves nothing behind. [`names`] chooses another name if the first is
 //! taken.
+//!
+//! See docs/decisions/035-a-file-has-no-name-until-it-is-complete.md.
 
 pub mod draft;
 pub mod names;

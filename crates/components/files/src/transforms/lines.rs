@@ -3,6 +3,8 @@
 //! A file is read into an arena of the budget, split there, and sent on without a copy, as in the source
 //! `file`. That source follows growing files and records its position in each. Here a file has an end, and is
 //! done when all its messages are.
+//!
+//! See docs/decisions/020-file-readers-checkpoint-within-a-file.md.
 
 use async_trait::async_trait;
 use schemars::JsonSchema;

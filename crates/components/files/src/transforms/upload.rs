@@ -54,7 +54,7 @@ impl FileTransformConfig for Upload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sinks::objects::URL;
+    use crate::URL;
     use thalweg_engine::Disposition;
     use thalweg_engine::testing::{context, file_of, options};
 

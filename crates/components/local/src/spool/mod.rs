@@ -12,6 +12,8 @@
 //! Blocks are Arrow IPC streams. Fields keep their types, later versions can read them, and reading copies
 //! nothing but the file into memory. A database was rejected: the data is written once, read once and removed
 //! in whole files, which a folder does better.
+//!
+//! See docs/decisions/024-a-spool-is-a-directory-of-segments.md.
 
 mod block;
 pub(crate) mod read;

@@ -13,6 +13,8 @@
 //! A connection that has received part of a message holds a lease for that part. If such leases took the
 //! whole budget, no connection could continue. Therefore this wait for capacity has a limit, `read_timeout`:
 //! the connection is then closed and its partial message leaves by `errors`.
+//!
+//! See docs/decisions/042-connections-send-by-themselves.md.
 
 mod address;
 mod connection;

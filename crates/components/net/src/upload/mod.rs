@@ -6,6 +6,8 @@
 //!
 //! The crate `multer`, which reads such forms, was rejected. It reads all data that has arrived into memory
 //! before it parses it. If the client is faster than the disk, that is the whole request.
+//!
+//! See docs/decisions/044-uploaded-files-are-parsed-as-they-arrive.md.
 
 mod disposition;
 mod form;

@@ -1,4 +1,7 @@
 //! The task of a sink: writes, settles, retries, and fails batches that can go another way.
+//!
+//! See docs/decisions/007-limits-adapt.md and
+//! docs/decisions/019-a-checkpoint-covers-output-and-input-together.md.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -134,14 +137,14 @@ pub(super) async fn run(
     for writer in &mut writers {
         writer.open(saved.take()).await?;
     }
-    let copies = writers.len();
+    let workers = writers.len();
     let stage = Stage::new(writers, input, metrics.hand_overs.clone()).with_rests(FLUSH_EVERY, shortage);
-    if copies == 1 {
+    if workers == 1 {
         return stage.run().await;
     }
     // Several workers only send and wait: they need no thread of their own.
     let mut tasks = JoinSet::new();
-    for _ in 1..copies {
+    for _ in 1..workers {
         tasks.spawn(stage.clone().run());
     }
     tasks.spawn(stage.run());

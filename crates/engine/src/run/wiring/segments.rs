@@ -21,7 +21,7 @@ impl Wiring<'_> {
         let segments = &self.plan.segments;
         for (number, segment) in segments.iter().enumerate() {
             let to = Destination::Segment(number);
-            match (segment.takes, segment.unpack()) {
+            match (segment.takes, segment.file_reader()) {
                 (Flow::Messages, _) => {
                     let (workers, input) =
                         (self.segment_workers(segment)?, self.channels.message_receiver(to));
@@ -53,7 +53,7 @@ impl Wiring<'_> {
         let Some(first) = segment.operators.first() else { return };
         let hand_overs = self.environment.metrics(&first.node.name).hand_overs.clone();
         let mut stages = vec![Stage::new(workers, input, hand_overs)];
-        while stages.len() < segment.copies {
+        while stages.len() < segment.parallelism {
             stages.extend(stages.first().cloned());
         }
         let name = &first.node.name;
@@ -63,8 +63,8 @@ impl Wiring<'_> {
     fn segment_workers(&mut self, segment: &Segment) -> Result<Vec<SegmentWorker>, RunFailure> {
         let environment = self.environment;
         let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
-        let adapts = segment.copies > 1 && !segment.is_fixed;
-        let limit = adapts.then(|| environment.adaptive_limit(segment.copies));
+        let adapts = segment.parallelism > 1 && !segment.is_fixed;
+        let limit = adapts.then(|| environment.adaptive_limit(segment.parallelism));
         let worker = |_| {
             Ok(SegmentWorker {
                 operators: self.operators(segment)?,
@@ -76,7 +76,7 @@ impl Wiring<'_> {
                 stop: environment.handle.stop.clone(),
             })
         };
-        (0..segment.copies).map(worker).collect()
+        (0..segment.parallelism).map(worker).collect()
     }
 
     fn operators(&self, segment: &Segment) -> Result<Vec<segment::Operator>, RunFailure> {
@@ -98,8 +98,8 @@ impl Wiring<'_> {
     fn file_workers(&mut self, segment: &Segment) -> Result<Vec<FileSegmentWorker>, RunFailure> {
         let environment = self.environment;
         let sequencer = segment.ordered.then(|| Arc::new(Sequencer::default()));
-        let adapts = segment.cost == Cost::Waits && segment.copies > 1 && !segment.is_fixed;
-        let limit = adapts.then(|| environment.adaptive_limit(segment.copies));
+        let adapts = segment.cost == Cost::Waits && segment.parallelism > 1 && !segment.is_fixed;
+        let limit = adapts.then(|| environment.adaptive_limit(segment.parallelism));
         // The workers share a component's account with the budget, so that one of them may always continue.
         let contexts: Vec<Context> =
             segment.operators.iter().map(|operator| environment.context(&operator.node.name)).collect();
@@ -115,7 +115,7 @@ impl Wiring<'_> {
                 watcher: environment.watcher.clone(),
             })
         };
-        (0..segment.copies).map(worker).collect()
+        (0..segment.parallelism).map(worker).collect()
     }
 
     fn file_operators(
@@ -178,7 +178,7 @@ impl Wiring<'_> {
                 config.build(&environment.context(name)).map_err(not_built(name, Role::Transform))?;
             Ok(FileReaderWorker { reader, out, open, refused: refused.clone() })
         };
-        (0..segment.copies).map(worker).collect()
+        (0..segment.parallelism).map(worker).collect()
     }
 
     /// Where the messages of a file reader go.

@@ -1,4 +1,6 @@
 //! Writes files to a store.
+//!
+//! See docs/decisions/033-bytes-go-where-they-belong-as-they-arrive.md.
 
 use std::fs;
 use std::io;
@@ -184,9 +186,6 @@ impl FileTransform for Files {
         }
     }
 }
-
-/// The key of the file's note with the address that it was written to.
-pub const URL: &str = "url";
 /// The number of parts of a file in flight beyond those that may be sent at once: they are being read.
 const AHEAD: usize = 4;
 /// The error code of files that cannot be written.
@@ -224,7 +223,7 @@ impl Files {
     /// Stores the address of the object in a note of the file.
     fn tell(&self, file: &mut File, path: &str) {
         let address = self.target.store.address(path);
-        file.set_note(URL, address.unwrap_or_else(|| self.target.store.name(path)));
+        file.set_note(crate::URL, address.unwrap_or_else(|| self.target.store.name(path)));
     }
 
     /// True if the existing object must stay.

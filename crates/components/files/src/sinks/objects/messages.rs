@@ -3,6 +3,8 @@
 //! Messages are collected until they fill a part, which is sent while the next one is collected. A part ends
 //! where a batch ends. A store therefore has a number of whole batches, and a run after an interrupted one
 //! resumes with the next batch.
+//!
+//! See docs/decisions/019-a-checkpoint-covers-output-and-input-together.md.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};

@@ -4,6 +4,8 @@
 //! first. No reader sees an object before it is complete. The sink records which parts a store has, so that a
 //! later run sends only the missing ones. For files, the record is in the journal; for messages, it is in the
 //! sink's state, saved with the checkpoints.
+//!
+//! See docs/decisions/036-uploads-are-our-own-requests.md.
 
 mod files;
 mod messages;
@@ -93,7 +95,6 @@ pub struct ObjectsSink {
     common: Arc<OnceLock<Target>>,
 }
 
-pub use files::URL;
 
 /// The action if the object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]

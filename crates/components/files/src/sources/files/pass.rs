@@ -5,6 +5,8 @@
 //! is not before the start of the previous pass. The saved state is therefore one point in time, however many
 //! files there are. (Rejected: saving the time of each file, which grows with the number of files.) Clocks
 //! are too coarse near that point, so files of the last seconds before it are saved one by one.
+//!
+//! See docs/decisions/034-new-files-are-known-by-time.md.
 
 use std::collections::HashSet;
 use std::fs::Metadata;

@@ -1,4 +1,6 @@
 //! Remembers in little memory which objects earlier runs have sent.
+//!
+//! See docs/decisions/034-new-files-are-known-by-time.md.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

@@ -3,6 +3,8 @@
 //! The transform `parse_csv` parses messages that are records already. They come from sources that end a
 //! message at each line feed. This file reader sees the whole file, so a record may contain line feeds within
 //! quotes. It also knows where each file begins, so headers need not be assigned by path and position.
+//!
+//! See docs/decisions/020-file-readers-checkpoint-within-a-file.md.
 
 use std::sync::Arc;
 

@@ -1,0 +1,105 @@
+//! The options of a configuration that belong to no component.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use thalweg_config::{ByteSize, TimeSpan};
+
+/// The budget if the configuration has none.
+pub const DEFAULT_MEMORY: ByteSize = ByteSize(256 << 20);
+
+/// The options of a configuration as a whole, besides its components.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// The memory for data in flight, for the whole process.
+    #[schemars(example = "256MiB")]
+    pub memory: ByteSize,
+    /// The directory of checkpoints and dead letters. With it, a run resumes where the last one ended.
+    /// `--state` on the command line overrides it.
+    pub state: Option<PathBuf>,
+    /// The limits of the dead letters. When they are reached, the oldest letters are dropped.
+    pub dead_letters: DeadLetterLimits,
+    /// The directory of temporary files, such as converted images and uploads. The run removes them. Without
+    /// it, the system's temporary directory is used. Best on the disk of the files' destination.
+    pub temporary: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            memory: DEFAULT_MEMORY,
+            state: None,
+            dead_letters: DeadLetterLimits::default(),
+            temporary: None,
+        }
+    }
+}
+
+/// The limits of the dead letters. When they are reached, the oldest letters are dropped, and counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DeadLetterLimits {
+    /// The maximum size of all letters in the store.
+    #[schemars(example = "1GiB")]
+    pub max_bytes: ByteSize,
+    /// The maximum number of letters.
+    pub max_count: u64,
+}
+
+impl Default for DeadLetterLimits {
+    fn default() -> Self {
+        Self { max_bytes: ByteSize::gib(1), max_count: 1_000_000 }
+    }
+}
+
+/// The options of a pipeline besides `from`, `transforms` and `to`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PipelineSettings {
+    /// Whether the order within one source is kept. By default, messages keep their order and files do not.
+    /// `false` may be faster.
+    pub ordered: Option<bool>,
+    /// The treatment of a file that a transform rejects. With `divert` it leaves by `errors` at once. With
+    /// `carry` it continues, skips the transforms that are not `for: with_errors` or `for: all`, and leaves
+    /// by `errors` at the end.
+    pub on_error: OnError,
+    /// The number of workers that run the transforms at once. By default, one for each core.
+    #[schemars(range(min = 1, max = 1024))]
+    pub concurrency: Option<usize>,
+}
+
+/// Chooses a sink or pipeline by the value of a column.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ByKey {
+    /// The column whose value chooses the sink.
+    pub key: String,
+    /// The sinks and pipelines to choose from.
+    pub sinks: Vec<String>,
+}
+
+/// A failover with its options.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Failover {
+    /// The sinks and pipelines, the preferred one first.
+    #[schemars(length(min = 1))]
+    pub to: Vec<String>,
+    /// The time to wait for a target without capacity before the next one gets the batch. Without it, the
+    /// wait is unlimited and blocks the pipeline's input; with `0s` the next target gets it at once.
+    pub timeout: Option<TimeSpan>,
+}
+
+/// The treatment of a file that a transform rejects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// The file leaves by `errors` at once.
+    #[default]
+    Divert,
+    /// The file continues, skips the transforms that are not `for` rejected files, and leaves by `errors` at
+    /// the end of the pipeline.
+    Carry,
+}
