@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use thalweg_engine::{BuildSource, Context, Error, Flow, Mistake, Plan, Run, Source, SourceOutput, StateDir};
+use thalweg_engine::{Context, Error, Flow, Plan, Run, Source, SourceConfig, SourceOutput, StateDir};
 use thalweg_record::{Ack, File, Origin};
 use tokio::sync::oneshot;
 
@@ -92,15 +92,7 @@ struct Fixture {
 
 struct Fixed(Arc<Fixture>);
 
-impl BuildSource for Fixed {
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
-    fn blocks(&self) -> bool {
-        true
-    }
-
+impl SourceConfig for Fixed {
     fn gives(&self) -> Flow {
         Flow::Files
     }

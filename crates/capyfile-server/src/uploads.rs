@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use thalweg_engine::component::BuildSource;
-use thalweg_engine::{Context, Error, Flow, Mistake, Source, SourceOutput};
+use thalweg_engine::{Context, Error, Flow, Source, SourceConfig, SourceOutput};
 use thalweg_net::upload::Upload;
 use thalweg_record::File;
 
@@ -17,11 +16,7 @@ pub(super) struct Uploaded {
     pub(super) watch: Arc<Watch>,
 }
 
-impl BuildSource for Uploaded {
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
+impl SourceConfig for Uploaded {
     fn blocks(&self) -> bool {
         false
     }

@@ -36,14 +36,14 @@ impl Delimiter {
     pub fn find(&self, bytes: &[u8]) -> Option<usize> {
         match self.byte {
             Some(byte) => memchr(byte, bytes),
-            None if self.len() == 0 => None,
+            None if self.is_empty() => None,
             None => self.finder.find(bytes),
         }
     }
 
     /// Returns the offset of the last occurrence, in bytes.
     pub fn rfind(&self, bytes: &[u8]) -> Option<usize> {
-        memmem::rfind(bytes, self.finder.needle()).filter(|_| self.len() > 0)
+        memmem::rfind(bytes, self.finder.needle()).filter(|_| !self.is_empty())
     }
 
     /// Returns the parts of a text. A text without the delimiter is one part.

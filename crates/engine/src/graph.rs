@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 
-use crate::component::{BuildSink, BuildSource, Flow, Step};
+use crate::component::{Flow, SinkConfig, SourceConfig, Step};
 use crate::settings::{DeadLetterLimits, OnError};
 
 /// A checked configuration. Its `Display` shows the edges.
@@ -42,7 +42,7 @@ pub struct SourceNode {
     /// Its key in configurations.
     pub kind: &'static str,
     /// Its options.
-    pub config: Arc<dyn BuildSource>,
+    pub config: Arc<dyn SourceConfig>,
 }
 
 /// A transform of a pipeline.
@@ -81,7 +81,7 @@ pub struct SinkNode {
     /// Its key in configurations.
     pub kind: &'static str,
     /// Its options.
-    pub config: Arc<dyn BuildSink>,
+    pub config: Arc<dyn SinkConfig>,
 }
 
 /// An output that feeds a pipeline.

@@ -34,10 +34,9 @@ mod temporary;
 pub mod testing;
 
 pub use component::{
-    BuildFileReader, BuildFileTransform, BuildSink, BuildSource, BuildTransform, BuildWaiting, Context, Cost,
-    Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform, FileTransformConfig, Flow,
-    InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig, Step, Transform, TransformConfig,
-    WaitingTransform, WriteOutcome,
+    Component, Context, Cost, Disposition, FileError, FileReader, FileReaderConfig, FileSink, FileTransform,
+    FileTransformConfig, Flow, InFlight, Mistake, Sink, SinkConfig, Source, SourceConfig, Step, Transform,
+    TransformConfig, WaitingTransform, WaitingTransformConfig, WriteOutcome,
 };
 pub use details::Details;
 pub use error::{Error, ErrorKind};

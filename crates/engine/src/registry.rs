@@ -1,15 +1,15 @@
-//! What components there are.
+//! The components that configurations may name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde_json::Value;
-use thalweg_config::{Diagnostics, Node, decode};
+use thalweg_config::{Diagnostics, Mistake, Node, Span, decode};
 
 use crate::component::{
-    BuildSink, BuildSource, FileReaderConfig, FileSink, FileTransformConfig, Flow, SinkConfig, SourceConfig,
-    Step, TransformConfig,
+    Component, FileReaderConfig, FileSink, FileTransformConfig, Flow, SinkConfig, SourceConfig, Step,
+    TransformConfig,
 };
 
 /// The role of a component in the graph.
@@ -24,7 +24,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Its name for people.
+    /// The name for people.
     pub fn name(self) -> &'static str {
         match self {
             Role::Source => "source",
@@ -37,21 +37,21 @@ impl Role {
 /// A configured component.
 pub enum Built {
     /// A source.
-    Source(Arc<dyn BuildSource>),
+    Source(Arc<dyn SourceConfig>),
     /// A transform.
     Transform(Step),
     /// A sink.
-    Sink(Arc<dyn BuildSink>),
+    Sink(Arc<dyn SinkConfig>),
 }
 
-/// One kind of component: what its configuration looks like and how it is read.
+/// A kind of component: its schema, and how its options are decoded.
 pub struct Definition {
-    /// Its role.
+    /// The role.
     pub role: Role,
-    /// Its key in configurations.
+    /// The key in configurations.
     pub name: &'static str,
-    /// What it takes; of a source, what it gives.
-    pub flow: Flow,
+    /// The flow that it takes. None for a source.
+    pub takes: Option<Flow>,
     /// A whole configuration that shows it.
     pub example: &'static str,
     /// The JSON schema of its options, subschemas inlined.
@@ -59,23 +59,24 @@ pub struct Definition {
     decode: Decode,
 }
 
-/// Makes a component of its options, as they were written.
-type Decode = Box<dyn Fn(&Node, &mut Diagnostics) -> Option<Built> + Send + Sync>;
+/// Creates a component from its options in a document. The span is that of its key.
+type Decode = Box<dyn Fn(&Node, Span, &mut Diagnostics) -> Option<Built> + Send + Sync>;
 
 impl Definition {
-    /// Reads its options; mistakes go to `diagnostics`.
-    pub fn decode(&self, options: &Node, diagnostics: &mut Diagnostics) -> Option<Built> {
-        (self.decode)(options, diagnostics)
+    /// Decodes and checks the options. Mistakes go to `diagnostics`; a mistake in the component as a whole is
+    /// placed at `span`.
+    pub fn decode(&self, options: &Node, span: Span, diagnostics: &mut Diagnostics) -> Option<Built> {
+        (self.decode)(options, span, diagnostics)
     }
 
-    /// What it does: the doc comment of its configuration struct.
+    /// Returns the description: the doc comment of the configuration struct.
     pub fn description(&self) -> String {
         let schema = (self.schema)();
         let text = schema.get("description").and_then(|text| text.as_str()).unwrap_or_default();
         text.to_owned()
     }
 
-    /// The first sentence of [`description`](Self::description).
+    /// Returns the first sentence of [`description`](Self::description).
     pub fn summary(&self) -> String {
         let description = self.description();
         let first = description.split("\n\n").next().unwrap_or_default().replace('\n', " ");
@@ -86,10 +87,11 @@ impl Definition {
     }
 }
 
-/// Declares the modules of a family of components, and a function `register` that adds them to a [`Registry`].
+/// Declares the modules of a family of components, and a function `register` that adds them to a
+/// [`Registry`].
 ///
-/// A component is one file and one line here: its roles (the names of the registry's methods), its module and the type of
-/// its configuration.
+/// A component is one file and one line here: its roles (the names of the registry's methods), its module and
+/// the type of its configuration.
 ///
 /// ```text
 /// thalweg_engine::components! {
@@ -117,127 +119,104 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Without any components.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a source.
-    pub fn source<C: SourceConfig>(self) -> Self {
-        self.add(Role::Source, C::GIVES, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
-            let config = thalweg_config::decode::<C>(node, diagnostics)?;
-            Some(Built::Source(Arc::new(config)))
-        })
+    pub fn source<C: Component + SourceConfig>(self) -> Self {
+        self.add::<C>(Role::Source, None, |config| Built::Source(config))
     }
 
-    /// Adds a transform.
-    pub fn transform<C: TransformConfig>(self) -> Self {
-        self.add(
-            Role::Transform,
-            Flow::Messages,
-            C::NAME,
-            C::EXAMPLE,
-            inlined_schema::<C>,
-            |node, diagnostics| {
-                let config = thalweg_config::decode::<C>(node, diagnostics)?;
-                Some(Built::Transform(Step::Messages(Arc::new(config))))
-            },
-        )
+    /// Adds a transform of messages.
+    pub fn transform<C: Component + TransformConfig>(self) -> Self {
+        self.add::<C>(Role::Transform, Some(Flow::Messages), |config| {
+            Built::Transform(Step::Messages(config))
+        })
     }
 
     /// Adds a sink.
-    pub fn sink<C: SinkConfig>(self) -> Self {
-        self.add(Role::Sink, Flow::Messages, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
-            let config = thalweg_config::decode::<C>(node, diagnostics)?;
-            Some(Built::Sink(Arc::new(config)))
-        })
+    pub fn sink<C: Component + SinkConfig>(self) -> Self {
+        self.add::<C>(Role::Sink, Some(Flow::Messages), |config| Built::Sink(config))
     }
 
-    /// Adds a transform of files.
-    pub fn file_transform<C: FileTransformConfig>(self) -> Self {
-        self.add(
-            Role::Transform,
-            Flow::Files,
-            C::NAME,
-            C::EXAMPLE,
-            inlined_schema::<C>,
-            |node, diagnostics| {
-                let config = thalweg_config::decode::<C>(node, diagnostics)?;
-                Some(Built::Transform(Step::Files(Arc::new(config))))
-            },
-        )
+    /// Adds a file transform.
+    pub fn file_transform<C: Component + FileTransformConfig>(self) -> Self {
+        self.add::<C>(Role::Transform, Some(Flow::Files), |config| Built::Transform(Step::Files(config)))
     }
 
-    /// Adds a sink of files.
-    pub fn file_sink<C: FileTransformConfig>(self) -> Self {
-        self.add(Role::Sink, Flow::Files, C::NAME, C::EXAMPLE, inlined_schema::<C>, |node, diagnostics| {
-            let config = thalweg_config::decode::<C>(node, diagnostics)?;
-            Some(Built::Sink(Arc::new(FileSink(Arc::new(config)))))
-        })
+    /// Adds a file sink.
+    pub fn file_sink<C: Component + FileTransformConfig>(self) -> Self {
+        self.add::<C>(Role::Sink, Some(Flow::Files), |config| Built::Sink(Arc::new(FileSink(config))))
     }
 
-    /// Adds a transform of files to messages.
-    pub fn file_reader<C: FileReaderConfig>(self) -> Self {
-        self.add(
-            Role::Transform,
-            Flow::Files,
-            C::NAME,
-            C::EXAMPLE,
-            inlined_schema::<C>,
-            |node, diagnostics| {
-                let config = thalweg_config::decode::<C>(node, diagnostics)?;
-                Some(Built::Transform(Step::FileReader(Arc::new(config))))
-            },
-        )
+    /// Adds a file reader.
+    pub fn file_reader<C: Component + FileReaderConfig>(self) -> Self {
+        self.add::<C>(Role::Transform, Some(Flow::Files), |config| Built::Transform(Step::FileReader(config)))
     }
 
-    /// Adds a component that is a value rather than a type: one that was made while the program runs, such as a function of
-    /// another language. `make` makes it of its options, of which there is no schema; what is wrong with them it says in a
-    /// sentence.
+    /// Adds a component that is a value rather than a type: one that is created at run time, such as a Python
+    /// function. `takes` is `None` for a source. `make` creates it from its options, which have no schema, or
+    /// returns a sentence that says what is wrong with them.
     pub fn with(
         self,
         role: Role,
-        flow: Flow,
+        takes: Option<Flow>,
         name: &'static str,
         make: impl Fn(Value) -> Result<Built, String> + Send + Sync + 'static,
     ) -> Self {
-        self.add(role, flow, name, "", inlined_schema::<Value>, move |node, diagnostics| {
-            match make(decode::<Value>(node, diagnostics)?) {
-                Ok(built) => Some(built),
-                Err(wrong) => {
-                    diagnostics.error(node.span, wrong);
-                    None
-                }
+        let decode = move |options: &Node, _: Span, diagnostics: &mut Diagnostics| match make(
+            decode::<Value>(options, diagnostics)?,
+        ) {
+            Ok(built) => Some(built),
+            Err(wrong) => {
+                diagnostics.error(options.span, wrong);
+                None
             }
-        })
+        };
+        let (schema, decode) = (inlined_schema::<Value> as fn() -> Schema, Box::new(decode));
+        self.define(Definition { role, name, takes, example: "", schema, decode })
     }
 
-    fn add(
-        mut self,
-        role: Role,
-        flow: Flow,
-        name: &'static str,
-        example: &'static str,
-        schema: fn() -> Schema,
-        decode: impl Fn(&Node, &mut Diagnostics) -> Option<Built> + Send + Sync + 'static,
-    ) -> Self {
-        let decode = Box::new(decode);
-        let definition = Definition { role, name, flow, example, schema, decode };
-        self.definitions.insert((role, name), definition);
+    fn add<C: Component>(self, role: Role, takes: Option<Flow>, built: fn(Arc<C>) -> Built) -> Self {
+        let decode = move |options: &Node, span: Span, diagnostics: &mut Diagnostics| {
+            let config = decode::<C>(options, diagnostics)?;
+            report(config.check(), options, span, diagnostics);
+            Some(built(Arc::new(config)))
+        };
+        let (schema, decode) = (inlined_schema::<C> as fn() -> Schema, Box::new(decode));
+        self.define(Definition { role, name: C::NAME, takes, example: C::EXAMPLE, schema, decode })
+    }
+
+    fn define(mut self, definition: Definition) -> Self {
+        self.definitions.insert((definition.role, definition.name), definition);
         self
     }
 
-    /// The component of this role and name.
+    /// Returns the component of a role and a name.
     pub fn get(&self, role: Role, name: &str) -> Option<&Definition> {
         self.definitions.iter().find(|((r, n), _)| *r == role && *n == name).map(|(_, found)| found)
     }
 
-    /// All of them, by role and name.
+    /// Returns all components, by role and name.
     pub fn iter(&self) -> impl Iterator<Item = &Definition> {
         self.definitions.values()
     }
 }
 
+/// Reports each mistake where its option is, or at `span` if the option is not in the document.
+fn report(mistakes: Vec<Mistake>, options: &Node, span: Span, diagnostics: &mut Diagnostics) {
+    for Mistake { option, message, help } in mistakes {
+        let at = options.get(option).map_or(span, |node| node.span);
+        let mistake = diagnostics.error(at, message);
+        if let Some(help) = help {
+            mistake.help(help);
+        }
+    }
+}
+
+/// Returns the JSON schema of a type, subschemas inlined.
 pub(crate) fn inlined_schema<C: JsonSchema>() -> Schema {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
@@ -247,20 +226,12 @@ pub(crate) fn inlined_schema<C: JsonSchema>() -> Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::component::{BuildSource, Context, Mistake, Source};
+    use crate::component::{Context, Source};
     use thalweg_config::Document;
 
     struct Made;
 
-    impl BuildSource for Made {
-        fn check(&self) -> Vec<Mistake> {
-            Vec::new()
-        }
-
-        fn blocks(&self) -> bool {
-            false
-        }
-
+    impl SourceConfig for Made {
         fn build(&self, _: &Context) -> Result<Box<dyn Source>, crate::Error> {
             Err(crate::Error::permanent("it is only to be read"))
         }
@@ -269,19 +240,18 @@ mod tests {
     #[test]
     fn a_component_that_is_a_value_is_made_of_its_options_and_says_what_is_wrong_with_them() {
         let known = 7;
-        let registry = Registry::new().with(
-            Role::Source,
-            Flow::Messages,
-            "made",
-            move |options| match options["number"].as_i64() == Some(known) {
-                true => Ok(Built::Source(Arc::new(Made))),
-                false => Err("The number is another one.".to_owned()),
-            },
-        );
+        let registry =
+            Registry::new().with(Role::Source, None, "made", move |options| {
+                match options["number"].as_i64() == Some(known) {
+                    true => Ok(Built::Source(Arc::new(Made))),
+                    false => Err("The number is another one.".to_owned()),
+                }
+            });
         let read = |text: &str| {
             let document = Document::parse("x", text).unwrap();
             let mut diagnostics = document.diagnostics();
-            let made = registry.get(Role::Source, "made").unwrap().decode(document.root(), &mut diagnostics);
+            let (root, made) = (document.root(), registry.get(Role::Source, "made").unwrap());
+            let made = made.decode(root, root.span, &mut diagnostics);
             (matches!(made, Some(Built::Source(_))), diagnostics.to_string())
         };
         assert_eq!(read("number: 7"), (true, String::new()));

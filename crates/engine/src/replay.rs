@@ -23,9 +23,7 @@ use arrow_array::{Array, UInt64Array};
 use async_trait::async_trait;
 use thalweg_record::{Content, File, Meta, Origin, PayloadWriter, Times};
 
-use crate::component::{
-    BuildSink, BuildSource, BuildTransform, Context, FileSink, Flow, InFlight, Mistake, Sink, Source,
-};
+use crate::component::{Context, FileSink, Flow, InFlight, Sink, SinkConfig, Source, SourceConfig};
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, To};
 use crate::kept::{alike, restore};
 use crate::settings::OnError;
@@ -349,17 +347,9 @@ impl ReplayRun {
 }
 
 /// A sink whose input is encoded already.
-struct Encoded(Arc<dyn BuildSink>);
+struct Encoded(Arc<dyn SinkConfig>);
 
-impl BuildSink for Encoded {
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
-        None
-    }
-
+impl SinkConfig for Encoded {
     fn files(&self) -> Option<FileSink> {
         self.0.files()
     }
@@ -383,11 +373,7 @@ struct Letters {
     with_fields: bool,
 }
 
-impl BuildSource for Letters {
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
+impl SourceConfig for Letters {
     fn blocks(&self) -> bool {
         false
     }

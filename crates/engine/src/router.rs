@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use thalweg_record::Batch;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::component::{BuildTransform, Mistake, Transform};
+use crate::component::{Transform, TransformConfig};
 use crate::{Context, Error, Outputs};
 
 /// The rule by which a message's target is chosen.
@@ -36,27 +36,20 @@ impl Router {
     pub fn new(way: Way, outputs: usize) -> Self {
         Self { way, outputs: outputs.max(1), turn: Arc::default() }
     }
-}
 
-impl BuildTransform for Router {
-    fn kind(&self) -> &'static str {
+    /// The kind of its node in the graph.
+    pub fn kind(&self) -> &'static str {
         match self.way {
             Way::RoundRobin => "round_robin",
             Way::Random => "random",
             Way::ByKey(_) => "by_key",
         }
     }
+}
 
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
+impl TransformConfig for Router {
     fn outputs(&self) -> Vec<String> {
         (0..self.outputs).map(|number| number.to_string()).collect()
-    }
-
-    fn is_sequential(&self) -> bool {
-        false
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {

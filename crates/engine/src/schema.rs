@@ -72,7 +72,7 @@ fn forms(known: &Definition, shared: &mut Map<String, Value>) -> Vec<Value> {
         forms.push(json!({ "const": name, "description": summary }));
     }
     let mut properties = Map::from_iter([(name.to_owned(), options)]);
-    if known.role == Role::Transform && known.flow == Flow::Files {
+    if known.role == Role::Transform && known.takes == Some(Flow::Files) {
         let mut targets = bare(inlined_schema::<Targets>());
         describe(&mut targets, "The files that it applies to, in a pipeline with `on_error: carry`.");
         properties.insert("for".to_owned(), targets);

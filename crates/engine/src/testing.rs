@@ -21,8 +21,8 @@ use crate::metrics::ComponentMetrics;
 use crate::parcel::Files;
 use crate::source_output::{OpenFile, Route, Upstream};
 use crate::{
-    Context, Details, Disposition, Error, FileError, FileReaderConfig, FileTransformConfig, Output, Outputs,
-    Positions, Rejects, Role, Sink, Source, SourceOutput, Temporaries, WriteOutcome,
+    Component, Context, Details, Disposition, Error, FileError, FileReaderConfig, FileTransformConfig,
+    Output, Outputs, Positions, Rejects, Role, Sink, Source, SourceOutput, Temporaries, WriteOutcome,
 };
 
 thread_local! {
@@ -82,7 +82,7 @@ impl Given {
 }
 
 /// Builds one instance of a transform, applies it to the batches in order, then finishes it.
-pub fn apply<C: TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = Batch>) -> Given {
+pub fn apply<C: Component + TransformConfig>(yaml: &str, batches: impl IntoIterator<Item = Batch>) -> Given {
     let config = options::<C>(yaml);
     let mut transform = config.build(&context()).expect("it can be built");
     let mut out = Outputs::new("test".into());
@@ -127,7 +127,7 @@ pub fn file_of(name: &str, content: &[u8]) -> File {
 ///
 /// # Panics
 /// If it cannot be built, or failed for a reason other than the file.
-pub async fn apply_to_file<C: FileTransformConfig>(
+pub async fn apply_to_file<C: Component + FileTransformConfig>(
     yaml: &str,
     file: &mut File,
 ) -> Result<Disposition, Problem> {
@@ -249,7 +249,11 @@ fn output(
 ///
 /// # Panics
 /// If it cannot be built, or failed for a reason other than the file.
-pub async fn unpack<C: FileReaderConfig>(yaml: &str, file: &mut File, batch_bytes: usize) -> Unpacked {
+pub async fn unpack<C: Component + FileReaderConfig>(
+    yaml: &str,
+    file: &mut File,
+    batch_bytes: usize,
+) -> Unpacked {
     let mut context = context();
     context.batch_bytes = batch_bytes;
     let mut reader = options::<C>(yaml).build(&context).expect("it can be built");
@@ -306,7 +310,7 @@ pub struct RunningSource {
 ///
 /// # Panics
 /// If it cannot be built.
-pub fn start<C: SourceConfig>(
+pub fn start<C: Component + SourceConfig>(
     yaml: &str,
     batch_bytes: usize,
     saved: BTreeMap<String, Value>,
@@ -364,7 +368,7 @@ impl RunningSource {
 }
 
 /// Runs a source to its end and returns what it sent, all of it settled.
-pub async fn read_all<C: SourceConfig>(yaml: &str, batch_bytes: usize) -> Sent {
+pub async fn read_all<C: Component + SourceConfig>(yaml: &str, batch_bytes: usize) -> Sent {
     start::<C>(yaml, batch_bytes, BTreeMap::new()).finish().await
 }
 
@@ -372,7 +376,7 @@ pub async fn read_all<C: SourceConfig>(yaml: &str, batch_bytes: usize) -> Sent {
 ///
 /// # Errors
 /// The first error of the sink.
-pub async fn write_all<C: SinkConfig>(
+pub async fn write_all<C: Component + SinkConfig>(
     yaml: &str,
     batches: impl IntoIterator<Item = Batch>,
 ) -> Result<Vec<(usize, u32, String)>, Error> {
@@ -406,7 +410,7 @@ pub async fn write_all<C: SinkConfig>(
 ///
 /// # Panics
 /// If the component does not conform.
-pub fn transform_conforms<C: TransformConfig>(yaml: &str, payloads: &[&str]) {
+pub fn transform_conforms<C: Component + TransformConfig>(yaml: &str, payloads: &[&str]) {
     for chunk in [payloads.len().max(1), 1] {
         let settlements: Arc<Mutex<Vec<Settlement>>> = Arc::default();
         let batches: Vec<Batch> = payloads
@@ -437,7 +441,7 @@ pub fn transform_conforms<C: TransformConfig>(yaml: &str, payloads: &[&str]) {
 ///
 /// # Panics
 /// If the component does not conform.
-pub async fn sink_conforms<C: SinkConfig>(yaml: &str) {
+pub async fn sink_conforms<C: Component + SinkConfig>(yaml: &str) {
     let config = options::<C>(yaml);
     let mut sink: Box<dyn Sink> = config.build(&context()).expect("it can be built");
     sink.open(None).await.expect("it opens");

@@ -80,13 +80,17 @@ fn one(py: Python<'_>, registry: Registry, given: Given, cause: &Cause) -> PyRes
         Some(options) if options.is_empty() => Ok(()),
         _ => Err(format!("`{name}` takes no options.")),
     };
-    let flow = if given.sort == "reader" { Flow::Files } else { Flow::Messages };
+    let takes = match (role, given.sort.as_str()) {
+        (Role::Source, _) => None,
+        (_, "reader") => Some(Flow::Files),
+        _ => Some(Flow::Messages),
+    };
     let (command, workers, sort) = (given.command, given.workers, given.sort);
-    Ok(registry.with(role, flow, name, move |options| {
+    Ok(registry.with(role, takes, name, move |options| {
         let (object, cause) = (object.clone(), cause.clone());
         match sort.as_str() {
             "reader" => {
-                let reader = ReaderClass { kind: name, class: object, options, cause };
+                let reader = ReaderClass { class: object, options, cause };
                 return Ok(Built::Transform(Step::FileReader(Arc::new(reader))));
             }
             "writer" => {
@@ -98,11 +102,11 @@ fn one(py: Python<'_>, registry: Registry, given: Given, cause: &Cause) -> PyRes
             ("iterable", _) => Built::Source(Arc::new(IterableObject { object, cause })),
             ("arrow", _) => Built::Source(Arc::new(ArrowObject { object, cause })),
             ("workers", _) => {
-                let workers = Workers { kind: name, command: command.clone(), count: workers, shape };
+                let workers = Workers { command: command.clone(), count: workers, shape };
                 Built::Transform(Step::Waits(Arc::new(workers)))
             }
             ("stream", Some(stream)) => Built::Sink(Arc::new(Streaming(stream.get().queue()))),
-            _ => Built::Transform(Step::Waits(Arc::new(Function { kind: name, function: object, shape }))),
+            _ => Built::Transform(Step::Waits(Arc::new(Function { function: object, shape }))),
         })
     }))
 }

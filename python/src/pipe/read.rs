@@ -7,15 +7,13 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use pyo3::prelude::*;
 use serde_json::Value;
 use thalweg_components::custom::{ReadRows, Rows, unpacking};
-use thalweg_engine::{BuildFileReader, Context, Error, FileReader, Mistake};
+use thalweg_engine::{Context, Error, FileReader, FileReaderConfig};
 
 use super::objects::{Cause, Object, arguments, bridged};
 use super::{batches, capsules};
 
 /// A reader class, or a function that creates readers.
 pub struct ReaderClass {
-    /// The name of the component in configurations.
-    pub kind: &'static str,
     /// The class.
     pub class: Object,
     /// The keyword arguments for the class.
@@ -24,15 +22,7 @@ pub struct ReaderClass {
     pub cause: Cause,
 }
 
-impl BuildFileReader for ReaderClass {
-    fn kind(&self) -> &'static str {
-        self.kind
-    }
-
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
+impl FileReaderConfig for ReaderClass {
     fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
         let made = bridged("reader", |py, reader| {
             let made = self.class.bind(py).call((), Some(&arguments(py, &self.options)?))?;

@@ -7,9 +7,7 @@ use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use pyo3::prelude::*;
 use serde_json::Value;
-use thalweg_engine::{
-    BuildSink, BuildTransform, Context, Error, InFlight, Mistake, Rejects, Sink, WriteOutcome,
-};
+use thalweg_engine::{Context, Error, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 use tokio::sync::oneshot;
 
@@ -30,19 +28,7 @@ pub struct WriterClass {
     pub cause: Cause,
 }
 
-impl BuildSink for WriterClass {
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
-        None
-    }
-
-    fn in_flight(&self) -> InFlight {
-        InFlight::One
-    }
-
+impl SinkConfig for WriterClass {
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
         let made = attach(|py| {
             self.class.bind(py).call((), Some(&arguments(py, &self.options)?)).map(Bound::unbind)
@@ -97,19 +83,7 @@ impl Sink for Writing {
 /// A stream that Python reads.
 pub struct Streaming(pub Arc<Queue>);
 
-impl BuildSink for Streaming {
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
-        None
-    }
-
-    fn in_flight(&self) -> InFlight {
-        InFlight::One
-    }
-
+impl SinkConfig for Streaming {
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
         let to = self
             .0

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyList, PyString, PyTuple};
-use thalweg_engine::{BuildSource, Context, Error, Mistake, Reading, Received, Source, SourceOutput};
+use thalweg_engine::{Context, Error, Reading, Received, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Arena, ViewBuilder};
 use thalweg_stream::arenas::Arenas;
 
@@ -34,15 +34,7 @@ pub struct IterableObject {
     pub cause: Cause,
 }
 
-impl BuildSource for IterableObject {
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
-    fn blocks(&self) -> bool {
-        true
-    }
-
+impl SourceConfig for IterableObject {
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         Ok(Box::new(Iterating {
             object: self.object.clone(),
@@ -214,15 +206,7 @@ pub struct ArrowObject {
     pub cause: Cause,
 }
 
-impl BuildSource for ArrowObject {
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
-    fn blocks(&self) -> bool {
-        true
-    }
-
+impl SourceConfig for ArrowObject {
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
         let stream =
             bridged("stream", |py, stream| capsules::read_stream(&stream.call1((self.object.bind(py),))?));

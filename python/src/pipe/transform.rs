@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use async_trait::async_trait;
 use pyo3::prelude::*;
-use thalweg_engine::{BuildWaiting, Context, Error, Outputs, WaitingTransform};
+use thalweg_engine::{Context, Error, Outputs, WaitingTransform, WaitingTransformConfig};
 use thalweg_record::{Batch, Budget, Outcome};
 
 use super::batches::{self, Shape, copied, replaced, rows_of};
@@ -13,19 +13,13 @@ use super::objects::{Object, bridged};
 /// A function. It is called on threads that may block, so that waiting for the interpreter lock does not
 /// occupy a core of other segments.
 pub struct Function {
-    /// The name of the component in configurations.
-    pub kind: &'static str,
     /// The function.
     pub function: Object,
     /// The form of the batches.
     pub shape: Shape,
 }
 
-impl BuildWaiting for Function {
-    fn kind(&self) -> &'static str {
-        self.kind
-    }
-
+impl WaitingTransformConfig for Function {
     fn build(&self, context: &Context) -> Result<Box<dyn WaitingTransform>, Error> {
         Ok(Box::new(Calling {
             function: self.function.clone(),

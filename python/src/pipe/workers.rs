@@ -13,7 +13,7 @@ use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use async_trait::async_trait;
-use thalweg_engine::{BuildWaiting, Context, Error, Outputs, WaitingTransform};
+use thalweg_engine::{Context, Error, Outputs, WaitingTransform, WaitingTransformConfig};
 use thalweg_record::{Batch, Budget};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -34,8 +34,6 @@ const FAILED: u64 = 3;
 
 /// A function in `count` processes.
 pub struct Workers {
-    /// The name of the component in configurations.
-    pub kind: &'static str,
     /// The command line of a process.
     pub command: Vec<String>,
     /// The number of processes.
@@ -44,11 +42,7 @@ pub struct Workers {
     pub shape: Shape,
 }
 
-impl BuildWaiting for Workers {
-    fn kind(&self) -> &'static str {
-        self.kind
-    }
-
+impl WaitingTransformConfig for Workers {
     fn copies(&self) -> Option<usize> {
         Some(self.count)
     }

@@ -237,7 +237,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn dialect(trim: bool) -> Dialect {
-        Dialect::new(",", "\"", trim, false)
+        Dialect { delimiter: b',', quote: Some(b'"'), trim, flexible: false }
     }
 
     /// A record that was found: its line, text, offset in the file, and fault.

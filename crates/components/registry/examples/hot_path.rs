@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use thalweg_engine::testing::{batch, context, options, start};
-use thalweg_engine::{Outputs, TransformConfig};
+use thalweg_engine::{Component, Outputs, TransformConfig};
 use thalweg_local::sources::generate::GenerateConfig;
 use thalweg_record::{Ack, Batch, Outcome, Parcel};
 use thalweg_stream::encode::EncodeConfig;
@@ -124,7 +124,7 @@ fn formatting() {
     );
 }
 
-fn built<C: TransformConfig>(yaml: &str) -> Box<dyn thalweg_engine::Transform> {
+fn built<C: Component + TransformConfig>(yaml: &str) -> Box<dyn thalweg_engine::Transform> {
     options::<C>(yaml).build(&context()).expect("it can be built")
 }
 

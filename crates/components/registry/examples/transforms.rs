@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use thalweg_engine::testing::{batch, context, options};
-use thalweg_engine::{Error, Output, Outputs, TransformConfig};
+use thalweg_engine::{Component, Error, Output, Outputs, TransformConfig};
 use thalweg_stream::encode::EncodeConfig;
 use thalweg_transforms::parse_csv::ParseCsv;
 use thalweg_transforms::parse_logfmt::ParseLogfmt;
@@ -21,7 +21,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const ROUNDS: usize = 200;
 const ROWS: usize = 8192;
 
-fn measure<C: TransformConfig>(yaml: &str, lines: &[String]) -> Result<(), Error> {
+fn measure<C: Component + TransformConfig>(yaml: &str, lines: &[String]) -> Result<(), Error> {
     let mut transform = options::<C>(yaml).build(&context())?;
     let batch = batch(lines);
     let mut out = Outputs::new("test".into());

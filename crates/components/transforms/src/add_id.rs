@@ -6,7 +6,7 @@ use arrow_array::Array;
 use chrono::DateTime;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, TextBuilder};
 
 use thalweg_codec::columns::{FieldType, Layout};
@@ -58,7 +58,7 @@ enum Kind {
     Uuid,
 }
 
-impl TransformConfig for AddId {
+impl Component for AddId {
     const NAME: &'static str = "add_id";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -81,7 +81,9 @@ sinks:
         }
         Vec::new()
     }
+}
 
+impl TransformConfig for AddId {
     fn is_sequential(&self) -> bool {
         !matches!(self.kind, Kind::Hash | Kind::Uuid)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::Int64Array;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD};
 
 use thalweg_codec::columns::{FieldType, Layout};
@@ -29,7 +29,7 @@ impl Default for AddSequence {
     }
 }
 
-impl TransformConfig for AddSequence {
+impl Component for AddSequence {
     const NAME: &'static str = "add_sequence";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -53,7 +53,9 @@ sinks:
         let help = "Name another field, and combine both with `encode: { format: text, template: ... }`.";
         vec![Mistake::new("into", message).help(help)]
     }
+}
 
+impl TransformConfig for AddSequence {
     fn is_sequential(&self) -> bool {
         true
     }

@@ -9,7 +9,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD};
 
 use crate::ordered::Ordered;
@@ -25,7 +25,7 @@ use thalweg_codec::keys::bytes_of;
 #[serde(transparent)]
 pub struct Cast(Ordered<FieldType>);
 
-impl TransformConfig for Cast {
+impl Component for Cast {
     const NAME: &'static str = "cast";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -40,7 +40,9 @@ pipelines:
 sinks:
   screen: { stdout: { encode: json } }
 "#;
+}
 
+impl TransformConfig for Cast {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let casts = self.0.0.iter().map(|(name, kind)| Casting {
             name: name.clone(),

@@ -9,7 +9,7 @@ use arrow_array::{Array, BinaryViewArray};
 use arrow_schema::{Field, FieldRef, SchemaRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 
 use thalweg_codec::columns::{FieldType, Layout};
@@ -60,7 +60,7 @@ enum Mode {
     Prepend,
 }
 
-impl TransformConfig for Copy {
+impl Component for Copy {
     const NAME: &'static str = "copy";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -93,7 +93,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl TransformConfig for Copy {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let Self { from, into, mode, separator, skip_empty } = self.clone();
         let input = Input { field: from, skip_empty };

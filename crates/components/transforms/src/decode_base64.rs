@@ -5,7 +5,7 @@ use base64::engine::GeneralPurpose;
 use memchr::memchr2;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use crate::base64::{base64, check_alphabet};
@@ -26,7 +26,7 @@ pub struct DecodeBase64 {
     alphabet: Option<String>,
 }
 
-impl TransformConfig for DecodeBase64 {
+impl Component for DecodeBase64 {
     const NAME: &'static str = "decode_base64";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -44,7 +44,9 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         check_alphabet(self.alphabet.as_deref())
     }
+}
 
+impl TransformConfig for DecodeBase64 {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let engine = base64(self.alphabet.as_deref()).map_err(Error::permanent)?;
         Ok(Box::new(Decoder { editor: self.target.editor(FieldType::Text), engine, joined: Vec::new() }))

@@ -14,7 +14,7 @@ use hashbrown::HashSet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD};
 
 use thalweg_codec::keys::hash_keys;
@@ -43,7 +43,7 @@ impl Default for Dedupe {
     }
 }
 
-impl TransformConfig for Dedupe {
+impl Component for Dedupe {
     const NAME: &'static str = "dedupe";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -58,7 +58,9 @@ pipelines:
 sinks:
   screen: { stdout: {} }
 "#;
+}
 
+impl TransformConfig for Dedupe {
     fn is_sequential(&self) -> bool {
         true
     }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Transform, TransformConfig};
 
 use crate::selection::Selection;
 
@@ -14,7 +14,7 @@ use crate::selection::Selection;
 #[serde(transparent)]
 pub struct Drop(Vec<String>);
 
-impl TransformConfig for Drop {
+impl Component for Drop {
     const NAME: &'static str = "drop";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -29,7 +29,9 @@ pipelines:
 sinks:
   screen: { stdout: { encode: json } }
 "#;
+}
 
+impl TransformConfig for Drop {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         Ok(Box::new(Selection::without(self.0.clone())))
     }

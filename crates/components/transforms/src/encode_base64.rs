@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::GeneralPurpose;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use crate::base64::{base64, check_alphabet};
@@ -21,7 +21,7 @@ pub struct EncodeBase64 {
     alphabet: Option<String>,
 }
 
-impl TransformConfig for EncodeBase64 {
+impl Component for EncodeBase64 {
     const NAME: &'static str = "encode_base64";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -39,7 +39,9 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         check_alphabet(self.alphabet.as_deref())
     }
+}
 
+impl TransformConfig for EncodeBase64 {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let engine = base64(self.alphabet.as_deref()).map_err(Error::permanent)?;
         Ok(Box::new(Encoder { editor: self.target.editor(FieldType::Text), engine }))

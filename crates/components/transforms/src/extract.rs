@@ -6,7 +6,7 @@ use regex::bytes::{CaptureLocations, Regex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::Pattern;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use crate::expansion::{Expansion, unknown_group};
@@ -50,7 +50,7 @@ enum NoMatch {
     Empty,
 }
 
-impl TransformConfig for Extract {
+impl Component for Extract {
     const NAME: &'static str = "extract";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -69,7 +69,9 @@ sinks:
         let unknown = Expansion::parse(&self.template, self.pattern.regex()).err();
         unknown.map(|name| unknown_group("template", &name)).into_iter().collect()
     }
+}
 
+impl TransformConfig for Extract {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let regex = self.pattern.regex().clone();
         let template = Expansion::parse(&self.template, &regex)

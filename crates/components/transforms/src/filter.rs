@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::Batch;
 
@@ -29,7 +29,7 @@ pub struct FilterOptions {
     condition: Expression,
 }
 
-impl TransformConfig for Filter {
+impl Component for Filter {
     const NAME: &'static str = "filter";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -44,7 +44,9 @@ pipelines:
 sinks:
   screen: { stdout: { encode: json } }
 "#;
+}
 
+impl TransformConfig for Filter {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let (Filter::Condition(condition) | Filter::Options(FilterOptions { condition })) = self;
         Ok(Box::new(Running { condition: Evaluator::new(condition.clone()) }))

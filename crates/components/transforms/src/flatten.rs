@@ -11,7 +11,7 @@ use arrow_schema::{DataType, FieldRef, SchemaRef};
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{FieldType, Layout};
@@ -44,7 +44,7 @@ impl Default for Flatten {
     }
 }
 
-impl TransformConfig for Flatten {
+impl Component for Flatten {
     const NAME: &'static str = "flatten";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -59,7 +59,9 @@ pipelines:
 sinks:
   screen: { stdout: { encode: json } }
 "#;
+}
 
+impl TransformConfig for Flatten {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         Ok(Box::new(Flattener {
             options: self.clone(),

@@ -9,7 +9,7 @@ use arrow_schema::DataType;
 use chrono::DateTime;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 
 use thalweg_codec::columns::{FieldType, Layout, shortened};
@@ -76,7 +76,7 @@ impl FormatTimestamp {
     }
 }
 
-impl TransformConfig for FormatTimestamp {
+impl Component for FormatTimestamp {
     const NAME: &'static str = "format_timestamp";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -107,7 +107,9 @@ sinks:
         }
         Vec::new()
     }
+}
 
+impl TransformConfig for FormatTimestamp {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let wrong = || Error::permanent(format!("`{}` is not a format for times", self.format));
         let into = self.target.place();

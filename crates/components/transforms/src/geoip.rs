@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use maxminddb::{PathElement, Reader};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{Columns, FieldType, RowParser, Typing, parse_rows, shortened};
@@ -112,7 +112,7 @@ impl Fact {
     }
 }
 
-impl TransformConfig for GeoIp {
+impl Component for GeoIp {
     const NAME: &'static str = "geoip";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -127,7 +127,9 @@ pipelines:
 sinks:
   screen: { stdout: { encode: json } }
 "#;
+}
 
+impl TransformConfig for GeoIp {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let reader = match self.reader.get() {
             Some(reader) => reader.clone(),

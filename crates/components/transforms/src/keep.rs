@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Transform, TransformConfig};
 
 use crate::selection::Selection;
 
@@ -14,7 +14,7 @@ use crate::selection::Selection;
 #[serde(transparent)]
 pub struct Keep(Vec<String>);
 
-impl TransformConfig for Keep {
+impl Component for Keep {
     const NAME: &'static str = "keep";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -29,7 +29,9 @@ pipelines:
 sinks:
   screen: { stdout: { encode: json } }
 "#;
+}
 
+impl TransformConfig for Keep {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         Ok(Box::new(Selection::of(self.0.clone())))
     }

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::keys::hash_keys;
@@ -71,7 +71,7 @@ pub enum OnExcess {
     Route,
 }
 
-impl TransformConfig for Limit {
+impl Component for Limit {
     const NAME: &'static str = "limit";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -105,7 +105,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl TransformConfig for Limit {
     fn outputs(&self) -> Vec<String> {
         let excess = (self.on_excess == OnExcess::Route).then(|| EXCESS.to_owned());
         excess.into_iter().collect()

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use grok::{Grok, Pattern};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{Columns, FieldType, RowParser, Typing, parse_rows, shortened};
@@ -119,7 +119,7 @@ fn again(name: &str) -> Option<&str> {
     (is_number && !field.is_empty()).then_some(field)
 }
 
-impl TransformConfig for ParseGrok {
+impl Component for ParseGrok {
     const NAME: &'static str = "parse_grok";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -140,7 +140,9 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         self.compile().err().into_iter().collect()
     }
+}
 
+impl TransformConfig for ParseGrok {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let compiled = self.compile().map_err(|mistake| Error::permanent(mistake.message))?;
         let mut names: Vec<String> = Vec::new();

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use memchr::{memchr2, memchr3};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{Columns, FieldType, Typing, missing, reject_all, shortened};
@@ -47,7 +47,7 @@ impl Default for ParseLogfmt {
     }
 }
 
-impl TransformConfig for ParseLogfmt {
+impl Component for ParseLogfmt {
     const NAME: &'static str = "parse_logfmt";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -68,7 +68,9 @@ sinks:
             _ => Vec::new(),
         }
     }
+}
 
+impl TransformConfig for ParseLogfmt {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let typing = Typing::new(&self.types, self.null_values.as_deref());
         Ok(Box::new(Parser {

@@ -13,7 +13,7 @@ use regex::bytes::{CaptureLocations, Regex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::Pattern;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{Columns, FieldType, Typing, missing, reject_all, unknown_types};
@@ -46,7 +46,7 @@ impl ParseRegex {
     }
 }
 
-impl TransformConfig for ParseRegex {
+impl Component for ParseRegex {
     const NAME: &'static str = "parse_regex";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -74,7 +74,9 @@ sinks:
         }
         unknown_types(&self.types, self.groups()).collect()
     }
+}
 
+impl TransformConfig for ParseRegex {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let regex = self.pattern.regex().clone();
         let groups =

@@ -10,7 +10,7 @@ use arrow_array::{Array, ArrayRef, builder::TimestampMicrosecondBuilder};
 use arrow_schema::DataType;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{FieldType, Layout, shortened};
@@ -48,7 +48,7 @@ impl Default for ParseTimestamp {
     }
 }
 
-impl TransformConfig for ParseTimestamp {
+impl Component for ParseTimestamp {
     const NAME: &'static str = "parse_timestamp";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -79,7 +79,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl TransformConfig for ParseTimestamp {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let format = TimeFormat::parse(&self.format).map_err(Error::permanent)?;
         let zone = parse_zone(&self.timezone).unwrap_or(0);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_schema::{FieldRef, Schema};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD};
 
 use crate::ordered::Ordered;
@@ -27,7 +27,7 @@ use thalweg_codec::names::{Projection, group, renamed_fields};
 #[serde(transparent)]
 pub struct Rename(Ordered<String>);
 
-impl TransformConfig for Rename {
+impl Component for Rename {
     const NAME: &'static str = "rename";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -65,7 +65,9 @@ sinks:
         });
         doubles.chain(nameless).chain(halves).collect()
     }
+}
 
+impl TransformConfig for Rename {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let mut entries = self.0.0.clone();
         entries.retain(|(old, new)| old != new);

@@ -7,7 +7,7 @@ use regex::bytes::{CaptureLocations, Regex};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::Pattern;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use crate::expansion::{Expansion, unknown_group};
@@ -35,7 +35,7 @@ pub struct Replace {
     with: String,
 }
 
-impl TransformConfig for Replace {
+impl Component for Replace {
     const NAME: &'static str = "replace";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -60,7 +60,9 @@ sinks:
         let unknown = Expansion::parse(&self.with, pattern.regex()).err();
         unknown.map(|name| unknown_group("with", &name)).into_iter().collect()
     }
+}
 
+impl TransformConfig for Replace {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let with = self.with.clone().into_bytes();
         let what = match (&self.search, &self.pattern) {

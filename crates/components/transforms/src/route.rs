@@ -6,7 +6,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_expression::{Evaluator, Expression};
 use thalweg_record::Batch;
 
@@ -23,7 +23,7 @@ use crate::ordered::Ordered;
 #[serde(transparent)]
 pub struct Route(Ordered<Expression>);
 
-impl TransformConfig for Route {
+impl Component for Route {
     const NAME: &'static str = "route";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -52,7 +52,9 @@ sinks:
         mistakes.extend(check_labels(self.0.0.iter().map(|(label, _)| label.as_str())));
         mistakes
     }
+}
 
+impl TransformConfig for Route {
     fn outputs(&self) -> Vec<String> {
         self.0.0.iter().map(|(label, _)| label.clone()).collect()
     }

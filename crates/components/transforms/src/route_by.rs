@@ -7,7 +7,7 @@ use arrow_array::{Array, BinaryViewArray};
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, ViewBuilder};
 
 use crate::labels::check_labels;
@@ -37,7 +37,7 @@ pub struct RouteBy {
     prefix_until: Option<String>,
 }
 
-impl TransformConfig for RouteBy {
+impl Component for RouteBy {
     const NAME: &'static str = "route_by";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -72,7 +72,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl TransformConfig for RouteBy {
     fn outputs(&self) -> Vec<String> {
         self.outputs.0.iter().map(|(label, _)| label.clone()).collect()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, Int64Array};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD};
 
 use thalweg_codec::columns::{FieldType, Layout};
@@ -29,7 +29,7 @@ fn colon() -> String {
     ":".to_owned()
 }
 
-impl TransformConfig for Runlength {
+impl Component for Runlength {
     const NAME: &'static str = "runlength";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -44,7 +44,9 @@ pipelines:
 sinks:
   screen: { stdout: { encode: { format: json, fields: [length, payload] } } }
 "#;
+}
 
+impl TransformConfig for Runlength {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         if self.only && self.target.place() != PAYLOAD {
             let field = FieldType::Int.field(self.target.place());

@@ -6,7 +6,7 @@ use arrow_array::BooleanArray;
 use arrow_buffer::BooleanBuffer;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::keys::hash_keys;
@@ -39,7 +39,7 @@ pub struct Sample {
     seed: Option<u64>,
 }
 
-impl TransformConfig for Sample {
+impl Component for Sample {
     const NAME: &'static str = "sample";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -78,7 +78,9 @@ sinks:
             _ => Vec::new(),
         }
     }
+}
 
+impl TransformConfig for Sample {
     fn outputs(&self) -> Vec<String> {
         self.rest.then(|| "rest".to_owned()).into_iter().collect()
     }

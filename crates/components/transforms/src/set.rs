@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow_schema::{Field, FieldRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_expression::{Evaluated, Evaluator, Expression};
 use thalweg_record::{Batch, PAYLOAD};
 
@@ -27,7 +27,7 @@ use thalweg_codec::keys::{as_bytes, present};
 #[serde(transparent)]
 pub struct Set(Ordered<Expression>);
 
-impl TransformConfig for Set {
+impl Component for Set {
     const NAME: &'static str = "set";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -51,7 +51,9 @@ sinks:
             })
             .collect()
     }
+}
 
+impl TransformConfig for Set {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let fields = self.0.0.iter().map(|(name, expression)| Setting {
             name: name.clone(),

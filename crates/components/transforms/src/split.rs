@@ -11,7 +11,7 @@ use memchr::memmem::Finder;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sonic_rs::JsonValueTrait;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, TextBuilder, ViewBuilder};
 
 use thalweg_codec::columns::{FieldType, Layout, missing, reject_all};
@@ -39,7 +39,7 @@ pub struct Split {
     keep_empty: bool,
 }
 
-impl TransformConfig for Split {
+impl Component for Split {
     const NAME: &'static str = "split";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -73,7 +73,9 @@ sinks:
             _ => Vec::new(),
         }
     }
+}
 
+impl TransformConfig for Split {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let delimiter = self.delimiter.as_ref();
         Ok(Box::new(Splitter {

@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::FieldType;
@@ -26,7 +26,7 @@ pub struct SplitArray {
     delimiter: String,
 }
 
-impl TransformConfig for SplitArray {
+impl Component for SplitArray {
     const NAME: &'static str = "split_array";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -40,7 +40,9 @@ pipelines:
 sinks:
   screen: { stdout: { encode: json } }
 "#;
+}
 
+impl TransformConfig for SplitArray {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let editor = self.target.editor(FieldType::Json);
         Ok(Box::new(Splitter { editor, delimiter: Delimiter::new(&self.delimiter) }))

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::{Columns, RowParser, Typing, parse_rows};
@@ -36,7 +36,7 @@ pub struct SplitFields {
     prefix: String,
 }
 
-impl TransformConfig for SplitFields {
+impl Component for SplitFields {
     const NAME: &'static str = "split_fields";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -57,7 +57,9 @@ sinks:
         let twice = self.fields.iter().find(|name| !name.is_empty() && !seen.insert(name.as_str()));
         twice.map(|name| Mistake::new("fields", format!("`{name}` is named twice."))).into_iter().collect()
     }
+}
 
+impl TransformConfig for SplitFields {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let named = self.fields.iter().filter(|name| !name.is_empty());
         let names = named.map(|name| format!("{}{name}", self.prefix));

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::FieldType;
@@ -26,7 +26,7 @@ pub struct SplitPick {
     index: i64,
 }
 
-impl TransformConfig for SplitPick {
+impl Component for SplitPick {
     const NAME: &'static str = "split_pick";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -40,7 +40,9 @@ pipelines:
 sinks:
   screen: { stdout: {} }
 "#;
+}
 
+impl TransformConfig for SplitPick {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let editor = self.target.editor(FieldType::Text);
         Ok(Box::new(Picker { editor, delimiter: Delimiter::new(&self.delimiter), index: self.index }))

@@ -13,7 +13,7 @@ use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, UndefinedBehavior};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::{Batch, PAYLOAD, PayloadWriter};
 
 use thalweg_codec::columns::FieldType;
@@ -60,7 +60,7 @@ impl Template {
     }
 }
 
-impl TransformConfig for Template {
+impl Component for Template {
     const NAME: &'static str = "template";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -87,7 +87,9 @@ sinks:
                 .help("Values are written `{{ name }}`, and a brace itself `{{ '{' }}`."),
         ]
     }
+}
 
+impl TransformConfig for Template {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let environment = self.environment().map_err(|error| Error::permanent(error.to_string()))?;
         let template = environment.get_template("template");

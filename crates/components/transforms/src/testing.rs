@@ -4,7 +4,7 @@ pub use thalweg_codec::testing::with_text;
 
 /// Passes these lines to a transform, and checks that each leaves unchanged, by the main output or by
 /// `errors`.
-pub fn no_line_is_lost<C: thalweg_engine::TransformConfig>(
+pub fn no_line_is_lost<C: thalweg_engine::Component + thalweg_engine::TransformConfig>(
     yaml: &str,
     lines: &[String],
 ) -> Result<(), proptest::test_runner::TestCaseError> {

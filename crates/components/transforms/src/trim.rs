@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::FieldType;
@@ -24,7 +24,7 @@ fn blanks() -> String {
     " \t\r\n\u{b}\u{c}".to_owned()
 }
 
-impl TransformConfig for Trim {
+impl Component for Trim {
     const NAME: &'static str = "trim";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -39,7 +39,9 @@ pipelines:
 sinks:
   screen: { stdout: {} }
 "#;
+}
 
+impl TransformConfig for Trim {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let characters = self.characters.chars().map(|c| c.to_string().into_bytes()).collect();
         Ok(Box::new(Trimmer { editor: self.target.editor(FieldType::Text), characters }))

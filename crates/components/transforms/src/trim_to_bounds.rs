@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::FieldType;
@@ -32,7 +32,7 @@ pub struct TrimToBounds {
     right_offset: usize,
 }
 
-impl TransformConfig for TrimToBounds {
+impl Component for TrimToBounds {
     const NAME: &'static str = "trim_to_bounds";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -46,7 +46,9 @@ pipelines:
 sinks:
   screen: { stdout: {} }
 "#;
+}
 
+impl TransformConfig for TrimToBounds {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let Self { target, left, right, left_offset, right_offset } = self;
         Ok(Box::new(Trimmer {

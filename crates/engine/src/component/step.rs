@@ -2,36 +2,26 @@
 
 use std::sync::Arc;
 
-use super::{BuildFileReader, BuildFileTransform, BuildTransform, BuildWaiting, Cost, Flow, Mistake};
+use super::{Cost, FileReaderConfig, FileTransformConfig, Flow, TransformConfig, WaitingTransformConfig};
 
-/// A configured transform: what it is decides what it takes.
+/// A configured transform. Its variant determines what it takes.
 #[derive(Clone)]
 pub enum Step {
-    /// Of messages.
-    Messages(Arc<dyn BuildTransform>),
-    /// Of messages, and it waits while it is at it.
-    Waits(Arc<dyn BuildWaiting>),
-    /// Of files.
-    Files(Arc<dyn BuildFileTransform>),
-    /// Of files to messages.
-    FileReader(Arc<dyn BuildFileReader>),
-    /// Sends the files that have a problem to `errors`: the planner puts it at the end of pipelines that carry them.
+    /// A transform of messages.
+    Messages(Arc<dyn TransformConfig>),
+    /// A transform of messages that waits.
+    Waits(Arc<dyn WaitingTransformConfig>),
+    /// A file transform.
+    Files(Arc<dyn FileTransformConfig>),
+    /// A file reader.
+    FileReader(Arc<dyn FileReaderConfig>),
+    /// Sends the files that have a problem to `errors`. The planner adds it to the end of a pipeline with
+    /// `on_error: carry`.
     Marker,
 }
 
 impl Step {
-    /// What is wrong with it beyond its schema.
-    pub fn check(&self) -> Vec<Mistake> {
-        match self {
-            Step::Messages(config) => config.check(),
-            Step::Waits(config) => config.check(),
-            Step::Files(config) => config.check(),
-            Step::FileReader(config) => config.check(),
-            Step::Marker => Vec::new(),
-        }
-    }
-
-    /// The names of its outputs beside the one that leads on and `errors`.
+    /// Returns the names of its outputs beside the main output and `errors`.
     pub fn outputs(&self) -> Vec<String> {
         match self {
             Step::Messages(config) => config.outputs(),
@@ -39,7 +29,7 @@ impl Step {
         }
     }
 
-    /// Whether it must be alone in its segment, which then has one copy.
+    /// True if it must be alone in its segment, which then has one copy.
     pub fn is_sequential(&self) -> bool {
         match self {
             Step::Messages(config) => config.is_sequential(),
@@ -48,7 +38,7 @@ impl Step {
         }
     }
 
-    /// What it takes for an item.
+    /// How long it takes for an item.
     pub fn cost(&self) -> Cost {
         match self {
             Step::Files(config) => config.cost(),
@@ -57,7 +47,7 @@ impl Step {
         }
     }
 
-    /// What it takes.
+    /// Returns the flow that it takes.
     pub fn takes(&self) -> Flow {
         match self {
             Step::Messages(_) | Step::Waits(_) => Flow::Messages,
@@ -65,7 +55,7 @@ impl Step {
         }
     }
 
-    /// What goes on from it.
+    /// Returns the flow of its main output.
     pub fn gives(&self) -> Flow {
         match self {
             Step::Messages(config) => config.gives(),
@@ -74,12 +64,12 @@ impl Step {
         }
     }
 
-    /// Whether it begins a segment: nothing before it is called together with it.
+    /// True if it begins a segment: no transform is called together with one before it.
     pub fn is_first(&self) -> bool {
         matches!(self, Step::Waits(_) | Step::FileReader(_))
     }
 
-    /// How many copies of it there are to be, where it says so.
+    /// The number of copies, if the step determines it.
     pub fn copies(&self) -> Option<usize> {
         match self {
             Step::Waits(config) => config.copies(),

@@ -3,20 +3,23 @@
 use async_trait::async_trait;
 use thalweg_record::Batch;
 
-use super::{Context, Mistake};
+use super::Context;
 use crate::{Error, Outputs};
 
-/// Changes batches, as a [`Transform`](super::Transform) does, and may wait meanwhile. It begins a segment: what follows it is
-/// called in the same segment as soon as it has done its part. It is built once for each copy of the segment.
+/// Changes batches, as a [`Transform`](super::Transform) does, and may wait meanwhile.
+///
+/// It begins a segment. The transforms after it are called in the same segment with its results. Each copy of
+/// the segment has its own instance.
 #[async_trait]
 pub trait WaitingTransform: Send {
-    /// Takes a batch and gives any number to `out`: see [`Transform::apply`](super::Transform::apply).
+    /// Receives a batch and sends any number of batches to `out`: see
+    /// [`Transform::apply`](super::Transform::apply).
     ///
     /// # Errors
-    /// Only where the transform itself is broken: this stops the run.
+    /// Only if the transform itself is broken. This stops the run.
     async fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error>;
 
-    /// All input has come: gives what was held back, and ends what it has begun.
+    /// Called after the last batch. Sends what was held back, and ends what it started.
     ///
     /// # Errors
     /// As [`apply`](Self::apply).
@@ -27,16 +30,8 @@ pub trait WaitingTransform: Send {
 }
 
 /// A configured transform that waits.
-pub trait BuildWaiting: Send + Sync {
-    /// Its key in configurations.
-    fn kind(&self) -> &'static str;
-
-    /// What is wrong with it beyond its schema.
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
-    /// How many of it work at once, where it says so: as many batches then wait in it. Otherwise one a core.
+pub trait WaitingTransformConfig: Send + Sync {
+    /// The number of copies, each of which waits with one batch. None means one copy per core.
     fn copies(&self) -> Option<usize> {
         None
     }

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use thalweg_config::ByteSize;
 
-use crate::component::{BuildFileReader, BuildTransform, Cost, FileSink, Flow, Step};
+use crate::component::{Cost, FileReaderConfig, FileSink, Flow, Step};
 use crate::flow::Flows;
 use crate::graph::{Feed, Graph, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode};
 use crate::router::{Router, Way};
@@ -111,7 +111,7 @@ impl Segment {
     }
 
     /// Returns the first operator and its configuration, if it is a file reader.
-    pub fn file_reader(&self) -> Option<(&Operator, &Arc<dyn BuildFileReader>)> {
+    pub fn file_reader(&self) -> Option<(&Operator, &Arc<dyn FileReaderConfig>)> {
         let operator = self.operators.first()?;
         match &operator.node.config {
             Step::FileReader(config) => Some((operator, config)),
@@ -270,11 +270,9 @@ impl Planner<'_> {
 
     fn encoder(&self, sink: usize) -> Option<TransformNode> {
         let node = &self.graph.sinks[sink];
-        let config: Arc<dyn BuildTransform> = node.config.encoder()?.into();
+        let config = Step::Messages(node.config.encoder()?.into());
         let name = format!("{}.encode", node.name).into();
-        let kind = config.kind();
-        let config = Step::Messages(config);
-        Some(TransformNode { name, kind, config, targets: Targets::All, before: Arc::default() })
+        Some(TransformNode { name, kind: "encode", config, targets: Targets::All, before: Arc::default() })
     }
 
     /// Returns the stages that a feed from outside of segments leads to.

@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use thalweg_config::{Diagnostic, Diagnostics, Document, Key, Node, Span, decode, nearest};
 
-use crate::component::Mistake;
 use crate::graph::{Graph, Pipeline, SinkNode, SourceNode, Targets, To, TransformNode, numbered};
 use crate::registry::{Built, Registry, Role};
 use crate::settings::{ByKey, Failover, PipelineSettings, Settings};
@@ -193,20 +192,7 @@ impl Reader<'_> {
             self.diagnostics.error(span, message).help(help);
             return None;
         };
-        let built = definition.decode(options, &mut self.diagnostics);
-        let mistakes = match &built {
-            Some(Built::Source(config)) => config.check(),
-            Some(Built::Transform(config)) => config.check(),
-            Some(Built::Sink(config)) => config.check(),
-            None => Vec::new(),
-        };
-        for Mistake { option, message, help } in mistakes {
-            let at = options.get(option).map_or(span, |node| node.span);
-            let mistake = self.diagnostics.error(at, message);
-            if let Some(help) = help {
-                mistake.help(help);
-            }
-        }
+        let built = definition.decode(options, span, &mut self.diagnostics);
         Some((definition.name, built))
     }
 

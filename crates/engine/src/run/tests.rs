@@ -12,8 +12,8 @@ use thalweg_record::Batch;
 
 use super::*;
 use crate::{
-    BuildSink, BuildSource, BuildTransform, Built, Checkpoint, ErrorKind, Flow, InFlight, Mistake, Reading,
-    Registry, Rejects, Role, Sink, Source, SourceOutput, Store, WriteOutcome, testing,
+    Built, Checkpoint, ErrorKind, Flow, Reading, Registry, Rejects, Role, Sink, SinkConfig, Source,
+    SourceConfig, SourceOutput, Store, WriteOutcome, testing,
 };
 
 /// Sends batches with a checkpoint each; if it is endless, until it is stopped.
@@ -44,11 +44,7 @@ impl Source for Numbers {
     }
 }
 
-impl BuildSource for Numbers {
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
+impl SourceConfig for Numbers {
     fn blocks(&self) -> bool {
         false
     }
@@ -99,19 +95,7 @@ impl Sink for Probing {
     }
 }
 
-impl BuildSink for Probe {
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
-        None
-    }
-
-    fn in_flight(&self) -> InFlight {
-        InFlight::One
-    }
-
+impl SinkConfig for Probe {
     fn build(&self, _: &crate::Context) -> Result<Box<dyn Sink>, Error> {
         Ok(Box::new(Probing { act: self.clone(), written: 0 }))
     }
@@ -133,8 +117,8 @@ fn run(source: Numbers, sinks: &[(String, Probe)], state_dir: StateDir) -> Run {
     );
     let probes: Vec<Probe> = sinks.iter().map(|(_, probe)| probe.clone()).collect();
     let registry = Registry::new()
-        .with(Role::Source, Flow::Messages, "numbers", move |_| Ok(Built::Source(Arc::new(source.clone()))))
-        .with(Role::Sink, Flow::Messages, "probe", move |number| {
+        .with(Role::Source, None, "numbers", move |_| Ok(Built::Source(Arc::new(source.clone()))))
+        .with(Role::Sink, Some(Flow::Messages), "probe", move |number| {
             let probe = number.as_u64().and_then(|number| probes.get(number as usize)).cloned();
             probe.map(|probe| Built::Sink(Arc::new(probe))).ok_or_else(|| "no such probe".to_owned())
         });

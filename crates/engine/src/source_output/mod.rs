@@ -303,7 +303,7 @@ impl SourceOutput {
         Meta { source: self.name().clone(), path, time_us }
     }
 
-    /// [`SourceConfig::GIVES`](crate::SourceConfig::GIVES) says what a source gives, and the graph is checked
+    /// [`SourceConfig::gives`](crate::SourceConfig::gives) says what a source gives, and the graph is checked
     /// against it.
     fn does_not_give(&self, flow: Flow) -> Error {
         Error::permanent(format!("the source `{}` sends {}, but gives others", self.name(), flow.name()))

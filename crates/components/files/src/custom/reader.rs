@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use thalweg_engine::{
-    Context, Error, FileError, FileReader, FileReaderConfig, Mistake, Reading, Received, SourceOutput,
+    Component, Context, Error, FileError, FileReader, FileReaderConfig, Mistake, Reading, Received,
+    SourceOutput,
 };
 use thalweg_record::{File, ViewBuilder};
 
@@ -100,14 +101,16 @@ pub struct WithReader<R: Reader> {
     reader: PhantomData<fn() -> R>,
 }
 
-impl<R: Reader> FileReaderConfig for WithReader<R> {
+impl<R: Reader> Component for WithReader<R> {
     const NAME: &'static str = R::NAME;
     const EXAMPLE: &'static str = "";
 
     fn check(&self) -> Vec<Mistake> {
         R::new(&self.options).err().map(|why| Mistake::new("", why)).into_iter().collect()
     }
+}
 
+impl<R: Reader> FileReaderConfig for WithReader<R> {
     fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
         let reader = R::new(&self.options).map_err(Error::permanent)?;
         Ok(unpacking(reader, R::UNPACKS, context))

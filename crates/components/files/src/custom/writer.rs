@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
+use thalweg_engine::{Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::{Batch, PAYLOAD};
 
 /// Writes rows to a target. Each worker has its own instance.
@@ -72,14 +72,16 @@ pub struct WithWriter<W: Writer> {
     writer: PhantomData<fn() -> W>,
 }
 
-impl<W: Writer> SinkConfig for WithWriter<W> {
+impl<W: Writer> Component for WithWriter<W> {
     const NAME: &'static str = W::NAME;
     const EXAMPLE: &'static str = "";
 
     fn check(&self) -> Vec<Mistake> {
         W::new(&self.options).err().map(|why| Mistake::new("", why)).into_iter().collect()
     }
+}
 
+impl<W: Writer> SinkConfig for WithWriter<W> {
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
         Ok(Box::new(Writing(W::new(&self.options).map_err(Error::permanent)?)))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, FileTransform, FileTransformConfig, Mistake};
+use thalweg_engine::{Component, Context, Error, FileTransform, FileTransformConfig, Mistake};
 
 use crate::directory::names::Names;
 use crate::directory::{Directory, DirectoryOptions};
@@ -23,7 +23,7 @@ pub struct DirectoryConfig {
     names: Arc<Names>,
 }
 
-impl FileTransformConfig for DirectoryConfig {
+impl Component for DirectoryConfig {
     const NAME: &'static str = "directory";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -37,7 +37,9 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         self.options.check()
     }
+}
 
+impl FileTransformConfig for DirectoryConfig {
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let names = self.names.clone();
         Ok(Box::new(Directory::new(self.options.clone(), names, context.resumes, true)))

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, Fetching, File, Origin as Found, Problem, ReadRanges};
 use thalweg_sparse::{BudgetAccount, Cache, Origin, Pool, RemoteError, RemoteFile, RemoteOptions};
 use tokio::runtime::Handle;
@@ -37,7 +37,7 @@ pub struct RemoteFilesConfig {
     cache_limit: Option<ByteSize>,
 }
 
-impl SourceConfig for RemoteFilesConfig {
+impl Component for RemoteFilesConfig {
     const NAME: &'static str = "remote_files";
     const EXAMPLE: &'static str = r#"# Runs until it is told to stop.
 sources:
@@ -51,8 +51,6 @@ pipelines:
 sinks:
   ends: { directory: { path: ends } }
 "#;
-    const BLOCKS: bool = false;
-    const GIVES: Flow = Flow::Files;
 
     fn check(&self) -> Vec<Mistake> {
         let wrong = self.url.all().iter().filter_map(|url| Origin::from_url(url).err());
@@ -64,6 +62,16 @@ sinks:
             );
         }
         mistakes
+    }
+}
+
+impl SourceConfig for RemoteFilesConfig {
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn gives(&self) -> Flow {
+        Flow::Files
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

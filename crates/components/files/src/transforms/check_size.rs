@@ -4,7 +4,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
+use thalweg_engine::{
+    Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+};
 use thalweg_record::File;
 
 use crate::content::{open, unreadable};
@@ -21,7 +23,7 @@ pub struct CheckSize {
     max: Option<ByteSize>,
 }
 
-impl FileTransformConfig for CheckSize {
+impl Component for CheckSize {
     const NAME: &'static str = "check_size";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -49,7 +51,9 @@ sinks:
             _ => Vec::new(),
         }
     }
+}
 
+impl FileTransformConfig for CheckSize {
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let (min, max) = (self.min.unwrap_or(ByteSize(0)), self.max.unwrap_or(ByteSize(u64::MAX)));
         Ok(Box::new(Checking { min, max }))

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
+use thalweg_engine::{
+    Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+};
 use thalweg_record::{File, Times};
 
 /// Rejects files by the time at which they were last read, written or changed, as their source found them.
@@ -65,7 +67,7 @@ impl CheckTime {
     }
 }
 
-impl FileTransformConfig for CheckTime {
+impl Component for CheckTime {
     const NAME: &'static str = "check_time";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -96,7 +98,9 @@ sinks:
             })
             .collect()
     }
+}
 
+impl FileTransformConfig for CheckTime {
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let mut bounds = Vec::new();
         for (text, (_, time, is_min, code, what)) in self.texts().into_iter().zip(BOUNDS) {

@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
+use thalweg_engine::{
+    Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+};
 use thalweg_media::mime::Matcher;
 use thalweg_record::File;
 
@@ -25,7 +27,7 @@ pub struct CheckType {
     deny: Vec<String>,
 }
 
-impl FileTransformConfig for CheckType {
+impl Component for CheckType {
     const NAME: &'static str = "check_type";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -48,7 +50,9 @@ sinks:
         let wrong = |option, list| Some(Mistake::new(option, format!("{}.", Matcher::new(list).err()?)));
         [wrong("allow", &self.allow), wrong("deny", &self.deny)].into_iter().flatten().collect()
     }
+}
 
+impl FileTransformConfig for CheckType {
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let matcher =
             |list: &Vec<String>| Matcher::new(list).map_err(|error| Error::permanent(error.to_string()));

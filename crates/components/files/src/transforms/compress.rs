@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+    Component, Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
 };
 use thalweg_record::{Content, File};
 
@@ -61,7 +61,7 @@ impl Format {
     }
 }
 
-impl FileTransformConfig for Compress {
+impl Component for Compress {
     const NAME: &'static str = "compress";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -85,7 +85,9 @@ sinks:
             _ => Vec::new(),
         }
     }
+}
 
+impl FileTransformConfig for Compress {
     fn cost(&self) -> Cost {
         Cost::Core
     }

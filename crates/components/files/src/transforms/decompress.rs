@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
 use thalweg_engine::{
-    Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+    Component, Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
 };
 use thalweg_record::{Content, File};
 
@@ -60,7 +60,7 @@ fn thousand() -> u32 {
     1000
 }
 
-impl FileTransformConfig for Decompress {
+impl Component for Decompress {
     const NAME: &'static str = "decompress";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -90,7 +90,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl FileTransformConfig for Decompress {
     fn cost(&self) -> Cost {
         Cost::Core
     }

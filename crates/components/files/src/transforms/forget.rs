@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
+use thalweg_engine::{Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
 use thalweg_record::{File, Outcome};
 
 /// Ends the processing of files without touching them: they stay where they are. Their temporary files are
@@ -14,7 +14,7 @@ use thalweg_record::{File, Outcome};
 #[serde(deny_unknown_fields)]
 pub struct Forget {}
 
-impl FileTransformConfig for Forget {
+impl Component for Forget {
     const NAME: &'static str = "forget";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -31,7 +31,9 @@ pipelines:
 sinks:
   kept: { directory: { path: kept } }
 "#;
+}
 
+impl FileTransformConfig for Forget {
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
         Ok(Box::new(Forget {}))
     }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
 use thalweg_engine::{
-    Checkpoint, Context, Error, FileError, SourceOutput, FileReader, FileReaderConfig, Mistake,
+    Checkpoint, Component, Context, Error, FileError, FileReader, FileReaderConfig, Mistake, SourceOutput,
 };
 use thalweg_record::File;
 
@@ -47,7 +47,7 @@ fn default_limit() -> ByteSize {
     DEFAULT_LIMIT
 }
 
-impl FileReaderConfig for Lines {
+impl Component for Lines {
     const NAME: &'static str = "lines";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -61,7 +61,9 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         self.framing.check(self.max_message_bytes)
     }
+}
 
+impl FileReaderConfig for Lines {
     fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
         Ok(Box::new(Cutting {
             config: self.clone(),

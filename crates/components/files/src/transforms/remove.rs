@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
+use thalweg_engine::{Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig};
 use thalweg_record::{Content, File, Outcome};
 
 /// Removes files from the disk and ends their processing.
@@ -24,7 +24,7 @@ pub struct Remove {
     original: bool,
 }
 
-impl FileTransformConfig for Remove {
+impl Component for Remove {
     const NAME: &'static str = "remove";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -34,7 +34,9 @@ pipelines:
 sinks:
   gone: remove
 "#;
+}
 
+impl FileTransformConfig for Remove {
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
         Ok(Box::new(self.clone()))
     }

@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
+use thalweg_engine::{
+    Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+};
 use thalweg_record::File;
 
 use crate::file_template::FileTemplate;
@@ -19,7 +21,7 @@ pub struct RenameFile {
     to: FileTemplate,
 }
 
-impl FileTransformConfig for RenameFile {
+impl Component for RenameFile {
     const NAME: &'static str = "rename_file";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -43,7 +45,9 @@ sinks:
         }
         Vec::new()
     }
+}
 
+impl FileTransformConfig for RenameFile {
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
         Ok(Box::new(Renaming { to: self.to.clone() }))
     }

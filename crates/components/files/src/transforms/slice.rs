@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteRange, ByteSize};
 use thalweg_engine::{
-    Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake, Temporaries,
+    Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+    Temporaries,
 };
 use thalweg_record::{Content, File};
 
@@ -26,7 +27,7 @@ pub struct Slice {
     ranges: Vec<ByteRange>,
 }
 
-impl FileTransformConfig for Slice {
+impl Component for Slice {
     const NAME: &'static str = "slice";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -48,7 +49,9 @@ sinks:
         }
         Vec::new()
     }
+}
 
+impl FileTransformConfig for Slice {
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         Ok(Box::new(Slicing { ranges: self.ranges.clone(), temporary: context.temporary.clone() }))
     }

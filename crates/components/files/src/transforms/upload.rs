@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{BuildFileTransform, Context, Cost, Error, FileTransform, FileTransformConfig, Mistake};
+use thalweg_engine::{Component, Context, Cost, Error, FileTransform, FileTransformConfig, Mistake};
 
 use crate::sinks::objects::ObjectsSink;
 
@@ -14,7 +14,7 @@ use crate::sinks::objects::ObjectsSink;
 #[serde(transparent)]
 pub struct Upload(ObjectsSink);
 
-impl FileTransformConfig for Upload {
+impl Component for Upload {
     const NAME: &'static str = "upload";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -31,7 +31,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = BuildFileTransform::check(&self.0);
+        let mut mistakes = self.0.check();
         mistakes.extend(self.0.about_messages().map(|option| {
             let mistake =
                 Mistake::new(option, format!("`{option}` applies to messages, but `upload` receives files."));
@@ -39,13 +39,15 @@ sinks:
         }));
         mistakes
     }
+}
 
+impl FileTransformConfig for Upload {
     fn cost(&self) -> Cost {
         Cost::Waits
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
-        BuildFileTransform::build(&self.0, context)
+        FileTransformConfig::build(&self.0, context)
     }
 }
 
@@ -72,7 +74,7 @@ mod tests {
     fn what_is_about_messages_is_a_mistake() {
         let upload =
             options::<Upload>("{ url: 's3://b/', encode: json, rotate: { size: 1KiB }, parquet: {} }");
-        let mistakes = FileTransformConfig::check(&upload);
+        let mistakes = Component::check(&upload);
         assert!(
             ["encode", "rotate", "parquet"].iter().all(|option| mistakes.iter().any(|m| m.option == *option))
         );

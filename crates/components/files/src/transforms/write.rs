@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, FileTransform, FileTransformConfig, Mistake};
+use thalweg_engine::{Component, Context, Error, FileTransform, FileTransformConfig, Mistake};
 
 use crate::directory::names::Names;
 use crate::directory::{Directory, DirectoryOptions};
@@ -22,7 +22,7 @@ pub struct Write {
     names: Arc<Names>,
 }
 
-impl FileTransformConfig for Write {
+impl Component for Write {
     const NAME: &'static str = "write";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -41,7 +41,9 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         self.options.check()
     }
+}
 
+impl FileTransformConfig for Write {
     fn build(&self, context: &Context) -> Result<Box<dyn FileTransform>, Error> {
         let names = self.names.clone();
         Ok(Box::new(Directory::new(self.options.clone(), names, context.resumes, false)))

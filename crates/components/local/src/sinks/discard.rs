@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    BuildFileTransform, Context, Cost, Disposition, Error, FileError, FileSink, FileTransform, Mistake,
-    Rejects, Sink, SinkConfig, WriteOutcome,
+    Component, Context, Disposition, Error, FileError, FileSink, FileTransform, FileTransformConfig, Rejects,
+    Sink, SinkConfig, WriteOutcome,
 };
 use thalweg_record::{Batch, File};
 
@@ -21,7 +21,7 @@ use thalweg_record::{Batch, File};
 #[serde(deny_unknown_fields)]
 pub struct DiscardConfig {}
 
-impl SinkConfig for DiscardConfig {
+impl Component for DiscardConfig {
     const NAME: &'static str = "discard";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -31,7 +31,9 @@ pipelines:
 sinks:
   nowhere: { discard: {} }
 "#;
+}
 
+impl SinkConfig for DiscardConfig {
     fn files(&self) -> Option<FileSink> {
         Some(FileSink(Arc::new(DiscardFiles)))
     }
@@ -56,19 +58,7 @@ impl Sink for Discard {
 
 struct DiscardFiles;
 
-impl BuildFileTransform for DiscardFiles {
-    fn kind(&self) -> &'static str {
-        DiscardConfig::NAME
-    }
-
-    fn check(&self) -> Vec<Mistake> {
-        Vec::new()
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::Small
-    }
-
+impl FileTransformConfig for DiscardFiles {
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
         Ok(Box::new(Discard))
     }

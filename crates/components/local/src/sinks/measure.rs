@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Context, Error, Rejects, Sink, SinkConfig, WriteOutcome};
+use thalweg_engine::{Component, Context, Error, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 
 use crate::tell::tell;
@@ -36,7 +36,7 @@ impl Default for Measure {
     }
 }
 
-impl SinkConfig for Measure {
+impl Component for Measure {
     const NAME: &'static str = "measure";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -46,7 +46,9 @@ pipelines:
 sinks:
   rate: { measure: { every: 1s } }
 "#;
+}
 
+impl SinkConfig for Measure {
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         let counters = Arc::new(Counters { name: context.name.clone(), ..Counters::default() });
         Ok(Box::new(Measuring { every: self.every.duration(), counters, clock: None }))

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
+use thalweg_engine::{Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 
 use crate::spool::write::{Bounds, Refusal, Writer};
@@ -66,7 +66,7 @@ fn file_age() -> TimeSpan {
     TimeSpan::seconds(60)
 }
 
-impl SinkConfig for SpoolSink {
+impl Component for SpoolSink {
     const NAME: &'static str = "spool";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -94,7 +94,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl SinkConfig for SpoolSink {
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
         let bounds = Bounds {
             folder: self.path.clone().into(),

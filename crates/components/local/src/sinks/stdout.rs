@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+    Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_record::Batch;
 
@@ -58,7 +58,7 @@ impl Default for StdoutConfig {
     }
 }
 
-impl SinkConfig for StdoutConfig {
+impl Component for StdoutConfig {
     const NAME: &'static str = "stdout";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -70,11 +70,12 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let of_encode = TransformConfig::check(&self.encode).into_iter();
-        of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect()
+        self.encode.mistakes()
     }
+}
 
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+impl SinkConfig for StdoutConfig {
+    fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         self.encode.encoder()
     }
 

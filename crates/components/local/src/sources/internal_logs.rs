@@ -25,7 +25,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Reading, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Reading, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Meta, PayloadWriter};
 use tokio::sync::Notify;
 
@@ -225,7 +225,7 @@ fn refresh(listeners: &mut Vec<(LogLevel, Weak<Listener>)>) {
 /// The maximum number of records in a batch.
 const MOST_ROWS: usize = 8192;
 
-impl SourceConfig for InternalLogs {
+impl Component for InternalLogs {
     const NAME: &'static str = "internal_logs";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -238,7 +238,9 @@ sinks:
   screen: { stdout: {} }
   log: { file: { path: out/thalweg.jsonl, encode: json } }
 "#;
+}
 
+impl SourceConfig for InternalLogs {
     fn is_auxiliary(&self) -> bool {
         true
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig};
 
 use crate::input::{Input, InputOptions};
 use thalweg_codec::decompress::Compression;
@@ -50,7 +50,7 @@ fn default_limit() -> ByteSize {
     DEFAULT_LIMIT
 }
 
-impl SourceConfig for PipeSource {
+impl Component for PipeSource {
     const NAME: &'static str = "pipe";
     const EXAMPLE: &'static str = "\
 # Runs until it is told to stop. Write to it with `echo hello > input.pipe`.
@@ -72,7 +72,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl SourceConfig for PipeSource {
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let manner = InputOptions {
             compression: Compression::None,

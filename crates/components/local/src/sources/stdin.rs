@@ -5,7 +5,7 @@ use std::io;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::ByteSize;
-use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig};
 
 use crate::input::{Input, InputOptions};
 use thalweg_codec::decompress::Compression;
@@ -33,7 +33,7 @@ impl Default for StdinSource {
     }
 }
 
-impl SourceConfig for StdinSource {
+impl Component for StdinSource {
     const NAME: &'static str = "stdin";
     const EXAMPLE: &'static str = "\
 sources:
@@ -49,7 +49,9 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         self.framing.check(self.max_message_bytes)
     }
+}
 
+impl SourceConfig for StdinSource {
     fn reads_stdin(&self) -> bool {
         true
     }

@@ -8,7 +8,7 @@ use arrow_schema::Schema;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_codec::encode::{Encoder, Encoding};
-use thalweg_engine::{BuildTransform, Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 /// Writes the fields of each message as its payload.
@@ -29,8 +29,13 @@ impl EncodeConfig {
 
     /// Returns the transform for [`SinkConfig::encoder`](thalweg_engine::SinkConfig::encoder); none for
     /// `raw`.
-    pub fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+    pub fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         if self.is_raw() { None } else { Some(Box::new(self.clone())) }
+    }
+
+    /// Returns the mistakes in the option `encode` of a sink.
+    pub fn mistakes(&self) -> Vec<Mistake> {
+        self.check().into_iter().map(|mistake| Mistake { option: "encode", ..mistake }).collect()
     }
 
     /// Returns the first line of a file whose messages have these fields, without its line feed, if the
@@ -40,7 +45,7 @@ impl EncodeConfig {
     }
 }
 
-impl TransformConfig for EncodeConfig {
+impl Component for EncodeConfig {
     const NAME: &'static str = "encode";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -59,7 +64,9 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         self.0.check()
     }
+}
 
+impl TransformConfig for EncodeConfig {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let encoder = self.0.build().map_err(|mistake| Error::permanent(mistake.message))?;
         Ok(Box::new(Encode(encoder)))

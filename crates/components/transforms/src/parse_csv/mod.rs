@@ -9,16 +9,14 @@ mod header;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use header::{Headers, WithHeader};
-use thalweg_codec::columns::{Columns, FieldType, Typing, missing, reject_all};
-use thalweg_codec::csv::{self, Dialect};
+use thalweg_codec::columns::{Columns, missing, reject_all};
+use thalweg_codec::csv::{CsvOptions, Dialect};
 use thalweg_codec::keys::bytes_of;
 
 /// Parses comma-separated values. Each message is one record.
@@ -39,22 +37,11 @@ pub struct ParseCsv {
     /// `errors` output. The default is 4096.
     #[schemars(range(min = 1))]
     max_columns: usize,
-    /// The character between values: one ASCII character. The default is a comma.
-    delimiter: String,
     /// The character around values that contain the delimiter: one ASCII character, or empty for none. Within
     /// quotes, two of it are the character itself. The default is `"`.
     quote: String,
-    /// The types of columns that are not text: `{age: int, height: float}`. A record with a value that does
-    /// not fit its type leaves by the `errors` output.
-    types: BTreeMap<String, FieldType>,
-    /// The texts that mean NULL. By default these are `-` and the empty text, in columns with a type other
-    /// than text.
-    null_values: Option<Vec<String>>,
-    /// True to remove white space around values. The default is `false`.
-    trim: bool,
-    /// True to accept records with a wrong number of values: missing values at the end are NULL, and excess
-    /// values are ignored. The default is `false`.
-    flexible: bool,
+    #[serde(flatten)]
+    options: CsvOptions,
     /// The field to parse. The default is the payload.
     field: String,
 }
@@ -65,18 +52,14 @@ impl Default for ParseCsv {
             columns: Vec::new(),
             header: false,
             max_columns: 4096,
-            delimiter: ",".to_owned(),
             quote: "\"".to_owned(),
-            types: BTreeMap::new(),
-            null_values: None,
-            trim: false,
-            flexible: false,
+            options: CsvOptions::default(),
             field: crate::payload(),
         }
     }
 }
 
-impl TransformConfig for ParseCsv {
+impl Component for ParseCsv {
     const NAME: &'static str = "parse_csv";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -103,17 +86,19 @@ sinks:
             }
             _ => {}
         }
-        mistakes.extend(csv::mistakes(&self.columns, &self.delimiter, &self.quote, &self.types));
+        mistakes.extend(self.options.mistakes(&self.columns, &self.quote));
         mistakes
     }
+}
 
+impl TransformConfig for ParseCsv {
     fn is_sequential(&self) -> bool {
         self.header
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        let dialect = Dialect::new(&self.delimiter, &self.quote, self.trim, self.flexible);
-        let typing = Typing::new(&self.types, self.null_values.as_deref());
+        let dialect = self.options.dialect(&self.quote);
+        let typing = self.options.typing();
         let field = self.field.clone();
         let scratch = String::new();
         Ok(if self.header {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
 use thalweg_codec::columns::FieldType;
@@ -56,7 +56,7 @@ impl Default for ParseJsonConfig {
     }
 }
 
-impl TransformConfig for ParseJsonConfig {
+impl Component for ParseJsonConfig {
     const NAME: &'static str = "parse_json";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -84,7 +84,9 @@ sinks:
         };
         missing.map(mistake).collect()
     }
+}
 
+impl TransformConfig for ParseJsonConfig {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let wanted = Wanted {
             fields: self.fields.as_ref().map(|fields| fields.iter().cloned().collect()),

@@ -6,7 +6,7 @@
 use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Outputs, Transform, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 use woothee::parser::Parser;
 
@@ -117,7 +117,7 @@ impl Fact {
     }
 }
 
-impl TransformConfig for ParseUserAgent {
+impl Component for ParseUserAgent {
     const NAME: &'static str = "parse_user_agent";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -134,7 +134,9 @@ pipelines:
 sinks:
   screen: { stdout: { encode: json } }
 "#;
+}
 
+impl TransformConfig for ParseUserAgent {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let named = self.fields.iter().map(|fact| (format!("{}{}", self.prefix, fact.name()), fact.kind()));
         let types = named.clone().collect();

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use thalweg_runtime::{Receiver, Sequencer, Stage, Worker};
 
 use super::{Wiring, not_built};
-use crate::component::{BuildFileReader, Step};
+use crate::component::{FileReaderConfig, Step};
 use crate::plan::{Destination, Operator, Segment};
 use crate::run::RunFailure;
 use crate::run::file_reader::FileReaderWorker;
@@ -150,7 +150,7 @@ impl Wiring<'_> {
         &mut self,
         segment: &Segment,
         operator: &Operator,
-        config: &Arc<dyn BuildFileReader>,
+        config: &Arc<dyn FileReaderConfig>,
     ) -> Result<Vec<FileReaderWorker>, RunFailure> {
         let environment = self.environment;
         let name = &operator.node.name;

@@ -9,8 +9,8 @@
 
 mod files;
 mod messages;
-mod parts;
 mod parquet_options;
+mod parts;
 #[cfg(feature = "parquet")]
 mod table;
 #[cfg(not(feature = "parquet"))]
@@ -28,8 +28,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    BuildFileTransform, BuildTransform, Context, Cost, Details, Error, FileSink, FileTransform, Journal,
-    Mistake, Sink, SinkConfig, TransformConfig,
+    Component, Context, Cost, Details, Error, FileSink, FileTransform, FileTransformConfig, Journal, Mistake,
+    Sink, SinkConfig, TransformConfig,
 };
 use thalweg_record::Budget;
 use thalweg_runtime::ConcurrencyLimit;
@@ -298,7 +298,7 @@ impl Target {
     }
 }
 
-impl SinkConfig for ObjectsSink {
+impl Component for ObjectsSink {
     const NAME: &'static str = "objects";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -310,9 +310,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let of_encode = TransformConfig::check(&self.encode).into_iter();
-        let mut mistakes: Vec<Mistake> =
-            of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        let mut mistakes = self.encode.mistakes();
         if self.parquet.is_some() && self.encode.encoder().is_some() {
             let mistake =
                 Mistake::new("parquet", "Messages are written as tables or as `encode` says, not both.");
@@ -335,8 +333,10 @@ sinks:
         }
         mistakes
     }
+}
 
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+impl SinkConfig for ObjectsSink {
+    fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         self.encode.encoder()
     }
 
@@ -353,15 +353,7 @@ sinks:
     }
 }
 
-impl BuildFileTransform for ObjectsSink {
-    fn kind(&self) -> &'static str {
-        <Self as SinkConfig>::NAME
-    }
-
-    fn check(&self) -> Vec<Mistake> {
-        SinkConfig::check(self)
-    }
-
+impl FileTransformConfig for ObjectsSink {
     fn cost(&self) -> Cost {
         Cost::Waits
     }

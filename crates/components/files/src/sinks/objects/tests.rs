@@ -65,7 +65,7 @@ async fn the_number_of_an_object_stands_before_the_extension() {
 
 #[test]
 fn options_that_make_no_sense_are_mistakes() {
-    let check = |yaml: &str| SinkConfig::check(&options::<ObjectsSink>(yaml));
+    let check = |yaml: &str| Component::check(&options::<ObjectsSink>(yaml));
     assert!(check("url: s3://bucket/x/").is_empty());
     assert_eq!(check("url: gopher://x")[0].option, "url");
     assert_eq!(check("url: https://example.org/x")[0].option, "url");

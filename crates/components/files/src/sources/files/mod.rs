@@ -20,7 +20,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Checkpoint, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Checkpoint, Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput,
+};
 use thalweg_record::{Content, File, Origin, Problem, Times};
 
 use thalweg_config::Paths;
@@ -121,7 +123,7 @@ fn yes() -> bool {
     true
 }
 
-impl SourceConfig for FilesConfig {
+impl Component for FilesConfig {
     const NAME: &'static str = "files";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -131,7 +133,6 @@ pipelines:
 sinks:
   backup: { directory: { path: backup } }
 "#;
-    const GIVES: Flow = Flow::Files;
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
@@ -147,6 +148,12 @@ sinks:
             mistakes.push(Mistake::new("min_size", message).help("Exchange them."));
         }
         mistakes
+    }
+}
+
+impl SourceConfig for FilesConfig {
+    fn gives(&self) -> Flow {
+        Flow::Files
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

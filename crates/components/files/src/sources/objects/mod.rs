@@ -2,7 +2,7 @@
 
 mod known;
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,9 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::ByteSize;
-use thalweg_engine::{Checkpoint, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Checkpoint, Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput,
+};
 use thalweg_record::{Content, File, Origin as Found, Pace, Problem, Times};
 use thalweg_store::{Counts, Listing, Object, Store, StoreError};
 
@@ -59,7 +61,7 @@ pub struct ObjectsSource {
     pub queue: Option<usize>,
 }
 
-impl SourceConfig for ObjectsSource {
+impl Component for ObjectsSource {
     const NAME: &'static str = "objects";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -69,8 +71,6 @@ pipelines:
 sinks:
   all: { file: { path: out/all.jsonl, encode: json } }
 "#;
-    const BLOCKS: bool = false;
-    const GIVES: Flow = Flow::Files;
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
@@ -85,6 +85,16 @@ sinks:
             mistakes.push(Mistake::new("slice", message));
         }
         mistakes
+    }
+}
+
+impl SourceConfig for ObjectsSource {
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn gives(&self) -> Flow {
+        Flow::Files
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
@@ -343,7 +353,7 @@ impl Objects {
             if position.known.covers(&object) {
                 continue;
             }
-            let is_plain = below_path.components().all(|part| matches!(part, Component::Normal(_)));
+            let is_plain = below_path.components().all(|part| matches!(part, path::Component::Normal(_)));
             if !is_plain || below.contains("//") {
                 let problem = Problem::new("its name leads out of its folder, or has an empty part");
                 let file = self.file(out, object, PathBuf::from("object"));

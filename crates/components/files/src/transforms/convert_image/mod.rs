@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_engine::{
-    Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+    Component, Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
 };
 use thalweg_media::image::{Conversion, Format, external};
 use thalweg_record::{Content, File, Temporary};
@@ -76,7 +76,7 @@ fn yes() -> bool {
     true
 }
 
-impl FileTransformConfig for ConvertImage {
+impl Component for ConvertImage {
     const NAME: &'static str = "convert_image";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -94,7 +94,9 @@ sinks:
     fn check(&self) -> Vec<Mistake> {
         self.mistakes()
     }
+}
 
+impl FileTransformConfig for ConvertImage {
     fn cost(&self) -> Cost {
         Cost::Core
     }

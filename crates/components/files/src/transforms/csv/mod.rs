@@ -6,7 +6,6 @@
 //!
 //! See docs/decisions/020-file-readers-checkpoint-within-a-file.md.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{BinaryViewArray, UInt64Array};
@@ -16,14 +15,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thalweg_config::ByteSize;
 use thalweg_engine::{
-    Checkpoint, Context, Error, FileError, SourceOutput, FileReader, FileReaderConfig, Mistake, Reading,
-    Received,
+    Checkpoint, Component, Context, Error, FileError, FileReader, FileReaderConfig, Mistake, Reading,
+    Received, SourceOutput,
 };
 use thalweg_record::{Ack, Batch, File, Meta, PAYLOAD, ViewBuilder, all_but};
 
 use crate::plain::Plain;
-use thalweg_codec::columns::{Columns, FieldType, Typing, shortened};
-use thalweg_codec::csv::{self, Dialect, Fault, RecordPosition, Records, names};
+use thalweg_codec::columns::{Columns, shortened};
+use thalweg_codec::csv::{CsvOptions, Dialect, Fault, RecordPosition, Records, names};
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, check_limit};
 use thalweg_stream::arenas::Arenas;
@@ -56,22 +55,11 @@ pub struct Csv {
     /// 4096.
     #[schemars(range(min = 1))]
     max_columns: usize,
-    /// The character between values: one ASCII character. The default is a comma.
-    delimiter: String,
     /// The character around values that contain the delimiter or a line feed: one ASCII character, or empty
     /// for none. Within quotes, two of it are the character itself. The default is `"`.
     quote: String,
-    /// The types of columns that are not text: `{age: int, height: float}`. A record with a value that does
-    /// not fit its type leaves by the `errors` output.
-    types: BTreeMap<String, FieldType>,
-    /// The texts that mean NULL. By default these are `-` and the empty text, in columns with a type other
-    /// than text.
-    null_values: Option<Vec<String>>,
-    /// True to remove white space around values. The default is `false`.
-    trim: bool,
-    /// True to accept records with a wrong number of values: missing values at the end are NULL, and excess
-    /// values are ignored. The default is `false`.
-    flexible: bool,
+    #[serde(flatten)]
+    options: CsvOptions,
     /// How the files are compressed: `auto` (the default) detects it from the first bytes of each file.
     compression: Compression,
     /// The maximum size of a record, at most 1 GiB. The default is 1 MiB. Of a longer record, the first line
@@ -86,19 +74,15 @@ impl Default for Csv {
             columns: Vec::new(),
             header: None,
             max_columns: 4096,
-            delimiter: ",".to_owned(),
             quote: "\"".to_owned(),
-            types: BTreeMap::new(),
-            null_values: None,
-            trim: false,
-            flexible: false,
+            options: CsvOptions::default(),
             compression: Compression::Auto,
             max_message_bytes: DEFAULT_LIMIT,
         }
     }
 }
 
-impl FileReaderConfig for Csv {
+impl Component for Csv {
     const NAME: &'static str = "csv";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -114,7 +98,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = csv::mistakes(&self.columns, &self.delimiter, &self.quote, &self.types);
+        let mut mistakes = self.options.mistakes(&self.columns, &self.quote);
         if self.columns.is_empty() && self.header == Some(false) {
             let help =
                 "List them in `columns`, or leave `header` out if the first record of each file names them.";
@@ -123,12 +107,14 @@ sinks:
         mistakes.extend(check_limit(self.max_message_bytes));
         mistakes
     }
+}
 
+impl FileReaderConfig for Csv {
     fn build(&self, context: &Context) -> Result<Box<dyn FileReader>, Error> {
         Ok(Box::new(Table {
-            dialect: Dialect::new(&self.delimiter, &self.quote, self.trim, self.flexible),
+            dialect: self.options.dialect(&self.quote),
             arenas: Arenas::new(context.batch_bytes),
-            columns: Columns::new(Typing::new(&self.types, self.null_values.as_deref()), &self.columns),
+            columns: Columns::new(self.options.typing(), &self.columns),
             names: self.columns.clone(),
             awaits_header: false,
             scratch: String::new(),
@@ -273,8 +259,7 @@ impl Table {
     /// Uses these names for the columns from here on.
     fn name_columns(&mut self, names: Vec<String>) {
         if names != self.names {
-            let typing = Typing::new(&self.config.types, self.config.null_values.as_deref());
-            self.columns = Columns::new(typing, &names);
+            self.columns = Columns::new(self.config.options.typing(), &names);
             self.names = names;
         }
     }

@@ -14,7 +14,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake, Temporaries,
+    Component, Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+    Temporaries,
 };
 use thalweg_record::{Content, File, Temporary};
 
@@ -82,7 +83,7 @@ fn enough() -> ByteSize {
     ByteSize(64 << 10)
 }
 
-impl FileTransformConfig for Exec {
+impl Component for Exec {
     const NAME: &'static str = "exec";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -130,7 +131,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl FileTransformConfig for Exec {
     fn cost(&self) -> Cost {
         if self.one_at_a_time { Cost::Alone } else { Cost::Waits }
     }

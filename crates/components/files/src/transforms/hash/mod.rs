@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake};
+use thalweg_engine::{
+    Component, Context, Disposition, Error, FileError, FileTransform, FileTransformConfig, Mistake,
+};
 use thalweg_record::File;
 
 use crate::content::{open, unreadable};
@@ -47,7 +49,7 @@ pub struct Hash {
     sidecars: Option<PathBuf>,
 }
 
-impl FileTransformConfig for Hash {
+impl Component for Hash {
     const NAME: &'static str = "hash";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -73,7 +75,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl FileTransformConfig for Hash {
     fn build(&self, _: &Context) -> Result<Box<dyn FileTransform>, Error> {
         Ok(Box::new(Hashing { options: self.clone(), piece: vec![0; 64 << 10] }))
     }

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    Context, Error, Flow, Mistake, Output, Outputs, Temporaries, Transform, TransformConfig,
+    Component, Context, Error, Flow, Mistake, Output, Outputs, Temporaries, Transform, TransformConfig,
 };
 use thalweg_record::{Ack, Batch, Budget, File, Origin, Outcome};
 
@@ -89,7 +89,7 @@ fn line_feed() -> String {
     "\n".to_owned()
 }
 
-impl TransformConfig for Pack {
+impl Component for Pack {
     const NAME: &'static str = "pack";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -103,12 +103,9 @@ pipelines:
 sinks:
   parts: { directory: { path: parts } }
 "#;
-    const GIVES: Flow = Flow::Files;
 
     fn check(&self) -> Vec<Mistake> {
-        let of_encode = TransformConfig::check(&self.encode).into_iter();
-        let mut mistakes: Vec<Mistake> =
-            of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        let mut mistakes = self.encode.mistakes();
         if self.max_size.bytes() == 0 {
             mistakes.push(Mistake::new("max_size", "The size of a file cannot be 0."));
         }
@@ -117,6 +114,12 @@ sinks:
         }
         mistakes.extend(level_mistake(self.compression, self.compression_level));
         mistakes
+    }
+}
+
+impl TransformConfig for Pack {
+    fn gives(&self) -> Flow {
+        Flow::Files
     }
 
     fn is_sequential(&self) -> bool {

@@ -14,7 +14,9 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig};
+use thalweg_engine::{
+    Component, Context, Cost, Disposition, Error, FileError, FileTransform, FileTransformConfig,
+};
 use thalweg_media::image::Format;
 use thalweg_record::{Content, File, Temporary};
 
@@ -55,7 +57,7 @@ enum With {
     Exiftool,
 }
 
-impl FileTransformConfig for StripMetadata {
+impl Component for StripMetadata {
     const NAME: &'static str = "strip_metadata";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -69,7 +71,9 @@ pipelines:
 sinks:
   public: { directory: { path: public } }
 "#;
+}
 
+impl FileTransformConfig for StripMetadata {
     fn cost(&self) -> Cost {
         Cost::Core
     }

@@ -6,7 +6,7 @@ use chrono::NaiveTime;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{BuildTransform, Context, Error, Mistake, Sink, SinkConfig, TransformConfig};
+use thalweg_engine::{Component, Context, Error, Mistake, Sink, SinkConfig, TransformConfig};
 
 use super::files::{Keep, Settings};
 use super::names::Style;
@@ -203,7 +203,7 @@ fn most_open() -> usize {
     256
 }
 
-impl SinkConfig for FileConfig {
+impl Component for FileConfig {
     const NAME: &'static str = "file";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -220,9 +220,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let of_encode = TransformConfig::check(&self.encode).into_iter();
-        let mut mistakes: Vec<Mistake> =
-            of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        let mut mistakes = self.encode.mistakes();
         if self.path.is_constant() {
             let path = self.path.prefix();
             if path.is_empty() || path.ends_with('/') {
@@ -269,8 +267,10 @@ sinks:
         }
         mistakes
     }
+}
 
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+impl SinkConfig for FileConfig {
+    fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         self.encode.encoder()
     }
 

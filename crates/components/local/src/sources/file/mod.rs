@@ -30,8 +30,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_config::{ByteSize, Pattern as Regex, TimeSpan, Paths};
-use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_config::{ByteSize, Paths, Pattern as Regex, TimeSpan};
+use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use find::{Finder, Found, pattern_mistake};
 use read::Reader;
@@ -130,7 +130,7 @@ pub enum OnMissing {
     Ignore,
 }
 
-impl SourceConfig for FileSource {
+impl Component for FileSource {
     const NAME: &'static str = "file";
     const EXAMPLE: &'static str = "\
 sources:
@@ -172,7 +172,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl SourceConfig for FileSource {
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
         let ignore_older = self.ignore_older.map(TimeSpan::duration);
         Ok(Box::new(Files {

@@ -201,7 +201,7 @@ async fn a_file_without_permission_is_named() {
 fn mistakes_in_the_options_are_found() {
     let mistakes = |yaml: &str| {
         let config: FileSource = try_options(yaml).unwrap();
-        let mistakes = SourceConfig::check(&config);
+        let mistakes = Component::check(&config);
         mistakes.into_iter().map(|mistake| mistake.message).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(mistakes("path: a/**/b[0-9].log"), "");

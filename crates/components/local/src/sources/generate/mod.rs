@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Checkpoint, Context, Error, Mistake, Reading, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Checkpoint, Component, Context, Error, Mistake, Reading, Source, SourceConfig, SourceOutput,
+};
 use thalweg_record::ViewBuilder;
 
 use pattern::{MessagePattern, PatternWriter, Piece, Random, below};
@@ -76,7 +78,7 @@ impl Default for GenerateConfig {
     }
 }
 
-impl SourceConfig for GenerateConfig {
+impl Component for GenerateConfig {
     const NAME: &'static str = "generate";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -89,7 +91,6 @@ pipelines:
 sinks:
   nowhere: { discard: {} }
 "#;
-    const BLOCKS: bool = false;
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
@@ -102,6 +103,12 @@ sinks:
             mistakes.push(mistake.help("Leave it out to make as many messages as possible."));
         }
         mistakes
+    }
+}
+
+impl SourceConfig for GenerateConfig {
+    fn blocks(&self) -> bool {
+        false
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {

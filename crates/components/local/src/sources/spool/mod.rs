@@ -17,7 +17,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Checkpoint, Context, Error, Mistake, Reading, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{
+    Checkpoint, Component, Context, Error, Mistake, Reading, Source, SourceConfig, SourceOutput,
+};
 use thalweg_record::PayloadWriter;
 use thalweg_runtime::blocking;
 
@@ -69,7 +71,7 @@ fn poll_interval() -> TimeSpan {
 /// it continues this one.
 const FAREWELL: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
-impl SourceConfig for SpoolSource {
+impl Component for SpoolSource {
     const NAME: &'static str = "spool";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -101,7 +103,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl SourceConfig for SpoolSource {
     fn is_auxiliary(&self) -> bool {
         self.ends_with_others
     }

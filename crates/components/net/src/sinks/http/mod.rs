@@ -20,8 +20,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
 use thalweg_engine::{
-    BuildTransform, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig,
-    WriteOutcome,
+    Component, Context, Error, InFlight, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_record::Batch;
 use thalweg_runtime::ConcurrencyLimit;
@@ -185,7 +184,7 @@ impl HttpConfig {
     }
 }
 
-impl SinkConfig for HttpConfig {
+impl Component for HttpConfig {
     const NAME: &'static str = "http";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -200,8 +199,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let of_encode = TransformConfig::check(&self.encode).into_iter();
-        let mut mistakes: Vec<_> = of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        let mut mistakes = self.encode.mistakes();
         if let Err(message) = self.url() {
             mistakes
                 .push(Mistake::new("address", message).help("For example `https://logs.example.com/in`."));
@@ -227,8 +225,10 @@ sinks:
         mistakes.extend(self.tls.check());
         mistakes
     }
+}
 
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+impl SinkConfig for HttpConfig {
+    fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         self.encode.encoder()
     }
 

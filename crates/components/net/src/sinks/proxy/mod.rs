@@ -15,7 +15,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
+use thalweg_engine::{Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
@@ -54,7 +54,7 @@ pub struct ProxyConfig {
     dial: DialOptions,
 }
 
-impl SinkConfig for ProxyConfig {
+impl Component for ProxyConfig {
     const NAME: &'static str = "proxy";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -79,7 +79,9 @@ sinks:
         mistakes.extend(self.dial.check(&self.address));
         mistakes
     }
+}
 
+impl SinkConfig for ProxyConfig {
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
         Ok(Box::new(Proxy { config: self.clone(), dial: None, talk: None, progress: Progress::default() }))
     }

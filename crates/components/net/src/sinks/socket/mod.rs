@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+    Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_record::{Batch, payload_runs};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -100,7 +100,7 @@ fn two_seconds() -> TimeSpan {
     TimeSpan::seconds(2)
 }
 
-impl SinkConfig for SocketConfig {
+impl Component for SocketConfig {
     const NAME: &'static str = "socket";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -115,8 +115,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let of_encode = TransformConfig::check(&self.encode).into_iter();
-        let mut mistakes: Vec<_> = of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        let mut mistakes = self.encode.mistakes();
         if !self.address.is_stream() && !self.acknowledge.is_empty() {
             let mistake = Mistake::new("acknowledge", "Datagrams are not acknowledged.");
             mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
@@ -136,8 +135,10 @@ sinks:
         mistakes.extend(self.dial.check(&self.address));
         mistakes
     }
+}
 
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+impl SinkConfig for SocketConfig {
+    fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         self.encode.encoder()
     }
 

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
+use thalweg_engine::{Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 use tokio::net::UdpSocket;
 
@@ -89,7 +89,7 @@ impl Default for StatsdConfig {
     }
 }
 
-impl SinkConfig for StatsdConfig {
+impl Component for StatsdConfig {
     const NAME: &'static str = "statsd";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -118,7 +118,9 @@ sinks:
         }
         mistakes
     }
+}
 
+impl SinkConfig for StatsdConfig {
     fn build(&self, _: &Context) -> Result<Box<dyn Sink>, Error> {
         Ok(Box::new(Statsd {
             config: self.clone(),

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{
-    BuildTransform, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
+    Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, TransformConfig, WriteOutcome,
 };
 use thalweg_record::Batch;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -98,7 +98,7 @@ fn one_mebibyte() -> ByteSize {
     ByteSize::mib(1)
 }
 
-impl SinkConfig for WebsocketConfig {
+impl Component for WebsocketConfig {
     const NAME: &'static str = "websocket";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -110,8 +110,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let of_encode = TransformConfig::check(&self.encode).into_iter();
-        let mut mistakes: Vec<_> = of_encode.map(|mistake| Mistake { option: "encode", ..mistake }).collect();
+        let mut mistakes = self.encode.mistakes();
         if let Err(error) = Address::check_host_and_port(&self.address) {
             mistakes
                 .push(Mistake::new("address", error.message).help("For example `0.0.0.0:8081`, or `:8081`."));
@@ -121,8 +120,10 @@ sinks:
         }
         mistakes
     }
+}
 
-    fn encoder(&self) -> Option<Box<dyn BuildTransform>> {
+impl SinkConfig for WebsocketConfig {
+    fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         self.encode.encoder()
     }
 

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
 use crate::web::{Admission, RequestOptions, converse};
@@ -96,7 +96,7 @@ fn unavailable() -> u16 {
     503
 }
 
-impl SourceConfig for HttpSource {
+impl Component for HttpSource {
     const NAME: &'static str = "http";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -111,7 +111,6 @@ pipelines:
 sinks:
   all: { file: { path: out/requests.log } }
 "#;
-    const BLOCKS: bool = false;
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = match &self.framing {
@@ -137,6 +136,12 @@ sinks:
             mistakes.push(Mistake::new("status", "A status is a number from 200 to 599."));
         }
         mistakes
+    }
+}
+
+impl SourceConfig for HttpSource {
+    fn blocks(&self) -> bool {
+        false
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

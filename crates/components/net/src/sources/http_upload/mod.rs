@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, UnixSocket, defaults, serve};
 use crate::upload::{self, Accept, Room};
@@ -93,7 +93,7 @@ fn hundred() -> usize {
     100
 }
 
-impl SourceConfig for HttpUpload {
+impl Component for HttpUpload {
     const NAME: &'static str = "http_upload";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -111,8 +111,6 @@ pipelines:
 sinks:
   images: { directory: { path: images, on_exists: rename } }
 "#;
-    const BLOCKS: bool = false;
-    const GIVES: Flow = Flow::Files;
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.request.check(Some(&self.path), "/upload");
@@ -126,6 +124,16 @@ sinks:
             mistakes.push(Mistake::new("max_file", message).help("Raise `max_request`."));
         }
         mistakes
+    }
+}
+
+impl SourceConfig for HttpUpload {
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn gives(&self) -> Flow {
+        Flow::Files
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{
     Address, Announce, Client, Connection, ListenOptions, Listener, Plain, SocketOptions, defaults, serve,
@@ -44,7 +44,7 @@ pub struct ProxySource {
     listen: ListenOptions,
 }
 
-impl SourceConfig for ProxySource {
+impl Component for ProxySource {
     const NAME: &'static str = "proxy";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -58,7 +58,6 @@ sinks:
   server: { proxy: { address: tcp://127.0.0.1:15884 } }
   copy: { file: { path: out/requests.log } }
 "#;
-    const BLOCKS: bool = false;
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.framing.check(self.socket.max_message_bytes);
@@ -68,6 +67,12 @@ sinks:
         }
         mistakes.extend(self.listen.check(&self.address));
         mistakes
+    }
+}
+
+impl SourceConfig for ProxySource {
+    fn blocks(&self) -> bool {
+        false
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::TimeSpan;
-use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{
     Address, Announce, Connection, Datagrams, ListenOptions, Listener, Plain, Respond, SocketOptions,
@@ -51,7 +51,7 @@ pub struct SocketSource {
     listen: ListenOptions,
 }
 
-impl SourceConfig for SocketSource {
+impl Component for SocketSource {
     const NAME: &'static str = "socket";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -65,7 +65,6 @@ pipelines:
 sinks:
   all: { file: { path: out/lines.log } }
 "#;
-    const BLOCKS: bool = false;
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = self.framing.check(self.socket.max_message_bytes);
@@ -80,6 +79,12 @@ sinks:
         }
         mistakes.extend(self.listen.check(&self.address));
         mistakes
+    }
+}
+
+impl SourceConfig for SocketSource {
+    fn blocks(&self) -> bool {
+        false
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

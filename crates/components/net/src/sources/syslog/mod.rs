@@ -11,7 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_engine::{Context, Error, Mistake, Source, SourceConfig, SourceOutput};
+use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{Address, Announce, Datagrams, ListenOptions, Listener, SocketOptions, receive, serve};
 use parse::Parser;
@@ -100,7 +100,7 @@ impl Default for SyslogSource {
     }
 }
 
-impl SourceConfig for SyslogSource {
+impl Component for SyslogSource {
     const NAME: &'static str = "syslog";
     const EXAMPLE: &'static str = r#"
 sources:
@@ -113,7 +113,6 @@ pipelines:
 sinks:
   all: { file: { path: "out/{hostname}.jsonl", encode: json } }
 "#;
-    const BLOCKS: bool = false;
 
     fn check(&self) -> Vec<Mistake> {
         let mut mistakes = Partition::default().check(self.socket.max_message_bytes);
@@ -127,6 +126,12 @@ sinks:
         }
         mistakes.extend(self.listen.check(&self.address));
         mistakes
+    }
+}
+
+impl SourceConfig for SyslogSource {
+    fn blocks(&self) -> bool {
+        false
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {

@@ -13,7 +13,7 @@ use arrow_array::{ArrayRef, StringViewArray};
 use arrow_schema::{DataType, Field};
 use proptest::prelude::*;
 use thalweg_engine::testing::{batch, context, options, sink_conforms, try_options, write_all};
-use thalweg_engine::{Context, SinkConfig};
+use thalweg_engine::{Component, Context, SinkConfig};
 
 use super::*;
 

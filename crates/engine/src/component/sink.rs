@@ -1,0 +1,146 @@
+//! Sinks of messages.
+
+use async_trait::async_trait;
+use thalweg_record::Batch;
+
+use super::{Context, FileSink, TransformConfig};
+use crate::{Error, Rejects};
+
+/// The result of a [`Sink::write`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// The batch is durable and can be acknowledged.
+    Durable,
+    /// The batch is durable after the next [`Sink::flush`].
+    Buffered,
+    /// The sink holds the batch until it can commit it together with later batches, as one object. The sink
+    /// reports the commit by [`Sink::take_committed`]; flushing does not help.
+    Staged,
+}
+
+/// Writes messages to a target. One instance runs as one task.
+///
+/// The engine acknowledges: it settles a batch when the sink reports the batch as durable.
+#[async_trait]
+pub trait Sink: Send {
+    /// Opens the target. If this run resumes an earlier one, `saved` is the result of [`state`](Self::state)
+    /// at its last checkpoint: all messages after that checkpoint are sent again.
+    ///
+    /// # Errors
+    /// After a temporary error the engine calls `open` again.
+    async fn open(&mut self, saved: Option<serde_json::Value>) -> Result<(), Error> {
+        let _ = saved;
+        Ok(())
+    }
+
+    /// Writes a batch. Messages that can never be written go to `rejects`; the others are written.
+    ///
+    /// # Errors
+    /// If the batch as a whole could not be written. No message of it may have been written: after a
+    /// temporary error the engine calls `write` again with the same batch.
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error>;
+
+    /// Makes durable what was written. The engine flushes when no batch waits to be written, when memory is
+    /// short, and at least once a second while a batch is pending.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    async fn flush(&mut self) -> Result<(), Error>;
+
+    /// Returns how many [`Staged`](WriteOutcome::Staged) batches became durable since the last call, in the
+    /// order in which they were written. The engine calls it after each write and flush. After
+    /// [`finish`](Self::finish) all are durable.
+    fn take_committed(&mut self) -> usize {
+        0
+    }
+
+    /// True if a flush is due by the clock although no batch is pending.
+    fn is_due(&self) -> bool {
+        false
+    }
+
+    /// Called for a batch that could not be written and takes another route. The sink drops what it holds of
+    /// the batch, which does not come again.
+    fn give_up(&mut self) {}
+
+    /// Reopens its files, which may have been moved away (on SIGHUP). Flushes what was written first.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    async fn reopen(&mut self) -> Result<(), Error> {
+        self.flush().await
+    }
+
+    /// Called after the last batch, or when a stopped run has drained. Flushes and closes.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    async fn finish(&mut self) -> Result<(), Error> {
+        self.flush().await
+    }
+
+    /// Returns what a later run needs to resume. It is saved in the same checkpoint as the positions of the
+    /// sources, and after the batches that those cover were written.
+    fn state(&self) -> Option<serde_json::Value> {
+        None
+    }
+}
+
+/// The number of requests that a sink may have in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InFlight {
+    /// One. Batches are written in the order in which they arrive.
+    #[default]
+    One,
+    /// As many as the target serves well, up to this limit. Each has its own instance of the sink, and their
+    /// order is not kept.
+    Adaptive(usize),
+    /// This number, which the user chose.
+    Fixed(usize),
+}
+
+impl InFlight {
+    /// The number of instances of the sink.
+    pub fn most(self) -> usize {
+        match self {
+            InFlight::One => 1,
+            InFlight::Adaptive(most) | InFlight::Fixed(most) => most.max(1),
+        }
+    }
+}
+
+/// A configured sink.
+pub trait SinkConfig: Send + Sync {
+    /// Returns the transform that writes payloads in the sink's format (its option `encode`), if any. The
+    /// plan adds it to the end of each pipeline that leads to the sink, where it runs as one copy per core.
+    fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
+        None
+    }
+
+    /// Returns the file transform that delivers files, if the sink takes files.
+    fn files(&self) -> Option<FileSink> {
+        None
+    }
+
+    /// Whether the sink takes messages.
+    fn takes_messages(&self) -> bool {
+        true
+    }
+
+    /// The number of batches that may be in flight: more than one for a sink that sends requests and waits
+    /// for the responses. An option `concurrency` should make it [`InFlight::Fixed`].
+    fn in_flight(&self) -> InFlight {
+        InFlight::One
+    }
+
+    /// True if the sink writes to a standard output of the process, on which progress may be drawn.
+    fn writes_stdout(&self) -> bool {
+        false
+    }
+
+    /// Builds one instance. It is called once for each request that may be in flight.
+    ///
+    /// # Errors
+    /// If its surroundings do not allow it. Opening files and connections belongs into [`Sink::open`].
+    fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error>;
+}

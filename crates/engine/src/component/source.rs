@@ -1,0 +1,57 @@
+//! Sources.
+
+use async_trait::async_trait;
+
+use super::{Context, Flow};
+use crate::{Error, SourceOutput};
+
+/// Reads messages or files. One instance runs as one task.
+#[async_trait]
+pub trait Source: Send {
+    /// Reads until the input ends or `out` requests a stop, and sends what it reads to `out`.
+    ///
+    /// It waits for capacity before it reads ([`SourceOutput::arena`], [`SourceOutput::reserve`]), and
+    /// resumes at [`SourceOutput::saved`]. Code that may block a thread belongs into
+    /// [`thalweg_runtime::blocking`].
+    ///
+    /// # Errors
+    /// After a temporary error the engine calls `run` again, after a pause. Items sent before must not be
+    /// sent twice.
+    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error>;
+}
+
+/// A configured source.
+pub trait SourceConfig: Send + Sync {
+    /// Returns the flow that the source sends.
+    fn gives(&self) -> Flow {
+        Flow::Messages
+    }
+
+    /// True if [`Source::run`] blocks. Blocking sources get a dedicated thread; others may share the threads
+    /// of the segments.
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    /// True if the source only accompanies other sources. It is stopped when those have ended and their
+    /// messages are settled, so that a finite run still ends. Without other sources it runs like any source.
+    fn is_auxiliary(&self) -> bool {
+        false
+    }
+
+    /// True if the source reads the standard input of the process, which then cannot hold the configuration.
+    fn reads_stdin(&self) -> bool {
+        false
+    }
+
+    /// True if the source reads the log of the process.
+    fn collects_logs(&self) -> bool {
+        false
+    }
+
+    /// Builds the source.
+    ///
+    /// # Errors
+    /// If its surroundings do not allow it. Opening files and connections belongs into [`Source::run`].
+    fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error>;
+}

@@ -1,0 +1,51 @@
+//! Transforms of messages.
+
+use thalweg_record::Batch;
+
+use super::{Context, Flow};
+use crate::{Error, Outputs};
+
+/// Changes batches in memory, without waiting. Each copy of the segment has its own instance.
+pub trait Transform: Send {
+    /// Receives a batch and sends any number of batches to `out`. Every message must be sent to an output or
+    /// to `errors`, or be settled as filtered. A batch that is dropped fails the run.
+    ///
+    /// # Errors
+    /// Only if the transform itself is broken. This stops the run.
+    fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error>;
+
+    /// Called after the last batch. Sends what was held back.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    fn finish(&mut self, out: &mut Outputs) -> Result<(), Error> {
+        let _ = out;
+        Ok(())
+    }
+}
+
+/// A configured transform.
+pub trait TransformConfig: Send + Sync {
+    /// Returns the flow of its main output.
+    fn gives(&self) -> Flow {
+        Flow::Messages
+    }
+
+    /// Returns the names of its outputs beside the main output and `errors`. [`Outputs::send_to`] counts in
+    /// this order.
+    fn outputs(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// True if the result for a batch depends on earlier batches. Such a transform runs as one copy and
+    /// receives the batches in order; others run as one copy per core.
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
+    /// Builds one copy.
+    ///
+    /// # Errors
+    /// If its surroundings do not allow it.
+    fn build(&self, context: &Context) -> Result<Box<dyn Transform>, Error>;
+}
