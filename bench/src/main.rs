@@ -2,9 +2,9 @@
 //! prints the ratios. Absolute figures depend on the machine and the moment. Ratios depend less on them, and
 //! medians of alternating runs least.
 //!
-//! `thalweg-bench [size|speed|gollum|files|memory|evaluations|transfer [TABLE...]|sparse [TABLE...]] [--quick]
-//! [--mib N] [--rounds N]`; `make bench` builds the programs it needs. `--mib` is the size of an input in
-//! MiB, `--rounds` the number of runs per contender.
+//! `thalweg-bench [size|speed|gollum|files|memory|evaluations|transfer [TABLE...]|sparse [TABLE...]]
+//! [--quick] [--mib N] [--rounds N]`; `make bench` builds the programs it needs. `--mib` is the size of an
+//! input in MiB, `--rounds` the number of runs per contender.
 
 mod contest;
 mod evaluations;
