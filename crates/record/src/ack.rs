@@ -96,7 +96,8 @@ impl Origin {
 /// The duty to say how a batch ended. See the [module](self) for how parts and origins relate.
 pub struct Ack {
     origins: SmallVec<[Arc<Origin>; 1]>,
-    place: std::sync::Arc<str>,
+    /// None in [`noop`](Self::noop), which is made for each file and must not allocate.
+    place: Option<std::sync::Arc<str>>,
 }
 
 impl Ack {
@@ -126,7 +127,7 @@ impl Ack {
             answer: Mutex::new((None, Some(Box::new(answer)))),
             has_failover,
         };
-        Self { origins: SmallVec::from_iter([Arc::new(origin)]), place }
+        Self { origins: SmallVec::from_iter([Arc::new(origin)]), place: Some(place) }
     }
 
     /// Whether a failure of all that it stands for is made good: see [`guarded`](Self::guarded).
@@ -136,12 +137,16 @@ impl Ack {
 
     /// An acknowledgement that nobody waits for: for data made by the engine itself, and in tests.
     pub fn noop() -> Self {
-        Self { origins: SmallVec::new(), place: "nowhere".into() }
+        Self { origins: SmallVec::new(), place: None }
     }
 
     /// Notes who holds it from here on, for the message of one that is dropped.
     pub fn enter(&mut self, place: &std::sync::Arc<str>) {
-        self.place = std::sync::Arc::clone(place);
+        self.place = Some(std::sync::Arc::clone(place));
+    }
+
+    fn place(&self) -> &str {
+        self.place.as_deref().unwrap_or("nowhere")
     }
 
     /// Makes a second part: the origins are answered when both parts are settled.
@@ -149,7 +154,7 @@ impl Ack {
         for origin in &self.origins {
             origin.pending.fetch_add(1, Ordering::Relaxed);
         }
-        Self { origins: self.origins.clone(), place: std::sync::Arc::clone(&self.place) }
+        Self { origins: self.origins.clone(), place: self.place.clone() }
     }
 
     /// Takes over another's duty: settling this one settles both.
@@ -177,7 +182,7 @@ impl Drop for Ack {
         if self.origins.is_empty() {
             return;
         }
-        let reason = format!("dropped unsettled in `{}`", self.place);
+        let reason = format!("dropped unsettled in `{}`", self.place());
         for origin in self.origins.drain(..) {
             origin.settle(Outcome::Failed, Some(&reason));
         }
@@ -186,7 +191,7 @@ impl Drop for Ack {
 
 impl std::fmt::Debug for Ack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ack({} in {})", self.origins.len(), self.place)
+        write!(f, "Ack({} in {})", self.origins.len(), self.place())
     }
 }
 

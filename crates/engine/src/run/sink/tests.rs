@@ -64,7 +64,7 @@ async fn states_seen(sink: Counting, batches: usize) -> Vec<Option<Value>> {
         let (state, seen) = (state.clone(), seen.clone());
         let mut batch = testing::batch(["one", "two"]);
         *batch.ack_mut() = Ack::new("test".into(), move |_| seen.lock().push(state.lock().clone()));
-        sender.push(batch.into(), 6).unwrap();
+        sender.push(batch, 6).unwrap();
     }
     drop(sender);
     let writer = Writer { state: Some(state), ..writer(sink) };
@@ -115,7 +115,7 @@ async fn outcomes(sink: Failing, batches: usize) -> Vec<Outcome> {
         let outcomes = outcomes.clone();
         let mut batch = testing::batch(["one"]);
         *batch.ack_mut() = Ack::with_failover("test".into(), move |s| outcomes.lock().push(s.outcome));
-        sender.push(batch.into(), 3).unwrap();
+        sender.push(batch, 3).unwrap();
         tokio::time::sleep(Duration::from_millis(1500)).await;
     }
     drop(sender);
@@ -137,7 +137,7 @@ async fn a_sink_that_failed_is_left_alone_for_a_while_and_then_tried_again() {
         let seen = outcome.clone();
         let mut batch = testing::batch(["one"]);
         *batch.ack_mut() = Ack::with_failover("test".into(), move |s| *seen.lock() = Some(s.outcome));
-        writer.take(0, batch.into()).await.unwrap();
+        writer.take(0, batch).await.unwrap();
         assert_eq!(*outcome.lock(), Some(expected));
         if let Condition::Failed { at, .. } = &mut writer.condition {
             *at = long_ago;
@@ -189,7 +189,7 @@ async fn requests_are_under_way_up_to_the_limit_and_what_was_refused_is_sent_aga
         let delivered = delivered.clone();
         let mut batch = testing::batch(["one"]);
         *batch.ack_mut() = Ack::new("test".into(), move |_| *delivered.lock() += 1);
-        sender.push(batch.into(), 3).unwrap();
+        sender.push(batch, 3).unwrap();
     }
     drop(sender);
     let under_way: Arc<Mutex<UnderWay>> = Arc::default();
@@ -237,7 +237,7 @@ async fn what_a_sink_keeps_is_acknowledged_when_it_says_so_and_in_the_end() {
         let seen = acknowledged.clone();
         let mut batch = testing::batch(["one"]);
         *batch.ack_mut() = Ack::new("test".into(), move |_| seen.lock().push(number));
-        writer.take(0, batch.into()).await.unwrap();
+        writer.take(0, batch).await.unwrap();
         writer.flush().await.unwrap();
         let expected: &[usize] = if number < 2 { &[] } else { &[1, 2] };
         assert_eq!(*acknowledged.lock(), expected);
