@@ -101,7 +101,8 @@ impl Origin {
 /// The duty to settle a batch. The [module](self) describes how parts and origins relate.
 pub struct Ack {
     origins: SmallVec<[Arc<Origin>; 1]>,
-    place: std::sync::Arc<str>,
+    /// None in [`noop`](Self::noop), which is made for each file and must not allocate.
+    place: Option<std::sync::Arc<str>>,
 }
 
 impl Ack {
@@ -131,7 +132,7 @@ impl Ack {
             answer: Mutex::new((None, Some(Box::new(answer)))),
             has_failover,
         };
-        Self { origins: SmallVec::from_iter([Arc::new(origin)]), place }
+        Self { origins: SmallVec::from_iter([Arc::new(origin)]), place: Some(place) }
     }
 
     /// True if all origins have a failover: see [`with_failover`](Self::with_failover).
@@ -141,12 +142,16 @@ impl Ack {
 
     /// Creates an ack without an origin, for data that the engine itself produces and for tests.
     pub fn noop() -> Self {
-        Self { origins: SmallVec::new(), place: "nowhere".into() }
+        Self { origins: SmallVec::new(), place: None }
     }
 
     /// Records the component that holds the ack from here on, for the message if the ack is dropped.
     pub fn enter(&mut self, place: &std::sync::Arc<str>) {
-        self.place = std::sync::Arc::clone(place);
+        self.place = Some(std::sync::Arc::clone(place));
+    }
+
+    fn place(&self) -> &str {
+        self.place.as_deref().unwrap_or("nowhere")
     }
 
     /// Creates a second part. The origins are answered once both parts are settled.
@@ -154,7 +159,7 @@ impl Ack {
         for origin in &self.origins {
             origin.pending.fetch_add(1, Ordering::Relaxed);
         }
-        Self { origins: self.origins.clone(), place: std::sync::Arc::clone(&self.place) }
+        Self { origins: self.origins.clone(), place: self.place.clone() }
     }
 
     /// Takes over the origins of another ack: settling this one settles both.
@@ -182,7 +187,7 @@ impl Drop for Ack {
         if self.origins.is_empty() {
             return;
         }
-        let reason = format!("dropped unsettled in `{}`", self.place);
+        let reason = format!("dropped unsettled in `{}`", self.place());
         for origin in self.origins.drain(..) {
             origin.settle(Outcome::Failed, Some(&reason));
         }
@@ -191,7 +196,7 @@ impl Drop for Ack {
 
 impl std::fmt::Debug for Ack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ack({} in {})", self.origins.len(), self.place)
+        write!(f, "Ack({} in {})", self.origins.len(), self.place())
     }
 }
 

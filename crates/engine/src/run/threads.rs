@@ -13,6 +13,7 @@
 //! docs/decisions/061-long-lived-stages-have-threads-of-their-own.md.
 
 use std::collections::HashMap;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::thread;
@@ -114,8 +115,7 @@ impl Tasks {
             }
             (Placement::Thread | Placement::OwnThread, _) => {
                 let ended = on_a_thread(&component, until(self.end.clone(), future))?;
-                // The sender is dropped unused if the thread panics.
-                self.running.spawn(async move { ended.await.unwrap_or_else(|_| Err(panicked())) })
+                self.running.spawn(ended)
             }
         };
         self.components.insert(started.id(), component);
@@ -172,10 +172,11 @@ async fn until(end: Stop, task: TaskFuture) -> Result<(), RunFailure> {
     }
 }
 
+/// Starts a thread for a task. Returns a future of its result.
 fn on_a_thread(
     component: &str,
     task: impl Future<Output = Result<(), RunFailure>> + Send + 'static,
-) -> Result<oneshot::Receiver<Result<(), RunFailure>>, RunFailure> {
+) -> Result<impl Future<Output = Result<(), RunFailure>> + Send + 'static, RunFailure> {
     let (tell, ended) = oneshot::channel();
     let runtime = RuntimeHandle::current();
     // The system shows the first 15 bytes.
@@ -184,10 +185,17 @@ fn on_a_thread(
         // The run may be over.
         let _ = tell.send(runtime.block_on(task));
     });
-    match started {
-        Ok(_) => Ok(ended),
-        Err(error) => Err(no_thread(&format!("`{component}`"), error).into()),
-    }
+    let thread = started.map_err(|error| no_thread(&format!("`{component}`"), error))?;
+    // A thread that is left behind is not detached either.
+    let thread = ManuallyDrop::new(thread);
+    Ok(async move {
+        let ended = ended.await;
+        // The thread is about to exit. It is joined, not detached: glibc's `pthread_detach` reads the memory
+        // of a thread that exits at the same moment, and crashes if that was unmapped (glibc bug 19951).
+        let _ = ManuallyDrop::into_inner(thread).join();
+        // The sender is dropped unused if the thread panics.
+        ended.unwrap_or_else(|_| Err(panicked()))
+    })
 }
 
 /// The threads that sinks share if there are many.
