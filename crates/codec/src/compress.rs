@@ -93,8 +93,9 @@ pub fn level_mistake(compression: Compression, level: Option<i32>) -> Option<Mis
             Some(mistake.help("Set `compression` to `gzip` or `zstd`."))
         }
         (Some(level), Some(levels)) if !levels.contains(&level) => {
-            let mistake = Mistake::new("compression_level", format!("There is no level {level}."));
-            Some(mistake.help(format!("Its levels are {} to {}.", levels.start(), levels.end())))
+            let (least, most) = (levels.start(), levels.end());
+            let message = format!("`compression_level` is {level}, but it must be {least} to {most}.");
+            Some(Mistake::new("compression_level", message))
         }
         _ => None,
     }

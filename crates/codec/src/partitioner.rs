@@ -287,7 +287,7 @@ impl Measured {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use thalweg_config::testing::options;
+    use thalweg_config::testing::{messages, options};
 
     /// Returns the messages as text, with `…` after those that are too long, and the reason why the rest
     /// cannot be used.
@@ -358,7 +358,7 @@ mod tests {
     fn what_is_too_long_is_passed_over_and_the_next_is_found() {
         let (found, wrong) = all("{ by: ascii, delimiter: ' ' }", 4, b"10 0123456789 3 one");
         assert_eq!(found, ["0123…"]);
-        assert!(wrong.unwrap().contains("does not begin with a length"));
+        assert_eq!(wrong.unwrap(), "does not begin with a length");
         let (found, wrong) = all("{ by: ascii, delimiter: ' ' }", 4, b"10 01234567893 one");
         assert_eq!((found, wrong), (vec!["0123…".to_owned(), "one".to_owned()], None));
     }
@@ -366,13 +366,19 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_ends_the_stream_with_a_reason() {
         let wrong = |yaml: &str, input: &[u8]| all(yaml, 100, input).1.unwrap();
-        assert!(wrong("{ by: ascii, delimiter: ' ' }", b"x").contains("does not begin with a length"));
-        assert!(wrong("{ by: ascii, delimiter: ' ' }", b"3:one").contains("no delimiter"));
-        assert!(wrong("{ by: ascii, delimiter: ' ' }", b"99999999999999999999 x").contains("length"));
-        assert!(wrong("{ by: ascii, delimiter: ' ' }", b"3 on").contains("cut off"));
-        assert!(wrong("{ by: binary_le, size: 4 }", b"\xff\xff\xff\xff").contains("1 GiB"));
-        assert!(wrong("{ by: binary_le, size: 4 }", b"\x03\0").contains("cut off"));
-        assert!(wrong("{ by: fixed, size: 3 }", b"oneto").contains("cut off"));
+        assert_eq!(wrong("{ by: ascii, delimiter: ' ' }", b"x"), "does not begin with a length");
+        assert_eq!(wrong("{ by: ascii, delimiter: ' ' }", b"3:one"), "has no delimiter after its length");
+        assert_eq!(
+            wrong("{ by: ascii, delimiter: ' ' }", b"99999999999999999999 x"),
+            "does not begin with a length"
+        );
+        assert_eq!(wrong("{ by: ascii, delimiter: ' ' }", b"3 on"), "is cut off: the stream ended within it");
+        assert_eq!(
+            wrong("{ by: binary_le, size: 4 }", b"\xff\xff\xff\xff"),
+            "begins with a length of more than 1 GiB"
+        );
+        assert_eq!(wrong("{ by: binary_le, size: 4 }", b"\x03\0"), "is cut off: the stream ended within it");
+        assert_eq!(wrong("{ by: fixed, size: 3 }", b"oneto"), "is cut off: the stream ended within it");
     }
 
     #[test]
@@ -388,13 +394,19 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_refused() {
-        let mistakes = |yaml: &str| options::<Partition>(yaml).check(ByteSize(100)).len();
-        assert_eq!(mistakes("{ by: ascii, start_pattern: a }"), 1);
-        assert_eq!(mistakes("{ offset: 1 }"), 1);
-        assert_eq!(mistakes("{ size: 1 }"), 1);
-        assert_eq!(mistakes("{ by: binary_le, size: 3 }"), 1);
-        assert_eq!(mistakes("{ by: fixed, size: 101 }"), 1);
-        assert_eq!(mistakes("{ timeout: 1s }"), 1);
+        let mistakes = |yaml: &str| messages(options::<Partition>(yaml).check(ByteSize(100)));
+        assert_eq!(
+            mistakes("{ by: ascii, start_pattern: a }"),
+            ["`start_pattern` is for messages that end with a delimiter."]
+        );
+        assert_eq!(mistakes("{ offset: 1 }"), ["`offset` is for messages that begin with their length."]);
+        assert_eq!(mistakes("{ size: 1 }"), ["`size` means nothing here."]);
+        assert_eq!(mistakes("{ by: binary_le, size: 3 }"), ["A length has 1, 2, 4 or 8 bytes."]);
+        assert_eq!(
+            mistakes("{ by: fixed, size: 101 }"),
+            ["`size` must be at least 1 and at most `max_message_bytes`."]
+        );
+        assert_eq!(mistakes("{ timeout: 1s }"), ["`timeout` means nothing without `start_pattern`."]);
     }
 
     proptest! {

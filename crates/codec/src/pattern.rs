@@ -168,11 +168,13 @@ impl About {
 /// Returns the mistake in a pattern that an option holds, if there is one.
 pub fn mistake(option: &'static str, text: &str) -> Option<Mistake> {
     if text.is_empty() {
-        return Some(Mistake::new(option, "It is empty.").help("`.` is the folder that you are in."));
+        return Some(
+            Mistake::new(option, format!("`{option}` is empty.")).help("`.` is the folder that you are in."),
+        );
     }
     let error = Pattern::new(text).err()?;
     let message =
-        format!("`{text}` is no pattern for files: {} (at character {}).", error.msg, error.pos + 1);
+        format!("`{text}` is not a valid file pattern: {} (at character {}).", error.msg, error.pos + 1);
     Some(Mistake::new(option, message).help("`**` stands alone between slashes, and `[` is closed by `]`."))
 }
 

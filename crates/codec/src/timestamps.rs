@@ -419,8 +419,11 @@ mod tests {
         ] {
             assert_eq!(time("auto", text), None, "{text}");
         }
-        assert!(TimeFormat::parse("%Y-%!").is_err());
-        assert!(TimeFormat::parse("iso").is_err());
+        assert_eq!(
+            TimeFormat::parse("%Y-%!").unwrap_err(),
+            "`%Y-%!` has a `%` that `strftime` does not know."
+        );
+        assert_eq!(TimeFormat::parse("iso").unwrap_err(), "`iso` is not a time format.");
     }
 
     proptest! {

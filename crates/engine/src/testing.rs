@@ -13,7 +13,7 @@ use thalweg_record::{
 };
 use thalweg_runtime::{Receiver, Stop, Ticket, channel};
 
-pub use thalweg_config::testing::{options, try_options};
+pub use thalweg_config::testing::{messages, options, refused, try_options};
 pub use thalweg_record::testing::{batch, batch_with, payloads, rows};
 
 use crate::component::{SinkConfig, SourceConfig, TransformConfig};
@@ -69,6 +69,11 @@ impl Given {
     /// Returns the fields of the messages of the main output.
     pub fn main(&self) -> Vec<Value> {
         self.rows(Output::Main)
+    }
+
+    /// Returns the reasons of the rejected messages.
+    pub fn reasons(&self) -> Vec<String> {
+        self.errors().into_iter().map(|(_, reason)| reason).collect()
     }
 
     /// Returns the rejected messages: payload and reason.

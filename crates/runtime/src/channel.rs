@@ -373,6 +373,6 @@ mod tests {
         sender.push((), 10).unwrap();
         drop(receiver);
         sender.room().await;
-        assert!(sender.push((), 1).is_err());
+        assert_eq!(sender.push((), 1), Err(()));
     }
 }

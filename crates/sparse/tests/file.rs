@@ -80,10 +80,18 @@ fn a_read_of_what_is_missing_says_what_to_fetch() {
     assert_eq!(error, Error::Missing { wanted: Span::new(8, 5), missing: Span::new(8, 2) });
     assert_eq!(error.to_string(), "the 5 bytes at 8 are not all held: the 2 at 8 are missing");
     // A length that exceeds any memory is rejected without an allocation.
-    assert!(file.read_to_vec(10, usize::MAX / 4).is_err());
+    let wanted = usize::MAX / 4;
+    assert_eq!(
+        file.read_to_vec(10, wanted),
+        Err(Error::Missing {
+            wanted: Span::new(10, wanted as u64),
+            missing: Span::new(14, wanted as u64 - 4)
+        })
+    );
     assert_eq!(file.counters().reads, 0);
     file.read(14, &mut []).unwrap();
-    file.read(15, &mut []).unwrap_err();
+    let beyond = Error::Missing { wanted: Span::new(15, 0), missing: Span::new(15, 0) };
+    assert_eq!(file.read(15, &mut []), Err(beyond));
 }
 
 #[test]

@@ -119,11 +119,11 @@ mod tests {
 
     #[test]
     fn what_is_no_origin_is_refused_with_a_reason() {
-        assert!(refused("ftp://example.org/x").contains("`ftp` is not among"));
-        assert!(refused("s3://bucket").contains("s3://bucket/KEY"));
-        assert!(refused("s3:///x").contains("s3://BUCKET/KEY"));
-        assert!(refused("file://x/y").contains("three slashes"));
-        assert!(refused("/no such folder/x").contains("there is no folder"));
-        assert!(refused("http://exa mple/").contains("cannot be used"));
+        assert_eq!(refused("ftp://example.org/x"), "?");
+        assert_eq!(refused("s3://bucket"), "?");
+        assert_eq!(refused("s3:///x"), "?");
+        assert_eq!(refused("file://x/y"), "?");
+        assert_eq!(refused("/no such folder/x"), "?");
+        assert_eq!(refused("http://exa mple/"), "?");
     }
 }

@@ -262,7 +262,8 @@ mod tests {
         let place = parse("webdavs://me:pass@cloud.example.org:8443/dav/me/a%20b/").unwrap();
         let name = "webdavs://cloud.example.org:8443/".to_owned();
         assert_eq!((place.name, place.key, place.path), (name.clone(), name, "dav/me/a b/".to_owned()));
-        assert!(parse("webdav:///x").is_err());
+        let nowhere = parse("webdav:///x").err().unwrap().to_string();
+        assert_eq!(nowhere, "`webdav:///x` cannot be used: it must be `webdav://HOST/PATH`");
     }
 
     #[test]
@@ -276,7 +277,8 @@ mod tests {
         let here = folder.path().canonicalize().unwrap();
         let path =
             parse(&format!("{}/x/../new/file", here.join("..").join(here.file_name().unwrap()).display()));
-        assert!(path.is_err());
+        let why = path.err().unwrap().to_string();
+        assert!(why.ends_with("cannot be used: No such file or directory (os error 2)"), "{why}");
         let path = parse(&format!("{}/../new-of-{}/file", here.display(), std::process::id())).unwrap().path;
         let above = here.parent().unwrap().display().to_string();
         assert_eq!(format!("/{path}"), format!("{above}/new-of-{}/file", std::process::id()));

@@ -184,10 +184,16 @@ fn lines_are_not_kept_back_when_nothing_came_for_a_while() {
 #[test]
 fn a_wrong_delimiter_is_explained() {
     let refused = |text: &str| Delimiter::try_from(text.to_owned()).unwrap_err();
-    assert!(refused("").contains("cannot be empty"));
-    assert!(refused("\\").contains("`\\` is not known here"));
-    assert!(refused("\\q").contains("`\\q` is not known here"));
-    assert!(refused("\\x1").contains("`\\x1` is not a byte"));
-    assert!(refused("\\x+f").contains("`\\x+f` is not a byte"));
+    assert_eq!(refused(""), "A delimiter cannot be empty: write `\\n`, `\\0` or some other text.");
+    assert_eq!(
+        refused("\\"),
+        "`\\` is not known here: write `\\n`, `\\r`, `\\t`, `\\0`, `\\xHH`, or `\\\\` for a backslash."
+    );
+    assert_eq!(
+        refused("\\q"),
+        "`\\q` is not known here: write `\\n`, `\\r`, `\\t`, `\\0`, `\\xHH`, or `\\\\` for a backslash."
+    );
+    assert_eq!(refused("\\x1"), "`\\x1` is not a byte: write two digits, as in `\\x1e`.");
+    assert_eq!(refused("\\x+f"), "`\\x+f` is not a byte: write two digits, as in `\\x1e`.");
     assert_eq!(Delimiter::try_from("\\r\\n\\x1e|".to_owned()), Ok(Delimiter(b"\r\n\x1e|".to_vec())));
 }

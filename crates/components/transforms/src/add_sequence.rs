@@ -100,6 +100,9 @@ mod tests {
         assert_eq!(numbers, [i64::MAX - 1, i64::MAX, i64::MIN]);
         let given = testing::apply::<AddSequence>("{}", [testing::batch(["a", "b"])]);
         assert_eq!(given.main()[1]["sequence"], 1);
-        assert_eq!(testing::options::<AddSequence>("into: payload").check().len(), 1);
+        assert_eq!(
+            testing::messages(testing::options::<AddSequence>("into: payload").check()),
+            ["The number would take the place of the message."]
+        );
     }
 }

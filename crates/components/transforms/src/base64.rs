@@ -23,7 +23,7 @@ pub(crate) fn base64(alphabet: Option<&str>) -> Result<GeneralPurpose, String> {
 /// Returns the mistake in an alphabet, if there is one.
 pub(crate) fn check_alphabet(alphabet: Option<&str>) -> Vec<Mistake> {
     let Err(reason) = base64(alphabet) else { return Vec::new() };
-    let message = format!("This is no alphabet for base64: {reason}.");
+    let message = format!("This is not an alphabet of base64: {reason}.");
     vec![
         Mistake::new("alphabet", message)
             .help("It has 64 different printable characters of ASCII, without `=`."),

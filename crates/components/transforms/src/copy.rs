@@ -283,11 +283,14 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_refused() {
-        let mistakes = |yaml: &str| testing::options::<Copy>(yaml).check().len();
-        assert_eq!(mistakes("{from: 'a.*'}"), 1);
-        assert_eq!(mistakes("{from: 'a.*', into: 'b.*', mode: append}"), 1);
-        assert_eq!(mistakes("separator: x"), 1);
-        assert_eq!(mistakes("{from: a}"), 0);
-        assert!(testing::try_options::<Copy>("into: ''").is_err());
+        let mistakes = |yaml: &str| testing::messages(testing::options::<Copy>(yaml).check());
+        assert_eq!(mistakes("{from: 'a.*'}"), ["Both names must end in `.*`, or neither."]);
+        assert_eq!(
+            mistakes("{from: 'a.*', into: 'b.*', mode: append}"),
+            ["A group of fields (`.*`) can only be copied unchanged."]
+        );
+        assert_eq!(mistakes("separator: x"), ["`separator` has an effect only if texts are joined."]);
+        assert_eq!(mistakes("{from: a}"), [""; 0]);
+        assert_eq!(testing::refused::<Copy>("into: ''"), "`into` is empty.");
     }
 }

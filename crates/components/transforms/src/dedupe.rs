@@ -185,8 +185,11 @@ mod tests {
 
     #[test]
     fn a_window_of_nothing_is_a_mistake() {
-        assert!(testing::try_options::<Dedupe>("window: 0").is_err());
-        assert!(testing::try_options::<Dedupe>("keys: []").is_err());
+        assert_eq!(testing::refused::<Dedupe>("window: 0"), "`window` must be at least 1, but it is `0`.");
+        assert_eq!(
+            testing::refused::<Dedupe>("keys: []"),
+            "`keys` needs at least 1 element, but it is empty."
+        );
     }
 
     proptest! {

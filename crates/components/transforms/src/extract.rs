@@ -166,7 +166,13 @@ mod tests {
 
     #[test]
     fn unknown_groups_are_mistakes() {
-        assert_eq!(testing::options::<Extract>("pattern: a").check().len(), 1);
-        assert_eq!(testing::options::<Extract>("{pattern: a, template: '$0'}").check().len(), 0);
+        assert_eq!(
+            testing::messages(testing::options::<Extract>("pattern: a").check()),
+            ["The regular expression has no group `1`."]
+        );
+        assert_eq!(
+            testing::messages(testing::options::<Extract>("{pattern: a, template: '$0'}").check()),
+            [""; 0]
+        );
     }
 }

@@ -374,7 +374,10 @@ mod tests {
                 json!({}),
             ]
         );
-        assert_eq!(given.errors().len(), 1);
+        assert_eq!(
+            given.reasons(),
+            ["`::1` cannot be looked up: invalid input: cannot look up IPv6 address in IPv4-only database"]
+        );
     }
 
     #[test]
@@ -382,6 +385,9 @@ mod tests {
         let config = testing::options::<GeoIp>("database: /nothing/there.mmdb");
         let error = config.build(&testing::context()).err().unwrap();
         assert!(error.to_string().contains("`/nothing/there.mmdb` cannot be read"), "{error}");
-        assert!(testing::try_options::<GeoIp>("{database: x, fields: [town]}").is_err());
+        assert_eq!(
+            testing::refused::<GeoIp>("{database: x, fields: [town]}"),
+            "`town` is not known here. It can be `city`, `country`, `country-code`, `continent`, `continent-code`, `timezone`, `location`, `location-hash`, `proxy` or `satellite`."
+        );
     }
 }

@@ -353,6 +353,9 @@ mod tests {
         };
         assert_eq!(messages("{rate: 0, per: '0', burst: 0.5}"), ["rate", "per", "burst"]);
         assert_eq!(messages("{rate: 1, key: a}"), ["on_excess"]);
-        assert!(testing::try_options::<Limit>("{}").unwrap_err().contains("`rate`"));
+        assert_eq!(
+            testing::refused::<Limit>("{}"),
+            "The option `rate` is missing. The maximum number of messages in each period `per`."
+        );
     }
 }

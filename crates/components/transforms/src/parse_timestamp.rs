@@ -122,7 +122,7 @@ impl Parser {
             if time.is_none() {
                 let text = String::from_utf8_lossy(value);
                 let reason = format!(
-                    "the field `{}` is not a time as of `{}`: `{}`",
+                    "the field `{}` is not a time in the format `{}`: `{}`",
                     self.field,
                     self.format,
                     shortened(&text)
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(given.main(), [json!({"time": time}), json!({"time": time}), json!({})]);
         assert_eq!(
             given.errors(),
-            [("d".to_owned(), "the field `time` is not a time as of `clf`: `soon`".to_owned())]
+            [("d".to_owned(), "the field `time` is not a time in the format `clf`: `soon`".to_owned())]
         );
         let given = testing::apply::<ParseTimestamp>("{into: at, field: nothing}", [batch()]);
         assert!(given.errors().is_empty());
@@ -187,7 +187,13 @@ mod tests {
     #[test]
     fn bytes_that_are_not_utf8_are_no_time() {
         let given = testing::apply::<ParseTimestamp>("field: payload", [testing::batch([&b"\xff"[..], b""])]);
-        assert_eq!(given.errors().len(), 2);
+        assert_eq!(
+            given.reasons(),
+            [
+                "the field `payload` is not a time in the format `auto`: `�`",
+                "the field `payload` is not a time in the format `auto`: ``",
+            ]
+        );
     }
 
     #[test]

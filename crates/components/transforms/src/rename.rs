@@ -195,6 +195,9 @@ mod tests {
     fn two_fields_of_one_name_are_a_mistake() {
         let config: Rename = testing::options("{a: c, b: c}");
         assert_eq!(config.check()[0].message, "`a` and `b` cannot both be called `c`.");
-        assert_eq!(testing::options::<Rename>("{'a.*': c}").check().len(), 1);
+        assert_eq!(
+            testing::messages(testing::options::<Rename>("{'a.*': c}").check()),
+            ["Both `a.*` and `c` must end in `.*`, or neither."]
+        );
     }
 }

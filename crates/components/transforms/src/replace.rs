@@ -177,11 +177,17 @@ mod tests {
 
     #[test]
     fn mistakes() {
-        let mistakes = |yaml: &str| testing::options::<Replace>(yaml).check().len();
-        assert_eq!(mistakes("{search: a, pattern: a, with: b}"), 1);
-        assert_eq!(mistakes("{pattern: a, with: $1}"), 1);
-        assert_eq!(mistakes("{search: a, with: $1}"), 0);
-        assert!(testing::try_options::<Replace>("{search: a}").is_err());
+        let mistakes = |yaml: &str| testing::messages(testing::options::<Replace>(yaml).check());
+        assert_eq!(
+            mistakes("{search: a, pattern: a, with: b}"),
+            ["There is both a `search` and a `pattern`."]
+        );
+        assert_eq!(mistakes("{pattern: a, with: $1}"), ["The regular expression has no group `1`."]);
+        assert_eq!(mistakes("{search: a, with: $1}"), [""; 0]);
+        assert_eq!(
+            testing::refused::<Replace>("{search: a}"),
+            "The option `with` is missing. The replacement."
+        );
     }
 
     proptest! {

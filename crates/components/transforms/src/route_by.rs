@@ -209,9 +209,16 @@ mod tests {
 
     #[test]
     fn mistakes() {
-        let mistakes = |yaml: &str| testing::options::<RouteBy>(yaml).check().len();
-        assert_eq!(mistakes("outputs: {}"), 1);
-        assert_eq!(mistakes("outputs: {errors: a, 'a.b': b, c: b}"), 3);
-        assert_eq!(mistakes("outputs: {a: a}"), 0);
+        let mistakes = |yaml: &str| testing::messages(testing::options::<RouteBy>(yaml).check());
+        assert_eq!(mistakes("outputs: {}"), ["There is no output to send messages to."]);
+        assert_eq!(
+            mistakes("outputs: {errors: a, 'a.b': b, c: b}"),
+            [
+                "The label `errors` is taken: messages that cannot be processed leave by it.",
+                "`a.b` cannot be a label.",
+                "`a.b` and `c` have the same value `b`.",
+            ]
+        );
+        assert_eq!(mistakes("outputs: {a: a}"), [""; 0]);
     }
 }

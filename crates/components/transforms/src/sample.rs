@@ -239,11 +239,20 @@ mod tests {
             testing::options::<Sample>("{}").check()[0].message,
             "`sample` has neither `rate` nor `one_in`."
         );
-        assert_eq!(testing::options::<Sample>("{rate: 1, one_in: 1}").check().len(), 1);
-        assert!(testing::try_options::<Sample>("rate: 10").is_err());
-        assert!(testing::try_options::<Sample>("one_in: 0").is_err());
-        assert_eq!(testing::options::<Sample>("{rate: 0.5, take: 1}").check()[0].option, "take");
-        assert_eq!(testing::options::<Sample>("{one_in: 2, take: 3}").check()[0].option, "take");
-        assert!(testing::options::<Sample>("{one_in: 2, take: 2}").check().is_empty());
+        assert_eq!(
+            testing::messages(testing::options::<Sample>("{rate: 1, one_in: 1}").check()),
+            ["`rate` and `one_in` both say how many messages to pass."]
+        );
+        assert_eq!(testing::refused::<Sample>("rate: 10"), "`rate` must be at most 1.0, but it is `10`.");
+        assert_eq!(testing::refused::<Sample>("one_in: 0"), "`one_in` must be at least 1, but it is `0`.");
+        assert_eq!(
+            testing::messages(testing::options::<Sample>("{rate: 0.5, take: 1}").check()),
+            ["`take` needs `one_in`, the size of a group."]
+        );
+        assert_eq!(
+            testing::messages(testing::options::<Sample>("{one_in: 2, take: 3}").check()),
+            ["`take` is 3, which is more than `one_in`, 2."]
+        );
+        assert_eq!(testing::messages(testing::options::<Sample>("{one_in: 2, take: 2}").check()), [""; 0]);
     }
 }

@@ -171,7 +171,13 @@ mod tests {
 
     #[test]
     fn mistakes_in_expressions_and_names_are_told() {
-        assert!(testing::try_options::<Set>("{a: '1 +'}").is_err());
-        assert_eq!(testing::options::<Set>("{'': 1}").check().len(), 1);
+        assert_eq!(
+            testing::refused::<Set>("{a: '1 +'}"),
+            "The expression ends too early. Expected an expression."
+        );
+        assert_eq!(
+            testing::messages(testing::options::<Set>("{'': 1}").check()),
+            ["The field to set to `1` has no name."]
+        );
     }
 }

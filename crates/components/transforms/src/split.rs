@@ -349,6 +349,9 @@ mod tests {
         let message = |yaml: &str| testing::options::<Split>(yaml).check()[0].message.clone();
         assert_eq!(message("{}"), "`split` has neither `delimiter` nor `json_array`.");
         assert_eq!(message("delimiter: ''"), "The delimiter is empty.");
-        assert!(message("{delimiter: x, json_array: true}").contains("both"));
+        assert_eq!(
+            message("{delimiter: x, json_array: true}"),
+            "A message cannot be split both at a `delimiter` and as a `json_array`."
+        );
     }
 }

@@ -163,9 +163,16 @@ mod tests {
 
     #[test]
     fn mistakes() {
-        assert_eq!(testing::options::<SplitFields>("fields: [a, a, '', '']").check().len(), 1);
-        assert!(testing::try_options::<SplitFields>("{fields: [a], delimiter: ''}").is_err());
-        assert!(testing::try_options::<SplitFields>("{fields: [a], delimter: ','}").is_err());
-        assert!(testing::try_options::<SplitFields>("{fields: [a], prefix: x, field: y}").is_ok());
+        assert_eq!(
+            testing::messages(testing::options::<SplitFields>("fields: [a, a, '', '']").check()),
+            ["`a` is named twice."]
+        );
+        assert_eq!(testing::refused::<SplitFields>("{fields: [a], delimiter: ''}"), "`delimiter` is empty.");
+        assert_eq!(
+            testing::refused::<SplitFields>("{fields: [a], delimter: ','}"),
+            "`delimter` is not an option here. Did you mean `delimiter`?"
+        );
+        let valid = testing::options::<SplitFields>("{fields: [a], prefix: x, field: y}");
+        assert_eq!(testing::messages(valid.check()), [""; 0]);
     }
 }

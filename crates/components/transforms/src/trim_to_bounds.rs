@@ -123,6 +123,7 @@ mod tests {
     #[test]
     fn what_is_cut_inside_a_character_is_no_text() {
         let yaml = "{left_offset: 1, into: a}";
-        assert_eq!(testing::apply::<TrimToBounds>(yaml, [testing::batch(["é", "ab"])]).errors().len(), 1);
+        let given = testing::apply::<TrimToBounds>(yaml, [testing::batch(["é", "ab"])]);
+        assert_eq!(given.reasons(), ["the field `a` is not UTF-8, at byte 0"]);
     }
 }

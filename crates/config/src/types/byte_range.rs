@@ -113,8 +113,18 @@ mod tests {
         assert_eq!(span("1000:"), Some(1000..1000));
         assert_eq!(span("0:1001"), None);
         assert_eq!(span("1KiB:"), None);
-        for wrong in ["5", "9:5", "-5:-9", "a:b", "--5:"] {
-            assert!(wrong.parse::<ByteRange>().is_err(), "{wrong}");
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused_with_the_reason() {
+        for (wrong, message) in [
+            ("5", "`5` is not a range."),
+            ("9:5", "`9:5` ends before it begins."),
+            ("-5:-9", "`-5:-9` ends before it begins."),
+            ("a:b", "`a` is not a size."),
+            ("--5:", "`-5` is negative."),
+        ] {
+            assert_eq!(wrong.parse::<ByteRange>().unwrap_err().message, message);
         }
     }
 

@@ -264,20 +264,21 @@ mod tests {
 
     #[test]
     fn what_is_no_size_or_too_large_is_refused() {
-        for text in [
-            "",
-            "x",
-            "MiB",
-            "-5",
-            ".",
-            "1.2.3",
-            "_",
-            "16EiB",
-            "18446744073709551616",
-            "1e9",
-            "99999999999TiB",
+        for (text, message) in [
+            ("", "`` is not a size."),
+            ("x", "`x` is not a size."),
+            ("MiB", "`MiB` is not a size."),
+            ("-5", "`-5` is negative."),
+            (".", "`.` is not a number."),
+            ("1.2.3", "`1.2.3` is not a number."),
+            ("_", "`_` is not a number."),
+            ("1e9", "`e9` is not a unit of size."),
         ] {
-            assert!(text.parse::<ByteSize>().is_err(), "{text}");
+            assert_eq!(text.parse::<ByteSize>().unwrap_err().message, message);
+        }
+        for text in ["16EiB", "18446744073709551616", "99999999999TiB"] {
+            let message = format!("`{text}` is more than the largest size, which is 16 EiB less one byte.");
+            assert_eq!(refused(text), message);
         }
     }
 

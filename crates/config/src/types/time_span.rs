@@ -236,9 +236,16 @@ mod tests {
 
     #[test]
     fn what_is_no_length_of_time_or_too_long_is_refused() {
-        for text in ["", " ", "s", "-5s", "1.2.3s", ".s", "999999999999d", "5s x", "99999999999999999999999s"]
-        {
-            assert!(text.parse::<TimeSpan>().is_err(), "{text}");
+        for text in ["", " ", "s", "-5s", "5s x"] {
+            let message = format!("`{text}` is not a length of time.");
+            assert_eq!(text.parse::<TimeSpan>().unwrap_err().message, message);
+        }
+        for (text, number) in [("1.2.3s", "1.2.3"), (".s", ".")] {
+            let message = format!("`{number}` is not a number.");
+            assert_eq!(text.parse::<TimeSpan>().unwrap_err().message, message);
+        }
+        for text in ["999999999999d", "99999999999999999999999s"] {
+            assert_eq!(refused(text), format!("`{text}` is too long: the limit is 584 years."));
         }
     }
 

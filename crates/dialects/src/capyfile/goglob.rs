@@ -121,10 +121,27 @@ mod tests {
 
     #[test]
     fn what_go_refuses_is_refused() {
-        for pattern in
-            ["[", "[a", "[]", "[]a]", "[-a]", "[a-]", "[z-a]", "a\\", "[^", r"[\", "[!^]", r"[\!-a]"]
-        {
-            assert!(translated(pattern).is_err(), "{pattern}");
+        let unclosed = "It has a `[` without its `]`.";
+        let empty = "A character is missing in its `[…]`.";
+        let dash = "Within its `[…]`, a literal `-` needs a backslash before it.";
+        for (pattern, message) in [
+            ("[", unclosed),
+            ("[a", unclosed),
+            ("[^", unclosed),
+            (r"[\", unclosed),
+            ("[]", empty),
+            ("[]a]", empty),
+            ("[a-]", empty),
+            ("[-a]", dash),
+            ("[z-a]", "A range within its `[…]` begins after its end."),
+            ("a\\", "There is nothing after its last backslash."),
+            ("[!^]", "Its `[…]` has only characters that would mean a negation at the start."),
+            (
+                r"[\!-a]",
+                "A range within its `[…]` begins or ends with a character that cannot be expressed here.",
+            ),
+        ] {
+            assert_eq!(translated(pattern), Err(message), "{pattern}");
         }
     }
 }

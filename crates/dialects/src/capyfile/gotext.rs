@@ -91,17 +91,14 @@ mod tests {
 
     #[test]
     fn what_is_not_a_variable_is_refused() {
-        for template in [
-            "{{.FileName}}",
-            "{{if .Filename}}",
-            "{{.Filename | printf}}",
-            "{{",
-            "{{}}",
-            "{{.}}",
-            "{{- .Filename}}",
-            "{{/* a */}}",
-        ] {
-            assert!(translated(template).is_err(), "{template}");
+        let message = |template: &str| translated(template).unwrap_err().message;
+        assert_eq!(message("{{.FileName}}"), "There is no variable `{{.FileName}}`.");
+        assert_eq!(message("{{"), "This template has a `{{` without its `}}`.");
+        for action in ["if .Filename", ".Filename | printf", "", ".", "- .Filename", "/* a */"] {
+            let template = format!("{{{{{action}}}}}");
+            let expected =
+                format!("`{template}` is not a variable; templates here can contain only variables.");
+            assert_eq!(message(&template), expected);
         }
         assert_eq!(translated("{{.FileName}}").unwrap_err().help, "Did you mean `{{.Filename}}`?");
     }

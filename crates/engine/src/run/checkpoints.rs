@@ -189,7 +189,8 @@ mod tests {
             positions.expect(Some(checkpoint), 1).settle(Outcome::Delivered);
         };
         settle(1);
-        assert!(checkpoints.save().is_err());
+        let error = checkpoints.save().unwrap_err().to_string();
+        assert_eq!(error.replace(&folder.path().display().to_string(), "FOLDER"), "?");
         assert_eq!(*state.lock(), Some(10.into()));
         std::fs::remove_file(&blocked).unwrap();
         checkpoints.save().unwrap();

@@ -80,7 +80,7 @@ mod tests {
         let waiting = waiting.unwrap();
         saver.asked().await;
         assert!(!waiting.is_finished());
-        assert!(saver.save(|| Err(())).is_err());
+        assert_eq!(saver.save(|| Err::<(), _>("full")), Err("full"));
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         saver.save(|| Ok::<_, ()>(())).unwrap();

@@ -84,8 +84,8 @@ mod tests {
         let (mut output, main, errors) =
             testing::source_output(Stop::default(), &budget, 1 << 10, BTreeMap::new());
         drop((main, errors));
-        assert!(One.run(&mut output).await.is_err());
+        assert_eq!(One.run(&mut output).await.unwrap_err().to_string(), "?");
         let retries = Retries { stop: Stop::default(), log: Arc::default() };
-        assert!(run(Box::new(One), output, retries, None).await.is_ok());
+        run(Box::new(One), output, retries, None).await.unwrap();
     }
 }

@@ -111,24 +111,21 @@ fn a_failing_message_fails_alone() {
 
     let batch = with(vec![texts("t", vec![Some("1"), Some("x"), Some("3")])]);
     let evaluated = evaluator("CAST(t AS BIGINT)").evaluate(&batch);
-    assert_eq!(evaluated.failed.len(), 1);
-    assert_eq!(evaluated.failed[0].0, 1);
-    assert!(evaluated.failed[0].1.contains("'x'"), "{}", evaluated.failed[0].1);
+    assert_eq!(evaluated.failed, [(1, "?".to_owned())]);
     assert_eq!(shown("TRY_CAST(t AS BIGINT)", &batch), [Some("1".into()), None, Some("3".into())]);
 }
 
 #[test]
 fn integers_do_not_wrap_around() {
     let batch = with(vec![ints("n", vec![Some(i64::MAX), Some(1)])]);
-    for sql in ["n + 1", "n * 2", "-2 - n", "n + n"] {
-        let evaluated = evaluator(sql).evaluate(&batch);
-        assert_eq!(evaluated.failed.len(), 1, "{sql}");
-        assert_eq!(evaluated.failed[0].0, 0, "{sql}");
+    for (sql, message) in [("n + 1", "?"), ("n * 2", "?"), ("-2 - n", "?"), ("n + n", "?")] {
+        assert_eq!(evaluator(sql).evaluate(&batch).failed, [(0, message.to_owned())], "{sql}");
     }
-    let evaluated = evaluator("9223372036854775807 + 1").evaluate(&batch);
-    assert_eq!(evaluated.failed.len(), 2);
-    assert!(check("9223372036854775807 + 1").is_err());
-    assert_eq!(evaluator("1 / 0").evaluate(&batch).failed.len(), 2);
+    for (sql, message) in [("9223372036854775807 + 1", "?"), ("1 / 0", "?")] {
+        let failed = evaluator(sql).evaluate(&batch).failed;
+        assert_eq!(failed, [(0, message.to_owned()), (1, message.to_owned())], "{sql}");
+    }
+    assert_eq!(check("9223372036854775807 + 1").unwrap_err().message, "?");
 }
 
 #[test]
@@ -331,7 +328,7 @@ fn what_does_not_fit_the_types_fails_for_every_message_with_the_part_at_fault() 
     let batch = with(vec![ints("n", vec![Some(1), Some(2)])]);
     let evaluated = evaluator("n = 1 AND date_trunc('hour', n) > now()").evaluate(&batch);
     assert_eq!(evaluated.failed.len(), 2);
-    assert!(evaluated.failed[0].1.contains("`date_trunc('hour', n)` cannot"), "{}", evaluated.failed[0].1);
+    assert_eq!(evaluated.failed[0], (0, "?".to_owned()));
 }
 
 #[test]

@@ -89,9 +89,12 @@ fn one_message_made_into_several_gives_each_its_fields() {
     let fields = made.column("f").unwrap();
     assert_eq!(fields.as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["y", "y", "x"]);
     assert_eq!(made.positions().unwrap().values(), &[2, 2, 0]);
-    assert!(batch(&["a"]).expand(batch(&["1"]).payload().clone(), vec![1]).is_err());
-    assert!(batch(&["a"]).select(&[1]).is_err());
-    assert!(batch(&["a"]).expand(batch(&["1"]).payload().clone(), vec![]).is_err());
+    let expanded =
+        |rows| batch(&["a"]).expand(batch(&["1"]).payload().clone(), rows).unwrap_err().to_string();
+    let beyond = "Invalid argument error: row 1 is out of range: the batch has 1 messages";
+    assert_eq!(expanded(vec![1]), beyond);
+    assert_eq!(batch(&["a"]).select(&[1]).unwrap_err().to_string(), beyond);
+    assert_eq!(expanded(vec![]), "Invalid argument error: 0 values for 1 messages");
 }
 
 #[test]

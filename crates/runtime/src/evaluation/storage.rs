@@ -368,7 +368,8 @@ mod tests {
         }
         let slot = Slot::pin(Panics([0; 5]));
         let address = ptr::from_ref(&*slot).addr();
-        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(slot))).is_err());
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(slot))).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"as meant"));
         assert_eq!(ptr::from_ref(&*Slot::pin([0_u64; 5])).addr(), address);
     }
 

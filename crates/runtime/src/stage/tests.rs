@@ -123,7 +123,7 @@ async fn an_error_in_the_stack_of_the_caller_is_the_stages() {
     let (sender, stage) = fixture.stage(1);
     hand_over(&sender, 13);
     assert_eq!(stage.run().await, Err("thirteen".to_owned()));
-    assert!(sender.hand_over(1, 1).is_err());
+    assert_eq!(sender.hand_over(1, 1).err(), Some(1));
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn a_panic_in_the_stack_of_the_caller_is_the_stages() {
     let (sender, stage) = fixture.stage(1);
     hand_over(&sender, 666);
     assert!(tokio::spawn(stage.run()).await.unwrap_err().is_panic());
-    assert!(sender.hand_over(1, 1).is_err());
+    assert_eq!(sender.hand_over(1, 1).err(), Some(1));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@ use crate::{content, open, quick};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use thalweg_sparse::{Cache, Fingerprint, OnChange, RemoteOptions, Span};
+use thalweg_sparse::{Cache, Fingerprint, OnChange, RemoteError, RemoteOptions, Span};
 
 fn options(folder: &Path, limit: Option<u64>) -> RemoteOptions {
     RemoteOptions { cache: Some(Cache::new(folder, limit).unwrap()), ..quick() }
@@ -68,7 +68,8 @@ async fn what_is_cached_of_another_state_is_not_used() {
     let new = open(&server, options(folder.path(), None)).await;
     assert_eq!(new.read(0, 100_000).await.unwrap(), vec![3; 100_000]);
     // A reader of the old state leaves the new entry alone.
-    assert!(old.read(500_000, 10).await.is_err());
+    let changed = old.read(500_000, 10).await.unwrap_err();
+    assert!(matches!(changed, RemoteError::Changed { .. }), "{changed}");
     let third = open(&server, options(folder.path(), None)).await;
     assert_eq!(third.read(0, 100_000).await.unwrap(), vec![3; 100_000]);
     assert_eq!(third.statistics().fetched, 0);
@@ -121,7 +122,7 @@ async fn a_cache_that_cannot_be_written_costs_nothing_but_itself() {
     let file = open(&server, options(folder.path(), None)).await;
     std::fs::remove_dir_all(folder.path()).unwrap();
     assert_eq!(file.read(0, 100_000).await.unwrap(), bytes);
-    assert!(file.cache_trouble().unwrap().contains("fails"));
+    assert_eq!(file.cache_trouble().unwrap(), "?");
 }
 
 #[test]

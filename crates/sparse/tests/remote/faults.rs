@@ -32,7 +32,8 @@ async fn only_what_is_read_is_fetched_and_only_once() {
     assert_eq!(server.ranges()[1], (26_384, 42_767));
     let past = file.read(999_999, 2).await.unwrap_err();
     assert!(matches!(past, RemoteError::PastEnd { length: 1_000_000, .. }), "{past}");
-    assert!(file.read(u64::MAX, 2).await.is_err());
+    let past = file.read(u64::MAX, 2).await.unwrap_err();
+    assert!(matches!(past, RemoteError::PastEnd { length: 1_000_000, .. }), "{past}");
     assert_eq!(file.read(1_000_000, 0).await.unwrap().len(), 0);
     let statistics = file.statistics();
     assert_eq!((statistics.requests, statistics.retries, statistics.fetched), (4, 0, 16_384 * 2 + 100));
@@ -104,7 +105,7 @@ async fn what_does_not_get_better_is_given_up_with_the_reason() {
     );
     // Later readers do not find the failed fetch.
     server.always(Fault::None);
-    assert!(file.read(0, 10).await.is_ok());
+    assert_eq!(file.read(0, 10).await.unwrap(), content(100_000)[..10]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,7 +277,7 @@ async fn where_nobody_listens_is_an_error_after_some_attempts() {
     let error =
         RemoteFile::open(origin, RemoteOptions { retries, ..RemoteOptions::default() }).await.unwrap_err();
     let RemoteError::Failed { attempts: 3, why, .. } = &error else { panic!("{error}") };
-    assert!(why.contains("refused"), "{why}");
+    assert_eq!(why, "?");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -284,5 +285,6 @@ async fn an_empty_file_is_a_file() {
     let server = Server::start(Vec::new());
     let file = open(&server, quick()).await;
     assert_eq!((file.length(), file.read(0, 0).await.unwrap().len()), (0, 0));
-    assert!(file.read(0, 1).await.is_err());
+    let past = file.read(0, 1).await.unwrap_err();
+    assert!(matches!(past, RemoteError::PastEnd { length: 0, .. }), "{past}");
 }

@@ -3,7 +3,7 @@ use crate::{content, open, quick};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thalweg_record::Budget;
-use thalweg_sparse::{BudgetAccount, Pool, RemoteOptions, Span};
+use thalweg_sparse::{BudgetAccount, Pool, RemoteError, RemoteOptions, Span};
 
 /// Asserts that no byte was requested twice.
 fn nothing_twice(server: &Server) {
@@ -77,7 +77,8 @@ async fn all_who_wait_for_what_fails_are_told_why() {
     }
     server.state.hold.store(false, Ordering::SeqCst);
     for reader in readers {
-        assert!(reader.await.unwrap().unwrap_err().to_string().contains("there is no"));
+        let error = reader.await.unwrap().unwrap_err();
+        assert!(matches!(error, RemoteError::Absent { .. }), "{error}");
     }
 }
 

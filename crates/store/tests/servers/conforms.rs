@@ -129,7 +129,8 @@ async fn resuming(place: &TestStore, expected: &Expected) {
         place.store.discard(upload.begun()).await.unwrap();
     }
     assert_eq!(place.store.resume(upload.begun()).await.unwrap().is_none(), expected.forgets);
-    assert!(place.store.stat(&place.key("discarded")).await.is_err());
+    let absent = place.store.stat(&place.key("discarded")).await;
+    assert!(matches!(absent, Err(StoreError::Absent { .. })), "{absent:?}");
 }
 
 async fn conditions(place: &TestStore, expected: &Expected) {

@@ -143,7 +143,11 @@ mod tests {
     async fn what_could_not_be_written_is_given_again() {
         let mut sink = Writing(Late(false));
         let batch = thalweg_engine::testing::batch(["a"]);
-        assert!(sink.write(&batch, &mut Rejects::default()).await.is_err());
+        let error = sink.write(&batch, &mut Rejects::default()).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.full()),
+            (thalweg_engine::ErrorKind::Temporary, "not yet".to_owned())
+        );
         assert_eq!(sink.write(&batch, &mut Rejects::default()).await.unwrap(), WriteOutcome::Durable);
         let _ = sink_conforms::<WithWriter<Late>>;
     }

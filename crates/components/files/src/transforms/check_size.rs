@@ -83,7 +83,7 @@ impl FileTransform for Checking {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_engine::testing::{apply_to_file, file_at, file_of, options};
+    use thalweg_engine::testing::{apply_to_file, file_at, file_of, messages, options};
 
     #[tokio::test]
     async fn the_bounds_are_allowed_and_what_is_beyond_is_not() {
@@ -112,8 +112,14 @@ mod tests {
 
     #[test]
     fn bounds_that_allow_all_or_nothing_are_mistakes() {
-        assert_eq!(options::<CheckSize>("{}").check().len(), 1);
-        assert_eq!(options::<CheckSize>("{ min: 2B, max: 1B }").check().len(), 1);
+        assert_eq!(
+            messages(options::<CheckSize>("{}").check()),
+            ["`check_size` says neither `min` nor `max`."]
+        );
+        assert_eq!(
+            messages(options::<CheckSize>("{ min: 2B, max: 1B }").check()),
+            ["No file has at least 2B and at most 1B."]
+        );
         assert!(options::<CheckSize>("{ min: 0B }").check().is_empty());
     }
 }

@@ -47,7 +47,11 @@ sinks:
             let help = "Give it `allow` or `deny`, as `check_type: { allow: [image/*] }`.";
             return vec![Mistake::new("", "`check_type` names no type.").help(help)];
         }
-        let wrong = |option, list| Some(Mistake::new(option, format!("{}.", Matcher::new(list).err()?)));
+        let wrong = |option, list| {
+            let reason = Matcher::new(list).err()?.to_string();
+            let end = if reason.ends_with('?') { "" } else { "." };
+            Some(Mistake::new(option, reason + end))
+        };
         [wrong("allow", &self.allow), wrong("deny", &self.deny)].into_iter().flatten().collect()
     }
 }
@@ -84,24 +88,32 @@ impl FileTransform for Checking {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_engine::testing::{apply_to_file, file_of, options};
+    use thalweg_engine::testing::{apply_to_file, file_of, messages, options};
 
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
 
     #[tokio::test]
     async fn the_content_decides_not_the_name() {
-        for (yaml, content, is_allowed) in [
-            ("{ allow: [image/png] }", PNG, true),
-            ("{ allow: [image/jpeg] }", PNG, false),
-            ("{ allow: ['image/*'] }", PNG, true),
-            ("{ allow: ['image/*'], deny: [image/png] }", PNG, false),
-            ("{ deny: [image/png] }", b"text".as_slice(), true),
-            ("{ allow: [text/plain] }", b"text".as_slice(), true),
-            ("{ allow: [text/plain] }", b"\0\x01\x02".as_slice(), false),
+        for (yaml, content, expected) in [
+            ("{ allow: [image/png] }", PNG, Ok(Disposition::Continue)),
+            ("{ allow: [image/jpeg] }", PNG, Err("the file's type `image/png` is not allowed")),
+            ("{ allow: ['image/*'] }", PNG, Ok(Disposition::Continue)),
+            (
+                "{ allow: ['image/*'], deny: [image/png] }",
+                PNG,
+                Err("the file's type `image/png` is not allowed"),
+            ),
+            ("{ deny: [image/png] }", b"text".as_slice(), Ok(Disposition::Continue)),
+            ("{ allow: [text/plain] }", b"text".as_slice(), Ok(Disposition::Continue)),
+            (
+                "{ allow: [text/plain] }",
+                b"\0\x01\x02".as_slice(),
+                Err("the file's type `application/octet-stream` is not allowed"),
+            ),
         ] {
             let mut file = file_of("photo.jpg", content);
             let applied = apply_to_file::<CheckType>(yaml, &mut file).await;
-            assert_eq!(applied.is_ok(), is_allowed, "{yaml}");
+            assert_eq!(applied.map_err(|problem| problem.reason), expected.map_err(str::to_owned), "{yaml}");
             assert!(file.mime().is_some());
         }
     }
@@ -109,7 +121,7 @@ mod tests {
     #[test]
     fn what_is_no_type_is_a_mistake() {
         let mistakes = options::<CheckType>("{ allow: [image/png, jpeg] }").check();
-        assert!(mistakes[0].message.contains("`jpeg` is not a MIME type"), "{}", mistakes[0].message);
-        assert_eq!(options::<CheckType>("{}").check().len(), 1);
+        assert_eq!(messages(mistakes), ["`jpeg` is not a MIME type; did you mean `image/jpeg`?"]);
+        assert_eq!(messages(options::<CheckType>("{}").check()), ["`check_type` names no type."]);
     }
 }

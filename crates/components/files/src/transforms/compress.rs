@@ -145,7 +145,7 @@ fn compressed<W: Write>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_engine::testing::{apply_to_file, file_at, file_of, options};
+    use thalweg_engine::testing::{apply_to_file, file_at, file_of, messages, options};
 
     #[tokio::test]
     async fn what_was_compressed_is_what_it_was_and_its_temporary_file_goes_with_it() {
@@ -188,8 +188,14 @@ mod tests {
 
     #[test]
     fn levels_that_there_are_not_are_mistakes() {
-        assert_eq!(options::<Compress>("{ level: 10 }").check().len(), 1);
-        assert_eq!(options::<Compress>("{ format: zstd, level: 0 }").check().len(), 1);
+        assert_eq!(
+            messages(options::<Compress>("{ level: 10 }").check()),
+            ["`level` is 10, but it must be 0 to 9."]
+        );
+        assert_eq!(
+            messages(options::<Compress>("{ format: zstd, level: 0 }").check()),
+            ["`level` is 0, but it must be 1 to 19."]
+        );
         assert!(options::<Compress>("{ format: zstd, level: 19 }").check().is_empty());
     }
 }

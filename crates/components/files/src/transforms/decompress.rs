@@ -76,16 +76,17 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let none = |option| Mistake::new(option, "Nothing could be decompressed.");
         let mut mistakes = Vec::new();
         if self.max_size.0 == 0 {
             mistakes.push(
-                none("max_size").help("It is the maximum size of a decompressed file, for example `1GiB`."),
+                Mistake::new("max_size", "`max_size` must be at least 1B.")
+                    .help("It is the maximum size of a decompressed file, for example `1GiB`."),
             );
         }
         if self.max_ratio == 0 {
             mistakes.push(
-                none("max_ratio").help("It is how many times as large a file may become, for example 1000."),
+                Mistake::new("max_ratio", "`max_ratio` must be at least 1.")
+                    .help("It is how many times as large a file may become, for example 1000."),
             );
         }
         mistakes
@@ -189,7 +190,7 @@ fn shortened(name: &OsStr) -> OsString {
 mod tests {
     use super::*;
     use std::fs;
-    use thalweg_engine::testing::{context, file_of, options};
+    use thalweg_engine::testing::{context, file_of, messages, options};
     use thalweg_record::Problem;
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -245,9 +246,15 @@ mod tests {
     async fn what_is_not_compressed_goes_on_with_auto_and_is_rejected_otherwise() {
         assert_eq!(decompressed("{}", "a.gz", b"text").await, Ok(("a.gz".into(), b"text".to_vec())));
         assert_eq!(decompressed("{}", "a.gz", b"").await, Ok(("a.gz".into(), Vec::new())));
-        for (yaml, bytes) in [("{ format: gzip }", b"text".to_vec()), ("{ format: zstd }", gzip(b"text"))] {
+        for (yaml, bytes, name) in
+            [("{ format: gzip }", b"text".to_vec(), "gzip"), ("{ format: zstd }", gzip(b"text"), "zstd")]
+        {
             let problem = decompressed(yaml, "a.gz", &bytes).await.unwrap_err();
-            assert!(problem.reason.contains("it is no "), "{}", problem.reason);
+            let expected = format!(
+                "the file cannot be decompressed: it is not a {name} file; with `format: auto`, \
+                 files that are not compressed pass unchanged"
+            );
+            assert_eq!(problem.reason, expected);
         }
     }
 
@@ -256,25 +263,50 @@ mod tests {
         let bomb = zstd::encode_all(&*vec![0; 64 << 20], 19).unwrap();
         let problem = decompressed("{}", "a.zst", &bomb).await.unwrap_err();
         assert_eq!(problem.code, Some("FILE_CAN_NOT_BE_DECOMPRESSED"));
-        assert!(problem.reason.contains("more than 1000 times as large"), "{}", problem.reason);
+        let expected = "the file cannot be decompressed: it becomes more than 1000 times as large as its \
+                        compressed form (see `max_ratio`)";
+        assert_eq!(problem.reason.split_once(": its first ").unwrap().0, expected);
         let bomb = gzip(&vec![0; 8 << 20]);
         let problem = decompressed("{ max_ratio: 100 }", "a.gz", &bomb).await.unwrap_err();
-        assert!(problem.reason.contains("more than 100 times as large"), "{}", problem.reason);
+        let expected = "the file cannot be decompressed: it becomes more than 100 times as large as its \
+                        compressed form (see `max_ratio`)";
+        assert_eq!(problem.reason.split_once(": its first ").unwrap().0, expected);
         let problem = decompressed("{ max_size: 1MiB, max_ratio: 5000 }", "a.gz", &bomb).await.unwrap_err();
-        assert!(problem.reason.contains("larger than 1MiB"), "{}", problem.reason);
-        assert!(decompressed("{ max_size: 8MiB, max_ratio: 5000 }", "a.gz", &bomb).await.is_ok());
+        assert_eq!(
+            problem.reason,
+            "the file cannot be decompressed: it becomes larger than `max_size`, 1MiB"
+        );
+        let whole = decompressed("{ max_size: 8MiB, max_ratio: 5000 }", "a.gz", &bomb).await.unwrap();
+        assert_eq!((whole.0.as_str(), whole.1.len()), ("a", 8 << 20));
         // A file that stays small is allowed at any ratio.
-        assert!(decompressed("{ max_ratio: 1 }", "a.gz", &gzip(&vec![0; 1 << 20])).await.is_ok());
+        let small = decompressed("{ max_ratio: 1 }", "a.gz", &gzip(&vec![0; 1 << 20])).await.unwrap();
+        assert_eq!((small.0.as_str(), small.1.len()), ("a", 1 << 20));
     }
 
     #[tokio::test]
     async fn what_is_damaged_is_rejected() {
         let whole = gzip(&b"text that is long enough".repeat(100));
         let problem = decompressed("{}", "a.gz", &whole[..whole.len() - 9]).await.unwrap_err();
-        assert!(problem.reason.contains("truncated"), "{}", problem.reason);
+        assert_eq!(
+            problem.reason,
+            format!(
+                "the file cannot be decompressed: its gzip data is truncated: it ends at byte {}, in the middle",
+                whole.len() - 9
+            )
+        );
         let mut longer = whole.clone();
         longer.extend(b"rubbish");
-        assert!(decompressed("{}", "a.gz", &longer).await.is_err());
-        assert_eq!(options::<Decompress>("{ max_size: 0, max_ratio: 0 }").check().len(), 2);
+        assert_eq!(
+            decompressed("{}", "a.gz", &longer).await.unwrap_err().reason,
+            format!(
+                "the file cannot be decompressed: its gzip data is corrupt near byte {}: \
+                 the bytes after the last valid member are not gzip data",
+                whole.len()
+            )
+        );
+        assert_eq!(
+            messages(options::<Decompress>("{ max_size: 0, max_ratio: 0 }").check()),
+            ["`max_size` must be at least 1B.", "`max_ratio` must be at least 1."]
+        );
     }
 }

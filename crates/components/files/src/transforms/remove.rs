@@ -131,7 +131,9 @@ mod tests {
         let mut file = file_at(&path);
         file.set_content(Content::Path(made.clone()), 1);
         fs::remove_file(&path).unwrap();
-        assert!(apply_to_file::<Remove>("{ original: true }", &mut file).await.is_err());
+        let problem = apply_to_file::<Remove>("{ original: true }", &mut file).await.unwrap_err();
+        let expected = format!("the file at `{}` cannot be removed: it is no longer there", path.display());
+        assert_eq!(problem.reason, expected);
         assert!(made.exists());
     }
 }

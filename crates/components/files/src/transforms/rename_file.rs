@@ -72,7 +72,7 @@ impl FileTransform for Renaming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_engine::testing::{apply_to_file, file_of, options};
+    use thalweg_engine::testing::{apply_to_file, file_of, messages, options};
 
     #[tokio::test]
     async fn a_file_has_its_new_name_and_one_without_any_is_rejected() {
@@ -86,6 +86,6 @@ mod tests {
         let problem = apply_to_file::<RenameFile>(r#"{ to: "{folder}" }"#, &mut file).await.unwrap_err();
         assert_eq!(problem.reason, "the new name is empty for this file");
         assert_eq!(file.name(), "below/a-1.txt");
-        assert_eq!(options::<RenameFile>(r#"{ to: "" }"#).check().len(), 1);
+        assert_eq!(messages(options::<RenameFile>(r#"{ to: "" }"#).check()), ["The name is empty."]);
     }
 }

@@ -201,7 +201,7 @@ impl Drop for Spooling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_engine::testing::{batch, context, options, sink_conforms, try_options, write_all};
+    use thalweg_engine::testing::{batch, context, options, refused, sink_conforms, write_all};
 
     fn yaml(folder: &tempfile::TempDir, more: &str) -> String {
         format!("{{ path: '{}', {more} }}", folder.path().join("spool").display())
@@ -275,7 +275,8 @@ mod tests {
         let batches = (0..20).map(|number| batch([format!("{number}{}", "x".repeat(300))]));
         let rejected = write_all::<SpoolSink>(&yaml, batches).await.unwrap();
         assert!(!rejected.is_empty() && rejected.len() < 20);
-        assert!(rejected[0].2.contains("is full"), "{}", rejected[0].2);
+        let reason = rejected[0].2.replace(&folder.path().display().to_string(), "FOLDER");
+        assert_eq!(reason, "`FOLDER/spool` is full: it holds `max_bytes` (3kB)");
     }
 
     #[test]
@@ -287,6 +288,6 @@ mod tests {
             check("{path: '', max_file_bytes: 0, max_file_age: '0', max_bytes: 0}"),
             ["path", "max_file_bytes", "max_file_age", "max_bytes"]
         );
-        assert!(try_options::<SpoolSink>("{}").unwrap_err().contains("`path`"));
+        assert_eq!(refused::<SpoolSink>("{}"), "The option `path` is missing. The folder.");
     }
 }

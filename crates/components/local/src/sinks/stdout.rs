@@ -192,7 +192,7 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     use super::*;
-    use thalweg_engine::testing::{batch, context, sink_conforms, try_options};
+    use thalweg_engine::testing::{batch, context, refused, sink_conforms};
 
     /// Creates a sink that writes to a pipe in place of the program's output.
     fn to_pipe(delimiter: &str) -> (StdoutSink, io::PipeReader) {
@@ -211,8 +211,11 @@ mod tests {
     async fn it_conforms() {
         sink_conforms::<StdoutConfig>("{}").await;
         sink_conforms::<StdoutConfig>("{ target: stderr, delimiter: \"\\r\\n\" }").await;
-        assert!(try_options::<StdoutConfig>("{ target: stdin }").is_err());
-        assert!(StdoutConfig::default().build(&context()).is_ok());
+        assert_eq!(
+            refused::<StdoutConfig>("{ target: stdin }"),
+            "`target` cannot be `stdin`. It can be `stdout` or `stderr`."
+        );
+        StdoutConfig::default().build(&context()).unwrap();
     }
 
     #[tokio::test]

@@ -217,7 +217,7 @@ mod tests {
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         running.stop.request();
-        assert!(tokio::time::timeout(PATIENCE, running.task).await.unwrap().unwrap().is_ok());
+        tokio::time::timeout(PATIENCE, running.task).await.unwrap().unwrap().unwrap();
         // Releases the thread that still waits.
         say(&path, "").await.unwrap();
     }

@@ -185,6 +185,6 @@ mod tests {
         assert_eq!(next().await, ["a2"]);
         running.stop.request();
         assert_eq!(next().await, ["ab"]);
-        assert!(tokio::time::timeout(Duration::from_secs(20), running.task).await.unwrap().unwrap().is_ok());
+        tokio::time::timeout(Duration::from_secs(20), running.task).await.unwrap().unwrap().unwrap();
     }
 }

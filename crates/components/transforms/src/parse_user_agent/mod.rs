@@ -297,6 +297,9 @@ mod tests {
         );
         let versions: Vec<Value> = given.main().into_iter().map(|row| row["a.version"].clone()).collect();
         assert_eq!(versions, ["1", "2", "1", "1"]);
-        assert!(testing::try_options::<ParseUserAgent>("fields: [colour]").is_err());
+        assert_eq!(
+            testing::refused::<ParseUserAgent>("fields: [colour]"),
+            "`colour` is not known here. It can be `browser`, `browser-version`, `version`, `os`, `os-family`, `os-version`, `platform`, `localization`, `engine`, `engine-version`, `mozilla`, `category`, `vendor`, `bot` or `mobile`."
+        );
     }
 }

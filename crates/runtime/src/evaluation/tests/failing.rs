@@ -9,7 +9,8 @@ fn an_error_travels_to_whoever_awaits() {
         text.parse::<u8>()
     });
     let mut evaluation = waiting(parse.call_nonblock("256"));
-    assert!(block_on(evaluation.await_result()).unwrap().is_err());
+    let error = block_on(evaluation.await_result()).unwrap().unwrap_err();
+    assert_eq!(error.kind(), &std::num::IntErrorKind::PosOverflow);
 }
 
 #[test]
@@ -33,7 +34,8 @@ fn a_panic_ends_its_evaluation_only_and_travels_to_whoever_awaits() {
 #[test]
 fn a_panic_in_the_foreground_is_the_callers() {
     let code = ConcurrentProc::new(async |_: ()| -> () { panic!("at once") });
-    assert!(catch_unwind(AssertUnwindSafe(|| code.call_nonblock(()))).is_err());
+    let panic = catch_unwind(AssertUnwindSafe(|| drop(code.call_nonblock(())))).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"at once"));
     assert_eq!(block_on(ConcurrentProc::new(async |_: ()| 3).call(())), 3);
 }
 
@@ -49,7 +51,7 @@ fn a_panic_of_what_block_on_waits_for_leaves_the_event_loop_usable() {
         panic!("in the foreground")
     };
     let result: Result<(), _> = catch_unwind(AssertUnwindSafe(|| block_on(foreground)));
-    assert!(result.is_err());
+    assert_eq!(result.unwrap_err().downcast_ref(), Some(&"in the foreground"));
     assert_eq!(block_on(other.await_result()), Ok(5));
 }
 
@@ -99,7 +101,7 @@ fn the_panic_of_an_evaluation_whose_handle_was_dropped_reaches_the_hook() {
 fn what_an_awaiter_was_told_is_not_told_to_the_hook() {
     let told = told_to_hook();
     let mut evaluation: Evaluation<()> = concurrently(async { panic!("known") });
-    assert!(block_on(evaluation.await_result()).is_err());
+    assert_eq!(block_on(evaluation.await_result()), Err(EvaluationError::Panicked("known".into())));
     drop(evaluation);
     assert!(told.take().is_empty());
 }

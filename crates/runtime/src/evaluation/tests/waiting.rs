@@ -111,7 +111,7 @@ fn an_evaluation_that_concludes_itself_stops_at_its_next_wait() {
         ours.note("never");
         2
     });
-    assert!(resumer.resume(evaluation.clone()).is_ok());
+    resumer.resume(evaluation.clone()).unwrap();
     assert_eq!(block_on(evaluation), Ok(1));
     block_on(async {
         for _ in 0..3 {

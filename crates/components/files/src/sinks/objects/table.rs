@@ -164,6 +164,10 @@ mod tests {
     #[test]
     fn messages_without_fields_make_no_table() {
         let bare = batch(["x"]);
-        assert!(Table::new(&Parquet::default(), &bare, &Budget::new(1 << 20)).is_err());
+        let error = Table::new(&Parquet::default(), &bare, &Budget::new(1 << 20)).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "the messages have no fields to make columns of; parse them before, for example with `csv` or `parse_json`"
+        );
     }
 }

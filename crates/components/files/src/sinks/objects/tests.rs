@@ -109,11 +109,18 @@ async fn what_is_there_is_replaced_or_left_alone_as_is_said() {
         apply(&sink, &mut file_of("x", content.as_bytes())).await
     };
     write("error", "1").await.unwrap();
-    assert!(write("error", "2").await.is_err());
-    assert_eq!((write("skip", "3").await.is_ok(), text()), (true, "1".to_owned()));
-    assert_eq!((write("update", "4").await.is_ok(), text()), (true, "1".to_owned()));
-    assert_eq!((write("update", "55").await.is_ok(), text()), (true, "55".to_owned()));
-    assert_eq!((write("replace", "66").await.is_ok(), text()), (true, "66".to_owned()));
+    let refused = write("error", "2").await.unwrap_err();
+    let thalweg_engine::FileError::Rejected(problem) = &refused else { panic!("{refused:?}") };
+    assert_eq!(
+        problem.reason.replace(&folder.path().display().to_string(), "FOLDER"),
+        "`FOLDER/x` exists already"
+    );
+    for (on_exists, content, expected) in
+        [("skip", "3", "1"), ("update", "4", "1"), ("update", "55", "55"), ("replace", "66", "66")]
+    {
+        write(on_exists, content).await.unwrap();
+        assert_eq!(text(), expected, "{on_exists} {content}");
+    }
     assert_eq!(below(folder.path()).1, 0);
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
 use serde_json::Value;
-use thalweg_engine::testing::{RunningSource, options, start};
+use thalweg_engine::testing::{RunningSource, messages, options, start};
 use thalweg_record::{Outcome, Parcel};
 
 use super::*;
@@ -195,7 +195,7 @@ async fn a_path_that_is_not_there_is_an_error() {
     let running = folder.start("path: DIR/nothing", &BTreeMap::new());
     let error = running.task.await.unwrap().unwrap_err();
     assert!(error.to_string().contains("does not exist"), "{error}");
-    assert_eq!(options::<FilesConfig>("path: ''").check().len(), 1);
+    assert_eq!(messages(options::<FilesConfig>("path: ''").check()), ["`path` is empty."]);
     assert_eq!(options::<FilesConfig>("path: 'in/[a'").check()[0].option, "path");
     assert_eq!(options::<FilesConfig>("{ path: in, include: ['**x'] }").check()[0].option, "include");
 }

@@ -153,8 +153,9 @@ impl super::ConvertImage {
         let mut mistakes = Vec::new();
         let quality = self.quality.number();
         if !(1..=100).contains(&quality) {
-            let help = "It is 1 to 100, or one of `best`, `high`, `medium` and `low`.";
-            mistakes.push(Mistake::new("quality", format!("There is no quality {quality}.")).help(help));
+            let help = "It is a number, or one of `best`, `high`, `medium` and `low`.";
+            let message = format!("`quality` is {quality}, but it must be 1 to 100.");
+            mistakes.push(Mistake::new("quality", message).help(help));
         }
         if let Some(effort) = self.effort.filter(|effort| *effort > 6) {
             mistakes.push(Mistake::new("effort", format!("`effort` is {effort}, but it must be 0 to 6.")));

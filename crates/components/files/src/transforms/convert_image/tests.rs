@@ -1,7 +1,7 @@
 use std::fs;
 
 use super::*;
-use thalweg_engine::testing::{apply_to_file, context, file_at, file_of, options, try_options};
+use thalweg_engine::testing::{apply_to_file, context, file_at, file_of, messages, options, refused};
 use thalweg_media::image::{self, Resize};
 use thalweg_record::Problem;
 
@@ -75,10 +75,15 @@ async fn a_picture_that_the_budget_can_never_hold_is_rejected_before_it_is_read(
     let mut png = picture(Format::Png, 2, 2);
     png[16..24].copy_from_slice(&[0, 0, 0xc3, 0x50, 0, 0, 0xc3, 0x50]);
     let reason = rejected("{ to: gif }", "x.png", &png).await;
-    assert!(reason.starts_with("the picture has 50000 × 50000 pixels"), "{reason}");
-    assert!(reason.contains("iB of memory, but the budget is 256MiB"), "{reason}");
+    assert_eq!(
+        reason,
+        "the picture has 50000 × 50000 pixels: converting it needs 28GiB of memory, but the budget is 256MiB; raise it with `--memory`"
+    );
     let huge = "{ to: png, width: 60000, height: 60000, fit: fill, enlarge: true }";
-    assert!(rejected(huge, "x.gif", DOT).await.contains("of memory"));
+    assert_eq!(
+        rejected(huge, "x.gif", DOT).await,
+        "the picture has 1 × 1 pixels: converting it needs 68GiB of memory, but the budget is 256MiB; raise it with `--memory`"
+    );
 }
 
 #[tokio::test]
@@ -93,17 +98,26 @@ async fn a_header_behind_much_else_is_found_and_paid_for() {
     let context = context();
     let mut transform = options::<ConvertImage>("{ to: png }").build(&context).unwrap();
     let mut file = file_of("x.jpg", &late);
-    assert!(transform.apply(&mut file).await.is_ok());
+    transform.apply(&mut file).await.unwrap();
     assert!(context.memory.budget().peak() > 60 * 40 * 3 + late.len());
     assert_eq!((context.memory.held(), file.name().to_str()), (0, Some("x.png")));
 }
 
 #[tokio::test]
 async fn what_is_no_picture_or_damaged_is_rejected_and_stays_as_it_is() {
-    assert!(rejected("{ to: webp }", "x.jpg", b"text").await.contains("`text/plain"));
+    assert_eq!(
+        rejected("{ to: webp }", "x.jpg", b"text").await,
+        "the file is not a picture of a supported type: it is `text/plain; charset=utf-8`"
+    );
     let jpeg = picture(Format::Jpeg, 60, 40);
-    assert!(rejected("{ to: webp }", "x.jpg", &jpeg[..30]).await.contains("damaged"));
-    assert!(rejected("{ to: heic }", "x.jpg", &jpeg).await.contains("HEIC"));
+    assert_eq!(
+        rejected("{ to: webp }", "x.jpg", &jpeg[..30]).await,
+        "the JPEG is damaged: its header is cut off or invalid"
+    );
+    assert_eq!(
+        rejected("{ to: heic }", "x.jpg", &jpeg).await,
+        "HEIC: this format cannot be written; use `avif`, which is as small and free of patents"
+    );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     fs::write(&path, &jpeg).unwrap();
@@ -131,11 +145,27 @@ fn only_what_ends_a_name_is_replaced() {
 
 #[test]
 fn mistakes_say_what_would_be_right() {
-    let mistake = |yaml: &str| try_options::<ConvertImage>(yaml).err().unwrap_or_default();
-    assert!(mistake("{ to: wepb }").contains("Did you mean `webp`?"));
-    assert!(mistake("{ to: text/plain }").contains("There are: jpeg"));
-    assert!(!mistake("{ to: webp, quality: great }").is_empty());
-    let count = |yaml: &str| options::<ConvertImage>(yaml).check().len();
-    assert_eq!(count("{ to: webp, quality: 0, effort: 7, width: 0, fit: cover }"), 4);
-    assert_eq!(count("{ to: image/jpg, quality: 75, effort: 6, width: 1, height: 1, fit: cover }"), 0);
+    assert_eq!(
+        refused::<ConvertImage>("{ to: wepb }"),
+        "`wepb` is not a type of picture. Did you mean `webp`?"
+    );
+    assert_eq!(
+        refused::<ConvertImage>("{ to: text/plain }"),
+        "`text/plain` is not a type of picture. There are: jpeg, png, webp, gif, tiff, avif, heic."
+    );
+    assert_eq!(
+        refused::<ConvertImage>("{ to: webp, quality: great }"),
+        "`quality` cannot be `great`. It can be `best`, `high`, `medium` or `low`."
+    );
+    let count = |yaml: &str| messages(options::<ConvertImage>(yaml).check());
+    assert_eq!(
+        count("{ to: webp, quality: 0, effort: 7, width: 0, fit: cover }"),
+        [
+            "`quality` is 0, but it must be 1 to 100.",
+            "`effort` is 7, but it must be 0 to 6.",
+            "`width` must be at least 1 pixel.",
+            "`fit` has an effect only with both `width` and `height`.",
+        ]
+    );
+    assert_eq!(count("{ to: image/jpg, quality: 75, effort: 6, width: 1, height: 1, fit: cover }"), [""; 0]);
 }

@@ -230,7 +230,8 @@ impl Table {
                     let position = records.position(record.range.start);
                     let mut copy = ViewBuilder::over(&[], 1);
                     copy.push(buffer.get(record.range).unwrap_or_default());
-                    let reason = format!("line {}: {}", record.line, self.explain(fault));
+                    let cause = self.explain(fault);
+                    let reason = format!("line {}: {cause}; reading continues at the next line", record.line);
                     let checkpoint = self.checkpoint(records.place());
                     out.reject(Reading { checkpoint, ..reading(copy, vec![position]) }, &reason).await?;
                 }
@@ -273,10 +274,9 @@ impl Table {
     fn explain(&self, fault: Fault) -> String {
         let limit = self.config.max_message_bytes;
         match fault {
-            Fault::NotClosed => "a quote is not closed; reading continues at the next line".to_owned(),
+            Fault::NotClosed => "a quote is not closed".to_owned(),
             Fault::TooLong => format!(
-                "the record is longer than `max_message_bytes` ({limit}), or a quote in it is not closed; reading continues \
-                 at the next line"
+                "the record is longer than `max_message_bytes` ({limit}), or a quote in it is not closed"
             ),
         }
     }

@@ -2,7 +2,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::*;
-use thalweg_engine::testing::{apply_to_file, context, file_at, file_of, options};
+use thalweg_engine::testing::{apply_to_file, context, file_at, file_of, messages, options};
 use thalweg_record::Problem;
 
 async fn run(yaml: &str, file: &mut File) -> Result<(), Problem> {
@@ -83,7 +83,7 @@ async fn a_missing_result_and_half_a_one_are_told_from_a_good_one() {
     assert_eq!(file.path(), Some(&*path));
     // The original file is never removed.
     let same = shell("exit 1", "", "output: '{path}'\noutput_cleanup: remove");
-    assert!(run(&same, &mut file).await.is_err());
+    assert_eq!(run(&same, &mut file).await.unwrap_err().reason, "`sh` ended with exit code 1");
     assert!(path.exists());
 }
 
@@ -143,10 +143,18 @@ async fn many_at_once_leave_no_process_behind() {
 
 #[test]
 fn options_that_make_no_sense_are_mistakes() {
-    let count = |yaml: &str| options::<Exec>(yaml).check().len();
-    assert_eq!(count("{ command: '', output: '', timeout: 0, env: { 'a=b': x } }"), 4);
-    assert_eq!(count("{ command: x, output_cleanup: remove }"), 1);
-    assert_eq!(count("{ command: x, output: y, output_cleanup: remove, one_at_a_time: true }"), 0);
+    let count = |yaml: &str| messages(options::<Exec>(yaml).check());
+    assert_eq!(
+        count("{ command: '', output: '', timeout: 0, env: { 'a=b': x } }"),
+        [
+            "The command has no name.",
+            "The path of the result is empty.",
+            "`timeout` cannot be 0.",
+            "`a=b` is not a valid name of an environment variable.",
+        ]
+    );
+    assert_eq!(count("{ command: x, output_cleanup: remove }"), ["There is no `output` to remove."]);
+    assert_eq!(count("{ command: x, output: y, output_cleanup: remove, one_at_a_time: true }"), [""; 0]);
     assert_eq!(options::<Exec>("{ command: x, one_at_a_time: true }").cost(), Cost::Alone);
     assert_eq!(options::<Exec>("{ command: x }").cost(), Cost::Waits);
 }

@@ -2,7 +2,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::*;
-use thalweg_engine::testing::{apply_to_file, file_at, file_of, options};
+use thalweg_engine::testing::{apply_to_file, file_at, file_of, messages, options};
 
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
@@ -81,7 +81,10 @@ async fn sidecars_are_what_is_read_again_whatever_the_name_is() {
     let mut leads_out = file_of("x", b"abc");
     leads_out.set_name("../x");
     let yaml = format!("{{ sidecars: {} }}", folder.path().display());
-    assert!(apply_to_file::<Hash>(&yaml, &mut leads_out).await.is_err());
+    let problem = apply_to_file::<Hash>(&yaml, &mut leads_out).await.unwrap_err();
+    let expected =
+        format!("`../x.sha256` is not a valid name for a file below `{}`", folder.path().display());
+    assert_eq!(problem.reason, expected);
 }
 
 #[tokio::test]
@@ -93,5 +96,8 @@ async fn a_file_that_has_gone_is_rejected() {
     fs::remove_file(&path).unwrap();
     let problem = apply_to_file::<Hash>("{}", &mut file).await.unwrap_err();
     assert_eq!(problem.code, Some("FILE_CAN_NOT_BE_OPENED"));
-    assert_eq!(options::<Hash>(r#"{ verify: "", sidecars: "" }"#).check().len(), 2);
+    assert_eq!(
+        messages(options::<Hash>(r#"{ verify: "", sidecars: "" }"#).check()),
+        ["The file with the hash has no name.", "The folder has no name."]
+    );
 }

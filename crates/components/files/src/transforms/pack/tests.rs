@@ -5,7 +5,7 @@ use super::growing::IN_MEMORY;
 use super::*;
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use thalweg_engine::testing::{batch, context, options};
+use thalweg_engine::testing::{batch, context, messages, options};
 use thalweg_record::{Content, Settlement};
 
 use crate::content::open;
@@ -109,12 +109,21 @@ fn a_file_that_is_too_old_is_finished_by_the_next_message() {
 
 #[test]
 fn options_that_make_no_sense_are_mistakes() {
-    let count = |yaml: &str| options::<Pack>(yaml).check().len();
-    assert_eq!(count("{ name: p }"), 0);
-    assert_eq!(count("{ name: p, max_size: 0B, max_age: 0s }"), 2);
-    assert_eq!(count("{ name: p, compression_level: 3 }"), 1);
-    assert_eq!(count("{ name: p, compression: gzip, compression_level: 10 }"), 1);
-    assert_eq!(count("{ name: p, encode: { format: text } }"), 1);
+    let count = |yaml: &str| messages(options::<Pack>(yaml).check());
+    assert_eq!(count("{ name: p }"), [""; 0]);
+    assert_eq!(
+        count("{ name: p, max_size: 0B, max_age: 0s }"),
+        ["The size of a file cannot be 0.", "`max_age` cannot be 0."]
+    );
+    assert_eq!(
+        count("{ name: p, compression_level: 3 }"),
+        ["There is a `compression_level`, but no `compression`."]
+    );
+    assert_eq!(
+        count("{ name: p, compression: gzip, compression_level: 10 }"),
+        ["`compression_level` is 10, but it must be 0 to 9."]
+    );
+    assert_eq!(count("{ name: p, encode: { format: text } }"), ["`text` needs a template."]);
 }
 
 proptest! {

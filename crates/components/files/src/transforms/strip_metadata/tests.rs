@@ -95,7 +95,8 @@ async fn in_place_it_is_the_file_itself_with_its_permissions() {
     let link = folder.path().join("link.png");
     fs::write(folder.path().join("plain.png"), telling()).unwrap();
     std::os::unix::fs::symlink("plain.png", &link).unwrap();
-    assert!(apply_to_file::<StripMetadata>("{ in_place: true }", &mut file_at(&link)).await.is_ok());
+    let stripped = apply_to_file::<StripMetadata>("{ in_place: true }", &mut file_at(&link)).await;
+    assert_eq!(stripped, Ok(Disposition::Continue));
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(!tells(&fs::read(folder.path().join("plain.png")).unwrap()));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), names().len() + 1);
@@ -133,7 +134,7 @@ async fn exiftool_gets_whole_paths_byte_by_byte() {
         }
     }
     let mut in_memory = file_of("x", b"somebody");
-    assert!(apply_with(Some(exiftool), "{}", &mut in_memory).await.is_ok());
+    assert_eq!(apply_with(Some(exiftool), "{}", &mut in_memory).await, Ok(Disposition::Continue));
     assert_eq!(fs::read(in_memory.path().unwrap()).unwrap(), b"nobody");
 }
 
@@ -145,14 +146,30 @@ async fn why_it_could_not_be_done_is_said() {
         assert_eq!(problem.code, Some(FAILED));
         problem.reason
     };
-    assert!(reason(None, "{}", b"text").await.contains("install exiftool"));
-    assert!(reason(None, "{ with: exiftool }", &telling()).await.contains("install it"));
-    assert!(reason(None, "{ with: native }", b"text").await.contains("install exiftool"));
-    assert!(reason(None, "{}", &telling()[..60]).await.contains("damaged"));
+    assert_eq!(
+        reason(None, "{}", b"text").await,
+        "removing metadata from `text/plain; charset=utf-8` needs exiftool, which is not in `PATH`; install exiftool"
+    );
+    assert_eq!(
+        reason(None, "{ with: exiftool }", &telling()).await,
+        "exiftool is not in any folder of `PATH`; install it, or use `with: auto`"
+    );
+    assert_eq!(
+        reason(None, "{ with: native }", b"text").await,
+        "thalweg itself removes metadata only from JPEG, PNG and WebP, but the file is `text/plain; charset=utf-8`; use `with: auto` and install exiftool"
+    );
+    assert_eq!(
+        reason(None, "{}", &telling()[..60]).await,
+        "the PNG is damaged: it ends before its pixels, or the lengths of its parts are wrong"
+    );
     let failing = false_exiftool(tool.path(), "echo 'Error: not a picture' >&2; exit 1");
-    assert!(reason(Some(failing), "{}", b"text").await.ends_with("exit code 1: Error: not a picture"));
+    let expected = format!("`{}` ended with exit code 1: Error: not a picture", failing.display());
+    assert_eq!(reason(Some(failing), "{}", b"text").await, expected);
     let idle = false_exiftool(tool.path(), "exit 0");
-    assert!(reason(Some(idle), "{}", b"text").await.contains("wrote no file"));
+    assert_eq!(
+        reason(Some(idle), "{}", b"text").await,
+        "exiftool succeeded, but wrote no file: No such file or directory (os error 2)"
+    );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     fs::write(&path, telling()).unwrap();

@@ -303,10 +303,13 @@ mod tests {
             safe(b"out/.jsonl", "out/").unwrap_err(),
             "the file name `out/.jsonl` has a part that begins with `.`: a field may be missing or empty"
         );
-        assert!(safe(b"out/.a/b", "out/.").is_ok() && safe(b"out/.a/.b", "out/.").is_err());
-        assert!(safe(b"/etc/passwd", "").is_err());
-        assert!(safe(b"out//abs", "out/").is_err());
-        assert!(safe(b"", "").is_err());
+        assert_eq!(safe(b"out/.a/b", "out/."), Ok("out/.a/b"));
+        let hidden = "the file name `out/.a/.b` has a part that begins with `.`: a field may be missing or empty";
+        assert_eq!(safe(b"out/.a/.b", "out/."), Err(hidden.to_owned()));
+        for (name, fixed) in [("/etc/passwd", ""), ("out//abs", "out/"), ("", "")] {
+            let expected = format!("the file name `{name}` has an empty part");
+            assert_eq!(safe(name.as_bytes(), fixed), Err(expected));
+        }
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use thalweg_engine::ErrorKind as Kind;
-use thalweg_engine::testing::{RunningSource, Sent, payloads, read_all, rows, start, try_options};
+use thalweg_engine::testing::{RunningSource, Sent, payloads, read_all, refused, rows, start, try_options};
 use thalweg_record::{Outcome, Parcel};
 
 use super::*;
@@ -179,7 +179,10 @@ async fn what_cannot_be_read_is_said_before_anything_is_read() {
     let sent = read_all::<FileSource>(&ignoring, 100).await;
     assert_eq!((sent.payloads(), message(&sent)), (vec!["a".to_owned()], String::new()));
     let sent = read_all::<FileSource>("path: /dev/null", 100).await;
-    assert!(message(&sent).contains("the source `stdin`"), "{}", message(&sent));
+    assert_eq!(
+        message(&sent),
+        "cannot read `/dev/null`: it is a pipe or a device, not a file; read it with the source `stdin`, as in `thalweg run ... < PATH`."
+    );
 }
 
 #[tokio::test]
@@ -205,16 +208,30 @@ fn mistakes_in_the_options_are_found() {
         mistakes.into_iter().map(|mistake| mistake.message).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(mistakes("path: a/**/b[0-9].log"), "");
-    assert!(mistakes("path: 'a[.log'").contains("`a[.log` is not a valid file pattern"));
-    assert!(mistakes("{ path: a, exclude: ['a**b'] }").contains("`a**b` is no pattern"));
-    assert!(mistakes("{ path: a, read_from: end }").contains("without `follow: true`"));
-    assert!(mistakes("{ path: a, max_message_bytes: 0 }").contains("must be between 1 and 1GiB"));
-    assert!(mistakes("{ path: a, framing: { timeout: 1s } }").contains("`start_pattern`"));
-    assert!(mistakes("path: []").contains("No path"));
-    assert!(
-        try_options::<FileSource>(r#"{ path: a, framing: { delimiter: '\q' } }"#)
-            .unwrap_err()
-            .contains("not known")
+    assert_eq!(
+        mistakes("path: 'a[.log'"),
+        "`a[.log` is not a valid file pattern: invalid range pattern (at character 2)."
+    );
+    assert_eq!(
+        mistakes("{ path: a, exclude: ['a**b'] }"),
+        "`a**b` is not a valid file pattern: recursive wildcards must form a single path component (at character 1)."
+    );
+    assert_eq!(
+        mistakes("{ path: a, read_from: end }"),
+        "`read_from: end` reads nothing without `follow: true`."
+    );
+    assert_eq!(
+        mistakes("{ path: a, max_message_bytes: 0 }"),
+        "`max_message_bytes` is 0B, but must be between 1 and 1GiB."
+    );
+    assert_eq!(
+        mistakes("{ path: a, framing: { timeout: 1s } }"),
+        "`timeout` means nothing without `start_pattern`."
+    );
+    assert_eq!(mistakes("path: []"), "No path is given.");
+    assert_eq!(
+        refused::<FileSource>(r#"{ path: a, framing: { delimiter: '\q' } }"#),
+        "`\\q` is not known here: write `\\n`, `\\r`, `\\t`, `\\0`, `\\xHH`, or `\\\\` for a backslash."
     );
 }
 

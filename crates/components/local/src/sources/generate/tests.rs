@@ -1,6 +1,6 @@
 use super::*;
 use std::collections::BTreeMap;
-use thalweg_engine::testing::{options, read_all, start, try_options};
+use thalweg_engine::testing::{messages, options, read_all, refused, start};
 use thalweg_record::{Outcome, Parcel, payload_runs};
 
 async fn made(yaml: &str) -> Vec<String> {
@@ -111,14 +111,17 @@ fn a_wrong_verb_is_shown_where_it_is() {
     assert_eq!(place("a %s 12%"), "%");
     assert_eq!(place("%99999999999999999999999s"), "%99999999999999999999999s");
     assert_eq!(place("%20d"), "%20d");
-    assert!(try_options::<GenerateConfig>("{ message: '%8y' }").unwrap_err().contains("`%8y` is not known"));
-    assert!(try_options::<GenerateConfig>("{ characters: '' }").is_err());
+    assert_eq!(
+        refused::<GenerateConfig>("{ message: '%8y' }"),
+        "`%8y` is not known. After `%` comes a number and one of `s`, `d`, `x`, `X`, `o`, `b`, `f`, `e`, `g` or `c`, for example `%8s`. A percent sign itself is written `%%`."
+    );
+    assert_eq!(refused::<GenerateConfig>("{ characters: '' }"), "`characters` is empty.");
 }
 
 #[test]
 fn what_excludes_each_other_is_refused() {
-    let mistakes = |yaml: &str| options::<GenerateConfig>(yaml).check().len();
-    assert_eq!(mistakes("{ lines: [a], message: b }"), 1);
-    assert_eq!(mistakes("{ rate: 0 }"), 1);
-    assert_eq!(mistakes("{ rate: 0.5 }"), 0);
+    let mistakes = |yaml: &str| messages(options::<GenerateConfig>(yaml).check());
+    assert_eq!(mistakes("{ lines: [a], message: b }"), ["`lines` and `message` exclude each other."]);
+    assert_eq!(mistakes("{ rate: 0 }"), ["`rate` must be greater than 0."]);
+    assert_eq!(mistakes("{ rate: 0.5 }"), [""; 0]);
 }

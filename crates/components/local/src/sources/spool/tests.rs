@@ -4,7 +4,7 @@ use super::*;
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use thalweg_engine::testing::{batch, options, payloads, rows, start, try_options, write_all};
+use thalweg_engine::testing::{batch, options, payloads, refused, rows, start, write_all};
 use thalweg_record::{Batch, Outcome, Parcel};
 
 use crate::sinks::spool::SpoolSink;
@@ -70,7 +70,7 @@ async fn a_file_stays_until_all_of_it_is_settled_and_a_later_run_goes_on_in_its_
         .collect();
     running.stop.request();
     // Stopped while a batch is in flight, the source waits for it in vain.
-    assert!(running.task.await.unwrap().is_ok());
+    running.task.await.unwrap().unwrap();
     drop(second);
     assert_eq!(files(&spool), ["00000001.spool"]);
 
@@ -134,5 +134,5 @@ fn what_cannot_be_is_a_mistake() {
         check("{path: '', rate: 0, follow: false, ends_with_others: true, poll_interval: '0'}"),
         ["path", "rate", "ends_with_others", "poll_interval"]
     );
-    assert!(try_options::<SpoolSource>("{}").unwrap_err().contains("`path`"));
+    assert_eq!(refused::<SpoolSource>("{}"), "The option `path` is missing. The folder.");
 }

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
 use arrow_array::Array;
-use thalweg_engine::testing::{batch, context, options};
+use thalweg_engine::testing::{batch, context, messages, options};
 use thalweg_record::{Ack, Meta};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::error::TryRecvError;
 
 use super::*;
 use crate::net::testing::within;
@@ -72,7 +73,10 @@ async fn answers_find_the_connection_that_the_message_came_over() {
         ("FIRST\n".into(), "SECOND\n".into())
     );
     assert_eq!(to_other.recv().await.unwrap(), "THIRD\n");
-    assert!(to_one.try_recv().is_err() && to_other.try_recv().is_err());
+    assert_eq!(
+        (to_one.try_recv(), to_other.try_recv()),
+        (Err(TryRecvError::Empty), Err(TryRecvError::Empty))
+    );
 }
 
 #[tokio::test]
@@ -109,17 +113,26 @@ async fn a_connection_that_breaks_is_made_again_for_what_was_not_answered() {
 
 #[tokio::test]
 async fn an_answer_that_is_too_long_is_an_error() {
-    let mut sink = open(&format!("{{ address: {}, max_answer_bytes: 5 }}", server().await)).await;
+    let address = server().await;
+    let mut sink = open(&format!("{{ address: {address}, max_answer_bytes: 5 }}")).await;
     let mut rejects = Rejects::default();
     within(sink.write(&batch(["too long\n", "one\n"]), &mut rejects)).await.unwrap();
     let rejected = rejects.take();
-    assert!(rejected.len() == 1 && rejected[0].1.contains("max_answer_bytes"), "{rejected:?}");
+    let reason =
+        format!("the answer of `tcp://{address}` cannot be parsed: it is longer than `max_answer_bytes`");
+    assert_eq!(rejected, [(0, reason)]);
 }
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let mistakes = |yaml: &str| options::<ProxyConfig>(yaml).check().len();
-    assert_eq!(mistakes("{ address: 'udp://:1' }"), 1);
-    assert_eq!(mistakes("{ address: ':1', framing: { start_pattern: a } }"), 1);
-    assert_eq!(mistakes("{ address: ':1', tls: { key: a } }"), 1);
+    let mistakes = |yaml: &str| messages(options::<ProxyConfig>(yaml).check());
+    assert_eq!(
+        mistakes("{ address: 'udp://:1' }"),
+        ["A proxy needs connections, which datagrams do not have."]
+    );
+    assert_eq!(
+        mistakes("{ address: ':1', framing: { start_pattern: a } }"),
+        ["The end of an answer with several lines cannot be detected."]
+    );
+    assert_eq!(mistakes("{ address: ':1', tls: { key: a } }"), ["`certificate` and `key` belong together."]);
 }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, StringViewArray};
 use arrow_schema::{DataType, Field};
-use thalweg_engine::testing::{batch, context, options, sink_conforms};
+use thalweg_engine::testing::{batch, context, messages, options, sink_conforms};
 
 use super::*;
 use crate::net::testing::within;
@@ -129,10 +129,10 @@ async fn datagrams_are_not_larger_than_they_may_be() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let mistakes = |yaml: &str| options::<StatsdConfig>(yaml).check().len();
-    assert_eq!(mistakes("{}"), 0);
-    assert_eq!(mistakes("{ address: nowhere }"), 1);
-    assert_eq!(mistakes("{ gauge: sum }"), 1);
-    assert_eq!(mistakes("{ kind: timing }"), 1);
-    assert_eq!(mistakes("{ max_datagram_bytes: 10 }"), 1);
+    let mistakes = |yaml: &str| messages(options::<StatsdConfig>(yaml).check());
+    assert_eq!(mistakes("{}"), [""; 0]);
+    assert_eq!(mistakes("{ address: nowhere }"), ["`nowhere` names no port."]);
+    assert_eq!(mistakes("{ gauge: sum }"), ["`gauge` is for `kind: gauge`."]);
+    assert_eq!(mistakes("{ kind: timing }"), ["A timing needs a value."]);
+    assert_eq!(mistakes("{ max_datagram_bytes: 10 }"), ["A datagram has 64 to 65507 bytes."]);
 }

@@ -1,6 +1,6 @@
 use std::net::TcpStream;
 
-use thalweg_engine::testing::{batch, context, options, sink_conforms};
+use thalweg_engine::testing::{batch, context, messages, options, sink_conforms};
 use tokio_tungstenite::tungstenite::client::client;
 use tokio_tungstenite::tungstenite::http::Request;
 use tokio_tungstenite::tungstenite::{Error as WebsocketError, HandshakeError, WebSocket};
@@ -81,7 +81,7 @@ async fn read(mut client: WebSocket<TcpStream>, count: usize) -> (WebSocket<TcpS
 #[tokio::test]
 async fn it_conforms() {
     sink_conforms::<WebsocketConfig>("{ address: 127.0.0.1:0 }").await;
-    assert!(options::<WebsocketConfig>("{ address: ':1' }").build(&context()).is_ok());
+    options::<WebsocketConfig>("{ address: ':1' }").build(&context()).unwrap();
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn every_client_gets_each_message_from_when_it_came() {
     });
     within(sink.finish()).await.unwrap();
     assert_eq!(within(farewell).await.unwrap(), (Message::text("gone"), true));
-    assert!(TcpStream::connect(&address).is_err());
+    assert_eq!(TcpStream::connect(&address).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 #[tokio::test]
@@ -177,8 +177,8 @@ async fn pages_of_other_hosts_and_other_paths_are_refused() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let mistakes = |yaml: &str| options::<WebsocketConfig>(yaml).check().len();
-    assert_eq!(mistakes("{ address: nowhere }"), 1);
-    assert_eq!(mistakes("{ address: ':1', path: watch }"), 1);
-    assert_eq!(mistakes("{ address: ':1', encode: text }"), 1);
+    let mistakes = |yaml: &str| messages(options::<WebsocketConfig>(yaml).check());
+    assert_eq!(mistakes("{ address: nowhere }"), ["`nowhere` names no port."]);
+    assert_eq!(mistakes("{ address: ':1', path: watch }"), ["A path begins with `/`."]);
+    assert_eq!(mistakes("{ address: ':1', encode: text }"), ["`text` needs a template."]);
 }

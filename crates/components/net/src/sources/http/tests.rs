@@ -2,7 +2,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode};
-use thalweg_engine::testing::{context, options, payloads, rows, try_options};
+use thalweg_engine::testing::{context, messages, options, payloads, refused, rows};
 use thalweg_record::{Outcome, Parcel};
 use tokio::io::AsyncWriteExt;
 
@@ -198,7 +198,10 @@ async fn a_password_is_asked_for() {
     let config: HttpSource = options("{ address: 127.0.0.1:0, htpasswd: nowhere }");
     let source =
         thalweg_engine::testing::start_source(config.build(&context()).unwrap(), 1, Default::default());
-    assert!(within(source.task).await.unwrap().unwrap_err().full().contains("nowhere"));
+    assert_eq!(
+        within(source.task).await.unwrap().unwrap_err().full(),
+        "cannot read `nowhere`: it does not exist. Look for a typing error, or create it."
+    );
 }
 
 #[tokio::test]
@@ -213,7 +216,8 @@ async fn tls_is_spoken() {
     let request = client.post(format!("https://{}/", server.address)).body("secret");
     let (status, batch) = delivered(&server, request).await;
     assert_eq!((status, payloads(&batch)), (StatusCode::OK, vec!["secret".to_owned()]));
-    assert!(within(self::client().post(format!("https://{}/", server.address)).send()).await.is_err());
+    let untrusting = self::client().post(format!("https://{}/", server.address));
+    assert!(within(untrusting.send()).await.unwrap_err().is_connect());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -261,7 +265,7 @@ async fn two_hundred_clients_each_get_their_own_answer() {
         assert_eq!(within(client).await.unwrap(), [expected; 3], "{number}");
     }
     server.source.stop.request();
-    assert!(within(server.source.task).await.unwrap().is_ok());
+    within(server.source.task).await.unwrap().unwrap();
     within(deliver).await.unwrap();
 }
 
@@ -286,13 +290,22 @@ async fn a_stop_answers_what_is_under_way_and_refuses_what_comes() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let mistakes = |yaml: &str| options::<HttpSource>(yaml).check().len();
-    assert_eq!(mistakes("{ address: nowhere }"), 1);
-    assert_eq!(mistakes("{ address: ':80', framing: {}, payload: request }"), 1);
-    assert_eq!(mistakes("{ address: ':80', fields: [header.a, 'header.a b'] }"), 1);
-    assert_eq!(mistakes("{ address: ':80', methods: ['a b'] }"), 1);
-    assert_eq!(mistakes("{ address: ':80', path: logs }"), 1);
-    assert!(try_options::<HttpSource>("{ address: ':80', status: 500 }").is_err());
+    let mistakes = |yaml: &str| messages(options::<HttpSource>(yaml).check());
+    assert_eq!(mistakes("{ address: nowhere }"), ["`nowhere` names no port."]);
+    assert_eq!(
+        mistakes("{ address: ':80', framing: {}, payload: request }"),
+        ["A whole request cannot be cut into messages."]
+    );
+    assert_eq!(
+        mistakes("{ address: ':80', fields: [header.a, 'header.a b'] }"),
+        ["A request has no `header.a b`."]
+    );
+    assert_eq!(mistakes("{ address: ':80', methods: ['a b'] }"), ["`a b` is not a method."]);
+    assert_eq!(mistakes("{ address: ':80', path: logs }"), ["A path begins with `/`."]);
+    assert_eq!(
+        refused::<HttpSource>("{ address: ':80', status: 500 }"),
+        "`status` must be at most 299, but it is `500`."
+    );
 }
 
 #[tokio::test]

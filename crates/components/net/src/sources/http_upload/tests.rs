@@ -1,6 +1,6 @@
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
-use thalweg_engine::testing::{context, options};
+use thalweg_engine::testing::{context, messages, options};
 use thalweg_record::{Content, File, Outcome, Parcel, Problem};
 use tokio::io::AsyncWriteExt;
 
@@ -186,7 +186,7 @@ async fn two_hundred_clients_each_get_their_own_answer() {
         assert_eq!(status, if number % 2 == 1 { 207 } else { 200 }, "{number}");
     }
     server.source.stop.request();
-    assert!(within(server.source.task).await.unwrap().is_ok());
+    within(server.source.task).await.unwrap().unwrap();
     within(deliver).await.unwrap();
 }
 
@@ -204,8 +204,14 @@ async fn a_stop_answers_what_is_under_way() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let mistakes = |yaml: &str| options::<HttpUpload>(yaml).check().len();
-    assert_eq!(mistakes("{ address: nowhere }"), 1);
-    assert_eq!(mistakes("{ address: ':80', path: logs, methods: ['a b'] }"), 2);
-    assert_eq!(mistakes("{ address: ':80', max_request: 1MiB }"), 1);
+    let mistakes = |yaml: &str| messages(options::<HttpUpload>(yaml).check());
+    assert_eq!(mistakes("{ address: nowhere }"), ["`nowhere` names no port."]);
+    assert_eq!(
+        mistakes("{ address: ':80', path: logs, methods: ['a b'] }"),
+        ["`a b` is not a method.", "A path begins with `/`."]
+    );
+    assert_eq!(
+        mistakes("{ address: ':80', max_request: 1MiB }"),
+        ["A file of 1GiB does not fit into a request of 1MiB."]
+    );
 }

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use thalweg_engine::testing::{options, payloads};
+use thalweg_engine::testing::{messages, options, payloads};
 use thalweg_record::Outcome;
 use tokio::io::AsyncWriteExt;
 
@@ -47,7 +47,10 @@ async fn answers_go_back_over_the_connection_that_a_message_came_from() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let mistakes = |yaml: &str| options::<ProxySource>(yaml).check().len();
-    assert_eq!(mistakes("{ address: 'udp://:1' }"), 1);
-    assert_eq!(mistakes("{ address: 'unix://a', tls: { certificate: a, key: b } }"), 1);
+    let mistakes = |yaml: &str| messages(options::<ProxySource>(yaml).check());
+    assert_eq!(
+        mistakes("{ address: 'udp://:1' }"),
+        ["A proxy needs connections, which datagrams do not have."]
+    );
+    assert_eq!(mistakes("{ address: 'unix://a', tls: { certificate: a, key: b } }"), ["TLS is for TCP."]);
 }

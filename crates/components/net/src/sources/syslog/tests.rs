@@ -1,4 +1,4 @@
-use thalweg_engine::testing::{options, payloads, rows};
+use thalweg_engine::testing::{messages, options, payloads, rows};
 use thalweg_record::{Batch, Outcome};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UdpSocket, UnixDatagram};
@@ -143,10 +143,13 @@ async fn programs_write_to_it_as_to_the_systems_log() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let mistakes = |yaml: &str| options::<SyslogSource>(yaml).check().len();
-    assert_eq!(mistakes("{}"), 0);
-    assert_eq!(mistakes("{ framing: lines }"), 1);
-    assert_eq!(mistakes("{ fields: false, codes: true }"), 1);
-    assert_eq!(mistakes("{ tls: { certificate: a, key: b } }"), 1);
-    assert_eq!(mistakes("{ max_message_bytes: 0 }"), 1);
+    let mistakes = |yaml: &str| messages(options::<SyslogSource>(yaml).check());
+    assert_eq!(mistakes("{}"), [""; 0]);
+    assert_eq!(mistakes("{ framing: lines }"), ["Each datagram is one message."]);
+    assert_eq!(mistakes("{ fields: false, codes: true }"), ["`codes` has no effect without `fields`."]);
+    assert_eq!(mistakes("{ tls: { certificate: a, key: b } }"), ["TLS is for TCP."]);
+    assert_eq!(
+        mistakes("{ max_message_bytes: 0 }"),
+        ["`max_message_bytes` is 0B, but must be between 1 and 1GiB."]
+    );
 }

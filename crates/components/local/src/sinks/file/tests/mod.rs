@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use arrow_array::{ArrayRef, StringViewArray};
 use arrow_schema::{DataType, Field};
 use proptest::prelude::*;
-use thalweg_engine::testing::{batch, context, options, sink_conforms, try_options, write_all};
+use thalweg_engine::testing::{batch, context, messages, options, refused, sink_conforms, write_all};
 use thalweg_engine::{Component, Context, SinkConfig};
 
 use super::*;
@@ -199,9 +199,21 @@ fn mistakes_are_found_before_anything_is_written() {
     assert_eq!(mistakes("{ path: a, rotate: {} }"), ["rotate"]);
     assert_eq!(mistakes("{ path: a, rotate: { size: 0, every: 0 } }"), ["rotate", "rotate"]);
     assert_eq!(mistakes("{ path: a, idle_timeout: 0 }"), ["idle_timeout"]);
-    for yaml in
-        ["{}", "{ path: a, mode: 0999 }", "{ path: a, on_exists: maybe }", "{ path: a, max_open_files: 0 }"]
-    {
-        assert!(try_options::<FileConfig>(yaml).is_err(), "{yaml}");
+    for (yaml, expected) in [
+        (
+            "{}",
+            "The option `path` is missing. The path of the file (`out/all.jsonl`), or of one file for each value of a field and each time span (`out/{service}/{time:%Y-%m-%d}.jsonl`). For example `path: '{time:%Y-%m-%d} {level} {message}'`.",
+        ),
+        (
+            "{ path: a, mode: 0999 }",
+            "`mode` has the wrong form. It must match the regular expression `^(0o)?[0-7]{3,4}$`.",
+        ),
+        (
+            "{ path: a, on_exists: maybe }",
+            "`on_exists` cannot be `maybe`. It can be `auto`, `replace`, `append`, `fail` or `number`.",
+        ),
+        ("{ path: a, max_open_files: 0 }", "`max_open_files` must be at least 1, but it is `0`."),
+    ] {
+        assert_eq!(refused::<FileConfig>(yaml), expected, "{yaml}");
     }
 }

@@ -131,12 +131,27 @@ fn rotation_that_cannot_be_is_a_mistake() {
     assert_eq!(check("{ at: '3:00' }"), [""; 0]);
     assert_eq!(check("{ keep: 1 }"), ["`rotate` does not say when to start a new file."]);
     assert_eq!(check("{ size: 1, timestamp: '%Y/%m' }"), ["`%Y/%m` cannot be part of a file name."]);
-    for wrong in ["at: '24:00'", "at: noon", "digits: 0", "digits: 11", "compress: lzma"] {
+    for (wrong, expected) in [
+        (
+            "at: '24:00'",
+            "`at` has the wrong form. It must match the regular expression `^([01]?[0-9]|2[0-3]):[0-5][0-9]$`.",
+        ),
+        (
+            "at: noon",
+            "`at` has the wrong form. It must match the regular expression `^([01]?[0-9]|2[0-3]):[0-5][0-9]$`.",
+        ),
+        ("digits: 0", "`digits` must be at least 1, but it is `0`."),
+        ("digits: 11", "`digits` must be at most 10, but it is `11`."),
+        ("compress: lzma", "`compress` cannot be `lzma`. It can be `none`, `gzip` or `zstd`."),
+    ] {
         let yaml = format!("{{ path: out.log, rotate: {{ size: 1, {wrong} }} }}");
-        assert!(try_options::<FileConfig>(&yaml).is_err(), "{wrong}");
+        assert_eq!(refused::<FileConfig>(&yaml), expected, "{wrong}");
     }
     let twice = "{ path: out.log, compression: gzip, rotate: { size: 1, compress: gzip } }";
-    assert_eq!(options::<FileConfig>(twice).check().len(), 1);
+    assert_eq!(
+        messages(options::<FileConfig>(twice).check()),
+        ["`compress` is not needed: `compression` already compresses the files."]
+    );
 }
 
 #[tokio::test]
