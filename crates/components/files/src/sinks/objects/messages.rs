@@ -20,8 +20,8 @@ use thalweg_record::{Arena, Batch, Budget, payload_slices};
 use thalweg_store::{Begun, Body, StoreError, Upload, UploadedPart};
 use tokio::task::JoinSet;
 
-use super::parts::{Noted, held, send, unfinished as noted_as_begun};
 use super::parquet_options::Parquet;
+use super::parts::{Noted, held, send, unfinished as noted_as_begun};
 use super::table::Table;
 use super::{ObjectsSink, Target};
 use crate::stored::failure;

@@ -95,7 +95,6 @@ pub struct ObjectsSink {
     common: Arc<OnceLock<Target>>,
 }
 
-
 /// The action if the object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -304,7 +304,8 @@ mod tests {
             "the file name `out/.jsonl` has a part that begins with `.`: a field may be missing or empty"
         );
         assert_eq!(safe(b"out/.a/b", "out/."), Ok("out/.a/b"));
-        let hidden = "the file name `out/.a/.b` has a part that begins with `.`: a field may be missing or empty";
+        let hidden =
+            "the file name `out/.a/.b` has a part that begins with `.`: a field may be missing or empty";
         assert_eq!(safe(b"out/.a/.b", "out/."), Err(hidden.to_owned()));
         for (name, fixed) in [("/etc/passwd", ""), ("out//abs", "out/"), ("", "")] {
             let expected = format!("the file name `{name}` has an empty part");
