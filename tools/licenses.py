@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +52,8 @@ def allowed(expression, allow):
 
 
 def main():
-    allow = set(tomllib.loads((ROOT / "deny.toml").read_text())["licenses"]["allow"])
+    # Python 3.10 has no reader of TOML.
+    allow = set(re.findall(r'^    "([^"]+)",$', (ROOT / "deny.toml").read_text(), re.MULTILINE))
     cargo = os.environ.get("CARGO", "cargo")
     host = subprocess.run(["rustc", "-vV"], stdout=subprocess.PIPE, text=True, check=True).stdout
     host = re.search(r"^host: (.*)$", host, re.MULTILINE).group(1)
