@@ -15,18 +15,6 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
-macro_rules! assert_eq {
-    ($l:expr, $r:expr $(,$($t:tt)*)?) => {
-        match (&$l, &$r) {
-            (l, r) => {
-                if !(*l == *r) {
-                    std::eprintln!("LEARN\t{}\t{}\t{:?}\t{:?}", file!(), line!(), l, r)
-                }
-            }
-        }
-    };
-} // LEARN
 pub mod capyfile;
 pub mod gollum;
 mod made;
@@ -167,6 +155,9 @@ mod tests {
         let [phase] = &converted.phases[..] else { panic!("{converted:?}") };
         assert_eq!(phase.document.root().get("state").and_then(|state| state.as_str()), Some("/here"));
         let unset = Environment { variable: &|_| None, ..environment };
-        assert_eq!(read(unset).unwrap_err().to_string(), "?");
+        assert_eq!(
+            read(unset).unwrap_err().to_string(),
+            "x:1:8: The variable `HERE` is not set. (Set it, or give it a default: `${HERE:-default}`.)"
+        );
     }
 }

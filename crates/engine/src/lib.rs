@@ -8,18 +8,6 @@
 //! This crate defines what a component is ([`component`]) but contains none: components come in a
 //! [`Registry`].
 
-#[cfg(test)]
-macro_rules! assert_eq {
-    ($l:expr, $r:expr $(,$($t:tt)*)?) => {
-        match (&$l, &$r) {
-            (l, r) => {
-                if !(*l == *r) {
-                    std::eprintln!("LEARN\t{}\t{}\t{:?}\t{:?}", file!(), line!(), l, r)
-                }
-            }
-        }
-    };
-} // LEARN
 pub mod component;
 mod details;
 mod error;

@@ -181,6 +181,9 @@ mod tests {
         assert_eq!(read("\"a > 1\""), "a > 1");
         assert_eq!(serde_json::to_string(&Expression::parse("a > 1").unwrap()).unwrap(), "\"a > 1\"");
         let error = serde_json::from_str::<Expression>("\"a >\"").unwrap_err();
-        assert_eq!(error.to_string(), "?");
+        assert_eq!(
+            error.to_string(),
+            "The expression ends too early. Expected an expression. at line 1 column 5"
+        );
     }
 }

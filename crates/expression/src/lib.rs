@@ -43,18 +43,6 @@
 //!
 //! See docs/decisions/030-expressions-are-datafusions.md.
 
-#[cfg(test)]
-macro_rules! assert_eq {
-    ($l:expr, $r:expr $(,$($t:tt)*)?) => {
-        match (&$l, &$r) {
-            (l, r) => {
-                if !(*l == *r) {
-                    std::eprintln!("LEARN\t{}\t{}\t{:?}\t{:?}", file!(), line!(), l, r)
-                }
-            }
-        }
-    };
-} // LEARN
 mod clock;
 mod coerce;
 mod error;

@@ -268,7 +268,8 @@ fn balance(expr: &mut Expr) {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Expression, ExpressionError, check};
+    use super::too_deep;
+    use crate::{ExpressionError, check};
 
     /// Returns the mistake, and the text that it points at.
     fn mistake(sql: &str) -> (String, Option<&str>) {
@@ -310,13 +311,18 @@ mod tests {
 
         assert!(mistake("").0.starts_with("The expression is empty."));
         assert!(mistake(" -- only a comment").0.starts_with("The expression is empty."));
-        assert_eq!(mistake("n == 1 === 2"), ("?".to_owned(), None));
+        assert_eq!(
+            mistake("n == 1 === 2"),
+            ("`=` is not expected here. Expected an expression.".to_owned(), Some("="))
+        );
     }
 
     #[test]
     fn the_smallest_part_that_has_no_meaning_is_pointed_at() {
         let (message, place) = mistake("n = 1 AND (true + INTERVAL '1 day') IS NULL");
-        assert_eq!((message.as_str(), place), ("?", None));
+        let expected = "`true + INTERVAL '1 day'` cannot be evaluated: cannot coerce arithmetic expression \
+                        Boolean + Interval(MonthDayNano) to valid types.";
+        assert_eq!((message.as_str(), place), (expected, Some("true + INTERVAL '1 day'")));
     }
 
     #[test]
@@ -341,7 +347,7 @@ mod tests {
             "The greatest of several values is `greatest(a, b)`."
         );
         assert_eq!(mistake("n > $1").1, Some("$1"));
-        assert_eq!(mistake("*"), ("?".to_owned(), None));
+        assert_eq!(mistake("*"), ("`*` is not expected here. Expected an expression.".to_owned(), Some("*")));
         assert!(mistake("@x > 1").0.starts_with("There are no variables such as `@x`."));
     }
 
@@ -350,15 +356,18 @@ mod tests {
         for (open, close) in [
             ("(", ")"),
             ("NOT ", ""),
-            ("-", ""),
+            ("- ", ""),
             ("abs(", ")"),
             ("CASE WHEN ", " THEN 1 END"),
             ("[", "]"),
             ("a.", ""),
             ("INTERVAL ", ""),
         ] {
-            let deep = format!("{}n{}", open.repeat(10_000), close.repeat(10_000));
-            assert_eq!(mistake(&deep).0, "?", "{open}");
+            let long = format!("{}n{}", open.repeat(10_000), close.repeat(10_000));
+            let (message, _) = mistake(&long);
+            assert!(message.ends_with(" tokens; the limit is 10000."), "{open}: {message}");
+            let deep = format!("{}n{}", open.repeat(1_500), close.repeat(1_500));
+            assert_eq!(mistake(&deep).0, too_deep().to_string(), "{open}");
             let fewer = format!("{}n{}", open.repeat(60), close.repeat(60));
             let _ = check(&fewer);
         }

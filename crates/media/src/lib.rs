@@ -24,18 +24,6 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
-macro_rules! assert_eq {
-    ($l:expr, $r:expr $(,$($t:tt)*)?) => {
-        match (&$l, &$r) {
-            (l, r) => {
-                if !(*l == *r) {
-                    std::eprintln!("LEARN\t{}\t{}\t{:?}\t{:?}", file!(), line!(), l, r)
-                }
-            }
-        }
-    };
-} // LEARN
 #[cfg(feature = "images")]
 mod container;
 #[cfg(feature = "images")]

@@ -70,18 +70,6 @@
 //!
 //! See docs/decisions/040-sparse-files-are-chunks.md.
 
-#[cfg(test)]
-macro_rules! assert_eq {
-    ($l:expr, $r:expr $(,$($t:tt)*)?) => {
-        match (&$l, &$r) {
-            (l, r) => {
-                if !(*l == *r) {
-                    std::eprintln!("LEARN\t{}\t{}\t{:?}\t{:?}", file!(), line!(), l, r)
-                }
-            }
-        }
-    };
-} // LEARN
 #[cfg(feature = "budget")]
 mod budget;
 #[cfg(feature = "remote")]

@@ -34,18 +34,6 @@
 //!
 //! See docs/decisions/037-replies-are-checked-and-retried-here.md.
 
-#[cfg(test)]
-macro_rules! assert_eq {
-    ($l:expr, $r:expr $(,$($t:tt)*)?) => {
-        match (&$l, &$r) {
-            (l, r) => {
-                if !(*l == *r) {
-                    std::eprintln!("LEARN\t{}\t{}\t{:?}\t{:?}", file!(), line!(), l, r)
-                }
-            }
-        }
-    };
-} // LEARN
 mod attempt;
 mod error;
 mod fingerprint;

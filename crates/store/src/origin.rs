@@ -119,11 +119,20 @@ mod tests {
 
     #[test]
     fn what_is_no_origin_is_refused_with_a_reason() {
-        assert_eq!(refused("ftp://example.org/x"), "?");
-        assert_eq!(refused("s3://bucket"), "?");
-        assert_eq!(refused("s3:///x"), "?");
-        assert_eq!(refused("file://x/y"), "?");
-        assert_eq!(refused("/no such folder/x"), "?");
-        assert_eq!(refused("http://exa mple/"), "?");
+        assert_eq!(
+            refused("ftp://example.org/x"),
+            "`ftp://example.org/x` cannot be used: `ftp` is not among http, https, webdav, webdavs, s3, gs, az and file; write a path without `://`"
+        );
+        assert_eq!(refused("s3://bucket"), "`s3://bucket` cannot be used: it must be `s3://bucket/KEY`");
+        assert_eq!(refused("s3:///x"), "`s3:///x` cannot be used: it must be `s3://BUCKET/KEY`");
+        assert_eq!(
+            refused("file://x/y"),
+            "`file://x/y` cannot be used: a file of this machine has three slashes: `file:///path`"
+        );
+        assert_eq!(
+            refused("/no such folder/x"),
+            "`/no such folder/x` cannot be used: there is no folder `/no such folder`"
+        );
+        assert_eq!(refused("http://exa mple/"), "`http://exa mple/` cannot be used: invalid uri character");
     }
 }

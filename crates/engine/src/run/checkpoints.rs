@@ -190,7 +190,10 @@ mod tests {
         };
         settle(1);
         let error = checkpoints.save().unwrap_err().to_string();
-        assert_eq!(error.replace(&folder.path().display().to_string(), "FOLDER"), "?");
+        assert_eq!(
+            error.replace(&folder.path().display().to_string(), "FOLDER"),
+            "the state folder `FOLDER/state` cannot be made: File exists (os error 17)"
+        );
         assert_eq!(*state.lock(), Some(10.into()));
         std::fs::remove_file(&blocked).unwrap();
         checkpoints.save().unwrap();

@@ -84,7 +84,10 @@ mod tests {
         let (mut output, main, errors) =
             testing::source_output(Stop::default(), &budget, 1 << 10, BTreeMap::new());
         drop((main, errors));
-        assert_eq!(One.run(&mut output).await.unwrap_err().to_string(), "?");
+        assert_eq!(
+            One.run(&mut output).await.unwrap_err().to_string(),
+            "the stages after `source` have ended"
+        );
         let retries = Retries { stop: Stop::default(), log: Arc::default() };
         run(Box::new(One), output, retries, None).await.unwrap();
     }

@@ -50,7 +50,7 @@ pub(crate) async fn give<P: Parcel>(
         parcel.settle(Outcome::Filtered);
         return Ok(());
     };
-    let closed = || Error::permanent(format!("what `{name}` leads to has ended"));
+    let closed = || Error::permanent(format!("the stages after `{name}` have ended"));
     for target in others {
         let parcel = parcel.share();
         let weight = parcel.weight();

@@ -55,7 +55,7 @@ async fn a_reading_that_is_dropped_on_its_way_is_answered_as_failed_with_the_pla
     drop(main.take().await);
     let settlement = settled.await;
     assert_eq!(settlement.outcome, Outcome::Failed);
-    assert_eq!(settlement.reason.unwrap(), "?");
+    assert_eq!(settlement.reason.unwrap(), "dropped unsettled in `source`");
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn what_a_protocol_says_of_messages_comes_as_their_fields() {
     assert_eq!(batch.fields().column_by_name("n"), Some(&column));
     let too_few = RecordBatch::try_from_iter([("n", column.slice(0, 1))]).unwrap();
     let error = output.send(Received { reading: reading(None), fields: Some(too_few) }).await.unwrap_err();
-    assert_eq!(error.to_string(), "?");
+    assert_eq!(error.to_string(), "the columns of a batch do not fit together");
     batch.settle(Outcome::Delivered);
 }
 

@@ -111,21 +111,38 @@ fn a_failing_message_fails_alone() {
 
     let batch = with(vec![texts("t", vec![Some("1"), Some("x"), Some("3")])]);
     let evaluated = evaluator("CAST(t AS BIGINT)").evaluate(&batch);
-    assert_eq!(evaluated.failed, [(1, "?".to_owned())]);
+    assert_eq!(
+        evaluated.failed,
+        [(1, "`CAST(t AS BIGINT)` failed: cannot cast string 'x' to value of Int64 type.".to_owned())]
+    );
     assert_eq!(shown("TRY_CAST(t AS BIGINT)", &batch), [Some("1".into()), None, Some("3".into())]);
 }
 
 #[test]
 fn integers_do_not_wrap_around() {
     let batch = with(vec![ints("n", vec![Some(i64::MAX), Some(1)])]);
-    for (sql, message) in [("n + 1", "?"), ("n * 2", "?"), ("-2 - n", "?"), ("n + n", "?")] {
+    for (sql, message) in [
+        ("n + 1", "`n + 1` failed: overflow happened on: 9223372036854775807 + 1."),
+        ("n * 2", "`n * 2` failed: overflow happened on: 9223372036854775807 * 2."),
+        ("-2 - n", "`-2 - n` failed: overflow happened on: -2 - 9223372036854775807."),
+        ("n + n", "`n + n` failed: overflow happened on: 9223372036854775807 + 9223372036854775807."),
+    ] {
         assert_eq!(evaluator(sql).evaluate(&batch).failed, [(0, message.to_owned())], "{sql}");
     }
-    for (sql, message) in [("9223372036854775807 + 1", "?"), ("1 / 0", "?")] {
+    for (sql, message) in [
+        (
+            "9223372036854775807 + 1",
+            "`9223372036854775807 + 1` cannot be evaluated: `9223372036854775807 + 1` is more than a 64-bit integer can hold.",
+        ),
+        ("1 / 0", "`1 / 0` failed: division by zero."),
+    ] {
         let failed = evaluator(sql).evaluate(&batch).failed;
         assert_eq!(failed, [(0, message.to_owned()), (1, message.to_owned())], "{sql}");
     }
-    assert_eq!(check("9223372036854775807 + 1").unwrap_err().message, "?");
+    assert_eq!(
+        check("9223372036854775807 + 1").unwrap_err().message,
+        "`9223372036854775807 + 1` cannot be evaluated: `9223372036854775807 + 1` is more than a 64-bit integer can hold."
+    );
 }
 
 #[test]
@@ -328,7 +345,11 @@ fn what_does_not_fit_the_types_fails_for_every_message_with_the_part_at_fault() 
     let batch = with(vec![ints("n", vec![Some(1), Some(2)])]);
     let evaluated = evaluator("n = 1 AND date_trunc('hour', n) > now()").evaluate(&batch);
     assert_eq!(evaluated.failed.len(), 2);
-    assert_eq!(evaluated.failed[0], (0, "?".to_owned()));
+    let (row, reason) = &evaluated.failed[0];
+    assert_eq!(*row, 0);
+    let expected =
+        "`date_trunc('hour', n)` cannot be evaluated: function 'date_trunc' failed to match any signature";
+    assert!(reason.starts_with(expected), "{reason}");
 }
 
 #[test]

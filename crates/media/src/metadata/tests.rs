@@ -102,7 +102,11 @@ fn what_is_cut_off_before_its_pixels_is_an_error() {
         for end in 0..bytes.len() {
             let _ = strip(&bytes[..end]);
         }
-        assert_eq!(strip(&bytes[..bytes.len().min(30)]).unwrap_err().to_string(), "?", "{format}");
+        let error = strip(&bytes[..bytes.len().min(30)]).unwrap_err();
+        let expected = format!(
+            "the {format} is damaged: it ends before its pixels, or the lengths of its parts are wrong"
+        );
+        assert_eq!(error.to_string(), expected);
     }
 }
 

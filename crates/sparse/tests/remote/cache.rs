@@ -122,7 +122,9 @@ async fn a_cache_that_cannot_be_written_costs_nothing_but_itself() {
     let file = open(&server, options(folder.path(), None)).await;
     std::fs::remove_dir_all(folder.path()).unwrap();
     assert_eq!(file.read(0, 100_000).await.unwrap(), bytes);
-    assert_eq!(file.cache_trouble().unwrap(), "?");
+    let why = "No such file or directory (os error 2)";
+    let expected = format!("the cache `{}` fails: {why}", folder.path().display());
+    assert_eq!(file.cache_trouble().unwrap(), expected);
 }
 
 #[test]

@@ -2,18 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[cfg(test)]
-macro_rules! assert_eq {
-    ($l:expr, $r:expr $(,$($t:tt)*)?) => {
-        match (&$l, &$r) {
-            (l, r) => {
-                if !(*l == *r) {
-                    std::eprintln!("LEARN\t{}\t{}\t{:?}\t{:?}", file!(), line!(), l, r)
-                }
-            }
-        }
-    };
-} // LEARN
 mod cache;
 mod faults;
 mod formats;

@@ -34,7 +34,7 @@ async fn files_of_this_machine() {
     assert!(matches!(none, Err(RemoteError::Absent { .. })));
     let path = folder.path().display().to_string();
     let error = RemoteFile::open(Origin::from_url(&path).unwrap(), quick()).await.unwrap_err().to_string();
-    assert_eq!(error.replace(&path, "FOLDER"), "?");
+    assert_eq!(error.replace(&path, "FOLDER"), "`FOLDER`: asking for its state failed: it is a folder");
 }
 
 #[tokio::test(flavor = "multi_thread")]

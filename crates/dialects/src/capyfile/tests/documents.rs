@@ -198,9 +198,12 @@ processors:
     let phases = TestEnvironment::default().read(&document, Some("a/b")).unwrap();
     assert_eq!((phases.len(), phases[0].pipeline.as_str(), phases[0].processor.as_str()), (1, "a-b", "a/b"));
     let lacking = TestEnvironment::default().read(&document, Some("input")).unwrap_err();
-    assert_eq!(lacking.to_string(), "?");
+    assert_eq!(
+        lacking.to_string(),
+        "service.yml:6:89: environment variable \"MISSING\" can not be found. Please make sure it is set"
+    );
     let wrong = TestEnvironment::default().read(&document, Some("inputs")).unwrap_err();
-    assert_eq!(wrong.to_string(), "?");
+    assert_eq!(wrong.to_string(), "service.yml:3:1: Processor \"inputs\" not found (Did you mean `input`?)");
     let service = service(&document).unwrap();
     assert_eq!((service.name.as_str(), service.processors.join(" ").as_str()), ("2024", "input a/b"));
     let variables = [("MISSING", "/in/*")].into();

@@ -90,8 +90,20 @@ processors:
 fn documents_that_are_none() {
     let refused =
         |document: &Document| TestEnvironment::default().read(document, None).unwrap_err().to_string();
-    for (text, message) in [("processors:", "?"), ("processors: []", "?"), ("processors: [{ name: a }]", "?")]
-    {
+    for (text, message) in [
+        (
+            "processors:",
+            "service.yml:1:11: `processors` is empty. (Add at least one: a `name` and `operations`.)",
+        ),
+        (
+            "processors: []",
+            "service.yml:1:13: `processors` is empty. (Add at least one: a `name` and `operations`.)",
+        ),
+        (
+            "processors: [{ name: a }]",
+            "service.yml:1:14: The processor `a` has no `operations`. (Add at least one that reads files: `- name: filesystem_input_read`.)",
+        ),
+    ] {
         let document = Document::parse("service.yml", text).unwrap();
         assert!(is_capyfile(&document), "{text}");
         assert_eq!(refused(&document), message, "{text}");
@@ -99,18 +111,39 @@ fn documents_that_are_none() {
         assert!(!needs_request(&document, "a"), "{text}");
     }
     for (text, message) in [
-        ("a: 1", "?"),
-        ("- a", "?"),
-        ("text", "?"),
-        ("processors: { a: 1 }", "?"),
-        ("{ sources: {}, processors: [] }", "?"),
-        ("processors: [1]", "?"),
+        (
+            "a: 1",
+            "service.yml:1:1: There are no `processors`. (Add `processors:` with a list of at least one: a `name` and `operations`.)",
+        ),
+        (
+            "- a",
+            "service.yml:1:1: A service definition is a mapping, but this is a list. (Write `name:` and `processors:`.)",
+        ),
+        (
+            "text",
+            "service.yml:1:1: A service definition is a mapping, but this is text. (Write `name:` and `processors:`.)",
+        ),
+        (
+            "processors: { a: 1 }",
+            "service.yml:1:13: `processors` is a list, but this is a mapping. (Put a `-` before each of its elements.)",
+        ),
+        (
+            "{ sources: {}, processors: [] }",
+            "service.yml:1:28: `processors` is empty. (Add at least one: a `name` and `operations`.)",
+        ),
+        (
+            "processors: [1]",
+            "service.yml:1:14: A processor is a mapping, but this is a number. (Write `name:` and `operations:`.)",
+        ),
     ] {
         let document = Document::parse("service.yml", text).unwrap();
         assert!(!is_capyfile(&document), "{text}");
         assert_eq!(refused(&document), message, "{text}");
     }
-    assert_eq!(Document::parse("service.yml", "").unwrap_err().to_string(), "?");
+    assert_eq!(
+        Document::parse("service.yml", "").unwrap_err().to_string(),
+        "service.yml:1:1: `service.yml` is empty. (Nothing but comments or blank space was found in it.)"
+    );
 }
 
 #[test]
