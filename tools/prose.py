@@ -41,7 +41,13 @@ def files(arguments):
     """All Rust and Markdown files that git knows at or below the paths."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", *arguments], capture_output=True, text=True, check=True)
     paths = [Path(line) for line in listed.stdout.splitlines()]
-    return [path for path in paths if path.suffix in (".rs", ".md") and path.exists()]
+    # Generated pages have the lines of the doc comments that they come from.
+    generated = "docs/reference/"
+    return [
+        path
+        for path in paths
+        if path.suffix in (".rs", ".md") and path.exists() and not str(path).startswith(generated)
+    ]
 
 
 def wrapped(lines, width):

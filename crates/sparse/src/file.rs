@@ -56,7 +56,7 @@ pub struct Options {
 /// file.write(0, b"II*\0")?;
 /// file.write(100, b"tags")?;
 ///
-/// What is missing of the first 104 bytes, in requests of at least 32 bytes?
+/// // What is missing of the first 104 bytes, in requests of at least 32 bytes?
 /// assert_eq!(file.need(0, 104, 0), [Span::new(4, 96)]);
 /// assert_eq!(file.need(98, 4, 32), [Span::new(98, 32)]);
 ///

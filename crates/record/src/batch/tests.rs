@@ -94,7 +94,7 @@ fn one_message_made_into_several_gives_each_its_fields() {
     let beyond = "Invalid argument error: row 1 is out of range: the batch has 1 messages";
     assert_eq!(expanded(vec![1]), beyond);
     assert_eq!(batch(&["a"]).select(&[1]).unwrap_err().to_string(), beyond);
-    assert_eq!(expanded(vec![]), "Invalid argument error: 0 values for 1 messages");
+    assert_eq!(expanded(vec![]), "Invalid argument error: 1 values for 0 messages");
 }
 
 #[test]
