@@ -21,8 +21,8 @@ use super::size;
   thalweg copy s3://bucket/2026/ backup/
   thalweg copy 's3://bucket/logs/**/*.gz' 'az://archive/logs/?account_name=mine'
   thalweg copy https://example.org/large.iso gs://bucket/
-  thalweg copy people.csv people.jsonl --parse csv --encode json --where \"age >= '18'\" --keep name,age
-  thalweg copy 's3://bucket/*.csv' all.csv --parse csv --type age=int --where 'age >= 18'
+  thalweg copy people.csv people.jsonl --parse csv --encode json --type age=int --where 'age >= 18' --keep name,age
+  thalweg copy 's3://bucket/*.csv' all.csv --parse csv --where \"city = 'Bern'\"
   thalweg copy s3://bucket/ backup/ --dry-run
   thalweg copy s3://bucket/ backup/ --print-config > backup.yaml
 
