@@ -1,6 +1,7 @@
 """The program `thalweg` of the wheel. Its commands run the same code as those of the binary.
 
-The command line is parsed in Python, so that the wheel does not carry the parser of the binary.
+The command line is parsed in Python, so that the wheel does not carry the parser of the binary. See
+docs/decisions/072-python-parses-its-own-command-line.md.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@
 //!
 //! It is a separate crate because it is the runtime of one dialect: neither the command line nor the Python
 //! package needs to know it. Nothing is printed here.
+//!
+//! See docs/decisions/073-an-upload-server-of-its-own.md.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

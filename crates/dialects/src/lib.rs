@@ -11,6 +11,8 @@
 //!
 //! This crate depends on `thalweg-config` alone. It knows components and options by name, as a user does; the
 //! engine finds out whether they are right.
+//!
+//! See docs/decisions/026-a-dialect-produces-nodes.md.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,6 @@
 //! The components that configurations may name.
+//!
+//! See docs/decisions/016-a-component-may-be-a-value.md.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,6 +7,8 @@
 //!
 //! `thalweg-job` loads and runs configurations. No parser of command lines may be linked here: the Python
 //! package would carry it.
+//!
+//! See docs/decisions/071-a-front-end-without-a-command-line.md.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

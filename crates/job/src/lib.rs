@@ -11,6 +11,8 @@
 //!
 //! This crate prints nothing and knows no command line: text for a terminal is in `thalweg-frontend`. It
 //! names components only to copy objects.
+//!
+//! See docs/decisions/070-one-path-for-every-job.md.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

@@ -3,6 +3,8 @@
 //! Each worker of the transform has a process. It writes batches to the process as Arrow IPC streams, and
 //! reads the results from it. A process that dies is restarted and gets its batch again. If it dies again,
 //! the messages of that batch leave by `errors`, and the run continues.
+//!
+//! See docs/decisions/047-worker-processes-are-driven-from-rust.md.
 
 use std::io;
 use std::process::Stdio;

@@ -17,6 +17,8 @@
 //! The traits of roles are object-safe: the graph holds `Arc<dyn SourceConfig>`. A component that is created
 //! at run time (a Python function) implements only the trait of its role. Associated constants in the traits
 //! of roles were rejected, because each role then needs a second, object-safe trait that forwards to them.
+//!
+//! See docs/decisions/064-one-trait-per-role.md.
 
 mod files;
 mod sink;

@@ -2,6 +2,8 @@
 //!
 //! The job is a configuration with the source `objects`, a pipeline and the sink `objects`. So a copy can do
 //! nothing that a configuration cannot.
+//!
+//! See docs/decisions/027-copy-makes-a-configuration.md.
 
 mod configuration;
 mod endpoints;
