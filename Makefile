@@ -89,7 +89,9 @@ wheel: $(python)/installed
 python: wheel
 	$(python)/bin/ruff format --check python
 	$(python)/bin/ruff check python
-	$(CARGO) run --release --locked --quiet -p thalweg-components --example generate -- --json >$(target)/components.json
+	@# Of the whole workspace, so that dependencies have the features of the tests and nothing is compiled again.
+	$(CARGO) build --release --locked --quiet --workspace --example generate
+	$(target)/release/examples/generate --json >$(target)/components.json
 	$(python)/bin/python python/generate.py --check $(target)/components.json
 	cd python && $(python)/bin/mypy thalweg tests
 	cd python/tests && $(python)/bin/python -m mypy.stubtest --mypy-config-file ../pyproject.toml --allowlist stubtest.allowlist thalweg
