@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -233,11 +233,9 @@ async fn a_run_that_drains_in_time_is_not_given_up() {
     let handle = run.handle();
     let running = tokio::spawn(run.wait());
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let begun = Instant::now();
     handle.stop();
     let summary = running.await.unwrap();
     assert!(summary.stopped && summary.failure.is_none() && summary.undrained.is_none());
-    assert!(begun.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test(flavor = "multi_thread")]
