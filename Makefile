@@ -3,6 +3,8 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 # CARGO_TARGET_DIR may name a shared folder of compiled dependencies. Without it, everything is built here.
+# Not `$(MAKE)` in recipes: make would run such a line even with -n.
+submake = $(MAKE)
 target := $(or $(CARGO_TARGET_DIR),target)
 # The folder of the servers that the tests start.
 export THALWEG_TOOLS := $(abspath $(or $(THALWEG_TOOLS),$(target)/tools))
@@ -56,11 +58,11 @@ tools:
 test: generated
 	@mkdir -p "$$THALWEG_TOOLS"; \
 	$(install) versitygw azurite wsgidav >"$$THALWEG_TOOLS/log" 2>&1 & tools=$$!; \
-	$(MAKE) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
+	$(submake) --no-print-directory lint && $(CARGO) test --release --locked --workspace --no-run; built=$$?; \
 	wait $$tools; installed=$$?; cat "$$THALWEG_TOOLS/log"; \
 	[ $$built -eq 0 ] && [ $$installed -eq 0 ]
 	$(CARGO) test --release --locked --workspace
-	@$(MAKE) --no-print-directory python
+	@$(submake) --no-print-directory python
 	$(CARGO) test --release --locked -p thalweg-record --features loom --lib loom
 	$(CARGO) test --release --locked -p thalweg-runtime --features loom --lib loom
 

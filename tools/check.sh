@@ -33,4 +33,4 @@ git ls-files -co --exclude-standard '*.rs' | xargs rustfmt --edition 2024 --chec
 if [ -z "${TEST:-}" ]; then
     $cargo clippy --release --locked "${packages[@]}" --all-targets -- -D warnings
 fi
-$cargo test --release --locked "${packages[@]}" --lib ${TEST:+"$TEST"}
+$cargo test --release --locked "${packages[@]}" --lib --bins ${TEST:+"$TEST"}

@@ -196,7 +196,7 @@ def main():
             print(f"{path}:{number}: {message}")
             failed += 1
     if failed:
-        sys.exit(f"{failed} places; see STYLE.md")
+        sys.exit(f"{failed} findings; see STYLE.md")
 
 
 if __name__ == "__main__":

@@ -5,41 +5,40 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use thalweg_job::RunError;
-use thalweg_job::copy::{Copied, CopyOptions, CopyProgress, Wish, copy as copy_objects};
+use thalweg_job::copy::{Copied, CopyControl, CopyOptions, CopyProgress, copy as copy_objects};
 
 use super::pipe::raised as load_error;
-use crate::errors::{Error, configuration_error};
+use crate::errors::Error;
 
 /// Copies objects, and returns the fields of `CopySummary`. `options` are in JSON. `state` is a path, which
 /// need not be Unicode.
 ///
-/// `progress` is called ten times a second with: bytes read, bytes expected, files or rows copied, files or
+/// `report` is called ten times a second with: bytes read, bytes expected, files or rows copied, files or
 /// rows that failed, and seconds. An exception from it or from a signal handler stops the copy. It is raised
 /// once data in flight is delivered.
 #[pyfunction]
-#[pyo3(signature = (options, state, progress, /))]
+#[pyo3(signature = (options, state, report, /))]
 pub fn copy<'py>(
     py: Python<'py>,
     options: &str,
     state: Option<PathBuf>,
-    progress: Option<Py<PyAny>>,
+    report: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let mut options: CopyOptions =
-        serde_json::from_str(options).map_err(|error| configuration_error(py, &error.to_string()))?;
+    let mut options = CopyOptions::from_json(options).map_err(|error| load_error(py, error))?;
     options.state.state = state;
     let mut raised: Option<PyErr> = None;
     let copied = py.detach(|| {
-        copy_objects(&options, &mut |how_far| {
-            let asked = Python::attach(|py| ask(py, progress.as_ref().filter(|_| raised.is_none()), how_far));
+        copy_objects(&options, &mut |progress| {
+            let asked = Python::attach(|py| ask(py, report.as_ref().filter(|_| raised.is_none()), progress));
             match (asked, &raised) {
-                (Ok(()), None) => Wish::Continue,
-                (Ok(()), Some(_)) => Wish::Stop,
+                (Ok(()), None) => CopyControl::Continue,
+                (Ok(()), Some(_)) => CopyControl::Stop,
                 (Err(error), None) => {
                     raised = Some(error);
-                    Wish::Stop
+                    CopyControl::Stop
                 }
                 // The second interrupt does not wait for data in flight.
-                (Err(_), Some(_)) => Wish::Abort,
+                (Err(_), Some(_)) => CopyControl::Abort,
             }
         })
     });
@@ -61,11 +60,11 @@ pub fn copy_options() -> Vec<String> {
     CopyOptions::names()
 }
 
-fn ask(py: Python<'_>, progress: Option<&Py<PyAny>>, how_far: CopyProgress) -> PyResult<()> {
+fn ask(py: Python<'_>, report: Option<&Py<PyAny>>, progress: CopyProgress) -> PyResult<()> {
     py.check_signals()?;
-    let Some(progress) = progress else { return Ok(()) };
-    let CopyProgress { read_bytes, expected_bytes, copied, errors, elapsed } = how_far;
-    progress.bind(py).call1((read_bytes, expected_bytes, copied, errors, elapsed.as_secs_f64())).map(drop)
+    let Some(report) = report else { return Ok(()) };
+    let CopyProgress { read_bytes, expected_bytes, copied, errors, elapsed } = progress;
+    report.bind(py).call1((read_bytes, expected_bytes, copied, errors, elapsed.as_secs_f64())).map(drop)
 }
 
 fn summary<'py>(py: Python<'py>, copied: &Copied) -> PyResult<Bound<'py, PyDict>> {
@@ -84,7 +83,7 @@ fn summary<'py>(py: Python<'py>, copied: &Copied) -> PyResult<Bound<'py, PyDict>
     summary.set_item("retries", figures.retries)?;
     summary.set_item("crc32c", figures.crc32c)?;
     summary.set_item("seconds", copied.elapsed.as_secs_f64())?;
-    summary.set_item("went_on", copied.resumed)?;
+    summary.set_item("resumed", copied.resumed)?;
     summary.set_item("planned", &copied.planned)?;
     summary.set_item("failure", &copied.failure)?;
     Ok(summary)

@@ -38,8 +38,8 @@ pub struct RunArguments {
 
 impl RunArguments {
     fn request(&self, names: Vec<String>) -> Result<RunRequest, CommandError> {
-        let memory = option("memory", self.memory.as_deref(), |text| ByteSize::from_str(text).ok())?;
-        let listen = option("listen", self.listen.as_deref(), |text| SocketAddr::from_str(text).ok())?;
+        let memory = option("memory", self.memory.as_deref(), size)?;
+        let listen = option("listen", self.listen.as_deref(), address)?;
         let drain_timeout = option("drain-timeout", self.drain_timeout.as_deref(), time)?;
         let pause = option("sleep", self.sleep.as_deref(), time)?;
         let iterations = self.iterations;
@@ -64,20 +64,32 @@ impl RunArguments {
     }
 }
 
-/// Parses the value of an option, if it was given.
+/// Parses the value of an option, if it was given. The error names the option and the reason.
 fn option<T>(
     name: &str,
     text: Option<&str>,
-    parse: impl Fn(&str) -> Option<T>,
+    parse: impl Fn(&str) -> Result<T, String>,
 ) -> Result<Option<T>, CommandError> {
-    let wrong = |text: &str| CommandError::Usage(format!("`{text}` is no value for `--{name}`"));
-    text.map(|text| parse(text).ok_or_else(|| wrong(text))).transpose()
+    let wrong = |error: String| CommandError::Usage(format!("`--{name}`: {error}"));
+    text.map(|text| parse(text).map_err(wrong)).transpose()
+}
+
+/// Parses a size.
+fn size(text: &str) -> Result<ByteSize, String> {
+    ByteSize::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Parses an address with a port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, such as `127.0.0.1:9090`".to_owned())
 }
 
 /// Parses a time span, or a number of seconds.
-fn time(text: &str) -> Option<Duration> {
-    let seconds = text.parse().ok().map(Duration::from_secs);
-    seconds.or_else(|| TimeSpan::from_str(text).ok().map(TimeSpan::duration))
+fn time(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    TimeSpan::from_str(text).map(TimeSpan::duration).map_err(|error| error.to_string())
 }
 
 /// Runs a configuration as `thalweg run` does, and returns the exit code.
@@ -120,15 +132,14 @@ pub fn copy_command(
     quiet: bool,
 ) -> u8 {
     py.detach(|| {
-        let options = serde_json::from_str::<CopyOptions>(options);
-        let copied =
-            options.map_err(|error| CommandError::Usage(error.to_string())).and_then(|mut options| {
-                options.state.state = state;
-                match print_config {
-                    true => thalweg_frontend::print_config(&options),
-                    false => thalweg_frontend::copy(&options, &Show { json, quiet, ..Show::default() }),
-                }
-            });
+        let options = CopyOptions::from_json(options);
+        let copied = options.map_err(CommandError::from).and_then(|mut options| {
+            options.state.state = state;
+            match print_config {
+                true => thalweg_frontend::print_config(&options),
+                false => thalweg_frontend::copy(&options, &Show { json, quiet, ..Show::default() }),
+            }
+        });
         report(copied, json)
     })
 }
@@ -156,11 +167,11 @@ impl ErrorsArguments {
             let config = config.unwrap_or_default();
             return errors::replay(&ReplayOptions { config, state, filter, limit, json });
         }
-        let place = StateLocation { config, state };
+        let location = StateLocation { config, state };
         match action.as_str() {
-            "show" => errors::show(&ShowOptions { place, id, json, payload }),
-            "clear" => errors::clear(&ClearOptions { place, filter, limit, yes }),
-            _ => errors::list(&ListOptions { place, filter, limit: limit.unwrap_or(50), json }),
+            "show" => errors::show(&ShowOptions { location, id, json, payload }),
+            "clear" => errors::clear(&ClearOptions { location, filter, limit, yes }),
+            _ => errors::list(&ListOptions { location, filter, limit: limit.unwrap_or(50), json }),
         }
     }
 }

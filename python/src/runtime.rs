@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 /// How often a waiting thread checks for signals, such as Ctrl-C.
-const LOOK: Duration = Duration::from_millis(50);
+pub const LOOK: Duration = Duration::from_millis(50);
 
 /// The runtime and the id of the process that created it. Threads do not survive a `fork`.
 static RUNTIME: Mutex<Option<(u32, Arc<Runtime>)>> = Mutex::new(None);
@@ -40,13 +40,13 @@ pub fn wait<T: Send + 'static>(
     what: impl Future<Output = T> + Send + 'static,
 ) -> PyResult<T> {
     let runtime = runtime()?;
-    let (tell, mut told) = oneshot::channel();
+    let (send, mut receive) = oneshot::channel();
     let task = runtime.spawn(async move {
         // The receiver is gone if the wait was interrupted.
-        let _ = tell.send(what.await);
+        let _ = send.send(what.await);
     });
     loop {
-        let looked = py.detach(|| runtime.block_on(async { tokio::time::timeout(LOOK, &mut told).await }));
+        let looked = py.detach(|| runtime.block_on(async { tokio::time::timeout(LOOK, &mut receive).await }));
         match looked {
             Ok(Ok(done)) => return Ok(done),
             Ok(Err(_)) => return Err(crate::errors::Error::new_err("the background task panicked")),

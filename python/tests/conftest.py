@@ -20,7 +20,7 @@ def web() -> Iterator[Web]:
 
 @pytest.fixture
 def forgotten() -> Iterator[list[BaseException]]:
-    told: list[BaseException] = []
-    on_forgotten(told.append)
-    yield told
+    reported: list[BaseException] = []
+    on_forgotten(reported.append)
+    yield reported
     on_forgotten(None)

@@ -88,15 +88,15 @@ def test_all_below_a_folder_is_copied(tmp_path: Path) -> None:
         file = tmp_path / "from" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(name)
-    told: list[CopyProgress] = []
-    summary = thalweg.copy(f"{tmp_path}/from/", f"{tmp_path}/to/", include="*.txt", threads=1, progress=told.append)
+    reported: list[CopyProgress] = []
+    summary = thalweg.copy(f"{tmp_path}/from/", f"{tmp_path}/to/", include="*.txt", threads=1, progress=reported.append)
     assert (tmp_path / "to/sub/b.txt").read_text() == "sub/b.txt"
     assert not (tmp_path / "to/sub/c.bin").exists()
     assert (summary.objects, summary.files, summary.rows, summary.errors) == (2, 2, None, 0)
     assert (summary.read_bytes, summary.written_bytes) == (14, 14)
-    assert not summary.went_on
-    assert told[-1].copied == 2
-    assert told[-1].read_bytes == 14
+    assert not summary.resumed
+    assert reported[-1].copied == 2
+    assert reported[-1].read_bytes == 14
 
 
 def test_rows_are_read_changed_and_written(people: Path, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_what_progress_raises_ends_a_copy_which_the_next_goes_on_with(tmp_path: 
     with pytest.raises(LookupError, match="enough"):
         thalweg.copy(f"{folder}/", f"{tmp_path}/to/", progress=enough, state=tmp_path / "state", mode="sequential")
     summary = thalweg.copy(f"{folder}/", f"{tmp_path}/to/", state=tmp_path / "state")
-    assert summary.went_on
+    assert summary.resumed
     copied = sorted((tmp_path / "to").iterdir())
     assert len(copied) == 40
     assert all(file.read_bytes() == (folder / file.name).read_bytes() for file in copied)

@@ -338,17 +338,17 @@ def test_what_is_forgotten_starts_at_its_turn(forgotten: list[BaseException]) ->
 
 
 def test_a_forgotten_failure_goes_to_the_handler_of_the_loop_by_default() -> None:
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
 
     async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
         fail.call_and_forget()
         fail.call_and_forget(after=0)
         await wait(0.001)
 
     asyncio.run(main())
-    assert [context["message"] for context in told] == ["a forgotten evaluation failed"] * 2
-    assert all(isinstance(context["exception"], LookupError) for context in told)
+    assert [context["message"] for context in reported] == ["a forgotten evaluation failed"] * 2
+    assert all(isinstance(context["exception"], LookupError) for context in reported)
 
 
 def test_the_fastest_is_awaited_and_the_others_go_on() -> None:

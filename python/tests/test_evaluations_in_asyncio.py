@@ -255,17 +255,17 @@ def test_variables_set_in_an_evaluation_stay_in_it() -> None:
 
 
 def test_a_failure_that_nobody_awaited_is_told_to_the_loop() -> None:
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
 
     async def main() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
         evaluation = fail.call_detached()
         await wait(0.001)
         del evaluation
         gc.collect()
 
     asyncio.run(main())
-    assert [context["message"] for context in told] == ["Evaluation exception was never retrieved"]
+    assert [context["message"] for context in reported] == ["Evaluation exception was never retrieved"]
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])

@@ -32,8 +32,8 @@ def passed(transform: Any, data: Any = None, **options: Any) -> list[dict[str, A
 def letters(state: Path) -> list[dict[str, Any]]:
     """Returns the dead letters, as the program shows them."""
     line = [sys.executable, "-m", "thalweg", "errors", "list", "--state", str(state), "--json"]
-    told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
-    found: list[dict[str, Any]] = [json.loads(one) for one in told.splitlines()]
+    reported = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    found: list[dict[str, Any]] = [json.loads(one) for one in reported.splitlines()]
     return found
 
 
@@ -72,6 +72,21 @@ def test_what_is_no_message_and_what_an_iterable_raises_ends_the_run() -> None:
     with pytest.raises(thalweg.Error, match="gone") as raised:
         Pipeline(sources.from_iterable(broken()), [], sinks.discard()).run()
     assert isinstance(raised.value.__cause__, KeyError)
+
+
+def test_each_wait_for_a_failed_run_raises_the_same_cause() -> None:
+    def broken() -> Iterator[str]:
+        yield "a"
+        raise KeyError("gone")
+
+    run = Pipeline(sources.from_iterable(broken()), [], sinks.discard()).start()
+    causes = []
+    for _ in range(2):
+        with pytest.raises(thalweg.Error, match="gone") as raised:
+            run.wait()
+        causes.append(raised.value.__cause__)
+    assert isinstance(causes[0], KeyError)
+    assert causes[1] is causes[0]
 
 
 def test_a_slow_iterable_keeps_nothing_back() -> None:
@@ -305,9 +320,9 @@ def test_what_a_reader_raises_is_why_a_file_cannot_be_read(tmp_path: Path) -> No
     built = Pipeline(sources.files(path=tmp_path / "*.bin"), [Measured], sinks.discard())
     summary = built.run(state=tmp_path / "state")
     assert (summary.dead_letters, summary.component("discard").rows_in) == (2, 1)
-    told = json.dumps(letters(tmp_path / "state"))
-    assert "these are no numbers" in told
-    assert "the last 3 bytes of the file are not a complete row" in told
+    reported = json.dumps(letters(tmp_path / "state"))
+    assert "these are no numbers" in reported
+    assert "the last 3 bytes of the file are not a complete row" in reported
     with pytest.raises(thalweg.Error, match="unexpected keyword"):
         Pipeline(sources.files(path=tmp_path / "*"), [transforms.reader(Measured, wrong=1)], sinks.discard()).run()
 
@@ -355,8 +370,8 @@ try:
 except thalweg.Error as error:
     print(error)
 """
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    first, second = told.splitlines()
+    reported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    first, second = reported.splitlines()
     assert first == "1"
     assert "`pip install pyarrow`" in second
     assert (tmp_path / "out").read_text() == "a\n"

@@ -132,15 +132,17 @@ def test_a_block_that_is_left_by_an_exception_ends_its_run() -> None:
 
 
 def test_a_source_that_never_gives_anything_keeps_no_run_that_is_to_end_at_once() -> None:
-    never = threading.Event()
+    is_asked, never = threading.Event(), threading.Event()
 
     def items() -> Iterator[bytes]:
         yield b"one"
+        is_asked.set()
         never.wait(30)
 
     run = Pipeline(sources.from_iterable(items()), [], sinks.discard()).start()
+    assert is_asked.wait(30)
     run.abort()
-    with pytest.raises(thalweg.Error, match="stopped at once"):
+    with pytest.raises(thalweg.Error, match="stopped: a component was still waiting for something"):
         run.wait()
     never.set()
 
@@ -195,9 +197,9 @@ def test_an_interrupt_drains_and_a_second_one_ends_at_once(signals: int, ends: s
         if signals == 2:
             assert process.stdout.readline() == "draining\n"
             process.send_signal(signal.SIGINT)
-        rest, told = process.communicate(timeout=30)
-    assert rest.splitlines()[-1:] == [f"interrupted, {ends}"], told
-    assert process.returncode == 0, told
+        rest, reported = process.communicate(timeout=30)
+    assert rest.splitlines()[-1:] == [f"interrupted, {ends}"], reported
+    assert process.returncode == 0, reported
 
 
 SERVICE = """
@@ -246,7 +248,7 @@ def test_a_processor_of_capyfile_runs_phase_by_phase(service: Path, tmp_path: Pa
 def test_a_service_is_checked_and_wants_a_processor_that_it_has(service: Path) -> None:
     assert thalweg.check(service) == f"{service} is right: the service `letters` with 1 processor.\n"
     assert "letters:archive" in thalweg.check(service, plan=True)
-    with pytest.raises(thalweg.ConfigurationError, match="which processor is to run"):
+    with pytest.raises(thalweg.ConfigurationError, match="name one of its processors"):
         thalweg.run(service)
     with pytest.raises(thalweg.ConfigurationError, match="did you mean `letters:archive`"):
         thalweg.run(service, pipelines=["letters:archiv"])

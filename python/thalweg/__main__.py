@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from thalweg import _thalweg
 from thalweg._copy import written
+
+#: The largest number that the compiled part accepts.
+MOST = 2**63 - 1
 
 EPILOG = "The binary `thalweg` has more commands: serve, components, new, schema, sparse, completions."
 
@@ -32,12 +34,12 @@ VALUES = {
     "slice": ("SIZE", "the size of a read request for rows, for example 8MiB"),
     "part-size": ("SIZE", "the size of a written part, for example 16MiB"),
 }
-#: Options of `copy` with a number.
+#: Options of `copy` with a number, each with its limits and help.
 NUMBERS = {
-    "threads": "the number of cores to use",
-    "readers": "the number of ranges to read at the same time",
-    "writers": "the number of parts to write at the same time",
-    "queue": "the number of slices between readers and writers",
+    "threads": (1, 1024, "the number of cores to use"),
+    "readers": (1, MOST, "the number of ranges to read at the same time"),
+    "writers": (1, MOST, "the number of parts to write at the same time"),
+    "queue": (0, MOST, "the number of slices between readers and writers"),
 }
 #: Options of `copy` that may be given several times.
 LISTS = {
@@ -53,7 +55,6 @@ PAIRS = {
 }
 #: Options of `copy` without a value.
 FLAGS = {
-    "dry-run": "list what would be copied, and write nothing",
     "strict": "end with exit code 1 if rows could not be copied",
     "unordered": "allow rows to be written in any order",
     "restart": "ignore the state of an earlier copy",
@@ -68,11 +69,29 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
+def _number(least: int, most: int = MOST) -> Callable[[str], int]:
+    """Returns a parser of numbers within these limits."""
+    limits = f"{least} or more" if most == MOST else f"a number from {least} to {most}"
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"`{text}` is not a number") from None
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"it must be {limits}")
+        return number
+
+    return parse
+
+
 def _names(text: str) -> list[str]:
     return text.split(",")
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if not arguments.repeat and (arguments.sleep is not None or arguments.iterations is not None):
+        arguments.reject("--sleep and --iterations need --repeat")
     return _thalweg.run_command(vars(arguments))
 
 
@@ -107,7 +126,7 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--state", type=Path, metavar="DIR", help="keep checkpoints and dead letters here")
     command.add_argument("--memory", metavar="SIZE", help="the memory for data in flight, for example 1GiB")
-    command.add_argument("--threads", type=int, metavar="N", help="the number of cores to use")
+    command.add_argument("--threads", type=_number(1, 1024), metavar="N", help="the number of cores to use")
     command.add_argument(
         "--drain-timeout", metavar="TIME", help="how long a stopped run may deliver what is in flight (60s)"
     )
@@ -116,7 +135,7 @@ def _add_run(command: argparse.ArgumentParser) -> None:
     _add_output(command)
     command.add_argument("--repeat", action="store_true", help="run the configuration again when it has ended")
     command.add_argument("-s", "--sleep", metavar="TIME", help="the pause between two runs")
-    command.add_argument("-i", "--iterations", type=int, metavar="N", help="the number of runs in all")
+    command.add_argument("-i", "--iterations", type=_number(1), metavar="N", help="the number of runs in all")
     command.add_argument(
         "-f", "--service-definition", type=Path, metavar="FILE", help="a service definition of capyfile"
     )
@@ -129,7 +148,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("config", type=Path, metavar="CONFIG", help="the configuration; - is the standard input")
     command.add_argument("--plan", action="store_true", help="show the edges of the graph, and how it will run")
     command.add_argument("--json", action="store_true", help="print the mistakes as one JSON object")
-    command.add_argument("--threads", type=int, metavar="N", help="the number of cores to plan for")
+    command.add_argument("--threads", type=_number(1, 1024), metavar="N", help="the number of cores to plan for")
 
 
 def _add_convert(command: argparse.ArgumentParser) -> None:
@@ -143,8 +162,8 @@ def _add_copy(command: argparse.ArgumentParser) -> None:
     command.add_argument("to", metavar="TO", help="the object to write, or a prefix that ends with a slash")
     for name, (metavar, about) in VALUES.items():
         command.add_argument(f"--{name}", metavar=metavar, help=about)
-    for name, about in NUMBERS.items():
-        command.add_argument(f"--{name}", type=int, metavar="N", help=about)
+    for name, (least, most, about) in NUMBERS.items():
+        command.add_argument(f"--{name}", type=_number(least, most), metavar="N", help=about)
     for name, (metavar, about) in LISTS.items():
         split = {"type": _names, "action": "extend"} if metavar == "NAMES" else {"action": "append"}
         command.add_argument(f"--{name}", metavar=metavar, help=about, **split)
@@ -153,7 +172,11 @@ def _add_copy(command: argparse.ArgumentParser) -> None:
     for name, about in FLAGS.items():
         command.add_argument(f"--{name}", action="store_true", help=about)
     command.add_argument("--state", type=Path, metavar="DIR", help="keep the state for a later copy here")
-    command.add_argument("--print-config", action="store_true", help="print the configuration that does the same")
+    copies_nothing = command.add_mutually_exclusive_group()
+    copies_nothing.add_argument("--dry-run", action="store_true", help="list what would be copied, and write nothing")
+    copies_nothing.add_argument(
+        "--print-config", action="store_true", help="print the configuration that does the same"
+    )
     _add_output(command)
 
 
@@ -163,17 +186,18 @@ def _add_errors(command: argparse.ArgumentParser) -> None:
     shown = actions.add_parser("show", help="show one dead letter as a whole")
     replayed = actions.add_parser("replay", help="process dead letters again, in the pipelines that rejected them")
     cleared = actions.add_parser("clear", help="remove dead letters")
-    shown.add_argument("id", type=int, metavar="ID", help="the number of the dead letter, as `list` shows it")
+    shown.add_argument("id", type=_number(0), metavar="ID", help="the number of the dead letter, as `list` shows it")
     for action in (listed, shown, replayed, cleared):
         nargs = None if action is replayed else "?"
         action.add_argument("config", type=Path, nargs=nargs, metavar="CONFIG", help="the configuration of the run")
         action.add_argument("--state", type=Path, metavar="DIR", help="the state folder, if the run was given one")
     for action in (listed, replayed, cleared):
         action.add_argument("--component", metavar="NAME", help="only dead letters of this component or pipeline")
-        action.add_argument("--limit", type=int, metavar="N", help="the most dead letters")
-    for action in (listed, shown, replayed):
-        action.add_argument("--json", action="store_true", help="print JSON")
-    shown.add_argument("--payload", action="store_true", help="print the payload alone, byte for byte")
+        action.add_argument("--limit", type=_number(0), metavar="N", help="the most dead letters")
+    forms = shown.add_mutually_exclusive_group()
+    for options in (listed, forms, replayed):
+        options.add_argument("--json", action="store_true", help="print JSON")
+    forms.add_argument("--payload", action="store_true", help="print the payload alone, byte for byte")
     cleared.add_argument("-y", "--yes", action="store_true", help="remove without asking")
 
 
@@ -198,7 +222,7 @@ def parser() -> argparse.ArgumentParser:
     for name, (about, add, call) in COMMANDS.items():
         command = commands.add_parser(name, help=about, description=about)
         add(command)
-        command.set_defaults(call=call)
+        command.set_defaults(call=call, reject=command.error)
     return program
 
 
@@ -208,8 +232,6 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = arguments.call(arguments)
     # A thread may still wait for something that never comes, such as a line from a terminal.
-    sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(code)
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from thalweg import _thalweg
 from thalweg._errors import Error
 
-Place = str | os.PathLike[str]
+Location = str | os.PathLike[str]
 Patterns = str | Sequence[str]
 Size = int | str
 
@@ -69,7 +69,7 @@ class CopySummary:
     """The CRC-32C of the written object, if it is a single one."""
     seconds: float
     """The duration, in seconds."""
-    went_on: bool
+    resumed: bool
     """True if it resumed an interrupted copy."""
     planned: tuple[Planned, ...] = ()
     """The objects that a dry run would copy."""
@@ -84,8 +84,8 @@ class NotCopied(Error):
 
 
 def copy(
-    from_: Place,
-    to: Place,
+    from_: Location,
+    to: Location,
     *,
     include: Patterns = (),
     exclude: Patterns = (),
@@ -105,7 +105,7 @@ def copy(
     columns: Patterns = (),
     template: str | None = None,
     unordered: bool = False,
-    state: Place | None = None,
+    state: Location | None = None,
     restart: bool = False,
     no_resume: bool = False,
     mode: str | None = None,

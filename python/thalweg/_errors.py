@@ -8,7 +8,7 @@ from thalweg._thalweg import DiffersError, Error, MissingError
 
 @dataclass(frozen=True)
 class Mistake:
-    """An error in a configuration, and its place."""
+    """An error in a configuration, and its position."""
 
     #: The file, or `configuration` if it was built in Python.
     file: str
@@ -24,7 +24,7 @@ class Mistake:
 class ConfigurationError(Error, ValueError):
     """A configuration or an option is invalid; the text says where, and how to correct it.
 
-    `mistakes` lists the errors one by one, each with its place, if they have one.
+    `mistakes` lists the errors one by one, each with its position, if it has one.
     """
 
     mistakes: list[Mistake]

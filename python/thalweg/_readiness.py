@@ -15,9 +15,9 @@ async def await_descriptor(file: int | IO[Any], to_write: bool, within: float | 
     descriptor = file if isinstance(file, int) else file.fileno()
     loop = asyncio.get_running_loop()
     waiting = _waiting.setdefault(loop, {})
-    place = (descriptor, to_write)
+    key = (descriptor, to_write)
     ready: asyncio.Future[bool] = loop.create_future()
-    others = waiting.setdefault(place, [])
+    others = waiting.setdefault(key, [])
     others.append(ready)
     try:
         if len(others) == 1:
@@ -32,7 +32,7 @@ async def await_descriptor(file: int | IO[Any], to_write: bool, within: float | 
     finally:
         others.remove(ready)
         if not others:
-            del waiting[place]
+            del waiting[key]
             (loop.remove_writer if to_write else loop.remove_reader)(descriptor)
 
 

@@ -35,6 +35,10 @@ class Run:
         self._inner = inner
         self._strict = strict
         self._watcher: threading.Thread | None = None
+        # Held here and not by the compiled part, whose objects the garbage collector does not traverse: the traceback
+        # of the exception may refer to this run.
+        self._cause: BaseException | None = None
+        self._cause_lock = threading.Lock()
         # A run continues even without any other reference to it.
         _running.add(self)
         inner.at_end(lambda: _running.discard(self))
@@ -85,7 +89,7 @@ class Run:
     def _summary(self, text: str) -> Summary:
         of = json.loads(text)
         if of["failure"] is not None:
-            raise Error(of["failure"]) from self._inner.cause()
+            raise Error(of["failure"]) from self._failure_cause()
         components = _statistics.counts(of)
         messages, size = _statistics.read(components)
         if self._strict and of["errors"]:
@@ -103,6 +107,13 @@ class Run:
             retries=of["retries"],
             state_folder=Path(of["state_folder"]),
         )
+
+    def _failure_cause(self) -> BaseException | None:
+        """Returns the exception that made the run fail, at each call."""
+        with self._cause_lock:
+            if self._cause is None:
+                self._cause = self._inner.cause()
+            return self._cause
 
     def __enter__(self) -> Run:
         return self

@@ -321,7 +321,7 @@ class _RemoteStatistics(TypedDict):
     held: int
     latency: float | None
     bandwidth: float | None
-    cache_trouble: str | None
+    cache_error: str | None
 
 # At run time it has no base class; typed libraries require this one.
 @disjoint_base
@@ -652,7 +652,7 @@ class cSVFS:
 
 # Copies
 
-def copy(options: str, state: Path | None, progress: Callable[..., object] | None, /) -> dict[str, Any]: ...
+def copy(options: str, state: Path | None, report: Callable[..., object] | None, /) -> dict[str, Any]: ...
 def copy_options() -> list[str]: ...
 
 # Evaluations

@@ -146,16 +146,16 @@ class ThalwegFileSystem(ChainedFileSystem):  # type: ignore[misc]
         for at, path in enumerate(paths):
             by_path.setdefault(self._strip_protocol(path), []).append(at)
         read: list[Any] = [None] * count
-        for path, places in by_path.items():
+        for path, indices in by_path.items():
             try:
                 file = self._file(path)
-                slices = [slice(first[at], last[at]).indices(file.size) for at in places]
+                slices = [slice(first[at], last[at]).indices(file.size) for at in indices]
                 found: Sequence[Any] = file.read_ranges([(begin, max(end - begin, 0)) for begin, end, _ in slices])
             except Exception as error:
                 if on_error != "return":
                     raise
-                found = [error] * len(places)
-            for at, one in zip(places, found, strict=True):
+                found = [error] * len(indices)
+            for at, one in zip(indices, found, strict=True):
                 read[at] = one
         return read
 

@@ -676,7 +676,7 @@ def spool(
 
     Messages keep their payload, fields, source and time. A file is removed when all its messages are delivered,
     or have left by the `errors` output. In a run without `--state`, set `on_exists: append` for a sink `file`;
-    otherwise it replaces what an earlier run wrote. A damaged file is read as far as possible, and kept as
+    otherwise it replaces the output of an earlier run. A damaged file is read as far as possible, and kept as
     `NUMBER.damaged`.
 
     Args:

@@ -265,9 +265,9 @@ def copy(
 ) -> Component:
     """Copies a field, or the payload.
 
-    The copy has the type of the field. A message without the field does not get the copy; if the target is the
-    payload, the payload becomes empty. Names that end in `.*` copy all fields whose names begin so: `{from:
-    "a.*", into: "b.*"}`.
+    The copy has the type of the field. With `skip_empty`, `append` or `prepend` it is text. A message without the
+    field does not get the copy; if the target is the payload, the payload becomes empty. Names that end in `.*`
+    copy all fields whose names begin so: `{from: "a.*", into: "b.*"}`.
 
     Args:
         from_: The field to copy. It may also be `payload`, `meta.source`, `meta.path`, `meta.time` or
@@ -1043,8 +1043,9 @@ def parse_json(
             default is all members.
         types: The types that members must have: `int`, `float`, `bool`, `text`, `timestamp` or `json`. A text
             that holds such a value is converted. A message with a value that does not fit leaves by the `errors`
-            output. A timestamp is a text as in RFC 3339, or a number of seconds since 1970. Whole numbers of 12
-            or more digits are milliseconds, microseconds or nanoseconds, by their size.
+            output. A `bool` may also be `yes`, `on`, `1` or their opposites. A `timestamp` is RFC 3339, the
+            common log format, RFC 2822, or a number since 1970. The size of a number tells its unit: seconds,
+            milliseconds, microseconds or nanoseconds.
         flatten: True to make fields of the members of nested objects, called `outer.inner`. With `false`, a
             nested object is one field that holds its JSON text. The default is `false`. By default `false`.
         prefix: A prefix for the name of each field, for example `json_`. The default is empty.

@@ -1,6 +1,7 @@
 //! Answers the health check.
 
 use thalweg_dialects::capyfile::response::{Answer, Health, System, health};
+use thalweg_job::process_memory;
 
 use crate::server::Server;
 
@@ -20,7 +21,7 @@ pub(super) fn answer(check: &Check, server: &Server) -> Answer {
     let system = System {
         version: env!("CARGO_PKG_RUST_VERSION"),
         under_way,
-        memory: resident(),
+        memory: process_memory("VmRSS").unwrap_or(0),
         held: server.budget.used() as u64,
         // Each request has one share of the budget.
         objects: under_way,
@@ -28,12 +29,4 @@ pub(super) fn answer(check: &Check, server: &Server) -> Answer {
     let commit = option_env!("THALWEG_COMMIT").unwrap_or("unknown");
     let version = env!("CARGO_PKG_VERSION");
     health(check.verbosity, &Health { timestamp: &timestamp, name: "thalweg", version, commit, system })
-}
-
-/// The resident memory of this process in bytes; 0 where the system does not report it.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kibibytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kibibytes.unwrap_or(0) * 1024
 }

@@ -4,8 +4,8 @@
 //! carries files, which a processor of the service works on. Answers have capyfile's form, from
 //! `thalweg_dialects::capyfile::response`.
 //!
-//! It is a separate crate because it is the runtime of one dialect: neither the command line nor the Python
-//! package needs to know it. Nothing is printed here.
+//! It is a separate crate because it is the runtime of one dialect: only `thalweg serve` uses it. Nothing is
+//! printed here.
 //!
 //! See docs/decisions/073-an-upload-server-of-its-own.md.
 
@@ -60,13 +60,18 @@ pub fn serve(
         .enable_all()
         .build()?;
     let server = Arc::new(Server::new(configuration, settings)?);
-    let ended = runtime.block_on(until_stopped(server, tell));
+    let signals = Signals::new()?;
+    let ended = runtime.block_on(until_stopped(server, signals, tell));
     // The temporary files of requests that are still in flight are removed at the next start.
     runtime.shutdown_background();
     ended
 }
 
-async fn until_stopped(server: Arc<Server>, tell: &mut dyn FnMut(Event<'_>)) -> Result<bool, LoadError> {
+async fn until_stopped(
+    server: Arc<Server>,
+    mut signals: Signals,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> Result<bool, LoadError> {
     let scheme = if server.has_tls() { "https" } else { "http" };
     let announce = Announce::new("serve");
     let at = announce.watch();
@@ -74,7 +79,6 @@ async fn until_stopped(server: Arc<Server>, tell: &mut dyn FnMut(Event<'_>)) -> 
     let address = at.borrow().clone().unwrap_or_default();
     tell(Event::Listening(&format!("{scheme}://{address}")));
     let stop = Stop::default();
-    let mut signals = Signals::new()?;
     let mut serving = tokio::spawn(server.run(listener, stop.clone()));
     loop {
         tokio::select! {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use thalweg_dialects::capyfile::response::{self, Answer};
 use thalweg_dialects::capyfile::{Input, LoadError, Phase, Step, read};
 use thalweg_dialects::capyfile::{Operation, Request};
-use thalweg_engine::{Feed, Graph, Plan, Run, RunFailure, StateDir};
+use thalweg_engine::{Plan, Run, RunFailure, StateDir};
 use thalweg_job::steps;
 use thalweg_net::upload::Upload;
 
@@ -77,7 +77,6 @@ impl Server {
             // More workers than files would be idle.
             cores = cores.min(files.len()).max(1);
         }
-        lead_errors_on(&mut graph, phase);
         let workers = u32::try_from(cores).unwrap_or(1).min(self.all_turns);
         let Ok(_turn) = self.turns.acquire_many(workers).await else { return Err(response::internal()) };
         let state_dir = StateDir { folder: PathBuf::from(NOWHERE), positions: false };
@@ -109,17 +108,6 @@ pub(super) struct UnderWay(Arc<Server>);
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Sends files that the source cannot read to the pipeline of rejected files.
-fn lead_errors_on(graph: &mut Graph, phase: &Phase) {
-    let errors: Vec<Feed> = graph.sources.iter().map(|source| Feed::Errors(source.name.clone())).collect();
-    let of_main = |pipeline: &&mut thalweg_engine::Pipeline| {
-        pipeline.from.iter().any(|feed| matches!(feed, Feed::Errors(name) if **name == *phase.pipeline))
-    };
-    if let Some(failed) = graph.pipelines.iter_mut().find(of_main) {
-        failed.from.extend(errors);
     }
 }
 

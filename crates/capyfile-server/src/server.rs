@@ -27,6 +27,8 @@ use crate::settings::Settings;
 const CONNECTIONS: usize = 4096;
 /// How long a client may be silent.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a server that drains looks for requests in flight.
+const DRAIN_TICK: Duration = Duration::from_millis(50);
 /// The most workers of all requests together: `TURNS` for each core, and at least `LEAST_TURNS`.
 const TURNS: usize = 4;
 const LEAST_TURNS: usize = 32;
@@ -112,9 +114,14 @@ impl Server {
         };
         let (served, end) = tokio::join!(serve(&listener, limits, tls.as_ref(), &owner, connection), begun);
         served?;
-        // A request continues after its client is gone.
-        let all = tokio::time::timeout_at(end, self.turns.acquire_many(self.all_turns)).await;
-        Ok(all.is_ok() && self.under_way.load(Ordering::Relaxed) == 0)
+        // A request continues after its client is gone. It does not always hold turns: not between two
+        // phases, and not while its parameters are read.
+        let drained = async {
+            while self.under_way.load(Ordering::Relaxed) > 0 {
+                tokio::time::sleep(DRAIN_TICK).await;
+            }
+        };
+        Ok(tokio::time::timeout_at(end, drained).await.is_ok())
     }
 }
 

@@ -1,6 +1,5 @@
 //! The settings of the server, and those that capyfile reads from the environment.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use thalweg_config::{ByteSize, TimeSpan};
@@ -74,19 +73,16 @@ impl Settings {
 
 /// Reads a number of seconds, or a time span with its unit.
 fn timeout(text: &str) -> Result<Duration, LoadError> {
-    match text.parse::<u64>() {
-        Ok(number) if number >= NANOSECONDS => {
-            tracing::warn!(
-                "`SERVER_SHUTDOWN_TIMEOUT` is read as nanoseconds, as by capyfile; write it in seconds"
-            );
-            Ok(Duration::from_nanos(number))
-        }
-        Ok(seconds) => Ok(Duration::from_secs(seconds)),
-        Err(_) => TimeSpan::from_str(text).map(TimeSpan::duration).map_err(|_| {
-            let what = "is neither a number of seconds nor a time such as `1m`";
-            LoadError::Variable(format!("`SERVER_SHUTDOWN_TIMEOUT` is `{text}`, which {what}"))
-        }),
+    if let Some(number) = text.parse::<u64>().ok().filter(|number| *number >= NANOSECONDS) {
+        tracing::warn!(
+            "`SERVER_SHUTDOWN_TIMEOUT` is read as nanoseconds, as by capyfile; write it in seconds"
+        );
+        return Ok(Duration::from_nanos(number));
     }
+    TimeSpan::or_seconds(text).map(TimeSpan::duration).map_err(|_| {
+        let problem = "is neither a number of seconds nor a time such as `1m`";
+        LoadError::Variable(format!("`SERVER_SHUTDOWN_TIMEOUT` is `{text}`, which {problem}"))
+    })
 }
 
 #[cfg(test)]

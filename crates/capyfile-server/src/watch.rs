@@ -2,15 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use thalweg_dialects::capyfile::Step;
 use thalweg_dialects::capyfile::response::{Details, Processed, Rejected, message};
+use thalweg_dialects::capyfile::{DONE, FAILED, Step};
 use thalweg_engine::{FileEvent, FileWatcher};
 use thalweg_files::URL;
 use thalweg_files::mime;
 use thalweg_record::{File, Origin};
-
-/// The names of the sinks in the dialect's documents.
-const SINKS: [&str; 2] = ["done", "failed"];
 
 /// The media type of a file that can no longer be read.
 const UNKNOWN: &str = "application/octet-stream";
@@ -30,10 +27,10 @@ struct Seen {
     ended: Vec<Ended>,
 }
 
-/// The outcome of a file, and its place in the order.
+/// The outcome of a file, and its index in the order.
 struct Ended {
-    place: usize,
-    what: Result<Processed, Rejected>,
+    index: usize,
+    result: Result<Processed, Rejected>,
 }
 
 impl Watch {
@@ -53,10 +50,10 @@ impl Watch {
     /// The files that reached a sink, in order: processed and rejected.
     pub(super) fn results(&self) -> (Vec<Processed>, Vec<Rejected>) {
         let mut ended = std::mem::take(&mut self.lock().ended);
-        ended.sort_by_key(|file| file.place);
+        ended.sort_by_key(|file| file.index);
         let (mut processed, mut rejected) = (Vec::new(), Vec::new());
-        for Ended { what, .. } in ended {
-            match what {
+        for Ended { result, .. } in ended {
+            match result {
                 Ok(file) => processed.push(file),
                 Err(file) => rejected.push(file),
             }
@@ -92,13 +89,12 @@ impl Watch {
 
 impl FileWatcher for Watch {
     fn saw(&self, component: &Arc<str>, file: &File, event: FileEvent) {
-        if !matches!(event, FileEvent::Ended(_)) || !SINKS.contains(&&**component) {
+        if !matches!(event, FileEvent::Ended(_)) || ![DONE, FAILED].contains(&&**component) {
             return;
         }
-        let what = self.end_of(file);
+        let result = self.end_of(file);
         let mut seen = self.lock();
-        let place = seen.order.iter().position(|origin| Arc::ptr_eq(origin, file.origin()));
-        let place = place.unwrap_or(usize::MAX);
-        seen.ended.push(Ended { place, what });
+        let index = seen.order.iter().position(|origin| Arc::ptr_eq(origin, file.origin()));
+        seen.ended.push(Ended { index: index.unwrap_or(usize::MAX), result });
     }
 }

@@ -1,7 +1,7 @@
 //! The program `thalweg`. It parses the command line and calls `thalweg-frontend`, which runs jobs.
 //!
-//! Each command is a file in `commands`, with its options and its help. No command names a dialect or a
-//! component: `thalweg-job` finds those.
+//! Each command is a file in `commands`, with its options and its help. Only `serve` is made for one dialect;
+//! all others find it through `thalweg-job`.
 //!
 //! See docs/decisions/050-mimalloc-without-huge-pages.md.
 

@@ -4,7 +4,7 @@
 //! the same bytes. Encoders and templates write columns as bytes. Compression and file name patterns are here
 //! too, because readers and writers of every family of components need them.
 //!
-//! - Cut bytes into messages: [`framing`] (delimiters, messages of several lines), [`partitioner`] (also
+//! - Cut bytes into messages: [`framing`] (delimiters, messages of several lines), [`stream_framing`] (also
 //!   length prefixes and fixed sizes).
 //! - Parse text into columns: [`columns`] (the common part), [`csv`], [`json_columns`], [`timestamps`].
 //! - Write columns as bytes: [`encode`], [`template`], [`values`], [`time_text`], [`json`], [`delimited`].
@@ -31,8 +31,8 @@ pub mod json_columns;
 pub mod keys;
 pub mod names;
 pub mod part_name;
-pub mod partitioner;
 pub mod pattern;
+pub mod stream_framing;
 pub mod target;
 pub mod template;
 pub mod testing;

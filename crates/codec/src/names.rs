@@ -22,6 +22,12 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(tail)
 }
 
+/// True if a pattern matches a name, or the part of the name before one of its dots: `a` covers `a` and
+/// `a.b`.
+pub fn covers(pattern: &str, name: &str) -> bool {
+    matches(pattern, name) || name.match_indices('.').any(|(at, _)| matches(pattern, &name[..at]))
+}
+
 /// Returns the prefix of the names that a group pattern matches: `a.` for `a.*`. `None` for other patterns.
 pub fn group(pattern: &str) -> Option<&str> {
     pattern.strip_suffix('*').filter(|prefix| prefix.ends_with('.') && !prefix.contains('*'))
@@ -97,7 +103,7 @@ impl Projection {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{covers, matches};
 
     #[test]
     fn a_star_stands_for_any_characters_and_all_else_for_itself() {
@@ -117,5 +123,11 @@ mod tests {
         for (pattern, name) in [("a", "ab"), ("a*a", "a"), ("*b", "abc"), ("a*b*c", "acb"), ("a?", "ab")] {
             assert!(!matches(pattern, name), "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn a_pattern_covers_the_fields_below_the_names_that_it_matches() {
+        assert!(covers("a", "a") && covers("a", "a.b.c") && covers("a.b", "a.b.c") && covers("x*", "xy.z"));
+        assert!(!covers("a", "ab") && !covers("a.b", "a") && !covers("b", "a.b"));
     }
 }

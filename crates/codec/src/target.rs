@@ -15,8 +15,7 @@ use arrow_schema::{ArrowError, DataType};
 use arrow_select::zip::zip;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_record::Outputs;
-use thalweg_record::{Batch, PAYLOAD, PayloadWriter, TextBuilder, ViewBuilder};
+use thalweg_record::{Batch, Outputs, PAYLOAD, PayloadWriter, TextBuilder, ViewBuilder};
 
 use crate::columns::{Before, FieldType, Layout};
 use crate::keys::{as_bytes, bytes_of, present};
@@ -81,13 +80,13 @@ impl Target {
     }
 
     /// Returns the name of the target of the result.
-    pub fn place(&self) -> &str {
+    pub fn output(&self) -> &str {
         self.into.as_deref().unwrap_or(&self.field)
     }
 
     /// Creates an editor for results of this type, which is text or JSON.
     pub fn editor(&self, kind: FieldType) -> Editor {
-        Editor { input: self.input(), slot: Slot::new(self.place(), kind), row_bytes: 0 }
+        Editor { input: self.input(), slot: Slot::new(self.output(), kind), row_bytes: 0 }
     }
 }
 

@@ -230,6 +230,9 @@ impl Values {
             Form::Float(values) if !values.value(row).is_finite() => {
                 out.extend_from_slice(values.value(row).to_string().as_bytes());
             }
+            Form::Float32(values) if !values.value(row).is_finite() => {
+                out.extend_from_slice(values.value(row).to_string().as_bytes());
+            }
             _ => self.write_json(row, out),
         }
     }
@@ -394,6 +397,21 @@ mod tests {
             let time = chrono::DateTime::from_timestamp(seconds, nanos as u32).unwrap();
             let expected = time.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true);
             prop_assert_eq!(String::from_utf8(written).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_that_json_lacks_are_written_as_text_at_any_width() {
+        let narrow: ArrayRef = Arc::new(Float32Array::from(vec![f32::NAN, f32::INFINITY, 1.5]));
+        let wide: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN, f64::INFINITY, 1.5]));
+        for column in [narrow, wide] {
+            let values = Values::of(&Field::new("x", column.data_type().clone(), true), &column);
+            let mut written = Vec::new();
+            for row in 0..3 {
+                values.write_text(row, &mut written);
+                written.push(b' ');
+            }
+            assert_eq!(String::from_utf8(written).unwrap(), "NaN inf 1.5 ");
         }
     }
 

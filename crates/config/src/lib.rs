@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod count;
 mod decode;
 mod diagnostic;
 mod document;
@@ -45,9 +46,11 @@ mod substitute;
 mod syntax;
 pub mod testing;
 pub mod types;
+mod url;
 mod write;
 
 pub use check::{AsSchema, check};
+pub use count::{count, counted};
 pub use decode::{DecodeError, decode};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use document::Document;
@@ -56,4 +59,5 @@ pub use mistake::Mistake;
 pub use nearest::nearest;
 pub use node::{Key, Node, Span, Value};
 pub use types::{ByteRange, ByteSize, FileMode, Paths, Pattern, TimeSpan};
+pub use url::without_secrets;
 pub use write::{Comments, write};

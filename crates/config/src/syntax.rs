@@ -134,7 +134,7 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
     use ErrorKind as Kind;
     let line = text.get(line_start..)?.lines().next()?;
     let before = text.get(line_start..at)?;
-    let told = |span: Span, message: &str, help: &str| {
+    let mistake = |span: Span, message: &str, help: &str| {
         let mut diagnostic = Diagnostic::new(span, message);
         diagnostic.help(help);
         Some(diagnostic)
@@ -159,7 +159,7 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
             Some(next + blank.find('\t')?)
         };
         let tab = tab.or_else(|| Some(line_start + before.rfind('\t')?)).or_else(below).unwrap_or(at);
-        return told(
+        return mistake(
             Span::new(tab, tab + 1),
             "A tab is used where only spaces are allowed.",
             "Indent with spaces.",
@@ -181,7 +181,7 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
             let start = line.get(..reach).unwrap_or(before).rfind("${").or_else(|| line.find("${"))?;
             let length = line.get(start..)?.find('}').map_or(2, |end| end + 1);
             let variable = line.get(start..start + length)?;
-            told(
+            mistake(
                 Span::new(line_start + start, line_start + start + length),
                 "Within `{ }` or `[ ]`, the `{` of a variable is taken for the start of a mapping.",
                 &format!("Put quotes around it: `\"{variable}\"`."),
@@ -192,7 +192,7 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
             | Kind::InvalidQuotedScalarIndent
             | Kind::DocumentIndicatorInQuotedScalar,
             Some((quote, '"' | '\'')),
-        ) => told(
+        ) => mistake(
             Span::new(quote, quote + 1),
             "A quote is opened here and not closed.",
             "Close it with the same quote. If the text continues, indent its other lines.",
@@ -212,8 +212,8 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
         ) if bracket < line_start || text.get(at..)?.trim().is_empty() => {
             let span = Span::new(bracket, bracket + 1);
             match character {
-                '[' => told(span, "A `[` is not closed.", "Close the list with `]`."),
-                _ => told(span, "A `{` is not closed.", "Close the mapping with `}`."),
+                '[' => mistake(span, "A `[` is not closed.", "Close the list with `]`."),
+                _ => mistake(span, "A `{` is not closed.", "Close the mapping with `}`."),
             }
         }
         (Kind::MappingValueNotAllowed | Kind::SimpleKeyExpected | Kind::InvalidSimpleKey, None) => {
@@ -230,12 +230,16 @@ fn farther_back(text: &str, at: usize, line_start: usize, kind: &ErrorKind) -> O
                 {
                     let colon = start + (candidate.len() - candidate.trim_start().len()) + colon;
                     let help = "Write `key: value`.";
-                    return told(Span::new(colon, colon + 1), "A space is missing after this colon.", help);
+                    return mistake(
+                        Span::new(colon, colon + 1),
+                        "A space is missing after this colon.",
+                        help,
+                    );
                 }
                 if !content.contains(':') && !matches!(first, '#' | '-' | '"' | '\'' | '|' | '>' | '[' | '{')
                 {
                     let start = start + (candidate.len() - candidate.trim_start().len());
-                    return told(
+                    return mistake(
                         Span::new(start, start + content.len()),
                         "This line is neither a `key: value` nor a part of one.",
                         "Put a `:` and a space after the key. Indent a continued text further than its key.",

@@ -28,9 +28,9 @@ pub struct ComponentMetrics {
     busy_ns: AtomicU64,
     expected: AtomicU64,
     progress: AtomicU64,
-    /// The temporary error that it retries, if any. `is_troubled` avoids the lock on the usual path.
-    trouble: Mutex<Option<String>>,
-    is_troubled: AtomicBool,
+    /// The temporary error that it retries, if any. `is_retrying` avoids the lock on the usual path.
+    retrying: Mutex<Option<String>>,
+    is_retrying: AtomicBool,
     /// The component's own counters.
     pub(crate) details: Details,
     /// How batches reached the stage that begins with it: by a call, or by the channel.
@@ -64,7 +64,7 @@ pub struct ComponentCounts {
     pub progress_bytes: u64,
     /// The temporary error that it retries now, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
+    pub retrying: Option<String>,
     /// The batches for the stage that begins with it that were processed on the stack of the stage before.
     pub taken_at_once: u64,
     /// The batches for that stage that waited in its channel.
@@ -89,8 +89,8 @@ impl ComponentMetrics {
             busy_ns: AtomicU64::new(0),
             expected: AtomicU64::new(0),
             progress: AtomicU64::new(0),
-            trouble: Mutex::default(),
-            is_troubled: AtomicBool::new(false),
+            retrying: Mutex::default(),
+            is_retrying: AtomicBool::new(false),
             details: Details::default(),
             hand_overs: Arc::default(),
         })
@@ -102,9 +102,9 @@ impl ComponentMetrics {
         self.bytes_in.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Counts messages that went out, and clears the trouble.
+    /// Counts messages that went out, and clears the temporary error.
     pub fn add_out(&self, rows: usize, bytes: usize) {
-        self.set_trouble(None);
+        self.set_retrying(None);
         self.rows_out.fetch_add(rows as u64, Relaxed);
         self.bytes_out.fetch_add(bytes as u64, Relaxed);
     }
@@ -126,11 +126,11 @@ impl ComponentMetrics {
     }
 
     /// Sets or clears the temporary error that the component retries.
-    pub fn set_trouble(&self, trouble: Option<String>) {
-        if trouble.is_some() || self.is_troubled.load(Relaxed) {
-            let mut current = self.trouble.lock();
-            self.is_troubled.store(trouble.is_some(), Relaxed);
-            *current = trouble;
+    pub fn set_retrying(&self, retrying: Option<String>) {
+        if retrying.is_some() || self.is_retrying.load(Relaxed) {
+            let mut current = self.retrying.lock();
+            self.is_retrying.store(retrying.is_some(), Relaxed);
+            *current = retrying;
         }
     }
 
@@ -158,7 +158,7 @@ impl ComponentMetrics {
             busy_ns: self.busy_ns.load(Relaxed),
             expected_bytes: self.expected.load(Relaxed),
             progress_bytes: self.progress.load(Relaxed),
-            trouble: self.trouble.lock().clone(),
+            retrying: self.retrying.lock().clone(),
             taken_at_once: self.hand_overs.at_once(),
             queued: self.hand_overs.queued(),
             details: self.details.now(),

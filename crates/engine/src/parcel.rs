@@ -10,8 +10,37 @@ use thalweg_record::{Batch, Budget, File, Outcome};
 /// The contents of a channel of files: several small files, or one file that takes long.
 pub(crate) type Files = Vec<File>;
 
+/// Content that several targets can share.
+pub(crate) trait Shareable: Sized {
+    /// Returns a second handle of the same content. Both must be settled.
+    #[must_use]
+    fn share(&self) -> Self;
+
+    /// Settles all its messages or files.
+    fn settle(self, outcome: Outcome);
+}
+
+/// Returns one handle of the content for each of `count` targets. Without targets, the content is settled as
+/// filtered.
+pub(crate) fn shares<S: Shareable>(content: S, count: usize) -> impl Iterator<Item = S> {
+    let mut content = Some(content);
+    if count == 0
+        && let Some(content) = content.take()
+    {
+        content.settle(Outcome::Filtered);
+    }
+    (1..=count).filter_map(move |number| {
+        if number == count { content.take() } else { content.as_ref().map(Shareable::share) }
+    })
+}
+
+/// The bytes of a file's content, in memory or not.
+pub(crate) fn bytes_of(file: &File) -> usize {
+    usize::try_from(file.size()).unwrap_or(usize::MAX)
+}
+
 /// The operations that channels, counters and sequencers need of their contents.
-pub(crate) trait Parcel: Send + Sized + 'static {
+pub(crate) trait Parcel: Shareable + Send + 'static {
     /// The number of messages or files.
     fn items(&self) -> usize;
 
@@ -21,15 +50,38 @@ pub(crate) trait Parcel: Send + Sized + 'static {
     /// The size that counts against the limits of channels: about the bytes of memory.
     fn weight(&self) -> usize;
 
-    /// A second parcel over the same content. Both must be settled.
-    #[must_use]
-    fn share(&self) -> Self;
-
     /// Counts the content on the budget until it is dropped.
     fn claim(&self, budget: &Budget);
+}
 
-    /// Settles all its messages or files.
-    fn settle(self, outcome: Outcome);
+impl Shareable for Batch {
+    fn share(&self) -> Self {
+        Batch::share(self)
+    }
+
+    fn settle(self, outcome: Outcome) {
+        Batch::settle(self, outcome);
+    }
+}
+
+impl Shareable for File {
+    fn share(&self) -> Self {
+        File::share(self)
+    }
+
+    fn settle(self, outcome: Outcome) {
+        File::settle(self, outcome);
+    }
+}
+
+impl Shareable for Files {
+    fn share(&self) -> Self {
+        self.iter().map(File::share).collect()
+    }
+
+    fn settle(self, outcome: Outcome) {
+        self.into_iter().for_each(|file| file.settle(outcome));
+    }
 }
 
 impl Parcel for Batch {
@@ -45,16 +97,8 @@ impl Parcel for Batch {
         self.payload_bytes()
     }
 
-    fn share(&self) -> Self {
-        Batch::share(self)
-    }
-
     fn claim(&self, budget: &Budget) {
         Batch::claim(self, budget);
-    }
-
-    fn settle(self, outcome: Outcome) {
-        Batch::settle(self, outcome);
     }
 }
 
@@ -64,21 +108,13 @@ impl Parcel for Files {
     }
 
     fn bytes(&self) -> usize {
-        self.iter().map(|file| usize::try_from(file.size()).unwrap_or(usize::MAX)).sum()
+        self.iter().map(bytes_of).sum()
     }
 
     fn weight(&self) -> usize {
         self.iter().map(File::weight).sum()
     }
 
-    fn share(&self) -> Self {
-        self.iter().map(File::share).collect()
-    }
-
     /// Does nothing: a file holds the memory that its source reserved for it.
     fn claim(&self, _: &Budget) {}
-
-    fn settle(self, outcome: Outcome) {
-        self.into_iter().for_each(|file| file.settle(outcome));
-    }
 }

@@ -220,7 +220,10 @@ impl Positions {
                 changed.push((name.clone(), partition.settled.clone()));
             }
         }
-        partitions.retain(|_, partition| partition.settled.is_some() || !partition.sent.is_empty());
+        // A stuck partition stays: a later batch must not move its position past the failed one.
+        partitions.retain(|_, partition| {
+            partition.stuck || partition.settled.is_some() || !partition.sent.is_empty()
+        });
         changed
     }
 
@@ -249,6 +252,20 @@ mod tests {
             positions.note_stored(&partition, position.as_ref());
         }
         assert_eq!(positions.committed("l"), Some(1.into()));
+    }
+
+    #[test]
+    fn a_stuck_partition_stays_stuck_over_a_save() {
+        let (failures, _failed) = mpsc::unbounded_channel();
+        let positions = Positions::new("s".into(), Role::Source, BTreeMap::new(), failures);
+        let settle = |offset: u64, outcome| {
+            let checkpoint = Checkpoint { partition: "l".into(), offset: offset.into() };
+            positions.expect(Some(checkpoint), 1).settle(outcome);
+        };
+        settle(1, Outcome::Failed);
+        assert_eq!(positions.take_changes(), []);
+        settle(2, Outcome::Delivered);
+        assert_eq!((positions.saved("l"), positions.take_changes()), (None, Vec::new()));
     }
 
     #[test]

@@ -142,9 +142,10 @@ impl<'s> Walker<'s> {
         let own = option.get("description").or_else(|| self.resolved(option).get("description"));
         let mut text = own.and_then(Value::as_str).unwrap_or_default().to_owned();
         for way in self.ways(option) {
-            let told = way.get("description").and_then(Value::as_str);
-            if let (Some(value), Some(told)) = (way.get("const").and_then(Value::as_str), told) {
-                text += &format!("\n- `{value}`: {}", told.replace('\n', " "));
+            let description = way.get("description").and_then(Value::as_str);
+            if let (Some(value), Some(description)) = (way.get("const").and_then(Value::as_str), description)
+            {
+                text += &format!("\n- `{value}`: {}", description.replace('\n', " "));
             }
         }
         text

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, UInt64Array};
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use thalweg_record::{Content, File, Meta, Origin, PayloadWriter, Times};
 
 use crate::component::{Context, FileSink, Flow, InFlight, Sink, SinkConfig, Source, SourceConfig};
@@ -50,7 +51,11 @@ pub struct ReplayRun {
     pub graph: Graph,
     /// The letters of each source.
     letters: BTreeMap<Arc<str>, Vec<DeadLetterId>>,
+    skipped: Skipped,
 }
+
+/// The letters that a run left out, because their files have vanished since they were checked.
+type Skipped = Arc<Mutex<BTreeSet<DeadLetterId>>>;
 
 impl ReplayRun {
     /// Returns the number of its letters.
@@ -65,12 +70,13 @@ impl ReplayRun {
 
     /// Returns the letters that the run has settled: delivered, filtered, or kept as new letters.
     pub fn safe(&self, summary: &Summary) -> Vec<DeadLetterId> {
+        let skipped = self.skipped.lock();
         let safe = self.letters.iter().flat_map(|(source, ids)| {
             let reached =
                 summary.positions.get(&**source).and_then(|partitions| partitions.get(PARTITION)?.as_u64());
             ids.iter().copied().filter(move |&id| reached.is_some_and(|reached| id <= reached))
         });
-        safe.collect()
+        safe.filter(|id| !skipped.contains(id)).collect()
     }
 
     /// Deletes the positions of the sources of letters, which are valid during one run only.
@@ -136,7 +142,13 @@ fn way(graph: &Graph, letter: &DeadLetter) -> Result<Way, String> {
     let (name, transform) = component.split_once('.').unwrap_or((component, ""));
     match (graph.pipeline(name), sink(name)) {
         (Some(pipeline), _) if !transform.is_empty() => {
-            Ok(Way::Pipeline(pipeline.name.clone(), entrance(pipeline, letter)))
+            let at = entrance(pipeline, letter);
+            if pipeline.transforms.get(at).is_some_and(|node| node.config.takes() != letter.flow()) {
+                return Err(format!(
+                    "it is a part of a file that `{component}` could not read: correct the file and process it again"
+                ));
+            }
+            Ok(Way::Pipeline(pipeline.name.clone(), at))
         }
         (_, Some(sink)) => Ok(Way::Encoding(sink.name.clone())),
         _ if graph.sources.iter().any(|source| &*source.name == component) => Err(format!(
@@ -208,7 +220,8 @@ fn file_of(letter: &DeadLetter) -> Option<File> {
 }
 
 fn through_pipelines(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)>>) -> ReplayRun {
-    let mut run = ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new() };
+    let mut run =
+        ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new(), skipped: Skipped::default() };
     let mut pipelines = graph.pipelines.clone();
     pipelines.iter_mut().for_each(|pipeline| pipeline.from.retain(|feed| !matches!(feed, Feed::Source(_))));
     let mut entrances: BTreeMap<Arc<str>, BTreeMap<usize, Feed>> = BTreeMap::new();
@@ -294,7 +307,8 @@ fn prune(pipelines: &mut Vec<Pipeline>) {
 }
 
 fn to_sinks(graph: &Graph, letters: BTreeMap<Way, Vec<(DeadLetterId, DeadLetter)>>) -> ReplayRun {
-    let mut run = ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new() };
+    let mut run =
+        ReplayRun { graph: nothing_of(graph), letters: BTreeMap::new(), skipped: Skipped::default() };
     for (way, letters) in letters {
         let Way::Written(name) = &way else { continue };
         let sink = graph.sinks.iter().find(|sink| sink.name == *name).cloned();
@@ -340,7 +354,8 @@ impl ReplayRun {
     ) -> Arc<str> {
         let name = way.source();
         self.letters.insert(name.clone(), letters.iter().map(|(id, _)| *id).collect());
-        let config = Arc::new(Letters { letters: letters.into(), with_fields });
+        let config =
+            Arc::new(Letters { letters: letters.into(), with_fields, skipped: self.skipped.clone() });
         self.graph.sources.push(SourceNode { name: name.clone(), kind: KIND, config });
         name
     }
@@ -371,6 +386,7 @@ impl SinkConfig for Encoded {
 struct Letters {
     letters: Arc<[(DeadLetterId, DeadLetter)]>,
     with_fields: bool,
+    skipped: Skipped,
 }
 
 impl SourceConfig for Letters {
@@ -379,21 +395,19 @@ impl SourceConfig for Letters {
     }
 
     fn gives(&self) -> Flow {
-        match self.letters.first() {
-            Some((_, letter)) if letter.file.is_some() => Flow::Files,
-            _ => Flow::Messages,
-        }
+        self.letters.first().map_or(Flow::Messages, |(_, letter)| letter.flow())
     }
 
     fn build(&self, _: &Context) -> Result<Box<dyn Source>, Error> {
-        let (letters, with_fields) = (self.letters.clone(), self.with_fields);
-        Ok(Box::new(LettersSource { letters, with_fields, next: 0 }))
+        let (letters, skipped) = (self.letters.clone(), self.skipped.clone());
+        Ok(Box::new(LettersSource { letters, with_fields: self.with_fields, skipped, next: 0 }))
     }
 }
 
 struct LettersSource {
     letters: Arc<[(DeadLetterId, DeadLetter)]>,
     with_fields: bool,
+    skipped: Skipped,
     next: usize,
 }
 
@@ -425,14 +439,16 @@ impl LettersSource {
 #[async_trait]
 impl Source for LettersSource {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let with_fields = self.with_fields;
+        let (with_fields, skipped) = (self.with_fields, self.skipped.clone());
         while !out.is_stopping() {
             let letters = self.take(out.batch_bytes());
             let (Some((_, first)), Some((last, _))) = (letters.first(), letters.last()) else { break };
             if first.file.is_some() {
-                // The file was removed since it was checked. As with a letter that is rejected again, its
-                // letter stays.
-                let Some(file) = file_of(first) else { continue };
+                // The file was removed since it was checked. Its letter stays.
+                let Some(file) = file_of(first) else {
+                    skipped.lock().insert(*last);
+                    continue;
+                };
                 let checkpoint = Checkpoint { partition: PARTITION.into(), offset: (*last).into() };
                 out.send_files(vec![file], Some(checkpoint)).await?;
                 continue;

@@ -17,6 +17,8 @@ use thalweg_record::Temporary;
 
 /// The name of the locked file in each run's directory.
 const LOCK: &str = "lock";
+/// The start of the names of the runs' directories.
+const PREFIX: &str = "run-";
 
 /// Creates files that belong to the run and are removed when it ends. Clones create them in the same
 /// directory.
@@ -85,11 +87,20 @@ impl Temporaries {
     /// Removes the directories of killed runs. Directories that cannot be removed are skipped.
     pub fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.0.root) else { return };
-        for folder in entries.flatten().map(|entry| entry.path()) {
-            if let Ok(lock) = File::open(folder.join(LOCK))
-                && lock.try_lock().is_ok()
-            {
-                let _ = fs::remove_dir_all(&folder);
+        for entry in entries.flatten() {
+            let folder = entry.path();
+            match File::open(folder.join(LOCK)) {
+                Ok(lock) if lock.try_lock().is_ok() => {
+                    let _ = fs::remove_dir_all(&folder);
+                }
+                // A run was killed before it created its lock. `remove_dir` removes only empty directories.
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound
+                        && entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) =>
+                {
+                    let _ = fs::remove_dir(&folder);
+                }
+                _ => {}
             }
         }
     }
@@ -99,14 +110,20 @@ impl Folder {
     fn new(root: &Path) -> io::Result<Self> {
         make_private(root)?;
         loop {
-            let path = root.join(format!("run-{:x}-{:08x}", std::process::id(), fastrand::u32(..)));
+            let path = root.join(format!("{PREFIX}{:x}-{:08x}", std::process::id(), fastrand::u32(..)));
             match make_private_new(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             }
-            let lock = File::create_new(path.join(LOCK))?;
+            let lock = match File::create_new(path.join(LOCK)) {
+                // Another run that is sweeping removed the empty directory.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                lock => lock?,
+            };
             match lock.try_lock() {
-                Ok(()) => return Ok(Self { path, _lock: lock }),
+                Ok(()) if path.join(LOCK).exists() => return Ok(Self { path, _lock: lock }),
+                // Another run that was sweeping removed the directory between the two steps above.
+                Ok(()) => continue,
                 // Another run that is sweeping locked the directory just now, and took it for that of a
                 // killed run.
                 Err(TryLockError::WouldBlock) => continue,
@@ -143,12 +160,15 @@ mod tests {
         fs::create_dir(&dead).unwrap();
         fs::write(dead.join(LOCK), "").unwrap();
         fs::write(dead.join("0.png"), "left behind").unwrap();
+        // Of a run that was killed before it created its lock.
+        let young = root.path().join("run-young");
+        fs::create_dir(&young).unwrap();
         let other = root.path().join("not-ours");
         fs::create_dir(&other).unwrap();
         let running = Temporaries::new(Some(root.path()));
         let (_, kept) = running.create(".png").unwrap();
         Temporaries::new(Some(root.path())).sweep();
-        assert!(!dead.exists() && other.exists() && kept.path().exists());
+        assert!(!dead.exists() && !young.exists() && other.exists() && kept.path().exists());
         let path = kept.path().to_owned();
         drop(kept);
         assert!(!path.exists());

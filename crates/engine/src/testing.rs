@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 use thalweg_record::{
-    Ack, Batch, Budget, Content, ERROR_REASON, File, Origin, Parcel, Problem, Settlement, Share, Times,
+    Ack, Batch, Budget, Content, ERROR_REASON, File, Origin, Problem, Settlement, Share, Times,
 };
 use thalweg_runtime::{Receiver, Stop, Ticket, channel};
 
@@ -180,6 +180,16 @@ impl Unpacked {
     }
 }
 
+/// Messages or files that a source under test sent together.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "only tests hold it, and a few at a time")]
+pub enum Arrived {
+    /// A batch of messages.
+    Messages(Batch),
+    /// Files: several small ones, or a single one that takes long.
+    Files(Vec<File>),
+}
+
 /// Receives one output of a source under test: messages or files.
 pub struct OutputReceiver {
     messages: Receiver<Batch>,
@@ -195,10 +205,10 @@ impl OutputReceiver {
     }
 
     /// Waits for the next batch or files. Returns None when the source has ended and everything was taken.
-    pub async fn take(&self) -> Option<(Ticket, Parcel)> {
+    pub async fn take(&self) -> Option<(Ticket, Arrived)> {
         tokio::select! {
-            Some((ticket, batch)) = self.messages.take() => Some((ticket, batch.into())),
-            Some((ticket, files)) = self.files.take() => Some((ticket, files.into())),
+            Some((ticket, batch)) = self.messages.take() => Some((ticket, Arrived::Messages(batch))),
+            Some((ticket, files)) = self.files.take() => Some((ticket, Arrived::Files(files))),
             else => None,
         }
     }
@@ -271,7 +281,7 @@ pub async fn unpack<C: Component + FileReaderConfig>(
     drop(out);
     let mut unpacked = Unpacked { problem, ..Unpacked::default() };
     for (from, to) in [(main, &mut unpacked.main), (errors, &mut unpacked.errors)] {
-        while let Some((_, Parcel::Messages(mut batch))) = from.take().await {
+        while let Some((_, Arrived::Messages(mut batch))) = from.take().await {
             batch.take_ack().settle(thalweg_record::Outcome::Delivered);
             to.push(batch);
         }
@@ -349,7 +359,7 @@ impl RunningSource {
     pub async fn finish(self) -> Sent {
         let main = async {
             let mut all = Vec::new();
-            while let Some((_, Parcel::Messages(mut batch))) = self.main.take().await {
+            while let Some((_, Arrived::Messages(mut batch))) = self.main.take().await {
                 batch.take_ack().settle(thalweg_record::Outcome::Delivered);
                 all.push(batch);
             }
@@ -357,7 +367,7 @@ impl RunningSource {
         };
         let errors = async {
             let mut all = Vec::new();
-            while let Some((_, Parcel::Messages(mut batch))) = self.errors.take().await {
+            while let Some((_, Arrived::Messages(mut batch))) = self.errors.take().await {
                 batch.take_ack().settle(thalweg_record::Outcome::Rejected);
                 all.push(batch);
             }

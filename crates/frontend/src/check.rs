@@ -51,19 +51,19 @@ fn text(job: &Job, options: &CheckOptions) -> String {
 }
 
 fn json_of(job: &Job, options: &CheckOptions) -> serde_json::Value {
+    let graphs = || job.phases.iter().map(|phase| &phase.graph);
     let mut found = json!({ "file": job.name, "right": true, "mistakes": [] });
     if let Some(service) = &job.service {
         found["processors"] = json!(service.processors);
         found["remarks"] = json!(job.remarks);
-        return found;
-    }
-    let graphs = || job.phases.iter().map(|phase| &phase.graph);
-    let sum = |count: fn(&Graph) -> usize| graphs().map(count).sum::<usize>();
-    found["sources"] = sum(|graph| graph.sources.len()).into();
-    found["pipelines"] = sum(|graph| graph.pipelines.len()).into();
-    found["sinks"] = sum(|graph| graph.sinks.len()).into();
-    if let Some(remarks) = &job.remarks {
-        found["remarks"] = json!(remarks);
+    } else {
+        let sum = |count: fn(&Graph) -> usize| graphs().map(count).sum::<usize>();
+        found["sources"] = sum(|graph| graph.sources.len()).into();
+        found["pipelines"] = sum(|graph| graph.pipelines.len()).into();
+        found["sinks"] = sum(|graph| graph.sinks.len()).into();
+        if let Some(remarks) = &job.remarks {
+            found["remarks"] = json!(remarks);
+        }
     }
     if options.plan {
         let cores = options.threads.unwrap_or_else(cores);

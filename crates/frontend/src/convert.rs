@@ -1,7 +1,5 @@
 //! Prints a configuration of another program in thalweg's own form.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use thalweg_dialects::Selection;
@@ -9,6 +7,7 @@ use thalweg_job::{Configuration, LoadError};
 
 use crate::exit::{CommandError, Exit};
 use crate::print;
+use crate::write_new::write_new;
 
 /// Prints a configuration in thalweg's own form, or writes it to a new file. Of a service, `processor`
 /// selects one.
@@ -23,11 +22,7 @@ pub fn convert(
     let text = text(configuration, processor)?;
     match output {
         None => print::out(&text)?,
-        Some(path) => {
-            write_new(path, &text)?;
-            let shown = path.display();
-            print::err(&format!("wrote {shown}; `thalweg run {shown}` runs it\n"));
-        }
+        Some(path) => write_new(path, &text)?,
     }
     Ok(Exit::Done)
 }
@@ -68,20 +63,4 @@ fn text(configuration: &Configuration, processor: Option<&str>) -> Result<String
         }
     }
     Ok(text)
-}
-
-/// Writes a file that must not exist.
-///
-/// # Errors
-/// If it exists, or cannot be written.
-pub fn write_new(path: &Path, text: &str) -> Result<(), CommandError> {
-    let shown = path.display();
-    let written = OpenOptions::new().write(true).create_new(true).open(path);
-    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            CommandError::Usage(format!("`{shown}` exists, and is left as it is; name another file"))
-        }
-        _ => CommandError::Failed(format!("`{shown}` cannot be written: {error}")),
-    })
 }

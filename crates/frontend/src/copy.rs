@@ -2,12 +2,12 @@
 
 use serde_json::json;
 use thalweg_config::Comments;
-use thalweg_engine::Plan;
+use thalweg_engine::{Plan, Summary};
 use thalweg_job::copy::{CopyJob, CopyOptions, Figures, Kept};
-use thalweg_job::{Outcome, RunOptions};
+use thalweg_job::{Outcome, RunOptions, Signals};
 
 use crate::exit::{CommandError, Exit};
-use crate::format::{bytes, bytes_of, count, counted, duration, excerpt, rate};
+use crate::format::{bytes, bytes_of, count, counted, excerpt, headline, rate};
 use crate::paint::Paint;
 use crate::print;
 use crate::screen::{Screen, Show};
@@ -28,26 +28,20 @@ pub fn print_config(options: &CopyOptions) -> Result<Exit, CommandError> {
 /// Why it could not run, or why the run failed.
 pub fn copy(options: &CopyOptions, show: &Show) -> Result<Exit, CommandError> {
     let job = CopyJob::new(options)?;
-    job.probe()?;
+    job.probe(&mut || true)?;
     if options.dry_run {
         list(&job, show.json)?;
         return Ok(Exit::Done);
     }
     let kept = job.keep()?;
     if kept.resumes {
-        tell(show, "resuming", "resuming an interrupted copy; `--restart` starts from the beginning");
+        let text = "resuming an interrupted copy; `--restart` starts from the beginning";
+        print::err(&print::event(show.json, show.quiet, "resuming", text));
     }
-    let run_options = RunOptions { cores: job.cores, heeds_signals: true, ..RunOptions::default() };
+    let signals = Some(Signals::new()?);
+    let run_options = RunOptions { cores: job.cores, signals, ..RunOptions::default() };
     let outcome = job.run(&kept, run_options, &mut Screen::new(show.clone()))?;
     end(&job, &outcome, &kept, show)
-}
-
-fn tell(show: &Show, event: &str, text: &str) {
-    if show.json {
-        print::err(&format!("{}\n", json!({ "event": event, "message": text })));
-    } else if !show.quiet {
-        print::err(&format!("{}\n", Paint::stderr().dim(text)));
-    }
 }
 
 /// Lists each object with its size and target, and the total.
@@ -55,7 +49,7 @@ fn list(job: &CopyJob<'_>, json: bool) -> Result<(), CommandError> {
     let shown = |name: &str| excerpt(name, usize::MAX);
     let (mut objects, mut total) = (0_u64, 0_u64);
     let mut written = Ok(());
-    job.list(&mut |name, to, size| {
+    let mut each = |name: &str, to: String, size: u64| {
         objects += 1;
         total = total.saturating_add(size);
         let line = match json {
@@ -64,7 +58,8 @@ fn list(job: &CopyJob<'_>, json: bool) -> Result<(), CommandError> {
         };
         written = print::out(&format!("{line}\n"));
         written.is_ok()
-    })?;
+    };
+    job.list(&mut each, &mut || true)?;
     written?;
     if json {
         print::out(&format!("{}\n", json!({ "event": "total", "objects": objects, "bytes": total })))?;
@@ -80,7 +75,7 @@ fn list(job: &CopyJob<'_>, json: bool) -> Result<(), CommandError> {
 
 fn end(job: &CopyJob<'_>, outcome: &Outcome, kept: &Kept, show: &Show) -> Result<Exit, CommandError> {
     let summary = &outcome.summary;
-    let figures = job.figures(outcome, kept)?;
+    let figures = job.figures(outcome);
     if show.json {
         print::err(&format!("{}\n", figures.json(outcome)));
     } else if !show.quiet {
@@ -88,6 +83,7 @@ fn end(job: &CopyJob<'_>, outcome: &Outcome, kept: &Kept, show: &Show) -> Result
         let command = format!("thalweg errors list --state {state}");
         print::err(&text(&figures, outcome, &command, Paint::stderr()));
     }
+    job.finish(outcome, &figures, kept)?;
     match &summary.failure {
         Some(_) if show.json => Err(CommandError::AlreadyReported),
         Some(failure) => Err(CommandError::Failed(failure.to_string())),
@@ -103,34 +99,14 @@ fn end(job: &CopyJob<'_>, outcome: &Outcome, kept: &Kept, show: &Show) -> Result
 /// The summary of a copy as text. `errors_command` is the command that shows the failures.
 fn text(figures: &Figures, outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     let summary = &outcome.summary;
-    let time = duration(summary.elapsed);
-    let what = counted(figures.copied, figures.item());
-    let head = match (&summary.failure, summary.stopped) {
-        (Some(_), _) => paint.red(&format!("failed after {time}")),
-        (None, true) => paint.bold(&format!("stopped after {time}")),
-        (None, false) => paint.bold(&format!("done in {time}")),
-    };
     let each_second = |number| format!("{}/s", bytes(rate(number, summary.elapsed) as u64));
     let mut text = String::new();
     let mut line = |parts: &[String]| text.push_str(&format!("  {}\n", parts.join(" · ")));
-    line(&[head, format!("{what} copied"), each_second(figures.read_bytes.max(figures.written_bytes))]);
-    let mut read = vec![format!("{} read", bytes(figures.read_bytes))];
-    if figures.is_rows {
-        read.push(format!("of {}", counted(figures.read_objects, "object")));
-    }
-    read.push(format!("{} written", bytes(figures.written_bytes)));
-    if figures.verified_bytes > 0 {
-        read.push(format!("{} verified by the store", bytes(figures.verified_bytes)));
-    }
-    read.extend(figures.crc32c.map(|crc32c| format!("crc32c {crc32c:08x}")));
-    line(&read);
-    let mut asked = vec![counted(figures.requests, "request")];
-    if figures.retries > 0 {
-        asked.push(paint.yellow(&format!("{} retried", count(figures.retries))));
-    }
-    let budget = bytes_of(summary.budget_peak as u64, summary.budget_limit as u64);
-    asked.push(format!("at most {budget} in flight"));
-    line(&asked);
+    let copied = format!("{} copied", counted(figures.copied, figures.item()));
+    let largest = figures.read_bytes.max(figures.written_bytes);
+    line(&[headline(summary, paint), copied, each_second(largest)]);
+    line(&read_line(figures));
+    line(&request_line(figures, summary, paint));
     let mut there = Vec::new();
     if figures.kept_bytes > 0 {
         there.push(format!("{} kept from a former copy", bytes(figures.kept_bytes)));
@@ -152,4 +128,29 @@ fn text(figures: &Figures, outcome: &Outcome, errors_command: &str, paint: Paint
         line(&[format!("{}: `{errors_command}` shows them", paint.yellow(&figures.not_copied()))]);
     }
     text
+}
+
+/// The bytes that were read and written.
+fn read_line(figures: &Figures) -> Vec<String> {
+    let mut parts = vec![format!("{} read", bytes(figures.read_bytes))];
+    if figures.is_rows {
+        parts.push(format!("of {}", counted(figures.read_objects, "object")));
+    }
+    parts.push(format!("{} written", bytes(figures.written_bytes)));
+    if figures.verified_bytes > 0 {
+        parts.push(format!("{} verified by the store", bytes(figures.verified_bytes)));
+    }
+    parts.extend(figures.crc32c.map(|crc32c| format!("crc32c {crc32c:08x}")));
+    parts
+}
+
+/// The requests and the memory.
+fn request_line(figures: &Figures, summary: &Summary, paint: Paint) -> Vec<String> {
+    let mut parts = vec![counted(figures.requests, "request")];
+    if figures.retries > 0 {
+        parts.push(paint.yellow(&format!("{} retried", count(figures.retries))));
+    }
+    let budget = bytes_of(summary.budget_peak as u64, summary.budget_limit as u64);
+    parts.push(format!("at most {budget} in flight"));
+    parts
 }

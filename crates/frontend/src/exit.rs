@@ -35,7 +35,7 @@ pub enum CommandError {
     /// An attempt failed, which was already printed.
     AlreadyReported,
     /// The reader of the output is gone. This is no error.
-    NobodyReads,
+    ReaderGone,
 }
 
 impl From<LoadError> for CommandError {
@@ -53,8 +53,7 @@ impl From<RunError> for CommandError {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Load(error) => error.into(),
-            // The screen has printed it.
-            RunError::Abandoned => CommandError::AlreadyReported,
+            abandoned @ RunError::Abandoned => CommandError::Failed(abandoned.to_string()),
         }
     }
 }
@@ -68,7 +67,7 @@ impl From<thalweg_engine::Error> for CommandError {
 impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> Self {
         match error.kind() {
-            std::io::ErrorKind::BrokenPipe => CommandError::NobodyReads,
+            std::io::ErrorKind::BrokenPipe => CommandError::ReaderGone,
             _ => CommandError::Failed(error.to_string()),
         }
     }
@@ -91,7 +90,7 @@ pub fn tell(failure: &CommandError, json: bool) {
         CommandError::Usage(text) | CommandError::Failed(text) => {
             print::err(&format!("{} {}\n", Paint::stderr().red("error:"), text.trim_end_matches('.')));
         }
-        CommandError::AlreadyReported | CommandError::NobodyReads => {}
+        CommandError::AlreadyReported | CommandError::ReaderGone => {}
     }
 }
 
@@ -105,6 +104,6 @@ pub fn report(result: Result<Exit, CommandError>, json: bool) -> u8 {
     match failure {
         CommandError::Mistakes(_) | CommandError::Usage(_) => WRONG,
         CommandError::Failed(_) | CommandError::AlreadyReported => FAILED,
-        CommandError::NobodyReads => 0,
+        CommandError::ReaderGone => 0,
     }
 }

@@ -2,25 +2,21 @@
 
 use std::time::Duration;
 
-/// A count with commas between thousands: `1,234,567`.
-#[must_use]
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+use thalweg_engine::Summary;
 
-/// A count and what it counts: `1 message`, `2,000 messages`.
+use crate::paint::Paint;
+
+pub use thalweg_config::{count, counted};
+
+/// The outcome of a run and its duration: `done in 1.23 s`.
 #[must_use]
-pub fn counted(number: u64, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", count(number))
+pub(crate) fn headline(summary: &Summary, paint: Paint) -> String {
+    let time = duration(summary.elapsed);
+    match (&summary.failure, summary.stopped) {
+        (Some(_), _) => paint.red(&format!("failed after {time}")),
+        (None, true) => paint.bold(&format!("stopped after {time}")),
+        (None, false) => paint.bold(&format!("done in {time}")),
+    }
 }
 
 /// A number with about three digits.
@@ -184,15 +180,6 @@ pub fn paragraphs(text: &str, width: usize, indent: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts_have_their_thousands_set_apart() {
-        let counts = [0, 12, 123, 1234, 123_456, 1_234_567, u64::MAX];
-        let shown = ["0", "12", "123", "1,234", "123,456", "1,234,567", "18,446,744,073,709,551,615"];
-        assert_eq!(counts.map(count), shown);
-        assert_eq!(counted(1, "message"), "1 message");
-        assert_eq!(counted(0, "message"), "0 messages");
-    }
 
     #[test]
     fn sizes_have_three_digits() {

@@ -29,14 +29,15 @@ mod repeat;
 mod run;
 mod screen;
 mod summary;
+mod write_new;
 
 pub use check::{CheckOptions, check, described};
-pub use convert::{convert, write_new};
+pub use convert::convert;
 #[cfg(feature = "stores")]
 pub use copy::{copy, print_config};
-pub use exit::{CommandError, Exit, WRONG, report, tell};
+pub use exit::{CommandError, Exit, WRONG, report};
 pub use paint::Paint;
-pub use progress::Progress;
 pub use repeat::Repeat;
 pub use run::{RunRequest, run};
 pub use screen::{Screen, Show};
+pub use write_new::write_new;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use indicatif::MultiProgress;
 use serde_json::{Value, json};
 use thalweg_job::{LoadError, LogCollector, LogEvent};
-use thalweg_local::tell;
+use thalweg_local::report;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -20,13 +20,13 @@ use crate::paint::Paint;
 
 /// The variable that selects the events: `error`, `warn`, `info`, `debug`, `trace`, or by module
 /// (`warn,thalweg_engine=debug`).
-pub const VARIABLE: &str = "THALWEG_LOG";
+const VARIABLE: &str = "THALWEG_LOG";
 
 /// The lines of progress of the current run.
 static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
 
 /// Begins to print warnings on the standard error output, or errors only if `quietly`. `collects` is true if
-/// the graph has a source that collects logs.
+/// this or a later graph of the process may have a source that collects logs.
 ///
 /// # Errors
 /// If the variable is invalid.
@@ -50,7 +50,7 @@ fn begin_as(
     collects: bool,
 ) -> Result<(), LoadError> {
     *BARS.lock().unwrap_or_else(PoisonError::into_inner) = Some(bars.clone());
-    tell::show_by(match (quietly, json) {
+    report::show_by(match (quietly, json) {
         (true, _) => |_, _| {},
         (_, true) => |_, object| drop(AroundBars.write_all(format!("{object}\n").as_bytes())),
         (_, false) => |text, _| drop(AroundBars.write_all(text.as_bytes())),
@@ -136,5 +136,45 @@ where
             }
         }
         writeln!(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use thalweg_config::Document;
+    use thalweg_job::{Configuration, JobRun, Overrides, RunOptions};
+
+    use crate::screen::{Screen, Show};
+
+    /// Runs a configuration as an embedder does.
+    fn run(text: &str) {
+        let document = Document::parse("c.yaml", text).unwrap();
+        let configuration = Configuration::new(document, Path::new(""));
+        let job = configuration.job(&thalweg_job::registry(), &Overrides::default()).unwrap();
+        let mut screen = Screen::new(Show { quiet: true, warns: true, ..Show::default() });
+        let outcome = JobRun::prepare(job, RunOptions::default(), &mut screen).unwrap().run(&mut screen);
+        assert_eq!(outcome.unwrap().failure(), None);
+    }
+
+    #[test]
+    fn a_later_run_of_a_process_collects_logs_although_the_first_one_did_not() {
+        let folder = std::env::temp_dir().join(format!("thalweg-log-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("taken")).unwrap();
+        run("sources: { in: { generate: { lines: [a] } } }\n\
+             pipelines: { main: { from: in, to: out } }\n\
+             sinks: { out: discard }\n");
+        // A sink that cannot write to a folder makes the engine log a warning.
+        run(&format!(
+            "sources: {{ in: {{ generate: {{ lines: [a] }} }}, own: {{ internal_logs: {{ level: warn }} }} }}\n\
+             pipelines:\n  main: {{ from: in, to: {{ failover: [broken, out] }} }}\n  diary: {{ from: own, to: log }}\n\
+             sinks:\n  broken: {{ file: {{ path: '{folder}/taken' }} }}\n  out: discard\n  \
+             log: {{ file: {{ path: '{folder}/log.jsonl', encode: json }} }}\n",
+            folder = folder.display(),
+        ));
+        let log = std::fs::read_to_string(folder.join("log.jsonl")).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(log.contains("`broken`"), "{log}");
     }
 }

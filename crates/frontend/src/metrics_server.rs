@@ -106,7 +106,7 @@ fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
 /// Reports each component that cannot work at present, a line each.
 fn health(handle: &Handle) -> Response<Full<Bytes>> {
     let counts = handle.counts();
-    let failing = counts.iter().filter_map(|counts| Some((counts, counts.trouble.as_ref()?)));
+    let failing = counts.iter().filter_map(|counts| Some((counts, counts.retrying.as_ref()?)));
     let mut lines = String::new();
     for (component, problem) in failing {
         let _ = writeln!(lines, "{} ({}): {problem}", component.name, component.kind);
@@ -132,7 +132,7 @@ const COUNTERS: [Counter; 9] = [
         c.taken_at_once as f64
     }),
     ("batches_queued_total", "Batches that came through a channel.", |c| c.queued as f64),
-    ("troubled", "1 while it cannot work.", |c| f64::from(u8::from(c.trouble.is_some()))),
+    ("retrying", "1 while it retries a temporary error.", |c| f64::from(u8::from(c.retrying.is_some()))),
 ];
 
 fn metrics(handle: &Handle, begun: Instant) -> String {

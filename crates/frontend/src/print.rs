@@ -2,10 +2,14 @@
 
 use std::io::{self, Write};
 
+use serde_json::json;
+
+use crate::paint::Paint;
+
 /// Writes to the standard output.
 ///
 /// # Errors
-/// Those of writing; see [`CommandError::NobodyReads`](crate::CommandError::NobodyReads).
+/// Those of writing; see [`CommandError::ReaderGone`](crate::CommandError::ReaderGone).
 pub fn out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -15,6 +19,25 @@ pub fn out(text: &str) -> io::Result<()> {
 /// Writes to the standard error output. An error is ignored, because no other output could report it.
 pub fn err(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Returns the line of an event: an object for programs, or a text whose part before a colon is coloured. The
+/// line is empty if `quiet` is true, except in JSON.
+#[must_use]
+pub fn event(json: bool, quiet: bool, name: &str, text: &str) -> String {
+    if json {
+        return format!("{}\n", json!({ "event": name, "message": text }));
+    }
+    if quiet {
+        return String::new();
+    }
+    let paint = Paint::stderr();
+    // The terminal may have echoed `^C` on this line.
+    let start = if paint.is_on() { "\r" } else { "" };
+    match text.split_once(':') {
+        Some((word, rest)) => format!("{start}{}{rest}\n", paint.yellow(&format!("{word}:"))),
+        None => format!("{start}{}\n", paint.dim(text)),
+    }
 }
 
 /// The width of the terminal in columns: `COLUMNS`, or what the terminal reports, or 80.

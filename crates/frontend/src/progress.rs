@@ -308,7 +308,7 @@ mod tests {
             taken_at_once: 0,
             queued: 0,
             details: Default::default(),
-            trouble: None,
+            retrying: None,
         };
         let mut view = View {
             start: Instant::now(),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn unknown_values_are_omitted() {
         let mut view = view();
         view.expected = None;
         assert_eq!(view.second_line(80), "  0:12 · 12.3 of 256 MiB in flight");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use thalweg_job::pause;
+use thalweg_job::{Signals, pause};
 
 use crate::exit::{CommandError, Exit, tell};
 
@@ -15,45 +15,37 @@ pub struct Repeat {
     pub iterations: Option<u64>,
 }
 
-/// How a run ended, and whether it was stopped.
-pub(crate) struct Ended {
-    pub exit: Exit,
-    pub stopped: bool,
-}
-
 /// Runs a function once, or as often as `repeat` says. A failed run is reported, and the next one still takes
-/// place: its input may exist by then. Mistakes in the configuration end the repetition.
+/// place: its input may exist by then. Mistakes in the configuration and signals to end stop the repetition,
+/// whatever the outcome of the current run.
 pub(crate) fn repeated(
     repeat: Option<Repeat>,
     json: bool,
-    mut run: impl FnMut() -> Result<Ended, CommandError>,
+    signals: &Signals,
+    mut run: impl FnMut() -> Result<Exit, CommandError>,
 ) -> Result<Exit, CommandError> {
+    let Repeat { pause: time, iterations } = repeat.unwrap_or_default();
     let mut worst = Exit::Done;
     let mut iteration = 0;
     loop {
         iteration += 1;
-        match (run(), repeat) {
-            (Ok(ended), _) => {
-                if ended.exit != Exit::Done {
-                    worst = ended.exit;
-                }
-                if repeat.is_none() || ended.stopped {
-                    return Ok(worst);
-                }
-            }
-            (
-                Err(error @ (CommandError::Mistakes(_) | CommandError::Usage(_) | CommandError::NobodyReads)),
-                _,
-            )
-            | (Err(error), None) => return Err(error),
-            (Err(error), Some(_)) => {
+        let ended = run();
+        let is_last = repeat.is_none() || signals.has_end();
+        match ended {
+            Ok(Exit::Done) => {}
+            Ok(exit) => worst = exit,
+            Err(error) if is_last || !may_succeed_later(&error) => return Err(error),
+            Err(error) => {
                 tell(&error, json);
                 worst = Exit::Errors;
             }
         }
-        let Repeat { pause: time, iterations } = repeat.unwrap_or_default();
-        if iterations.is_some_and(|most| iteration >= most) || pause(time)? {
+        if is_last || iterations.is_some_and(|most| iteration >= most) || pause(time, signals)? {
             return Ok(worst);
         }
     }
+}
+
+fn may_succeed_later(error: &CommandError) -> bool {
+    !matches!(error, CommandError::Mistakes(_) | CommandError::Usage(_) | CommandError::ReaderGone)
 }

@@ -2,11 +2,11 @@
 
 use std::io::{BufWriter, IsTerminal, Write, stdout};
 
-use thalweg_job::{Configuration, JobRun, Outcome, Overrides, RunOptions};
+use thalweg_job::{Configuration, JobRun, Outcome, Overrides, RunOptions, Signals};
 
 use crate::exit::{CommandError, Exit};
 use crate::paint::Paint;
-use crate::repeat::{Ended, Repeat, repeated};
+use crate::repeat::{Repeat, repeated};
 use crate::screen::{Screen, Show};
 use crate::summary;
 
@@ -32,10 +32,16 @@ pub struct RunRequest {
 /// # Errors
 /// Why it could not run, or why the run failed.
 pub fn run(configuration: &Configuration, request: &RunRequest) -> Result<Exit, CommandError> {
-    repeated(request.repeat, request.show.json, || once(configuration, request))
+    // One value for all runs, so that a signal between two of them counts.
+    let signals = Signals::new()?;
+    repeated(request.repeat, request.show.json, &signals, || once(configuration, request, &signals))
 }
 
-fn once(configuration: &Configuration, request: &RunRequest) -> Result<Ended, CommandError> {
+fn once(
+    configuration: &Configuration,
+    request: &RunRequest,
+    signals: &Signals,
+) -> Result<Exit, CommandError> {
     let job = configuration.job(&thalweg_job::registry(), &request.overrides)?;
     let Show { json, quiet, .. } = request.show;
     let speaks = !json && !quiet;
@@ -51,10 +57,10 @@ fn once(configuration: &Configuration, request: &RunRequest) -> Result<Ended, Co
     // Progress would garble the lines of file events.
     let show = Show { quiet: quiet || (speaks && events.is_some()), ..request.show.clone() };
     let mut screen = Screen::new(show).with_events(events.clone()).reporting(report);
-    let options = RunOptions { heeds_signals: true, ..request.options.clone() };
+    let options = RunOptions { signals: Some(signals.clone()), ..request.options.clone() };
     let outcome = JobRun::prepare(job, options, &mut screen)?.run(&mut screen)?;
-    if outcome.phases.iter().any(Outcome::nobody_reads) {
-        return Err(CommandError::NobodyReads);
+    if outcome.phases.iter().any(Outcome::reader_is_gone) {
+        return Err(CommandError::ReaderGone);
     }
     match outcome.failure() {
         Some(_) if json => return Err(CommandError::AlreadyReported),
@@ -65,8 +71,7 @@ fn once(configuration: &Configuration, request: &RunRequest) -> Result<Ended, Co
         Some(events) => events.end()? && !request.compat_exit_code,
         None => request.strict && outcome.rejected() > 0,
     };
-    let exit = if has_errors { Exit::Errors } else { Exit::Done };
-    Ok(Ended { exit, stopped: outcome.is_stopped() })
+    Ok(if has_errors { Exit::Errors } else { Exit::Done })
 }
 
 /// Turns the outcome of a phase into text.

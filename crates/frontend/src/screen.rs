@@ -3,13 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use serde_json::json;
 use thalweg_engine::{FileWatcher, Handle};
 use thalweg_job::{FileEvents, LoadError, Notice, Observer, Outcome, Phase};
 
 use crate::log;
 use crate::metrics_server::MetricsServer;
-use crate::paint::Paint;
 use crate::print;
 use crate::progress::{Progress, Watching};
 use crate::run::Report;
@@ -63,20 +61,12 @@ impl Screen {
         }
     }
 
-    /// Prints a notice: an event for programs, or a text whose part before a colon is coloured.
+    /// Prints a notice between the lines of progress.
     fn tell(&self, event: &str, text: &str) {
-        let say = |text: &str| match &self.watching {
-            Some(watching) => watching.say(text),
-            None => print::err(text),
-        };
-        if self.show.json {
-            say(&format!("{}\n", json!({ "event": event, "message": text })));
-        } else if !self.show.quiet {
-            let paint = Paint::stderr();
-            let (word, rest) = text.split_once(':').unwrap_or((text, ""));
-            // The terminal has echoed `^C` on this line.
-            let start = if paint.is_on() { "\r" } else { "" };
-            say(&format!("{start}{}{rest}\n", paint.yellow(&format!("{word}:"))));
+        let line = print::event(self.show.json, self.show.quiet, event, text);
+        match &self.watching {
+            Some(watching) => watching.say(&line),
+            None => print::err(&line),
         }
     }
 }
@@ -84,7 +74,9 @@ impl Screen {
 impl Observer for Screen {
     fn prepare(&mut self, phase: &Phase) -> Result<(), LoadError> {
         let progress = Progress::new(&phase.graph, &self.show);
-        let collects = phase.graph.sources.iter().any(|source| source.config.collects_logs());
+        // The log is set up once per process. Embedders may collect logs in a later run.
+        let collects =
+            self.show.warns || phase.graph.sources.iter().any(|source| source.config.collects_logs());
         let quiet = self.show.quiet && !self.show.warns;
         log::begin(progress.bars(), self.show.json, quiet, collects)?;
         self.progress = Some(progress);
@@ -114,17 +106,14 @@ impl Observer for Screen {
                 "stopping",
                 "stopping: data in flight is delivered first; signal again to stop at once",
             ),
-            Notice::Reopening => self.tell("rolling", "reopening: sinks continue in new files"),
-            Notice::Abandoned => {
-                self.tell("stopped", "stopped: a component was still waiting for something");
-                self.end_progress();
-            }
+            Notice::Reopening => self.tell("reopening", "reopening: sinks continue in new files"),
+            Notice::Abandoned => self.end_progress(),
         }
     }
 
     fn end(&mut self, _: &Phase, outcome: &Outcome) {
         self.end_progress();
-        if outcome.nobody_reads() {
+        if outcome.reader_is_gone() {
             return;
         }
         if let Some(report) = &self.report {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use thalweg_engine::ComponentCounts;
+use thalweg_engine::{ComponentCounts, Summary};
 use thalweg_job::{Outcome, peak_memory, summary_input};
 
-use crate::format::{bytes, bytes_of, count, counted, duration, per_second, rate};
+use crate::format::{bytes, bytes_of, count, counted, duration, headline, per_second, rate};
 use crate::paint::Paint;
 
 /// The summary as text. `errors_command` is the command that shows the dead letters.
@@ -14,15 +14,9 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
     let mut text = table(&summary.components, summary.elapsed, paint);
     let mut line = |parts: &[String]| text.push_str(&format!("  {}\n", parts.join(" · ")));
     let (messages, size) = summary_input(summary);
-    let time = duration(summary.elapsed);
-    let end = match (&summary.failure, summary.stopped) {
-        (Some(_), _) => paint.red(&format!("failed after {time}")),
-        (None, true) => paint.bold(&format!("stopped after {time}")),
-        (None, false) => paint.bold(&format!("done in {time}")),
-    };
     let each = |number| rate(number, summary.elapsed);
     line(&[
-        end,
+        headline(summary, paint),
         counted(messages, summary.item),
         bytes(size),
         per_second(each(messages)),
@@ -46,18 +40,28 @@ pub fn text(outcome: &Outcome, errors_command: &str, paint: Paint) -> String {
         let last = outcome.retries.last.as_deref().unwrap_or_default();
         line(&[format!("retried {times}, the last: {last}")]);
     }
+    for letters in dead_letters(summary, errors_command, paint) {
+        line(&[letters]);
+    }
+    text
+}
+
+/// The lines about dead letters, if there are any.
+fn dead_letters(summary: &Summary, errors_command: &str, paint: Paint) -> Vec<String> {
+    let mut lines = Vec::new();
     if summary.dead_letters > 0 {
         let letters = counted(summary.dead_letters, summary.item);
         let letters = paint.yellow(&format!("{letters} could not be processed"));
-        line(&[format!("{letters}: `{errors_command}` shows them")]);
+        lines.push(format!("{letters}: `{errors_command}` shows them"));
     }
-    if summary.letters_dropped > 0 {
-        let dropped = paint.yellow(&format!("{} dropped", counted(summary.letters_dropped, "dead letter")));
-        line(&[format!(
+    if summary.dead_letters_dropped > 0 {
+        let dropped =
+            paint.yellow(&format!("{} dropped", counted(summary.dead_letters_dropped, "dead letter")));
+        lines.push(format!(
             "{dropped}, the oldest first: `dead_letters` in the configuration says how many are kept"
-        )]);
+        ));
     }
-    text
+    lines
 }
 
 /// A line for each component, in columns.
@@ -78,9 +82,14 @@ fn table(components: &[ComponentCounts], elapsed: Duration, paint: Paint) -> Str
             if counts.role == "source" { String::new() } else { duration(counts.busy()) },
         ]
     });
-    let rows: Vec<[String; 8]> = std::iter::once(heading).chain(rows).collect();
+    aligned(&std::iter::once(heading).chain(rows).collect::<Vec<_>>(), paint)
+}
+
+/// Aligns the columns of rows, the first of which is the heading. Names are to the left, and empty columns
+/// are left out.
+fn aligned(rows: &[[String; 8]], paint: Paint) -> String {
     let mut widths = [0; 8];
-    for row in &rows {
+    for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }

@@ -3,12 +3,12 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use thalweg_config::{Diagnostics, Document};
+use thalweg_config::{Diagnostics, Document, without_secrets};
 use thalweg_dialects::{Converted, Dialect, Selection, Service, dialects, recognise};
 use thalweg_engine::{Graph, Registry};
 use thalweg_net::fetch::Fetch;
 
-use crate::environment::{EtcdLookup, FETCH_TIMEOUT, LARGEST_DOCUMENT, wait, without_password};
+use crate::environment::{EtcdLookup, FETCH_TIMEOUT, LARGEST_DOCUMENT, wait};
 use crate::error::{LoadError, did_you_mean};
 use crate::job::{Job, Overrides, Phase, restrict, state_folder};
 
@@ -94,7 +94,8 @@ impl Configuration {
     /// that [`find`](Self::find) finds.
     ///
     /// # Errors
-    /// If it cannot be read or is not YAML, or if no definition is found.
+    /// If it cannot be read or is not YAML, if no definition is found, or if there are names beside a
+    /// processor.
     pub fn given(
         path: &Path,
         names: &[String],
@@ -103,6 +104,10 @@ impl Configuration {
         let first = path.to_string_lossy();
         let is_name = first.contains(':') && !first.contains('/') && !path.exists();
         if is_name || definition.is_some() {
+            if !names.is_empty() {
+                let text = "a service runs one processor: leave out the other names";
+                return Err(LoadError::Options(text.to_owned()));
+            }
             return Ok((Self::find(definition)?, vec![first.into_owned()]));
         }
         Ok((Self::open(path)?, names.to_vec()))
@@ -255,7 +260,7 @@ fn standard_input(what: &str) -> Result<Document, LoadError> {
 }
 
 fn fetch(url: &str) -> Result<Document, LoadError> {
-    let name = without_password(url);
+    let name = without_secrets(url);
     let fetched = Fetch::new(FETCH_TIMEOUT, LARGEST_DOCUMENT).and_then(|client| wait(client.get(url)));
     let bytes = fetched.map_err(|error| LoadError::Fetch { url: name.clone(), error })?;
     let text = String::from_utf8(bytes)

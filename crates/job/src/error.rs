@@ -39,8 +39,8 @@ pub enum LoadError {
         /// A similar name, or all names.
         help: String,
     },
-    /// A service has several jobs, and none was chosen.
-    #[error("which processor is to run? Name one, as `thalweg run {document} {example}`")]
+    /// Each processor of a service is a job, and none or several were chosen.
+    #[error("`{document}` is a service; name one of its processors, for example `{example}`")]
     NoProcessorChosen {
         /// The name of the document.
         document: String,
@@ -84,6 +84,9 @@ pub enum LoadError {
         /// The reason.
         error: Error,
     },
+    /// The caller stopped a copy while its source was listed.
+    #[error("stopped while the source was listed, so nothing was copied")]
+    Stopped,
     /// There is no object to copy.
     #[error("there is nothing to copy: `{0}` matches no object")]
     NothingToCopy(String),
@@ -110,6 +113,7 @@ impl LoadError {
         !matches!(
             self,
             Self::Fetch { .. }
+                | Self::Stopped
                 | Self::NothingToCopy(_)
                 | Self::NotRemoved { .. }
                 | Self::Engine(_)

@@ -1,11 +1,11 @@
-//! Prints a line for each event of a file, in the wording of the job's dialect.
+//! Prints a line for each event of a file, in capyfile's wording.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use thalweg_dialects::capyfile::events::{Printer, Status, message, not_targeted, running};
-use thalweg_dialects::capyfile::{Operations, Step, codes};
+use thalweg_dialects::capyfile::{DONE, Operations, Step, codes};
 use thalweg_engine::{FileEvent, FileWatcher, Graph};
 use thalweg_record::{File, Problem};
 
@@ -104,11 +104,11 @@ impl FileWatcher for FileEvents {
         let state = &mut *state;
         let found = state.steps.iter().enumerate().find(|(_, (name, _))| name == component);
         let Some((is_first, step)) = found.map(|(at, (_, step))| (at == 0, step.clone())) else {
-            self.saw_the_end(state, component, file, event);
+            self.report_end(state, component, file, event);
             return;
         };
-        if is_first && matches!(event, FileEvent::Started | FileEvent::WentPast) {
-            self.saw_it_read(state, file);
+        if is_first && matches!(event, FileEvent::Started | FileEvent::Skipped) {
+            self.report_read(state, file);
         }
         let code = file.problem().and_then(|problem| problem.code);
         let operation = step.operation;
@@ -116,7 +116,7 @@ impl FileWatcher for FileEvents {
             FileEvent::Started => {
                 self.event(state, file, &step, Status::Started, message(operation, Status::Started, None));
             }
-            FileEvent::WentOn | FileEvent::Ended(_) => {
+            FileEvent::Passed | FileEvent::Ended(_) => {
                 let status = Status::at_end(operation, None);
                 self.event(state, file, &step, status, message(operation, status, None));
             }
@@ -125,7 +125,7 @@ impl FileWatcher for FileEvents {
                 let status = Status::at_end(operation, Some(code));
                 self.event(state, file, &step, status, message(operation, status, Some(code)));
             }
-            FileEvent::WentPast => {
+            FileEvent::Skipped => {
                 let policy = if file.problem().is_some() { "without_errors" } else { "with_errors" };
                 self.event(state, file, &step, Status::Skipped, Some(&not_targeted(policy)));
             }
@@ -135,19 +135,19 @@ impl FileWatcher for FileEvents {
 
 impl FileEvents {
     /// Reports a file at a sink. If the processor only reads, its files are reported as read here.
-    fn saw_the_end(&self, state: &mut State, component: &Arc<str>, file: &File, event: FileEvent) {
+    fn report_end(&self, state: &mut State, component: &Arc<str>, file: &File, event: FileEvent) {
         if event != FileEvent::Started {
             return;
         }
-        if state.steps.is_empty() && **component == *"done" {
-            self.saw_it_read(state, file);
+        if state.steps.is_empty() && **component == *DONE {
+            self.report_read(state, file);
         }
         if let Some(problem) = file.problem() {
             state.failures.push((file.origin().display().to_string(), text_of(problem)));
         }
     }
 
-    fn saw_it_read(&self, state: &mut State, file: &File) {
+    fn report_read(&self, state: &mut State, file: &File) {
         if let Some(reading) = state.reading.clone() {
             let text = message(reading.operation, Status::Finished, None);
             self.event(state, file, &reading, Status::Finished, text);

@@ -10,7 +10,8 @@
 //! [`copy`] builds a job from options instead of a document.
 //!
 //! This crate prints nothing and knows no command line: text for a terminal is in `thalweg-frontend`. It
-//! names components only to copy objects.
+//! names components for two purposes: to copy objects, and to collect logs for `internal_logs`. It names one
+//! dialect, capyfile, to report its files.
 //!
 //! See docs/decisions/070-one-path-for-every-job.md.
 
@@ -25,6 +26,7 @@ mod error;
 mod events;
 mod job;
 mod logs;
+mod memory;
 mod outcome;
 mod run;
 
@@ -36,7 +38,8 @@ pub use error::{LoadError, RunError, did_you_mean};
 pub use events::{FileEvents, steps};
 pub use job::{Job, Overrides, Phase, state_folder};
 pub use logs::{LogCollector, LogEvent};
-pub use outcome::{JobOutcome, Outcome, Retries, peak_memory, rejected, statistics, summary_input};
+pub use memory::{peak_memory, process_memory};
+pub use outcome::{JobOutcome, Outcome, Retries, statistics, summary_input};
 pub use run::{Control, JobRun, Notice, Observer, RunOptions, Signal, Signals, cores, pause, run_graph};
 
 /// The components that come with thalweg.

@@ -1,9 +1,9 @@
 //! The outcome of a run, as a value and in JSON.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 use thalweg_engine::{ComponentCounts, ErrorKind, Handle, Summary};
+
+use crate::memory::peak_memory;
 
 /// The outcome of one phase.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Retries {
 impl Outcome {
     /// True if the run ended because the reader of the standard output is gone.
     #[must_use]
-    pub fn nobody_reads(&self) -> bool {
+    pub fn reader_is_gone(&self) -> bool {
         let failure = self.summary.failure.as_ref();
         failure.is_some_and(|failure| failure.error.kind() == ErrorKind::ReaderGone)
     }
@@ -68,7 +68,7 @@ impl Outcome {
             "bytes": size,
             "components": summary.components,
             "dead_letters": summary.dead_letters,
-            "dead_letters_dropped": summary.letters_dropped,
+            "dead_letters_dropped": summary.dead_letters_dropped,
             "state_folder": summary.state_folder,
             "budget_peak_bytes": summary.budget_peak,
             "budget_limit_bytes": summary.budget_limit,
@@ -167,15 +167,6 @@ pub fn statistics(handle: &Handle) -> Value {
     })
 }
 
-/// The peak of the process's resident memory in bytes, where the system reports it.
-#[must_use]
-pub fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string(Path::new("/proc/self/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -193,7 +184,7 @@ mod tests {
             budget_limit: 0,
             budget_peak: 0,
             dead_letters: 0,
-            letters_dropped: 0,
+            dead_letters_dropped: 0,
             state_folder: "state".into(),
             stopped: false,
             positions: BTreeMap::new(),
@@ -206,8 +197,8 @@ mod tests {
     #[test]
     fn an_error_that_only_quotes_the_words_of_a_closed_output_is_a_failure() {
         let words = "the reader of the output has gone away";
-        assert!(outcome(Error::reader_gone(words).context("the sink `out` failed")).nobody_reads());
+        assert!(outcome(Error::reader_gone(words).context("the sink `out` failed")).reader_is_gone());
         let quoted = format!("the command `sync` ended with 1: {words}");
-        assert!(!outcome(Error::permanent(quoted)).nobody_reads());
+        assert!(!outcome(Error::permanent(quoted)).reader_is_gone());
     }
 }

@@ -10,7 +10,8 @@ use thalweg_config::{Comments, Diagnostics, Document};
 use thalweg_dialects::{Converted, ConvertedPhase, Dialect, Environment, Selection};
 use thalweg_engine::Handle;
 use thalweg_job::{
-    Configuration, Job, JobOutcome, JobRun, LoadError, Observer, Overrides, Phase, RunOptions, registry,
+    Configuration, Control, Job, JobOutcome, JobRun, LoadError, Observer, Outcome, Overrides, Phase,
+    RunOptions, registry,
 };
 
 /// A dialect of one list: `copies: [from, to, from, to]`, where each pair is a phase.
@@ -122,6 +123,28 @@ fn a_job_that_is_stopped_begins_no_other_phase() {
 }
 
 #[test]
+fn a_job_that_is_stopped_between_two_phases_begins_no_other_phase() {
+    /// Stops the job when its first phase has ended.
+    struct Stops(Option<Control>);
+
+    impl Observer for Stops {
+        fn end(&mut self, _: &Phase, _: &Outcome) {
+            self.0.iter().for_each(Control::stop);
+        }
+    }
+
+    let folder = folder();
+    let configuration = configuration(folder.path(), ["a", "b", "a", "c", "a", "d"]);
+    let job = configuration.job(&registry(), &Overrides::default()).unwrap();
+    let mut observer = Stops(None);
+    let run = JobRun::prepare(job, RunOptions { cores: 1, ..RunOptions::default() }, &mut observer).unwrap();
+    observer.0 = Some(run.control());
+    let outcome = run.run(&mut observer).unwrap();
+    assert_eq!((outcome.phases.len(), outcome.is_stopped()), (1, true));
+    assert!(folder.path().join("b").exists() && !folder.path().join("c").exists());
+}
+
+#[test]
 fn each_phase_has_a_state_directory_of_its_own() {
     let folder = folder();
     let configuration = configuration(folder.path(), ["a", "b", "b", "c", "c", "d"]);
@@ -168,7 +191,9 @@ fn a_service_wants_one_of_its_processors() {
     let job = loaded(&["letters:archive"]).unwrap();
     assert_eq!((job.processor.as_deref(), job.phases.len()), (Some("archive"), 1));
     let refused = |names: &[&str]| loaded(names).err().unwrap().to_string();
-    assert_eq!(refused(&[]), "which processor is to run? Name one, as `thalweg run s.yml letters:archive`");
+    let several = "`s.yml` is a service; name one of its processors, for example `letters:archive`";
+    assert_eq!(refused(&[]), several);
+    assert_eq!(refused(&["letters:archive", "letters:other"]), several);
     assert_eq!(
         refused(&["letters:archiv"]),
         "there is no processor `letters:archiv`; did you mean `letters:archive`?"

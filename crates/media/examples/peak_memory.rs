@@ -43,15 +43,15 @@ fn main() {
 
 fn show(bytes: &[u8], conversion: &Conversion) {
     let info = probe(bytes).expect("it was made here");
-    let told = memory_needed(&info, conversion) >> 20;
+    let estimated = memory_needed(&info, conversion) >> 20;
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = status("VmRSS:");
     let made = convert(bytes, conversion).map(|made| made.len());
     let took = status("VmHWM:").saturating_sub(before) >> 10;
     let size = if conversion.size.is_some() { " smaller" } else { "" };
-    let wrong = if took > told { "  <-- more" } else { "" };
+    let wrong = if took > estimated { "  <-- more" } else { "" };
     println!(
-        "{} of {} channels to {}{size}: {took} MiB of {told}, {:.1} of the pixels{wrong} {}",
+        "{} of {} channels to {}{size}: {took} MiB of {estimated}, {:.1} of the pixels{wrong} {}",
         info.format,
         info.channels,
         conversion.to,

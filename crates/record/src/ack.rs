@@ -145,6 +145,11 @@ impl Ack {
         Self { origins: SmallVec::new(), place: None }
     }
 
+    /// True if the ack has no origin.
+    pub fn is_noop(&self) -> bool {
+        self.origins.is_empty()
+    }
+
     /// Records the component that holds the ack from here on, for the message if the ack is dropped.
     pub fn enter(&mut self, place: &std::sync::Arc<str>) {
         self.place = Some(std::sync::Arc::clone(place));
@@ -326,14 +331,14 @@ mod loom_tests {
     #[test]
     fn two_threads_settling_the_last_parts_answer_once_with_the_worst() {
         loom::model(|| {
-            let told = loom::sync::Arc::new(loom::sync::Mutex::new(Vec::new()));
-            let teller = told.clone();
-            let ack = Ack::new("test".into(), move |s| teller.lock().unwrap().push(s.outcome));
+            let reported = loom::sync::Arc::new(loom::sync::Mutex::new(Vec::new()));
+            let reporter = reported.clone();
+            let ack = Ack::new("test".into(), move |s| reporter.lock().unwrap().push(s.outcome));
             let part = ack.split();
             let thread = loom::thread::spawn(move || part.settle(Outcome::Rejected));
             ack.settle(Outcome::Delivered);
             thread.join().unwrap();
-            assert_eq!(*told.lock().unwrap(), [Outcome::Rejected]);
+            assert_eq!(*reported.lock().unwrap(), [Outcome::Rejected]);
         });
     }
 }

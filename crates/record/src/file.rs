@@ -527,8 +527,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("thalweg-record-{}", std::process::id()));
         std::fs::write(&path, "x").unwrap();
         let mut file = file();
-        let told = Arc::new(Mutex::new(None));
-        let (seen, at) = (told.clone(), path.clone());
+        let reported = Arc::new(Mutex::new(None));
+        let (seen, at) = (reported.clone(), path.clone());
         file.ack_mut().merge(Ack::new("in".into(), move |settlement| {
             *seen.lock() = Some((settlement.outcome, at.exists()));
         }));
@@ -538,11 +538,11 @@ mod tests {
         let other = file.share();
         file.set_problem(Problem::new("it is wrong").code("WRONG"));
         file.settle(Outcome::Rejected);
-        assert!(path.exists() && told.lock().is_none());
+        assert!(path.exists() && reported.lock().is_none());
         let ending = report.lock().take().unwrap();
         assert_eq!((ending.outcome, ending.size), (Outcome::Rejected, 1));
         assert_eq!(ending.problem.unwrap().code, Some("WRONG"));
         other.settle(Outcome::Delivered);
-        assert_eq!(*told.lock(), Some((Outcome::Rejected, false)));
+        assert_eq!(*reported.lock(), Some((Outcome::Rejected, false)));
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! A [`Batch`] holds about a thousand messages in Arrow form: their payloads in one array of byte views, and
 //! the fields found by parsers as named columns over the same memory. It also records their origin. A
-//! [`File`] is one whole file: its origin and where its bytes are stored. A [`Parcel`] is either of them, as
-//! it travels on an edge of the graph.
+//! [`File`] is one whole file: its origin and where its bytes are stored.
 //!
 //! All data in flight carries two obligations. The first is to the process-wide [`Budget`]: a [`Lease`] on
 //! its memory is taken before the bytes are read and returned by the last holder. The second is to its
@@ -19,7 +18,6 @@ mod batch;
 mod budget;
 mod file;
 mod outputs;
-mod parcel;
 pub mod testing;
 mod views;
 
@@ -30,5 +28,4 @@ pub use file::{
     Content, Ending, Fetching, File, Origin, Pace, Problem, ReadRanges, Report, Take, Temporary, Times,
 };
 pub use outputs::{Output, Outputs, split_rejected};
-pub use parcel::Parcel;
 pub use views::{PayloadWriter, TextBuilder, ViewBuilder, payload_runs, payload_slices};

@@ -273,6 +273,19 @@ impl Asyncio {
         self.register.bind(evaluation.py()).call1((evaluation,)).map(drop)
     }
 
+    /// Returns a `CancelledError` with the message of a cancellation.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub fn cancelled_error<'py>(
+        &self,
+        py: Python<'py>,
+        message: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let class = self.cancelled.bind(py);
+        message.map_or_else(|| class.call0(), |message| class.call1((message,)))
+    }
+
     /// Takes back an evaluation that was not used. Returns it instead if another reference to it exists.
     #[inline]
     pub fn give_back<'py>(&self, evaluation: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {

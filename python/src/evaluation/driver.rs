@@ -30,8 +30,6 @@ pub struct Driver {
 struct State {
     started: bool,
     ended: bool,
-    /// True if the evaluation was concluded by other code.
-    given_up: bool,
     waits_for: Option<Py<PyAny>>,
     /// True if `CancelledError` is to be thrown at the next step.
     must_cancel: bool,
@@ -64,8 +62,8 @@ impl Driver {
             evaluation.setattr(intern!(py, "_itself"), py.None())?;
             state.cancels = evaluation.getattr(intern!(py, "_cancels"))?.extract()?;
             // The code itself may have concluded it.
-            state.given_up = evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
-            state.must_cancel = state.given_up || state.cancels > 0;
+            let is_concluded = evaluation.call_method0(intern!(py, "done"))?.is_truthy()?;
+            state.must_cancel = is_concluded || state.cancels > 0;
         }
         let driver = Self {
             coroutine: coroutine.unbind(),
@@ -135,8 +133,7 @@ impl Driver {
         let py = future.py();
         let blocking = future.getattr_opt(intern!(py, "_asyncio_future_blocking"))?;
         let Some(blocking) = blocking.filter(|blocking| !blocking.is_none()) else {
-            let text =
-                format!("an evaluation can only wait for what asyncio can wait for, not for {future:?}");
+            let text = format!("an evaluation can only await futures of asyncio, not {future:?}");
             return Err(PyRuntimeError::new_err(text));
         };
         if !blocking.is_truthy()? {
@@ -167,11 +164,7 @@ impl Driver {
     /// Returns the `CancelledError` to throw into the code.
     fn cancelled(&self, py: Python<'_>, asyncio: &Asyncio) -> PyErr {
         let message = self.state().message.as_ref().map(|message| message.clone_ref(py));
-        let class = asyncio.cancelled.bind(py);
-        match message.map_or_else(|| class.call0(), |message| class.call1((message,))) {
-            Ok(made) => PyErr::from_value(made),
-            Err(error) => error,
-        }
+        asyncio.cancelled_error(py, message).map_or_else(|error| error, PyErr::from_value)
     }
 
     /// Runs the code until it waits again or ends.
@@ -295,10 +288,9 @@ impl Driver {
     }
 
     /// Ends the code, because other code concluded its evaluation. Code that has not started never starts.
-    fn give_up(&self, py: Python<'_>) -> PyResult<()> {
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let started = {
             let mut state = self.state();
-            state.given_up = true;
             state.ended |= !state.started;
             state.started
         };

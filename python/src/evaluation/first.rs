@@ -72,7 +72,7 @@ impl<'py> Waiting<'py> {
     ///
     /// # Errors
     /// The exceptions of asyncio.
-    pub fn go_on(self, asyncio: &Asyncio, forget: bool) -> PyResult<Bound<'py, PyAny>> {
+    pub fn resume(self, asyncio: &Asyncio, forget: bool) -> PyResult<Bound<'py, PyAny>> {
         let Self { coroutine, evaluation, event_loop, context, waits_for } = self;
         let driver =
             Driver::adopt(asyncio, coroutine, &evaluation, &event_loop, context.into_inner(), Some(forget))?;

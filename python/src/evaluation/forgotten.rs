@@ -26,7 +26,7 @@ impl Forgotten {
         let asyncio = Asyncio::get(py)?;
         match step(asyncio, self.coroutine.bind(py).clone()) {
             Ok(First::Returned(_)) => Ok(()),
-            Ok(First::Waits(waiting)) => waiting.go_on(asyncio, true).map(drop),
+            Ok(First::Waits(waiting)) => waiting.resume(asyncio, true).map(drop),
             Err(error) if error.is_instance(py, asyncio.cancelled.bind(py)) => Ok(()),
             Err(error)
                 if error.is_instance_of::<PyKeyboardInterrupt>(py)

@@ -120,7 +120,7 @@ impl ConcurrentProc {
         let py = args.py();
         let asyncio = Asyncio::get(py)?;
         match step(asyncio, self.begin(asyncio, args, kwargs)?)? {
-            First::Waits(waiting) => waiting.go_on(asyncio, false),
+            First::Waits(waiting) => waiting.resume(asyncio, false),
             First::Returned(result) if result.get_type().is(&asyncio.evaluation) => {
                 // The caller awaits any evaluation it receives, so a result that is an evaluation is wrapped.
                 let class = asyncio.evaluation.bind(py);

@@ -105,7 +105,7 @@ impl Waiter {
             evaluation.call_method1(intern!(py, "remove_done_callback"), (&callback,))?;
             let with = PyDict::new(py);
             with.set_item(intern!(py, "context"), context)?;
-            let woken = GivenUp { error: self.cancelled(py)? };
+            let woken = CancelledWait { error: self.cancelled(py)? };
             self.get_loop(py)?.call_method(intern!(py, "call_soon"), (callback, woken), Some(&with))?;
         }
         Ok(true)
@@ -130,20 +130,18 @@ impl Waiter {
     /// Returns `CancelledError`, with the message of the cancellation.
     fn cancelled(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let message = self.state().cancelled.as_ref().and_then(Option::as_ref).map(|text| text.clone_ref(py));
-        let class = Asyncio::get(py)?.cancelled.bind(py);
-        let made = message.map_or_else(|| class.call0(), |message| class.call1((message,)))?;
-        Ok(made.unbind())
+        Ok(Asyncio::get(py)?.cancelled_error(py, message)?.unbind())
     }
 }
 
 /// Passed to the callback of a cancelled wait, in place of a future.
 #[pyclass(frozen, module = "thalweg._thalweg")]
-struct GivenUp {
+struct CancelledWait {
     error: Py<PyAny>,
 }
 
 #[pymethods]
-impl GivenUp {
+impl CancelledWait {
     fn result(&self, py: Python<'_>) -> PyResult<()> {
         Err(PyErr::from_value(self.error.bind(py).clone()))
     }

@@ -66,49 +66,67 @@ pub fn add(py: Python<'_>, registry: Registry, given: Vec<Given>, cause: &Cause)
 }
 
 fn one(py: Python<'_>, registry: Registry, given: Given, cause: &Cause) -> PyResult<Registry> {
-    let role = match given.role.as_str() {
+    let Given { role, name, sort, object, views, payload, workers, command } = given;
+    let role = match role.as_str() {
         "source" => Role::Source,
         "sink" => Role::Sink,
         _ => Role::Transform,
     };
-    let name = kept(&given.name);
-    let stream: Option<Py<Stream>> = given.object.extract(py).ok();
-    let object: Object = Arc::new(given.object);
-    let shape = Shape { views: given.views, payload: given.payload };
-    let cause = cause.clone();
-    let none = move |options: &Value| match options.as_object() {
-        Some(options) if options.is_empty() => Ok(()),
-        _ => Err(format!("`{name}` takes no options.")),
-    };
-    let takes = match (role, given.sort.as_str()) {
+    let takes = match (role, sort.as_str()) {
         (Role::Source, _) => None,
         (_, "reader") => Some(Flow::Files),
         _ => Some(Flow::Messages),
     };
-    let (command, workers, sort) = (given.command, given.workers, given.sort);
-    Ok(registry.with(role, takes, name, move |options| {
-        let (object, cause) = (object.clone(), cause.clone());
-        match sort.as_str() {
-            "reader" => {
-                let reader = ReaderClass { class: object, options, cause };
-                return Ok(Built::Transform(Step::FileReader(Arc::new(reader))));
-            }
-            "writer" => {
-                return Ok(Built::Sink(Arc::new(WriterClass { class: object, options, shape, cause })));
-            }
-            _ => none(&options)?,
+    let component = Component {
+        name: kept(&name),
+        sort,
+        stream: object.extract(py).ok(),
+        object: Arc::new(object),
+        shape: Shape { views, payload },
+        workers,
+        command,
+        cause: cause.clone(),
+    };
+    Ok(registry.with(role, takes, component.name, move |options| component.built(options)))
+}
+
+/// A component of a registry. The fields are as in [`Given`].
+struct Component {
+    name: &'static str,
+    sort: String,
+    object: Object,
+    /// The object, if it is a stream.
+    stream: Option<Py<Stream>>,
+    shape: Shape,
+    workers: usize,
+    command: Vec<String>,
+    cause: Cause,
+}
+
+impl Component {
+    /// Returns the component with these options, or a sentence that says what is wrong with them.
+    fn built(&self, options: Value) -> Result<Built, String> {
+        let (object, cause, shape) = (self.object.clone(), self.cause.clone(), self.shape);
+        let sort = self.sort.as_str();
+        let is_class = matches!(sort, "reader" | "writer");
+        if !is_class && options.as_object().is_none_or(|options| !options.is_empty()) {
+            return Err(format!("`{}` takes no options.", self.name));
         }
-        Ok(match (sort.as_str(), &stream) {
+        Ok(match (sort, &self.stream) {
+            ("reader", _) => {
+                Built::Transform(Step::FileReader(Arc::new(ReaderClass { class: object, options, cause })))
+            }
+            ("writer", _) => Built::Sink(Arc::new(WriterClass { class: object, options, shape, cause })),
             ("iterable", _) => Built::Source(Arc::new(IterableObject { object, cause })),
             ("arrow", _) => Built::Source(Arc::new(ArrowObject { object, cause })),
             ("workers", _) => {
-                let workers = Workers { command: command.clone(), count: workers, shape };
+                let workers = Workers { command: self.command.clone(), count: self.workers, shape };
                 Built::Transform(Step::Waits(Arc::new(workers)))
             }
             ("stream", Some(stream)) => Built::Sink(Arc::new(Streaming(stream.get().queue()))),
             _ => Built::Transform(Step::Waits(Arc::new(Function { function: object, shape }))),
         })
-    }))
+    }
 }
 
 /// Converts options into keyword arguments.

@@ -6,13 +6,11 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
 use thalweg_frontend::Screen;
-use thalweg_job::{Control, JobRun, LoadError, RunError, statistics};
+use thalweg_job::{Control, JobRun, LoadError, statistics};
 
 use super::objects::Cause;
 use crate::attach::attach;
-
-/// How often a waiting thread checks for signals.
-const LOOK: Duration = Duration::from_millis(50);
+use crate::runtime::LOOK;
 
 /// A job that runs or has ended.
 #[pyclass(module = "thalweg._thalweg", frozen)]
@@ -47,17 +45,13 @@ impl Run {
         let (of_thread, at_end) = (control.clone(), end.clone());
         let thread = std::thread::Builder::new().name("thalweg-run".to_owned());
         thread.spawn(move || {
-            let failed = |failure: &str| {
-                let mut summary = statistics(&of_thread.handle());
-                summary["failure"] = failure.into();
-                summary
-            };
             let summary = match run.run(&mut screen) {
                 Ok(outcome) => outcome.json(),
-                Err(RunError::Abandoned) => {
-                    failed("stopped at once; a component was still waiting for something")
+                Err(error) => {
+                    let mut summary = statistics(&of_thread.handle());
+                    summary["failure"] = error.to_string().into();
+                    summary
                 }
-                Err(error) => failed(&error.to_string()),
             };
             let failure = summary["failure"].as_str().map(str::to_owned);
             at_end.set(summary.to_string(), failure);
@@ -160,7 +154,7 @@ impl Run {
         called(py, &call);
     }
 
-    /// Returns the Python exception that made the job fail, if there was one.
+    /// Takes the Python exception that made the job fail, if there was one. A later call returns `None`.
     fn cause(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.cause.take().map(|error| error.into_value(py).into_any())
     }

@@ -115,7 +115,7 @@ impl Iterating {
         if self.iterators.is_empty() && self.next.is_none() {
             self.iterators.push(self.object.bind(py).try_iter()?.unbind());
         }
-        let (mut ends, mut filled) = (Vec::new(), 0);
+        let mut ends = Vec::new();
         let dicts = PyList::empty(py);
         let begin = Instant::now();
         loop {
@@ -123,28 +123,15 @@ impl Iterating {
             let Some(item) = self.item(py)? else { break };
             let is_slow = asked.elapsed() >= SLOW;
             let is_row = item.is_instance_of::<PyDict>();
-            if is_row != (dicts.len() > 0) && (filled > 0 || !ends.is_empty() || dicts.len() > 0) {
+            if is_row != (dicts.len() > 0) && (!ends.is_empty() || dicts.len() > 0) {
                 // A payload follows rows, or the reverse: the earlier messages are sent first.
                 self.next = Some(item.unbind());
                 break;
             }
             if is_row {
                 dicts.append(item)?;
-            } else {
-                let free = arena.get_mut(filled..).unwrap_or_default();
-                match copy(&item, free)? {
-                    Ok(length) => {
-                        filled += length;
-                        ends.push(filled);
-                    }
-                    Err(length) => {
-                        self.next = Some(item.unbind());
-                        if ends.is_empty() {
-                            return Ok(Taken::Large(length));
-                        }
-                        break;
-                    }
-                }
+            } else if let Some(length) = self.put(item, arena, &mut ends)? {
+                return Ok(if ends.is_empty() { Taken::Large(length) } else { Taken::Payloads(ends) });
             }
             let is_full = ends.len() + dicts.len() >= MOST_ROWS || begin.elapsed() >= LONGEST;
             if is_slow || is_full || is_stopping() {
@@ -155,6 +142,27 @@ impl Iterating {
             return Ok(Taken::Rows(capsules::batch(&rows.call1((dicts,))?)?));
         }
         Ok(if ends.is_empty() { Taken::End } else { Taken::Payloads(ends) })
+    }
+
+    /// Copies a payload behind the earlier ones. If it does not fit, keeps it for the next batch, and returns
+    /// its number of bytes.
+    fn put(
+        &mut self,
+        item: Bound<'_, PyAny>,
+        arena: &mut Arena,
+        ends: &mut Vec<usize>,
+    ) -> PyResult<Option<usize>> {
+        let filled = ends.last().copied().unwrap_or_default();
+        Ok(match copy(&item, arena.get_mut(filled..).unwrap_or_default())? {
+            Ok(length) => {
+                ends.push(filled + length);
+                None
+            }
+            Err(length) => {
+                self.next = Some(item.unbind());
+                Some(length)
+            }
+        })
     }
 
     /// Returns the next item. Lists and tuples are flattened.

@@ -16,9 +16,7 @@ use super::batches::{Batch, Shape};
 use super::capsules;
 use super::run::{End, Run};
 use crate::attach::attach;
-
-/// How often a waiting thread checks for signals, such as Ctrl-C.
-const LOOK: Duration = Duration::from_millis(50);
+use crate::runtime::LOOK;
 
 /// A batch, and a channel by which the consumer requests the next. The request acks the batch.
 pub type Offer = (RecordBatch, oneshot::Sender<()>);

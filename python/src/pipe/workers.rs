@@ -45,7 +45,7 @@ pub struct Workers {
 }
 
 impl WaitingTransformConfig for Workers {
-    fn copies(&self) -> Option<usize> {
+    fn parallelism(&self) -> Option<usize> {
         Some(self.count)
     }
 

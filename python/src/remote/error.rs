@@ -9,7 +9,7 @@ const ABSENT: i32 = 2;
 const DENIED: i32 = 13;
 
 /// Converts an error into its Python exception.
-pub fn trouble(error: &RemoteError) -> PyErr {
+pub fn to_py_error(error: &RemoteError) -> PyErr {
     match error {
         RemoteError::Absent { name } => {
             PyFileNotFoundError::new_err((ABSENT, "there is no such file", name.clone()))

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
-use super::error::trouble;
+use super::error::to_py_error;
 use super::opened::Opened;
 use super::options::Given;
 use super::{future, lines, statistics};
@@ -153,8 +153,7 @@ impl RemoteFile {
 
     /// Starts to fetch ranges, without waiting for them.
     fn prefetch(&self, py: Python<'_>, spans: &Bound<'_, PyAny>) -> PyResult<()> {
-        let clip = |span: thalweg_sparse::Span| self.opened.clipped(span.position, span.length);
-        let wanted = spans::spans(spans)?.into_iter().map(clip).collect::<PyResult<Vec<_>>>()?;
+        let wanted = self.opened.clipped_all(&spans::spans(spans)?)?;
         let file = self.opened.file(py)?;
         // An error is not reported here: a later read of these ranges gets it.
         runtime()?.spawn(async move { file.fetch(&wanted).await });
@@ -170,18 +169,17 @@ impl RemoteFile {
         let file = self.opened.file(py)?;
         let work = async move { file.read(span.position, span.length as usize).await };
         future::future(py, work, |py, read| {
-            let read = read.map_err(|error| trouble(&error))?;
+            let read = read.map_err(|error| to_py_error(&error))?;
             Ok(PyBytes::new(py, &read).into_any().unbind())
         })
     }
 
     /// `read_ranges` for `await`.
     fn aread_ranges<'py>(&self, py: Python<'py>, spans: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let clip = |span: thalweg_sparse::Span| self.opened.clipped(span.position, span.length);
-        let wanted = spans::spans(spans)?.into_iter().map(clip).collect::<PyResult<Vec<_>>>()?;
+        let wanted = self.opened.clipped_all(&spans::spans(spans)?)?;
         let file = self.opened.file(py)?;
         future::future(py, async move { file.read_many(&wanted).await }, |py, read| {
-            let read = read.map_err(|error| trouble(&error))?;
+            let read = read.map_err(|error| to_py_error(&error))?;
             Ok(PyList::new(py, read.iter().map(|bytes| PyBytes::new(py, bytes)))?.into_any().unbind())
         })
     }

@@ -19,12 +19,12 @@ pub fn future<'py, T: Send + 'static>(
     prepare(py)?;
     let event_loop = event_loop(py)?;
     let future = event_loop.call_method0("create_future")?;
-    let (event_loop, told) = (event_loop.unbind(), future.clone().unbind());
+    let (event_loop, awaiting) = (event_loop.unbind(), future.clone().unbind());
     runtime()?.spawn(async move {
         let done = work.await;
         attach(|py| {
             // This fails if the event loop has ended; then no task waits for the result.
-            let _ = conclude(py, &event_loop, told, show(py, done));
+            let _ = conclude(py, &event_loop, awaiting, show(py, done));
         });
     });
     Ok(future)

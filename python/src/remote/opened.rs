@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use thalweg_sparse::{Advance, Origin, Pin, RemoteFile, RemoteOptions, Span};
 
-use super::error::trouble;
+use super::error::to_py_error;
 use crate::errors::configuration_error;
 use crate::fresh::{LONG, bytes_with};
 use crate::runtime::{runtime, wait};
@@ -89,6 +89,14 @@ impl Opened {
         self.look(|file| within(file, position, length))
     }
 
+    /// Cuts off ranges at the end of the file.
+    ///
+    /// # Errors
+    /// `ValueError` if the file is closed.
+    pub fn clipped_all(&self, spans: &[Span]) -> PyResult<Vec<Span>> {
+        self.look(|file| spans.iter().map(|span| within(file, span.position, span.length)).collect())
+    }
+
     /// Returns the bytes of a range, cut off at the end of the file.
     ///
     /// # Errors
@@ -157,9 +165,7 @@ impl Opened {
             };
             let (together, behind) = rest.split_at(rest.iter().take_while(fits).count().max(1));
             rest = behind;
-            let clipped = self.look(|file| {
-                together.iter().map(|span| within(file, span.position, span.length)).collect::<Vec<_>>()
-            })?;
+            let clipped = self.clipped_all(together)?;
             let _pins = match together.len() {
                 1 => Vec::new(),
                 _ => ensure(py, &self.file(py)?, &clipped)?,
@@ -194,7 +200,7 @@ impl Opened {
                 // The file has changed and was restarted meanwhile.
                 let file = file.clone();
                 let read = wait(py, async move { file.read(span.position, span.length as usize).await })?;
-                part.copy_from_slice(&read.map_err(|error| trouble(&error))?);
+                part.copy_from_slice(&read.map_err(|error| to_py_error(&error))?);
             }
         }
         Ok(())
@@ -229,7 +235,7 @@ fn closed() -> PyErr {
 fn open(py: Python<'_>, url: &str, options: &RemoteOptions) -> PyResult<RemoteFile> {
     let origin = Origin::from_url(url).map_err(|error| configuration_error(py, &error.to_string()))?;
     let options = options.clone();
-    wait(py, async move { RemoteFile::open(origin, options).await })?.map_err(|error| trouble(&error))
+    wait(py, async move { RemoteFile::open(origin, options).await })?.map_err(|error| to_py_error(&error))
 }
 
 fn within(file: &RemoteFile, position: u64, length: u64) -> Span {
@@ -241,7 +247,7 @@ fn ensure(py: Python<'_>, file: &RemoteFile, spans: &[Span]) -> PyResult<Vec<Pin
     let pins = spans.iter().map(|span| file.held().pin(span.position, span.length)).collect();
     if spans.iter().any(|span| span.length > 0 && !file.held().has(span.position, span.length)) {
         let (file, spans) = (file.clone(), spans.to_vec());
-        wait(py, async move { file.fetch(&spans).await })?.map_err(|error| trouble(&error))?;
+        wait(py, async move { file.fetch(&spans).await })?.map_err(|error| to_py_error(&error))?;
     }
     Ok(pins)
 }

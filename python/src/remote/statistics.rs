@@ -24,6 +24,6 @@ pub fn dictionary<'py>(py: Python<'py>, file: &RemoteFile) -> PyResult<Bound<'py
     }
     made.set_item("latency", done.latency.map(|latency| latency.as_secs_f64()))?;
     made.set_item("bandwidth", done.bandwidth)?;
-    made.set_item("cache_trouble", file.cache_trouble())?;
+    made.set_item("cache_error", file.cache_error())?;
     Ok(made)
 }

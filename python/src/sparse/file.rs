@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use thalweg_sparse::{Merge, Overlap, Span};
 
 use super::options::{Named, options, overlap};
-use super::{Pin, Pool, spans, trouble};
+use super::{Pin, Pool, spans, to_py_error};
 use crate::buffer::Buffer;
 use crate::fresh::{LONG, bytes_with};
 
@@ -18,8 +18,13 @@ use crate::fresh::{LONG, bytes_with};
 #[pyclass(frozen, module = "thalweg", weakref)]
 pub struct SparseFile(pub Arc<thalweg_sparse::SparseFile>);
 
+/// Reads or writes `length` bytes. Long transfers release the interpreter lock, short ones keep it.
+fn transfer<T: Send>(py: Python<'_>, length: usize, work: impl FnOnce() -> T + Send) -> T {
+    if length > LONG { py.detach(work) } else { work() }
+}
+
 impl SparseFile {
-    /// Writes bytes. Short writes keep the interpreter lock.
+    /// Writes bytes.
     fn put(&self, py: Python<'_>, position: u64, data: &Bound<'_, PyAny>, how: Overlap) -> PyResult<()> {
         let buffer;
         let bytes = match data.cast::<PyBytes>() {
@@ -29,12 +34,8 @@ impl SparseFile {
                 buffer.bytes()
             }
         };
-        let written = if bytes.len() > LONG {
-            py.detach(|| self.0.write_with(position, bytes, how))
-        } else {
-            self.0.write_with(position, bytes, how)
-        };
-        written.map_err(|error| trouble(&error))
+        let written = transfer(py, bytes.len(), || self.0.write_with(position, bytes, how));
+        written.map_err(|error| to_py_error(&error))
     }
 
     fn get<'py>(&self, py: Python<'py>, position: u64, length: u64) -> PyResult<Bound<'py, PyBytes>> {
@@ -43,16 +44,12 @@ impl SparseFile {
             let missing = self.0.need(position, length, 0).first().copied();
             let wanted = Span::new(position, length);
             let error = thalweg_sparse::Error::Missing { wanted, missing: missing.unwrap_or(wanted) };
-            return Err(trouble(&error));
+            return Err(to_py_error(&error));
         }
         let read = bytes_with(py, usize::try_from(length)?, |bytes| {
-            if bytes.len() > LONG {
-                py.detach(|| self.0.read(position, bytes))
-            } else {
-                self.0.read(position, bytes)
-            }
+            transfer(py, bytes.len(), || self.0.read(position, bytes))
         })?;
-        read.map_err(|error| trouble(&error))
+        read.map_err(|error| to_py_error(&error))
     }
 
     /// Returns the policy that a word names, or the file's own without a word.
@@ -130,12 +127,8 @@ impl SparseFile {
         let mut buffer = Buffer::writable(buffer)?;
         let bytes = buffer.bytes_mut();
         let length = bytes.len();
-        let read = if length > LONG {
-            py.detach(|| self.0.read(position, bytes))
-        } else {
-            self.0.read(position, bytes)
-        };
-        read.map(|()| length).map_err(|error| trouble(&error))
+        let read = transfer(py, length, || self.0.read(position, bytes));
+        read.map(|()| length).map_err(|error| to_py_error(&error))
     }
 
     /// Returns the bytes of each range: many reads in one call.
@@ -231,7 +224,7 @@ impl SparseFile {
     /// Drops the block that starts at `position`, and returns its length in bytes. `ValueError` if none
     /// starts there.
     fn erase_block(&self, position: u64) -> PyResult<u64> {
-        self.0.erase_block(position).map_err(|error| trouble(&error))
+        self.0.erase_block(position).map_err(|error| to_py_error(&error))
     }
 
     /// Drops everything and resets the counters.

@@ -28,7 +28,7 @@ create_exception!(
 );
 
 /// Converts an error into its Python exception.
-pub fn trouble(error: &thalweg_sparse::Error) -> PyErr {
+pub fn to_py_error(error: &thalweg_sparse::Error) -> PyErr {
     use thalweg_sparse::Error;
     let text = error.to_string();
     match error {

@@ -8,7 +8,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use super::file::SparseFile;
 use super::options::{Named, options};
-use super::{Pool, trouble};
+use super::{Pool, to_py_error};
 
 /// Sparse files by id. With a pool, one memory limit covers all of them.
 #[pyclass(frozen, module = "thalweg", mapping)]
@@ -33,12 +33,12 @@ impl SparseFileSystem {
     /// Adds an empty file. `ValueError` if the id already exists.
     #[pyo3(signature = (id, modified = 0.0))]
     fn insert(&self, id: &str, modified: f64) -> PyResult<SparseFile> {
-        self.0.insert(id, modified).map(SparseFile).map_err(|error| trouble(&error))
+        self.0.insert(id, modified).map(SparseFile).map_err(|error| to_py_error(&error))
     }
 
     /// Returns the file with this id. `KeyError` if there is none.
     fn get(&self, id: &str) -> PyResult<SparseFile> {
-        self.0.get(id).map(SparseFile).map_err(|error| trouble(&error))
+        self.0.get(id).map(SparseFile).map_err(|error| to_py_error(&error))
     }
 
     fn __getitem__(&self, id: &str) -> PyResult<SparseFile> {
@@ -47,7 +47,7 @@ impl SparseFileSystem {
 
     /// Removes a file and returns it; it stays valid while referenced. `KeyError` if there is none.
     fn remove(&self, id: &str) -> PyResult<SparseFile> {
-        self.0.remove(id).map(SparseFile).map_err(|error| trouble(&error))
+        self.0.remove(id).map(SparseFile).map_err(|error| to_py_error(&error))
     }
 
     /// True if a file with this id exists.

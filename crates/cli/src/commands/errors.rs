@@ -63,7 +63,7 @@ struct Filter {
 #[derive(Debug, Args)]
 struct List {
     #[command(flatten)]
-    place: StateLocation,
+    location: StateLocation,
     #[command(flatten)]
     filter: Filter,
     /// The most dead letters to list.
@@ -80,7 +80,7 @@ struct Show {
     #[arg(value_name = "ID")]
     id: DeadLetterId,
     #[command(flatten)]
-    place: StateLocation,
+    location: StateLocation,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -110,7 +110,7 @@ struct Replay {
 #[derive(Debug, Args)]
 struct Clear {
     #[command(flatten)]
-    place: StateLocation,
+    location: StateLocation,
     #[command(flatten)]
     filter: Filter,
     /// The most dead letters to remove, the oldest first.
@@ -123,24 +123,24 @@ struct Clear {
 
 pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
     match arguments.command {
-        Command::List(List { place, filter, limit, json }) => {
-            errors::list(&ListOptions { place: place.into(), filter: filter.into(), limit, json })
+        Command::List(List { location, filter, limit, json }) => {
+            errors::list(&ListOptions { location: location.into(), filter: filter.into(), limit, json })
         }
-        Command::Show(Show { place, id, json, payload }) => {
-            errors::show(&ShowOptions { place: place.into(), id, json, payload })
+        Command::Show(Show { location, id, json, payload }) => {
+            errors::show(&ShowOptions { location: location.into(), id, json, payload })
         }
         Command::Replay(Replay { config, state, filter, limit, json }) => {
             errors::replay(&ReplayOptions { config, state, filter: filter.into(), limit, json })
         }
-        Command::Clear(Clear { place, filter, limit, yes }) => {
-            errors::clear(&ClearOptions { place: place.into(), filter: filter.into(), limit, yes })
+        Command::Clear(Clear { location, filter, limit, yes }) => {
+            errors::clear(&ClearOptions { location: location.into(), filter: filter.into(), limit, yes })
         }
     }
 }
 
 impl From<StateLocation> for errors::StateLocation {
-    fn from(place: StateLocation) -> Self {
-        Self { config: place.config, state: place.state }
+    fn from(location: StateLocation) -> Self {
+        Self { config: location.config, state: location.state }
     }
 }
 

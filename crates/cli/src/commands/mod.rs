@@ -14,6 +14,7 @@ mod serve;
 #[cfg(feature = "stores")]
 mod sparse;
 
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ First steps:
 
 Exit codes:
   0  done; also after a stop, if everything in flight was delivered
-  1  done, but messages could not be processed (only with `run --strict`)
+  1  done, but messages could not be processed (only with `run --strict`), or files could not
+     be copied or failed in a capyfile service
   2  the configuration or the command line is wrong
   3  failed";
 
@@ -107,10 +109,12 @@ fn size(text: &str) -> Result<ByteSize, String> {
     ByteSize::from_str(text).map_err(|error| error.to_string())
 }
 
+/// Parses an address with a port.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an IP address and a port, such as `127.0.0.1:9090`".to_owned())
+}
+
 /// Parses a time span, or a number of seconds.
 fn time(text: &str) -> Result<Duration, String> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(Duration::from_secs(seconds));
-    }
-    TimeSpan::from_str(text).map(|span| span.0).map_err(|error| error.to_string())
+    TimeSpan::or_seconds(text).map(TimeSpan::duration).map_err(|error| error.to_string())
 }

@@ -75,8 +75,6 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
         print::out(template.text)?;
         return Ok(Exit::Done);
     };
-    let shown = path.display();
     write_new(path, template.text)?;
-    print::err(&format!("wrote {shown}; `thalweg run {shown}` runs it\n"));
     Ok(Exit::Done)
 }

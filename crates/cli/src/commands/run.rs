@@ -9,7 +9,7 @@ use thalweg_config::ByteSize;
 use thalweg_frontend::{CommandError, Exit, Repeat, RunRequest, Show};
 use thalweg_job::{Configuration, Overrides, RunOptions, cores};
 
-use super::{size, time};
+use super::{address, size, time};
 
 /// Runs a configuration until its sources end, or until a signal stops it.
 ///
@@ -30,14 +30,15 @@ use super::{size, time};
   thalweg run service.yml photos:archive --repeat --sleep 10s
 
 With --json, all output goes to the standard error output, one object per line; the standard
-output belongs to the sink `stdout`. Each object has an `event`: `progress` (every 10 s), `log`,
-`stopping`, and at the end `summary`, `mistakes` or `failed`.
+output belongs to the sink `stdout`. Each object has an `event`: `listening`, `progress` (every
+10 s), `log`, `stopping`, `reopening`, and at the end `summary`, `mistakes` or `failed`.
 
 THALWEG_LOG is the level of the log: error, warn (the default), info, debug, trace.
 
 Exit codes:
   0  done; also after a stop, if everything in flight was delivered
-  1  done, but messages could not be processed (only with --strict)
+  1  done, but messages could not be processed (only with --strict), or files of a capyfile
+     service failed (unless --compat-exit-code)
   2  the configuration or the command line is wrong
   3  failed")]
 pub struct Arguments {
@@ -59,12 +60,14 @@ pub struct Arguments {
     /// How many cores to use. Without it, all.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// How long a stopped run may take to deliver what is in flight, for example `30s`; a number is seconds.
-    #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s")]
+    /// How long a stopped run may take to deliver what is in flight, for example `30s`; a number is seconds,
+    /// and 0 does not wait. After that the run ends with exit code 3 and names what is left. It is not
+    /// acknowledged: with `--state`, the next run sends it again.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "60s", allow_hyphen_values = true)]
     drain_timeout: Duration,
     /// Serve the state of the run over HTTP at this address: `/metrics` for Prometheus, and `/health`, which
     /// answers 503 with the reason while a component cannot work.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
     /// End with exit code 1 if messages could not be processed.
     #[arg(long)]

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use serde_json::json;
 use thalweg_capyfile_server::{Check, Event, Settings, serve};
 use thalweg_config::ByteSize;
-use thalweg_frontend::{CommandError, Exit, Paint, log, print};
+use thalweg_frontend::{CommandError, Exit, log, print};
 use thalweg_job::{Configuration, cores};
 
 use super::{size, time};
@@ -38,13 +37,13 @@ Each request and its outcome are logged on the standard error output, with --jso
 Exit codes:
   0  stopped, and all requests in flight were answered
   2  the definition or the command line is wrong
-  3  failed, for example because the address is in use")]
+  3  failed, for example because the address is in use, or requests in flight were not answered")]
 pub struct Arguments {
     /// The service definition; `-` reads it from the standard input.
     #[arg(value_name = "SERVICE")]
     service: Option<PathBuf>,
     /// The service definition, by capyfile's option.
-    #[arg(short = 'f', long, value_name = "FILE")]
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "service")]
     service_definition: Option<PathBuf>,
     /// The address to listen at. Overrides SERVER_ADDR.
     #[arg(long, value_name = "HOST:PORT")]
@@ -107,9 +106,7 @@ pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
     let done = serve(&configuration, settings, &mut |event| print_event(arguments, event))?;
     match done {
         true => Ok(Exit::Done),
-        false => {
-            Err(CommandError::Failed("requests in flight were not answered before the timeout".to_owned()))
-        }
+        false => Err(CommandError::Failed("stopped before all requests in flight were answered".to_owned())),
     }
 }
 
@@ -121,12 +118,7 @@ fn print_event(arguments: &Arguments, event: Event<'_>) {
             ("stopping", text.to_owned())
         }
     };
-    if arguments.json {
-        print::err(&format!("{}\n", json!({ "event": name, "message": text })));
-    } else if !arguments.quiet {
-        let (word, rest) = text.split_once(':').unwrap_or((&text, ""));
-        print::err(&format!("{}{rest}\n", Paint::stderr().yellow(&format!("{word}:"))));
-    }
+    print::err(&print::event(arguments.json, arguments.quiet, name, &text));
 }
 
 /// The settings of the command line, completed by those of the environment.

@@ -108,13 +108,16 @@ fn the_checksum_of_one_object_is_told_however_many_parts_it_had() {
     // The standard test value of CRC-32C.
     assert!(run_well(&house, &["a", "b"]).err.contains("crc32c e3069283"));
     house.write("large", &content(5_000_000));
-    let told = |arguments: &[&str]| {
+    let output = |arguments: &[&str]| {
         let said = run_well(&house, arguments).err;
         said.split("crc32c ").nth(1).unwrap().get(..8).unwrap().to_owned()
     };
-    let whole = told(&["large", "one", "--part-size", "8MiB"]);
-    assert_eq!(told(&["large", "several", "--part-size", "1MiB"]), whole);
-    assert_eq!(told(&["large", "lines", "--parse", "lines", "--encode", "raw", "--memory", "1MiB"]).len(), 8);
+    let whole = output(&["large", "one", "--part-size", "8MiB"]);
+    assert_eq!(output(&["large", "several", "--part-size", "1MiB"]), whole);
+    assert_eq!(
+        output(&["large", "lines", "--parse", "lines", "--encode", "raw", "--memory", "1MiB"]).len(),
+        8
+    );
 }
 
 #[test]
@@ -128,7 +131,7 @@ fn patterns_choose_what_is_copied() {
 }
 
 #[test]
-fn what_is_there_is_replaced_left_alone_or_refused() {
+fn existing_objects_are_replaced_skipped_or_rejected() {
     let house = House::with(&[("a", "new text"), ("b", "old")]);
     let said = run_well(&house, &["a", "b", "--existing", "skip"]);
     assert_eq!(house.read("b"), "old");
@@ -145,7 +148,7 @@ fn what_is_there_is_replaced_left_alone_or_refused() {
 }
 
 #[test]
-fn what_could_not_be_copied_is_shown_and_tried_again_by_the_next_copy() {
+fn failures_of_a_copy_are_shown_and_retried_by_the_next_copy() {
     let house = House::with(&[("a", "new"), ("b", "old")]);
     let arguments = ["a", "b", "--existing", "error"];
     let first = run(&house, &arguments);
@@ -224,7 +227,7 @@ fn nothing_to_copy_is_said() {
 }
 
 #[test]
-fn what_is_wrong_is_said_before_anything_is_done() {
+fn mistakes_are_reported_before_anything_is_copied() {
     let house = with_tree();
     house.write("people.csv", PEOPLE.as_bytes());
     let csv = ["people.csv", "all.jsonl", "--parse", "csv"];

@@ -80,7 +80,7 @@ fn a_copy_can_begin_anew_and_leaves_nothing_of_the_former_one() {
 }
 
 #[test]
-fn what_a_former_copy_began_of_a_file_that_is_gone_is_removed() {
+fn the_unfinished_object_of_a_file_that_no_longer_exists_is_removed() {
     let house = House::with(&[]);
     fs::create_dir(house.path().join("tree")).unwrap();
     house.write("tree/large.bin", &content(96 << 20));

@@ -164,7 +164,7 @@ fn rows_go_from_store_to_store() {
 }
 
 #[test]
-fn what_goes_wrong_while_it_is_read_does_no_harm() {
+fn faults_while_objects_are_read_do_no_harm() {
     let town = Town::new();
     let bytes = content(12 * MIB);
     town.put("large.bin", &bytes);
@@ -207,7 +207,7 @@ fn an_object_that_changes_while_it_is_read_is_an_error_and_nothing_is_written() 
 }
 
 #[test]
-fn what_goes_wrong_while_it_is_written_does_no_harm() {
+fn faults_while_objects_are_written_do_no_harm() {
     let town = Town::new();
     let bytes = content(12 * MIB);
     town.house.write("large.bin", &bytes);
@@ -298,7 +298,7 @@ fn rows_that_are_cut_off_go_on_and_are_the_same() {
 }
 
 #[test]
-fn what_goes_wrong_at_microsofts_does_no_harm_and_only_missing_blocks_are_sent_again() {
+fn faults_of_azure_do_no_harm_and_only_missing_blocks_are_sent_again() {
     let town = Town::new();
     let azure = Azure::start().unwrap();
     azure.create_container("container").unwrap();

@@ -168,7 +168,7 @@ fn each_message_of_a_failover_reaches_a_sink() {
 }
 
 #[test]
-fn what_a_sink_wrote_and_could_not_bring_into_safety_goes_to_the_next() {
+fn messages_that_a_sink_wrote_but_could_not_flush_go_to_the_next_sink() {
     if !Path::new("/dev/full").exists() {
         println!("not shown: there is no /dev/full");
         return;
@@ -217,7 +217,7 @@ sinks:
 }
 
 #[test]
-fn what_a_pipeline_of_a_failover_does_not_deliver_goes_on_as_it_was() {
+fn messages_that_a_pipeline_of_a_failover_does_not_deliver_continue_unchanged() {
     let house = House::with(&[(
         "c.yaml",
         "
@@ -237,7 +237,7 @@ sinks:
 }
 
 #[test]
-fn what_a_way_has_no_room_for_goes_the_next() {
+fn messages_beyond_the_capacity_of_a_route_take_the_next_one() {
     let house = House::with(&[(
         "c.yaml",
         "
@@ -282,7 +282,7 @@ sinks: { out: { file: { path: out.txt } } }
 }
 
 #[test]
-fn what_is_spooled_survives_kill_9_of_whoever_writes_and_whoever_reads() {
+fn spooled_messages_survive_kill_9_of_the_writer_and_of_the_reader() {
     let house = House::with(&[]);
     let folder = house.path();
     numbered_lines(&folder.join("in.jsonl"), LINES / 4);
@@ -327,7 +327,7 @@ fn what_is_spooled_survives_kill_9_of_whoever_writes_and_whoever_reads() {
 }
 
 #[test]
-fn what_a_sink_could_not_take_comes_back_from_the_spool() {
+fn messages_that_a_sink_could_not_accept_return_from_the_spool() {
     let house = House::with(&[]);
     let folder = house.path();
     numbered_lines(&folder.join("in.jsonl"), 1000);

@@ -59,6 +59,21 @@ fn letters_are_listed_shown_and_removed() {
 }
 
 #[test]
+fn a_search_for_letters_creates_nothing_and_finding_none_is_an_event() {
+    let house = House::with(&[("in.jsonl", ""), ("c.yaml", &configuration("parse_json", ""))]);
+    let folder = house.path().join("empty");
+    std::fs::create_dir(&folder).unwrap();
+    let nothing = "there are no dead letters in `empty`\n";
+    assert_eq!(house.run_well(&["errors", "list", "--state", "empty"]).out, nothing);
+    assert_eq!(house.run_well(&["errors", "clear", "--state", "empty"]).err, nothing);
+    assert_eq!(house.run_well(&["errors", "replay", "c.yaml", "--state", "empty"]).err, nothing);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    let said = house.run_well(&["errors", "replay", "c.yaml", "--state", "empty", "--json"]).err;
+    let event: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&event["event"], &event["processed"]), (&"replayed".into(), &0.into()));
+}
+
+#[test]
 fn letters_are_processed_again_once_the_configuration_is_right() {
     for state in ["", "state: kept"] {
         let house = House::with(&[("in.jsonl", INPUT), ("c.yaml", &configuration("parse_json", state))]);
@@ -92,6 +107,28 @@ fn letters_are_processed_again_once_the_configuration_is_right() {
             assert_eq!(house.read("out.jsonl").lines().count(), 5);
         }
     }
+}
+
+#[test]
+fn a_row_that_a_file_reader_rejected_stays_and_does_not_stop_the_others() {
+    let configuration = "sources: { in: { files: { path: in } }, lines: { file: { path: in.jsonl } } }
+pipelines:
+  tables: { from: in, transforms: [csv: {}], to: out }
+  main: { from: lines, transforms: [parse_json: {}], to: out }
+sinks: { out: { file: { path: out.jsonl, encode: json } } }
+";
+    let house = House::with(&[("in.jsonl", "rubbish\n"), ("c.yaml", configuration)]);
+    std::fs::create_dir(house.path().join("in")).unwrap();
+    house.write("in/a.csv", b"a,b\n1,2\n3\n");
+    assert_eq!(house.run(&["run", "c.yaml"]).code, Some(0));
+    assert_eq!(letters(&house).len(), 2);
+    house.write("c.yaml", configuration.replace("parse_json: {}", "set: { text: payload }").as_bytes());
+    let said = house.run(&["errors", "replay", "c.yaml"]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let reason = "it is a part of a file that `tables.csv` could not read";
+    assert!(said.err.contains("2 dead letters: 1 processed") && said.err.contains(reason), "{}", said.err);
+    assert_eq!(sorted(&house.read("out.jsonl")), ["{\"a\":\"1\",\"b\":\"2\"}", "{\"text\":\"rubbish\"}"]);
+    assert_eq!(letters(&house)[0]["component"], "tables.csv");
 }
 
 #[test]
@@ -133,7 +170,7 @@ sinks:
 }
 
 #[test]
-fn what_earlier_transforms_did_is_not_done_twice() {
+fn the_work_of_earlier_transforms_is_not_repeated() {
     let configuration = |first: &str, pattern: &str| {
         configuration(
             &format!(
@@ -264,7 +301,7 @@ sinks:
 }
 
 #[test]
-fn what_a_sink_of_a_failover_rejected_goes_to_it_again_and_is_not_encoded_twice() {
+fn a_letter_of_a_sink_in_a_failover_returns_to_that_sink_and_is_not_encoded_twice() {
     let configuration = |path: &str, taken: &str| {
         format!(
             "
@@ -312,7 +349,7 @@ fn a_letter_that_cannot_be_read_back_keeps_no_other_from_being_processed() {
 }
 
 #[test]
-fn what_a_sink_rejected_is_not_encoded_twice() {
+fn a_letter_of_a_sink_is_not_encoded_twice() {
     let configuration = |path: &str| {
         format!(
             "
@@ -332,7 +369,7 @@ sinks: {{ out: {{ file: {{ path: '{path}', encode: json }} }} }}
 }
 
 #[test]
-fn what_a_source_cut_off_cannot_be_processed_again() {
+fn a_message_that_a_source_cut_off_cannot_be_processed_again() {
     let house = House::with(&[
         ("in.txt", &format!("short\n{}\n", "x".repeat(5000))),
         (

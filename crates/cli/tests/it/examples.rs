@@ -70,7 +70,7 @@ fn every_components_example_runs_in_an_empty_folder() {
         let house = House::with(&[("example.yaml", example)]);
         // Some examples wait for a client, and one needs a database that an empty folder does not have. They
         // are only checked.
-        let waits = example.trim_start().starts_with("# Runs until it is told to stop.");
+        let waits = example.trim_start().starts_with("# Runs until it is stopped.");
         if waits || component["name"] == "geoip" {
             house.run_well(&["check", "example.yaml"]);
             continue;

@@ -74,15 +74,15 @@ fn good_files_arrive_and_bad_ones_leave_by_errors_with_their_reason() {
     // Without a pipeline for them, rejected files are reported and kept as dead letters.
     let lone = COPY.replace("  others: { from: main.errors, to: refused }\n", "");
     house.write("lone.yaml", lone.replace("  refused: { directory: { path: refused } }\n", "").as_bytes());
-    let told = house.run(&["run", "lone.yaml", "--strict"]);
-    assert_eq!(told.code, Some(1), "{}", told.err);
+    let output = house.run(&["run", "lone.yaml", "--strict"]);
+    assert_eq!(output.code, Some(1), "{}", output.err);
     let listed = house.run_well(&["errors", "list", "lone.yaml"]).out;
     assert!(listed.contains("which is greater than 1KiB"), "{listed}");
     assert!(listed.contains("`image/png` is not allowed"), "{listed}");
 }
 
 #[test]
-fn what_does_not_fit_is_shown_at_its_place() {
+fn components_that_do_not_fit_are_shown_at_their_position() {
     for (from, to, message) in [
         ("{ files: { path: in } }", "{ file: { path: out } }", "takes messages, but here are files"),
         ("{ file: { path: in } }", "{ directory: { path: out } }", "takes files, but here are messages"),
@@ -237,6 +237,44 @@ fn a_service_definition_runs_unchanged() {
 }
 
 #[test]
+fn a_file_that_a_service_cannot_read_is_a_failed_file() {
+    let house = house_with("");
+    house.write("service.yml", SERVICE.as_bytes());
+    house.write("in/a.txt", b"one");
+    std::os::unix::fs::symlink("loop", house.path().join("in/loop")).unwrap();
+    let ran = service(&house, &[]);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("Failures:\n    [in/loop] "), "{}", ran.out);
+    assert!(!house.path().join(".thalweg").exists());
+}
+
+#[test]
+fn the_plan_of_a_service_is_shown_in_json() {
+    let house = house_with("");
+    house.write("service.yml", SERVICE.as_bytes());
+    let mut command = house.command(&["check", "service.yml", "--json", "--plan"]);
+    let checked = said(command.env("OUT_DIR", "out").output().unwrap());
+    let checked: serde_json::Value = serde_json::from_str(&checked.out).unwrap();
+    assert_eq!(checked["processors"], serde_json::json!(["archive"]));
+    assert!(checked["plan"].as_str().is_some_and(|plan| plan.contains("archive")), "{checked}");
+}
+
+#[test]
+fn a_command_for_a_service_with_other_names_is_rejected() {
+    let house = house_with("");
+    house.write("service.yml", SERVICE.as_bytes());
+    let said = house.run(&["run", "-f", "service.yml", "photos:archive", "extra"]);
+    let other_names = "error: a service runs one processor: leave out the other names\n";
+    assert_eq!((said.code, said.err.as_str()), (Some(2), other_names));
+    let said = house.run(&["errors", "replay", "service.yml"]);
+    let replayed = "error: dead letters of a service cannot be replayed: run it again\n";
+    assert_eq!((said.code, said.err.as_str()), (Some(2), replayed));
+    let said = house.run(&["serve", "service.yml", "-f", "other.yml"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.err.contains("cannot be used with"), "{}", said.err);
+}
+
+#[test]
 fn a_service_writes_into_the_folder_that_it_reads_and_destroys_nothing() {
     let house = house_with("");
     house.write("service.yml", SERVICE.as_bytes());
@@ -249,7 +287,7 @@ fn a_service_writes_into_the_folder_that_it_reads_and_destroys_nothing() {
 }
 
 #[test]
-fn what_is_wrong_with_a_service_is_said_at_its_place() {
+fn mistakes_in_a_service_are_shown_at_their_position() {
     let house = house_with("");
     house.write("service.yml", SERVICE.replace("with_errors", "with_error").as_bytes());
     let wrong = service(&house, &[]);

@@ -109,7 +109,7 @@ fn lines_to_file(text: &str, input: &str) -> String {
 }
 
 #[test]
-fn what_is_written_is_the_same_byte_for_byte() {
+fn written_files_are_the_same_byte_for_byte() {
     let text = r#"
 In:
   Type: consumer.Console
@@ -203,7 +203,7 @@ Out:
 }
 
 #[test]
-fn what_means_nothing_is_remarked() {
+fn settings_without_effect_are_remarked() {
     let text = "\
 In:
   Type: consumer.Profiler
@@ -227,7 +227,7 @@ Off:
 }
 
 #[test]
-fn what_is_ours_already_is_not_converted() {
+fn a_configuration_in_our_own_form_is_not_converted() {
     let text = "sources: { a: { generate: { count: 1 } } }\npipelines: { b: { from: a, to: c } }\nsinks: { c: discard }\n";
     let house = House::with(&[
         ("c.yaml", text),
@@ -457,7 +457,7 @@ fn a_percent_sign_before_more_text_leaks_nothing_into_the_messages() {
 }
 
 #[test]
-fn what_a_formatter_cannot_process_is_kept_with_its_reason() {
+fn a_message_that_a_formatter_cannot_process_is_kept_with_its_reason() {
     let house = House::with(&[(
         "gollum.conf",
         "In: { Type: consumer.Console, Streams: a, Modulators: [ format.JSON ] }\n\
@@ -470,7 +470,7 @@ fn what_a_formatter_cannot_process_is_kept_with_its_reason() {
 }
 
 #[test]
-fn what_a_producer_cannot_deliver_reaches_its_fallback_as_it_was() {
+fn a_message_that_a_producer_cannot_deliver_reaches_its_fallback_unchanged() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     drop(taken);

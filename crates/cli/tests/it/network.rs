@@ -52,7 +52,7 @@ impl Server {
 }
 
 #[test]
-fn what_a_client_was_told_is_safe_survives_kill_9() {
+fn acknowledged_messages_survive_kill_9() {
     let house = House::with(&[(
         "pipeline.yaml",
         "sources: { in: { socket: { address: 'tcp://127.0.0.1:0', acknowledge: '+' } } }\n\
@@ -72,16 +72,16 @@ fn what_a_client_was_told_is_safe_survives_kill_9() {
             }
         });
         let mut answers = [0; 1 << 16];
-        let mut told = 0;
-        while told < 20_000 {
-            told += reader.read(&mut answers).unwrap();
+        let mut answered = 0;
+        while answered < 20_000 {
+            answered += reader.read(&mut answers).unwrap();
         }
         server.child.kill().unwrap();
         // Acknowledgements in flight still count: the client sees them.
         while let Ok(read) = reader.read(&mut answers)
             && read > 0
         {
-            told += read;
+            answered += read;
         }
         server.child.wait().unwrap();
         sender.join().unwrap();
@@ -89,14 +89,14 @@ fn what_a_client_was_told_is_safe_survives_kill_9() {
         let name = if house.path().join("out.log").exists() { "out.log" } else { "out.log.part" };
         let of_round = |line: &String| line.starts_with(&format!("round {round} "));
         let found: Vec<String> = house.lines(name).into_iter().filter(of_round).collect();
-        assert!(found.len() >= told, "{told} were acknowledged and {} are there", found.len());
-        for (number, line) in found.iter().take(told).enumerate() {
+        assert!(found.len() >= answered, "{answered} were acknowledged and {} are there", found.len());
+        for (number, line) in found.iter().take(answered).enumerate() {
             assert_eq!(*line, format!("round {round} line {number}"));
         }
         // The next run starts with an empty file and without a saved position.
         std::fs::remove_file(house.path().join(name)).unwrap();
         std::fs::remove_dir_all(house.path().join("state")).unwrap();
-        acknowledged += told;
+        acknowledged += answered;
     }
     println!("{acknowledged} messages were acknowledged");
 }
@@ -104,14 +104,14 @@ fn what_a_client_was_told_is_safe_survives_kill_9() {
 /// A run that continues cuts its files back to the last saved state, so a client must be acknowledged only
 /// after the save.
 #[test]
-fn what_a_client_was_told_is_safe_survives_kill_9_and_the_run_that_continues() {
+fn acknowledged_messages_survive_kill_9_and_the_run_that_continues() {
     let house = House::with(&[(
         "pipeline.yaml",
         "sources: { in: { socket: { address: 'tcp://127.0.0.1:0', acknowledge: '+', end_after_idle: 300ms } } }\n\
          pipelines: { main: { from: in, to: out } }\n\
          sinks: { out: { file: { path: out.log } } }\n",
     )]);
-    let mut told = Vec::new();
+    let mut answered = Vec::new();
     for round in 0..4 {
         let mut server = Server::start(&house);
         let mut stream = server.connect();
@@ -131,12 +131,12 @@ fn what_a_client_was_told_is_safe_survives_kill_9_and_the_run_that_continues() {
         let _ = stream.read_to_end(&mut rest);
         server.child.wait().unwrap();
         server.log.take().unwrap().join().unwrap();
-        told.push(700 + rest.len());
+        answered.push(700 + rest.len());
     }
     Server::start(&house).end();
     let found = house.lines("out.log");
-    for (round, told) in told.into_iter().enumerate() {
-        for line in 0..told {
+    for (round, answered) in answered.into_iter().enumerate() {
+        for line in 0..answered {
             let line = format!("round {round} line {line}");
             assert!(found.contains(&line), "`{line}` was acknowledged and is not there");
         }

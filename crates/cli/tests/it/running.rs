@@ -207,6 +207,53 @@ sinks: { out: stdout }
     assert!(line.contains("stopped"), "{line}");
 }
 
+/// Writes to the standard output, which the test does not read: the sink waits without end once the pipe is
+/// full.
+const FLOOD: &str = "\
+sources: { in: { generate: { message: '%99s' } } }
+pipelines: { main: { from: in, to: out } }
+sinks: { out: stdout }
+";
+
+/// Starts a run of [`FLOOD`], and waits until it writes.
+fn flooding(house: &House, arguments: &[&str]) -> Child {
+    let mut child = house.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    // The pipe fills.
+    std::thread::sleep(Duration::from_millis(300));
+    child
+}
+
+#[test]
+fn a_repeated_run_that_cannot_drain_ends_after_a_signal() {
+    let house = House::with(&[("c.yaml", FLOOD)]);
+    let mut child = flooding(&house, &["run", "c.yaml", "--repeat", "--drain-timeout", "0"]);
+    signal(&child, Signal::TERM);
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("error: the drain timeout of 0 s expired") {
+        assert!(said.read_line(&mut text).unwrap() > 0, "it never says that it failed: {text}");
+    }
+    // A second run would end because its reader is gone, with exit code 0.
+    std::thread::sleep(Duration::from_millis(300));
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn a_quiet_run_that_is_ended_at_once_says_why_it_failed() {
+    let house = House::with(&[("c.yaml", FLOOD)]);
+    let mut child = flooding(&house, &["run", "c.yaml", "--quiet"]);
+    signal(&child, Signal::TERM);
+    // Two signals at the same time would be one.
+    std::thread::sleep(Duration::from_millis(300));
+    signal(&child, Signal::TERM);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "error: stopped: a component was still waiting for something\n");
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
 #[test]
 fn others_are_told_how_it_goes() {
     let house = House::with(&[(
@@ -266,7 +313,7 @@ sinks:
 }
 
 #[test]
-fn what_it_logs_comes_as_messages_and_the_run_still_ends() {
+fn log_records_arrive_as_messages_and_the_run_still_ends() {
     let configuration = "
 sources:
   lines: { generate: { lines: [one, two] } }
@@ -289,7 +336,7 @@ sinks:
     assert_eq!(record["level"], "warn");
     assert!(record["message"].as_str().unwrap().contains("`broken`"), "{record}");
     // The warning is still shown on the standard error output.
-    assert!(said.err.contains("goes another way"), "{}", said.err);
+    assert!(said.err.contains("take the other route"), "{}", said.err);
 }
 
 #[test]

@@ -115,33 +115,44 @@ pub fn answer(stream: &mut TcpStream) -> (u16, Value) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap())
 }
 
+/// Accepts a connection, and reads its request.
+pub fn accept(listener: &TcpListener) -> (TcpStream, String) {
+    let (stream, _) = listener.accept().unwrap();
+    let mut reader = BufReader::new(&stream);
+    let (mut text, mut length) = (String::new(), 0);
+    loop {
+        let start = text.len();
+        reader.read_line(&mut text).unwrap();
+        let line = text[start..].to_lowercase();
+        if let Some(said) = line.strip_prefix("content-length:") {
+            length = said.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    drop(reader);
+    (stream, text + &String::from_utf8(body).unwrap())
+}
+
+/// Answers the request of a connection.
+pub fn reply(mut stream: &TcpStream, status: u16, body: &str) {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    stream.write_all((head + body).as_bytes()).unwrap();
+}
+
 /// Answers the requests in turn, each on a connection of its own, and returns the requests.
 pub fn answering(answers: Vec<(u16, String)>) -> (String, std::thread::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let asked = std::thread::spawn(move || {
         let answer = |(status, body): (u16, String)| {
-            let (stream, _) = listener.accept().unwrap();
-            let mut reader = BufReader::new(&stream);
-            let (mut text, mut length) = (String::new(), 0);
-            loop {
-                let start = text.len();
-                reader.read_line(&mut text).unwrap();
-                let line = text[start..].to_lowercase();
-                if let Some(said) = line.strip_prefix("content-length:") {
-                    length = said.trim().parse().unwrap();
-                }
-                if line.trim().is_empty() {
-                    break;
-                }
-            }
-            let mut asked = vec![0; length];
-            reader.read_exact(&mut asked).unwrap();
-            let length = body.len();
-            let head =
-                format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
-            (&stream).write_all((head + &body).as_bytes()).unwrap();
-            text + &String::from_utf8(asked).unwrap()
+            let (stream, asked) = accept(&listener);
+            reply(&stream, status, &body);
+            asked
         };
         answers.into_iter().map(answer).collect()
     });

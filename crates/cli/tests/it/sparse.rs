@@ -46,7 +46,7 @@ fn the_cache_serves_the_next_run_and_shows_what_it_holds() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_in_a_sentence() {
+fn an_unreadable_file_is_reported_in_a_sentence() {
     let house = House::with(&[("short", "12345")]);
     for (arguments, code, wanted) in [
         (&["ftp://x/y"][..], 2, "`ftp` is not among"),

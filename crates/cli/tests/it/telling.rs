@@ -13,10 +13,10 @@ struct Component {
 }
 
 fn components() -> Vec<Component> {
-    serde_json::from_str(&told(&["components", "--json"])).unwrap()
+    serde_json::from_str(&output(&["components", "--json"])).unwrap()
 }
 
-fn told(arguments: &[&str]) -> String {
+fn output(arguments: &[&str]) -> String {
     let said = House::with(&[]).run(arguments);
     assert_eq!((said.code, said.err.as_str()), (Some(0), ""));
     said.out
@@ -24,17 +24,17 @@ fn told(arguments: &[&str]) -> String {
 
 #[test]
 fn help() {
-    assert_snapshot!("help", told(&["--help"]));
-    assert_snapshot!("help of run", told(&["run", "--help"]));
-    assert_snapshot!("help of convert", told(&["convert", "--help"]));
-    assert_snapshot!("help of errors", told(&["errors", "--help"]));
-    assert!(told(&["--version"]).starts_with("thalweg 0."));
+    assert_snapshot!("help", output(&["--help"]));
+    assert_snapshot!("help of run", output(&["run", "--help"]));
+    assert_snapshot!("help of convert", output(&["convert", "--help"]));
+    assert_snapshot!("help of errors", output(&["errors", "--help"]));
+    assert!(output(&["--version"]).starts_with("thalweg 0."));
 }
 
 #[test]
 fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = told(&["completions", shell]);
+        let script = output(&["completions", shell]);
         for word in ["run", "check", "errors", "replay", "--strict", "strict"] {
             assert!(script.contains(word.trim_start_matches('-')), "{shell}: {word}");
         }
@@ -43,14 +43,14 @@ fn completions_know_the_commands() {
 
 #[test]
 fn components_are_listed_and_shown() {
-    let list = told(&["components"]);
+    let list = output(&["components"]);
     for (role, name) in [("Sources", "stdin"), ("Transforms", "filter"), ("Sinks", "discard")] {
         let section = list.split(&format!("{role}\n")).nth(1).unwrap().split("\n\n").next().unwrap();
         assert!(section.lines().any(|line| line.trim_start().starts_with(name)), "{name} in {list}");
     }
     assert!(list.lines().all(|line| line.chars().count() <= 100));
     for known in components() {
-        let page = told(&["components", &known.name]);
+        let page = output(&["components", &known.name]);
         assert!(page.contains(&format!("{} ({})", known.name, known.role)), "{page}");
         assert!(page.contains("\nExample\n"), "{page}");
         assert!(!known.summary.is_empty(), "{} has no description", known.name);
@@ -68,7 +68,7 @@ fn the_plan_of_the_designs_example() {
 #[test]
 fn every_template_is_right_and_is_not_written_over_a_file() {
     let house = House::with(&[]);
-    let list = told(&["new", "--list"]);
+    let list = output(&["new", "--list"]);
     let names: Vec<&str> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(names, ["jsonl", "access-log", "csv", "generate"]);
     for name in names {
@@ -80,7 +80,7 @@ fn every_template_is_right_and_is_not_written_over_a_file() {
         assert_eq!(said.code, Some(2));
         assert!(said.err.contains("exists, and is left as it is"), "{}", said.err);
     }
-    assert_eq!(house.read("jsonl.yaml"), told(&["new"]));
+    assert_eq!(house.read("jsonl.yaml"), output(&["new"]));
     let said = house.run_with_input(&["run", "-", "-q"], house.read("generate.yaml").as_bytes());
     assert_eq!(said.code, Some(0), "{}", said.err);
     assert!(said.out.lines().count() > 0);
@@ -95,7 +95,7 @@ fn mistakes(schema: &serde_json::Value, text: &str) -> Diagnostics {
 
 #[test]
 fn every_example_fits_the_schema_and_what_is_wrong_does_not() {
-    let schema: serde_json::Value = serde_json::from_str(&told(&["schema"])).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&output(&["schema"])).unwrap();
     for known in components() {
         let found = mistakes(&schema, &known.example);
         assert!(found.is_empty(), "{}:\n{}", known.name, found.render(false));

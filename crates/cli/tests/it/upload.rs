@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::common::House;
-use crate::serving::{FORM, Server, answer, answering, form, request};
+use crate::serving::{FORM, Server, accept, answer, answering, form, reply, request};
 
 const SERVICE: &str = "\
 version: '1.1'
@@ -73,8 +74,8 @@ fn a_form_with_several_files_is_answered_as_capyfile_answers() {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (_, body) = text.split_once("\r\n\r\n").unwrap();
-    let told: Value = serde_json::from_str(body).unwrap();
-    let ids = [0, 1].map(|at| told["files"][at]["filename"].as_str().unwrap().to_owned());
+    let answer_body: Value = serde_json::from_str(body).unwrap();
+    let ids = [0, 1].map(|at| answer_body["files"][at]["filename"].as_str().unwrap().to_owned());
     assert!(ids.iter().all(|id| id.len() == 25 && id.ends_with(".txt")), "{ids:?}");
     let file = |id: &str, name: &str, size: usize| {
         format!(
@@ -106,25 +107,28 @@ fn bodies_folders_and_parameters_of_requests_are_taken() {
     std::fs::create_dir(house.path().join("in")).unwrap();
     house.write("in/one.txt", b"1");
     let server = Server::start(&house, &[]);
-    let (status, told) = server.ask("PUT /photos/raw HTTP/1.1\r\n", &vec![7; 200_000]);
-    assert_eq!((status, &told["code"], &told["files"][0]["size"]), (200, &json!("SUCCESS"), &json!(200_000)));
+    let (status, answer_body) = server.ask("PUT /photos/raw HTTP/1.1\r\n", &vec![7; 200_000]);
+    assert_eq!(
+        (status, &answer_body["code"], &answer_body["files"][0]["size"]),
+        (200, &json!("SUCCESS"), &json!(200_000))
+    );
     let written: Vec<_> = std::fs::read_dir(house.path().join("raw")).unwrap().flatten().collect();
     assert_eq!((written.len(), written[0].metadata().unwrap().len()), (1, 200_000));
-    let (status, told) = server.ask("GET /photos/folder HTTP/1.1\r\n", b"");
-    assert_eq!((status, &told["files"][0]["originalFilename"]), (200, &json!("one.txt")));
+    let (status, answer_body) = server.ask("GET /photos/folder HTTP/1.1\r\n", b"");
+    assert_eq!((status, &answer_body["files"][0]["originalFilename"]), (200, &json!("one.txt")));
     assert_eq!(house.read("copies/one.txt"), "1");
     let limited = |query: &str, types: &str, files: &[(&str, &[u8])]| {
         let types = if types.is_empty() { String::new() } else { format!("X-Types: {types}\r\n") };
         server.ask(&format!("POST /photos/limited{query} HTTP/1.1\r\n{types}{FORM}"), &form(files))
     };
     let text: (&str, &[u8]) = ("a.txt", b"text");
-    let (status, told) = limited("?least=1", "[\"text/plain\"]", &[("field:most", b"4"), text]);
-    assert_eq!((status, &told["code"]), (200, &json!("SUCCESS")), "{told}");
-    let (status, told) = limited("?least=5", "[\"text/plain\"]", &[("field:most", b"9"), text]);
-    assert_eq!((status, &told["status"], &told["files"]), (422, &json!("ERROR"), &Value::Null));
-    assert_eq!(told["errors"][0]["message"], "file size can not be less than 5 B");
-    let (_, told) = limited("?least=1", "[\"image/png\"]", &[("field:most", b"9"), text]);
-    assert_eq!(told["errors"][0]["code"], "FILE_MIME_TYPE_IS_NOT_ALLOWED");
+    let (status, answer_body) = limited("?least=1", "[\"text/plain\"]", &[("field:most", b"4"), text]);
+    assert_eq!((status, &answer_body["code"]), (200, &json!("SUCCESS")), "{answer_body}");
+    let (status, answer_body) = limited("?least=5", "[\"text/plain\"]", &[("field:most", b"9"), text]);
+    assert_eq!((status, &answer_body["status"], &answer_body["files"]), (422, &json!("ERROR"), &Value::Null));
+    assert_eq!(answer_body["errors"][0]["message"], "file size can not be less than 5 B");
+    let (_, answer_body) = limited("?least=1", "[\"image/png\"]", &[("field:most", b"9"), text]);
+    assert_eq!(answer_body["errors"][0]["code"], "FILE_MIME_TYPE_IS_NOT_ALLOWED");
     // A missing or malformed parameter is the client's mistake.
     for (query, types, most) in [
         ("", "[\"text/plain\"]", "4"),
@@ -132,16 +136,16 @@ fn bodies_folders_and_parameters_of_requests_are_taken() {
         ("?least=1", "", "4"),
         ("?least=1", "[\"text/plain\"]", ""),
     ] {
-        let (status, told) = limited(query, types, &[("field:most", most.as_bytes()), text]);
-        assert_eq!((status, &told["code"]), (400, &json!("INVALID_REQUEST")), "{told}");
+        let (status, answer_body) = limited(query, types, &[("field:most", most.as_bytes()), text]);
+        assert_eq!((status, &answer_body["code"]), (400, &json!("INVALID_REQUEST")), "{answer_body}");
     }
-    let (status, told) = server.upload("/photos/archive", &[]);
-    assert_eq!((status, &told["code"]), (200, &json!("NO_FILES_PROVIDED")));
+    let (status, answer_body) = server.upload("/photos/archive", &[]);
+    assert_eq!((status, &answer_body["code"]), (200, &json!("NO_FILES_PROVIDED")));
     server.end();
 }
 
 #[test]
-fn what_is_not_right_is_refused_and_nothing_of_it_is_kept() {
+fn wrong_requests_are_rejected_and_nothing_of_them_is_kept() {
     let house = house();
     let options = ["--max-file", "80KiB", "--max-request", "200KiB", "--max-files", "3"];
     let server = Server::start(&house, &options);
@@ -153,8 +157,8 @@ fn what_is_not_right_is_refused_and_nothing_of_it_is_kept() {
         ("/other/archive", "SERVICE_NOT_FOUND"),
         ("/photos/other", "PROCESSOR_NOT_FOUND"),
     ] {
-        let (status, told) = server.upload(path, &[("a", b"x")]);
-        assert_eq!((status, &told["code"]), (404, &json!(code)), "{path}");
+        let (status, answer_body) = server.upload(path, &[("a", b"x")]);
+        assert_eq!((status, &answer_body["code"]), (404, &json!(code)), "{path}");
     }
     let large = vec![b'x'; 81 << 10];
     let half = &large[..70 << 10];
@@ -164,12 +168,12 @@ fn what_is_not_right_is_refused_and_nothing_of_it_is_kept() {
         (vec![("a", half), ("b", half), ("c", half)], "max_request"),
         (vec![("a", small), ("b", small), ("c", small), ("d", small)], "max_files"),
     ] {
-        let (status, told) = server.upload("/photos/archive", &files);
-        assert_eq!((status, &told["code"]), (413, &json!("REQUEST_TOO_LARGE")), "{told}");
-        assert!(told["message"].as_str().unwrap().contains(limit), "{told}");
+        let (status, answer_body) = server.upload("/photos/archive", &files);
+        assert_eq!((status, &answer_body["code"]), (413, &json!("REQUEST_TOO_LARGE")), "{answer_body}");
+        assert!(answer_body["message"].as_str().unwrap().contains(limit), "{answer_body}");
     }
-    let (status, told) = server.ask("POST /photos/archive HTTP/1.1\r\n", b"no form");
-    assert_eq!((status, &told["code"]), (400, &json!("INVALID_REQUEST")));
+    let (status, answer_body) = server.ask("POST /photos/archive HTTP/1.1\r\n", b"no form");
+    assert_eq!((status, &answer_body["code"]), (400, &json!("INVALID_REQUEST")));
     // A form without its end; and a connection that is closed before the form is complete.
     let whole = form(&[("one.txt", half), ("two.txt", b"x")]);
     let cut = &whole[..whole.len() - 30];
@@ -198,12 +202,12 @@ fn two_hundred_uploads_of_eight_clients_each_get_their_own_answer() {
                     let number = client * 25 + round;
                     // Small bodies stay in memory, large ones go to temporary files.
                     let body = vec![b'a'; number * 400 + 1];
-                    let (status, told) =
+                    let (status, answer_body) =
                         server.upload("/photos/archive", &[(&format!("{number}.txt"), &body)]);
-                    let files: Vec<_> = told["files"].as_array().unwrap().iter().collect();
+                    let files: Vec<_> = answer_body["files"].as_array().unwrap().iter().collect();
                     let found: Vec<_> =
                         files.iter().map(|file| (&file["originalFilename"], &file["size"])).collect();
-                    assert_eq!(status, 200, "{told}");
+                    assert_eq!(status, 200, "{answer_body}");
                     assert_eq!(found, [(&json!(format!("{number}.txt")), &json!(body.len()))]);
                 }
             });
@@ -234,8 +238,8 @@ fn a_server_that_is_told_to_end_answers_what_is_under_way_first() {
     server.terminate();
     server.wait_for("stopping:");
     stream.write_all(second).unwrap();
-    let (status, told) = answer(&mut stream);
-    assert_eq!((status, &told["code"]), (200, &json!("SUCCESS")));
+    let (status, answer_body) = answer(&mut stream);
+    assert_eq!((status, &answer_body["code"]), (200, &json!("SUCCESS")));
     assert_eq!(house.read("archive/late.txt"), "it arrived");
     let mut log = String::new();
     server.log.read_to_string(&mut log).unwrap();
@@ -244,7 +248,7 @@ fn a_server_that_is_told_to_end_answers_what_is_under_way_first() {
 }
 
 #[test]
-fn what_takes_too_long_at_the_end_is_given_up() {
+fn a_request_that_takes_longer_than_the_drain_timeout_is_dropped() {
     let house = house();
     let mut command = house.command(&["serve", "service.yml", "--listen", "127.0.0.1:0"]);
     let mut server = Server::of(command.env("SERVER_SHUTDOWN_TIMEOUT", "0"));
@@ -276,9 +280,15 @@ fn the_health_check_and_the_environment_are_capyfiles() {
         .env("SERVER_ADDR", "127.0.0.1:0")
         .env("SERVER_SHUTDOWN_TIMEOUT", "20");
     let server = Server::of(command);
-    let (status, told) = server.ask("GET /health HTTP/1.1\r\n", b"");
-    assert_eq!((status, &told["status"], &told["name"]), (200, &json!("OK"), &json!("thalweg")));
-    assert!(told["system"]["totalAllocBytes"].is_u64() && told["timestamp"].is_string(), "{told}");
+    let (status, answer_body) = server.ask("GET /health HTTP/1.1\r\n", b"");
+    assert_eq!(
+        (status, &answer_body["status"], &answer_body["name"]),
+        (200, &json!("OK"), &json!("thalweg"))
+    );
+    assert!(
+        answer_body["system"]["totalAllocBytes"].is_u64() && answer_body["timestamp"].is_string(),
+        "{answer_body}"
+    );
     assert_eq!(server.upload("/photos/archive", &[("a", b"x")]).0, 200);
     let log = server.end();
     for line in log.lines() {
@@ -289,7 +299,7 @@ fn the_health_check_and_the_environment_are_capyfiles() {
 }
 
 #[test]
-fn what_cannot_be_served_is_told_at_the_start() {
+fn mistakes_that_prevent_serving_are_reported_at_the_start() {
     let house = house();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -307,26 +317,64 @@ fn what_cannot_be_served_is_told_at_the_start() {
     assert!(said.code == Some(2) && said.err.contains("event"), "{said:?}");
 }
 
+/// A definition whose folder is in etcd.
+const OF_ETCD: &str = "{ \"name\": \"s\", \"processors\": [{ \"name\": \"p\", \"operations\": [\
+        { \"name\": \"http_octet_stream_input_read\" },\
+        { \"name\": \"filesystem_input_write\", \"params\": {\
+            \"destination\": { \"sourceType\": \"etcd\", \"source\": \"/a/b\" },\
+            \"useOriginalFilename\": { \"sourceType\": \"value\", \"source\": true } } }] }] }";
+
+/// The answer of etcd: `b3V0` is `out`.
+const FOLDER: &str = "{ \"kvs\": [{ \"key\": \"L2EvYg==\", \"value\": \"b3V0\" }], \"count\": \"1\" }";
+
+#[test]
+fn a_server_that_ends_waits_for_a_request_that_reads_its_parameters_although_its_client_is_gone() {
+    let house = House::with(&[("service.yml", OF_ETCD)]);
+    let etcd = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoints = format!("[\"{}\"]", etcd.local_addr().unwrap());
+    let at_the_start = std::thread::spawn(move || {
+        let (stream, _) = accept(&etcd);
+        reply(&stream, 200, FOLDER);
+        etcd
+    });
+    let mut command = house.command(&["serve", "service.yml", "--listen", "127.0.0.1:0"]);
+    let mut server = Server::of(command.env("ETCD_ENDPOINTS", endpoints));
+    let etcd = at_the_start.join().unwrap();
+    let mut client = server.connect();
+    let head = "POST /s/p HTTP/1.1\r\nContent-Disposition: attachment; filename=a.txt\r\n";
+    client.write_all(&request(head, b"text")).unwrap();
+    let (question, _) = accept(&etcd);
+    drop(client);
+    server.terminate();
+    server.wait_for("stopping:");
+    // The connection of the client ends meanwhile.
+    std::thread::sleep(Duration::from_millis(500));
+    reply(&question, 200, FOLDER);
+    let mut log = String::new();
+    server.log.read_to_string(&mut log).unwrap();
+    assert!(server.child.wait().unwrap().success(), "{log}");
+    assert_eq!(house.read("out/a.txt"), "text");
+}
+
 #[test]
 fn definitions_come_from_addresses_and_parameters_from_etcd() {
     let house = House::with(&[]);
     let (address, asked) = answering(vec![(404, SERVICE.to_owned())]);
     let mut command = house.command(&["serve"]);
-    command.env("CAPYFILE_SERVICE_DEFINITION_URL", format!("http://me:secret@{address}/service.json"));
+    command.env(
+        "CAPYFILE_SERVICE_DEFINITION_URL",
+        format!("http://me:secret@{address}/service.json?token=hidden"),
+    );
     let said = crate::common::said(command.output().unwrap());
-    assert!(said.code == Some(3) && said.err.contains("404") && !said.err.contains("secret"), "{said:?}");
+    assert!(said.code == Some(3) && said.err.contains("404"), "{said:?}");
+    assert!(said.err.contains("/service.json?…") && !said.err.contains("secret"), "{said:?}");
+    assert!(!said.err.contains("hidden"), "{said:?}");
     asked.join().unwrap();
 
-    let etcd = "{ \"name\": \"s\", \"processors\": [{ \"name\": \"p\", \"operations\": [\
-        { \"name\": \"http_octet_stream_input_read\" },\
-        { \"name\": \"filesystem_input_write\", \"params\": {\
-            \"destination\": { \"sourceType\": \"etcd\", \"source\": \"/a/b\" },\
-            \"useOriginalFilename\": { \"sourceType\": \"value\", \"source\": true } } }] }] }";
-    let (definition, _) = answering(vec![(200, etcd.to_owned())]);
-    // `b3V0` is `out`. It is read once at the start, and once for the request.
-    let value = "{ \"kvs\": [{ \"key\": \"L2EvYg==\", \"value\": \"b3V0\" }], \"count\": \"1\" }";
+    let (definition, _) = answering(vec![(200, OF_ETCD.to_owned())]);
+    // The value is read once at the start, and once for the request.
     let token = "{ \"token\": \"a-token\" }";
-    let answers = [token, value, token, value].map(|answer| (200, answer.to_owned()));
+    let answers = [token, FOLDER, token, FOLDER].map(|answer| (200, answer.to_owned()));
     let (endpoint, asked) = answering(answers.to_vec());
     let mut command = house.command(&["serve", "--listen", "127.0.0.1:0"]);
     let command = command
@@ -336,8 +384,8 @@ fn definitions_come_from_addresses_and_parameters_from_etcd() {
         .env("ETCD_PASSWORD", "secret");
     let server = Server::of(command);
     let head = "POST /s/p HTTP/1.1\r\nContent-Disposition: attachment; filename=a.txt\r\n";
-    let (status, told) = server.ask(head, b"text");
-    assert_eq!((status, &told["code"]), (200, &json!("SUCCESS")), "{told}");
+    let (status, answer_body) = server.ask(head, b"text");
+    assert_eq!((status, &answer_body["code"]), (200, &json!("SUCCESS")), "{answer_body}");
     assert_eq!(house.read("out/a.txt"), "text");
     let asked = asked.join().unwrap();
     assert!(asked[0].starts_with("POST /v3/auth/authenticate ") && asked[0].contains("secret"), "{asked:?}");

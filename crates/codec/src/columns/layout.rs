@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryViewArray, RecordBatch, RecordBatchOptions};
 use arrow_schema::{ArrowError, FieldRef, Schema, SchemaRef};
-use thalweg_record::Outputs;
-use thalweg_record::{Batch, all_but};
+use thalweg_record::{Batch, Outputs, all_but};
 
 use crate::names::same;
 
@@ -16,7 +15,7 @@ pub struct Layout {
     /// The schema for which the positions were computed, and the schema that results.
     from: Option<SchemaRef>,
     to: Option<SchemaRef>,
-    places: Vec<usize>,
+    indexes: Vec<usize>,
 }
 
 impl Layout {
@@ -39,14 +38,14 @@ impl Layout {
             (Some(known), Some(to)) if same(known, &from) => to.clone(),
             _ => {
                 let mut fields = from.fields().to_vec();
-                self.places.clear();
+                self.indexes.clear();
                 for field in &self.fields {
-                    let place = fields.iter().position(|known| known.name() == field.name());
-                    match place.and_then(|place| fields.get_mut(place)) {
+                    let index = fields.iter().position(|known| known.name() == field.name());
+                    match index.and_then(|index| fields.get_mut(index)) {
                         Some(known) => *known = field.clone(),
                         None => fields.push(field.clone()),
                     }
-                    self.places.push(place.unwrap_or(fields.len() - 1));
+                    self.indexes.push(index.unwrap_or(fields.len() - 1));
                 }
                 let to = Arc::new(Schema::new(fields));
                 self.from = Some(from);
@@ -55,8 +54,8 @@ impl Layout {
             }
         };
         let mut columns = batch.fields().columns().to_vec();
-        for (column, &place) in new.into_iter().zip(&self.places) {
-            match columns.get_mut(place) {
+        for (column, &index) in new.into_iter().zip(&self.indexes) {
+            match columns.get_mut(index) {
                 Some(known) => *known = column,
                 None => columns.push(column),
             }

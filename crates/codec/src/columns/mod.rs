@@ -22,11 +22,10 @@ use arrow_schema::{ArrowError, DataType, Field, TimeUnit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::Mistake;
-use thalweg_record::Outputs;
-use thalweg_record::{Batch, TextBuilder};
+use thalweg_record::{Batch, Outputs, TextBuilder};
 
 pub use layout::{Before, Layout, reject_all};
-pub use rows::{RowParser, parse_rows};
+pub use rows::{ByteParser, RowParser, parse_required, parse_rows};
 
 use crate::timestamps::{TimeFormat, TimeParser};
 
@@ -213,7 +212,8 @@ impl ColumnBuilder {
     }
 }
 
-fn truth(text: &str) -> Option<bool> {
+/// Parses a boolean: `true`, `yes`, `on`, `t`, `y`, `1`, and their opposites, in any case.
+pub(crate) fn truth(text: &str) -> Option<bool> {
     let is_one_of = |words: [&str; 6]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
     if is_one_of(["true", "1", "yes", "on", "t", "y"]) {
         Some(true)

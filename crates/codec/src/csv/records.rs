@@ -22,7 +22,7 @@ use super::Dialect;
 use crate::framing::KEPT;
 
 /// The byte order mark of UTF-8, which some programs write at the start of a file.
-const MARK: &[u8] = b"\xef\xbb\xbf";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A record in the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,12 +96,12 @@ impl Records {
     }
 
     /// Returns the position at which the next record begins.
-    pub fn place(&self) -> RecordPosition {
-        RecordPosition { offset: self.position(self.start), line: self.line, skips: self.skips }
+    pub fn position(&self) -> RecordPosition {
+        RecordPosition { offset: self.offset_of(self.start), line: self.line, skips: self.skips }
     }
 
     /// Returns the offset in the file of an index in the buffer, in bytes.
-    pub fn position(&self, at: usize) -> u64 {
+    pub fn offset_of(&self, at: usize) -> u64 {
         self.offset + at as u64
     }
 
@@ -111,11 +111,11 @@ impl Records {
     #[inline]
     pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Option<Record> {
         if !self.has_begun {
-            if bytes.len() < MARK.len() && !is_end {
+            if bytes.len() < BYTE_ORDER_MARK.len() && !is_end {
                 return None;
             }
             self.has_begun = true;
-            self.start = if bytes.starts_with(MARK) { MARK.len() } else { 0 };
+            self.start = if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         }
         loop {
             let rest = bytes.get(self.start..).unwrap_or_default();
@@ -148,7 +148,7 @@ impl Records {
                 None if !is_last && rest.len() < most => return None,
                 found => {
                     let fault = if is_last && found.is_none() { Fault::NotClosed } else { Fault::TooLong };
-                    let length = self.give_up(window, is_last);
+                    let length = self.skip_first_line(window, is_last);
                     return Some(Record { range: start..start + length, line, fault: Some(fault) });
                 }
             }
@@ -156,7 +156,7 @@ impl Records {
     }
 
     /// Skips the first line. Returns how many of its bytes the faulty record contains.
-    fn give_up(&mut self, window: &[u8], is_last: bool) -> usize {
+    fn skip_first_line(&mut self, window: &[u8], is_last: bool) -> usize {
         if let Some(end) = memchr(b'\n', window) {
             self.start += end + 1;
             self.line += 1;
@@ -253,12 +253,16 @@ mod tests {
             rest = after;
             buffer.extend_from_slice(piece);
             while let Some(Record { range, line, fault }) = records.next(&buffer, rest.is_empty()) {
-                let position = records.position(range.start);
+                let position = records.offset_of(range.start);
                 found.push((line, String::from_utf8_lossy(&buffer[range]).into_owned(), position, fault));
             }
             let done = records.advance();
             buffer.drain(..done);
-            assert!(buffer.len() < limit as usize + 2 + MARK.len(), "{} bytes are held", buffer.len());
+            assert!(
+                buffer.len() < limit as usize + 2 + BYTE_ORDER_MARK.len(),
+                "{} bytes are held",
+                buffer.len()
+            );
             if rest.is_empty() {
                 return found;
             }

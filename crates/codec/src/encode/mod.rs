@@ -19,19 +19,14 @@ mod flat;
 mod members;
 
 use crate::columns::FieldType;
-use crate::names::{matches, same};
+use crate::names::{covers, same};
 use crate::target::{Input, Slot};
 use crate::template::{Template, column};
 use crate::values::Values;
 use flat::{Key, columns, quote_csv, write_csv, write_json, write_logfmt};
 use members::Members;
 
-/// Writes the fields of each message as its payload.
-///
-/// `json` writes an object, `csv` a line of comma-separated values, `logfmt` pairs as in `level=info`, and
-/// `text` a template. The fields stay. With `into`, the text becomes a field. A message without fields is
-/// written as if its payload were its only field. Sinks have the same options as `encode`; there, `raw`
-/// leaves the payload as it is.
+/// A format and its options, as a configuration names them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(from = "Written")]
 #[schemars(with = "Written")]
@@ -143,6 +138,18 @@ enum Format {
     Raw,
 }
 
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Format::Json => "json",
+            Format::Csv => "csv",
+            Format::Logfmt => "logfmt",
+            Format::Text => "text",
+            Format::Raw => "raw",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Nulls {
@@ -209,23 +216,19 @@ impl Encoding {
             );
         }
         let only_for = [
-            ("template", options.template.is_some(), Format::Text, "`template` is for the format `text`."),
-            ("nulls", options.nulls.is_some(), Format::Json, "`nulls` is for the format `json`."),
-            ("delimiter", options.delimiter.is_some(), Format::Csv, "`delimiter` is for the format `csv`."),
-            ("header", options.header.is_some(), Format::Csv, "`header` is for the format `csv`."),
-            (
-                "trailing_delimiter",
-                options.trailing_delimiter.is_some(),
-                Format::Csv,
-                "`trailing_delimiter` is for the format `csv`.",
-            ),
-            ("nested", options.nested.is_some(), Format::Json, "`nested` is for the format `json`."),
-            ("root", options.root.is_some(), Format::Json, "`root` is for the format `json`."),
-            ("sort", options.sort.is_some(), Format::Json, "`sort` is for the format `json`."),
+            ("template", options.template.is_some(), Format::Text),
+            ("nulls", options.nulls.is_some(), Format::Json),
+            ("delimiter", options.delimiter.is_some(), Format::Csv),
+            ("header", options.header.is_some(), Format::Csv),
+            ("trailing_delimiter", options.trailing_delimiter.is_some(), Format::Csv),
+            ("nested", options.nested.is_some(), Format::Json),
+            ("root", options.root.is_some(), Format::Json),
+            ("sort", options.sort.is_some(), Format::Json),
         ];
-        for (option, is_given, wanted, message) in only_for {
+        for (option, is_given, wanted) in only_for {
             if is_given && format != wanted {
-                mistake(option, message, "Leave it out, or change `format`.");
+                let message = format!("`{option}` is for the format `{}`.", wanted.name());
+                mistake(option, &message, "Leave it out, or change `format`.");
             }
         }
         let has_fields = !matches!(format, Format::Text | Format::Raw);
@@ -274,7 +277,8 @@ impl Encoding {
     /// Creates an encoder.
     ///
     /// # Errors
-    /// If the format `text` has no template, which [`check`](Self::check) reports with its place.
+    /// If the format `text` has no template, which [`check`](Self::check) reports as a mistake in the
+    /// configuration.
     pub fn build(&self) -> Result<Encoder, Mistake> {
         let mut options = self.options.clone();
         let writer = match options.format {
@@ -351,13 +355,7 @@ impl EncodeOptions {
                 Some((rest.to_owned(), name.clone()))
             }
         };
-        let is_excluded = |name: &str| {
-            self.exclude.iter().any(|pattern| {
-                let above =
-                    name.match_indices('.').any(|(at, _)| matches(pattern, name.get(..at).unwrap_or(name)));
-                above || matches(pattern, name)
-            })
-        };
+        let is_excluded = |name: &str| self.exclude.iter().any(|pattern| covers(pattern, name));
         let mut columns: Vec<_> =
             names.filter_map(below).filter(|(written, _)| !is_excluded(written)).collect();
         if self.sort == Some(true) {
@@ -375,7 +373,8 @@ impl Encoder {
     /// Writes the payloads of a batch and sends it to `out`.
     ///
     /// # Errors
-    /// If the options contradict each other, which [`Encoding::check`] reports with its place.
+    /// If the options contradict each other, which [`Encoding::check`] reports as a mistake in the
+    /// configuration.
     pub fn encode(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), ArrowError> {
         let rows = batch.rows();
         let skipped = match &self.skip {
@@ -425,9 +424,7 @@ impl Encoder {
         };
         self.slot.put(batch, text, Vec::new(), out)
     }
-}
 
-impl Encoder {
     fn layout(&mut self, batch: &Batch) -> Arc<Layout> {
         let schema = batch.fields().schema_ref();
         match &self.known {

@@ -63,7 +63,7 @@ impl Cutter {
     }
 
     /// Returns the position after the messages that were returned so far.
-    pub fn place(&self) -> StreamPosition {
+    pub fn position(&self) -> StreamPosition {
         StreamPosition { offset: self.offset + self.start as u64, skip: self.skip }
     }
 
@@ -296,7 +296,7 @@ impl Cutter {
         }
         let next = match &too_long {
             Some(message) => StreamPosition { offset: message.position, skip: Skip::Nothing },
-            None => self.place(),
+            None => self.position(),
         };
         CutBatch {
             payload: payload.finish(),

@@ -20,8 +20,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_config::Mistake;
-use thalweg_config::{ByteSize, Pattern, TimeSpan};
+use thalweg_config::{ByteSize, Mistake, Pattern, TimeSpan};
 
 pub use cutter::{CutBatch, Cutter, KEPT, MAX_ROWS, TooLong};
 pub use delimiter::Delimiter;

@@ -117,21 +117,21 @@ proptest! {
         // Reads the input in small pieces until `stop` messages were returned.
         let mut cutter = Cutter::new(&framing, ByteSize(limit as u64), StreamPosition::default());
         let (mut given, mut read) = (0, 0);
-        let place = loop {
+        let position = loop {
             let from = usize::try_from(cutter.offset).unwrap();
             read = (read + chunk).min(input.len());
             let after = if read == input.len() { After::End } else { After::More };
             while given < stop && cutter.next(&input[from..read], after).is_some() {
                 given += 1;
             }
-            let place = cutter.place();
+            let position = cutter.position();
             cutter.advance();
             if given == stop || read == input.len() {
-                break place;
+                break position;
             }
         };
-        let mut cutter = Cutter::new(&framing, ByteSize(limit as u64), place);
-        let rest = &input[usize::try_from(place.offset).unwrap()..];
+        let mut cutter = Cutter::new(&framing, ByteSize(limit as u64), position);
+        let rest = &input[usize::try_from(position.offset).unwrap()..];
         let mut left = Vec::new();
         while let Some(piece) = cutter.next(rest, After::End) {
             left.push(cutter.offset + piece.range.start as u64);
@@ -178,7 +178,7 @@ fn lines_are_not_kept_back_when_nothing_came_for_a_while() {
     assert_eq!(cutter.next(input, After::More), None);
     assert_eq!(cutter.next(input, After::Quiet), Some(Piece { range: 0..5, too_long: false }));
     assert_eq!(cutter.next(input, After::Quiet), None);
-    assert_eq!(cutter.place().offset, 6);
+    assert_eq!(cutter.position().offset, 6);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, TimestampMicrosecondArray};
+use arrow_array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray, TimestampMicrosecondArray,
+};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use thalweg_record::TextBuilder;
 
@@ -10,7 +12,8 @@ use super::convert::*;
 use super::scan::Kind;
 use super::spans::{Kinds, Span};
 use super::walk::Walk;
-use crate::columns::FieldType;
+use crate::columns::{FieldType, truth};
+use crate::timestamps::TimeParser;
 
 /// A field, and the spans of its values in the records of a batch.
 #[derive(Debug)]
@@ -22,6 +25,16 @@ pub(super) struct Column {
     pub(super) spans: Vec<Span>,
 }
 
+impl Walk {
+    /// Returns the columns of a batch. `texts` are its valid payloads.
+    pub(super) fn columns(&mut self, texts: &[&str], base: &[Buffer]) -> Vec<ArrayRef> {
+        let (decoded, times) = (&mut self.unescaped, &mut self.times);
+        self.columns.iter_mut().map(|column| column.build(texts, base, decoded, times)).collect()
+    }
+}
+
+/// If a type is forced, values of other kinds may have been accepted. They are parsed from the text between
+/// their quotes.
 impl Column {
     #[inline]
     pub(super) fn set(&mut self, row: usize, span: Span) {
@@ -34,93 +47,95 @@ impl Column {
             self.spans.push(span);
         }
     }
-}
 
-impl Walk {
-    /// Returns the columns of a batch. `texts` are its valid payloads.
-    pub(super) fn columns(&mut self, texts: &[&str], base: &[Buffer]) -> Vec<ArrayRef> {
-        let decoded = &mut self.unescaped;
-        self.columns.iter_mut().map(|column| column.build(texts, base, decoded)).collect()
-    }
-}
-
-impl Column {
-    fn build(&mut self, texts: &[&str], base: &[Buffer], decoded: &mut String) -> ArrayRef {
+    fn build(
+        &mut self,
+        texts: &[&str],
+        base: &[Buffer],
+        decoded: &mut String,
+        times: &mut TimeParser,
+    ) -> ArrayRef {
         self.spans.resize(texts.len(), Span::MISSING);
         let kinds = Kinds::of(&self.spans);
         self.last = self.forced.unwrap_or_else(|| self.decide(kinds, texts));
         let present = |row: usize| self.spans.get(row).is_some_and(|span| !span.is_null());
-        let nulls = || {
-            let present = || NullBuffer::new(BooleanBuffer::collect_bool(texts.len(), present));
-            kinds.has(Kinds::NULLS).then(present)
-        };
-        let values = || self.spans.iter().zip(texts).map(|(span, text)| (*span, span.token(text)));
-        // If a type is forced, values of other kinds may have been accepted. They are parsed from the text
-        // between their quotes.
+        let present = || NullBuffer::new(BooleanBuffer::collect_bool(texts.len(), present));
+        let nulls = kinds.has(Kinds::NULLS).then(present);
         match self.last {
-            FieldType::Int => {
-                let numbers: Vec<i64> = if kinds.within(Kinds(Kinds::NULLS.0 | 1 << Kind::Int as u32)) {
-                    values()
-                        .map(|(span, token)| if span.is_null() { 0 } else { short_int(token.as_bytes()) })
-                        .collect()
-                } else {
-                    values()
-                        .map(|(span, token)| to_int(bare(span.kind(), token, decoded)).unwrap_or(0))
-                        .collect()
-                };
-                Arc::new(Int64Array::new(ScalarBuffer::from(numbers), nulls()))
-            }
-            FieldType::Float => {
-                let number = |(span, token): (Span, &str)| match span.kind() {
-                    Kind::Missing | Kind::Null => 0.0,
-                    Kind::Int | Kind::LongInt | Kind::Float => float(token),
-                    kind => to_float(bare(kind, token, decoded)).unwrap_or(0.0),
-                };
-                let numbers: Vec<f64> = values().map(number).collect();
-                Arc::new(Float64Array::new(ScalarBuffer::from(numbers), nulls()))
-            }
-            FieldType::Bool => {
-                let value = |row: usize| {
-                    let (Some(span), Some(text)) = (self.spans.get(row), texts.get(row)) else {
-                        return false;
-                    };
-                    bare(span.kind(), span.token(text), decoded) == "true"
-                };
-                Arc::new(BooleanArray::new(BooleanBuffer::collect_bool(texts.len(), value), nulls()))
-            }
+            FieldType::Int => Arc::new(Int64Array::new(self.ints(kinds, texts, decoded), nulls)),
+            FieldType::Float => Arc::new(Float64Array::new(self.floats(texts, decoded), nulls)),
+            FieldType::Bool => Arc::new(BooleanArray::new(self.bools(texts, decoded), nulls)),
             FieldType::Timestamp => {
-                let time = |(span, token): (Span, &str)| {
-                    to_timestamp(bare(span.kind(), token, decoded)).unwrap_or(0)
-                };
-                let times: Vec<i64> = values().map(time).collect();
-                Arc::new(
-                    TimestampMicrosecondArray::new(ScalarBuffer::from(times), nulls()).with_timezone("UTC"),
-                )
+                let times = TimestampMicrosecondArray::new(self.times(texts, decoded, times), nulls);
+                Arc::new(times.with_timezone("UTC"))
             }
-            FieldType::Text => {
-                let mut builder = TextBuilder::over(base, texts.len());
-                for (span, token) in values() {
-                    match span.kind() {
-                        Kind::Missing | Kind::Null => builder.push_null(),
-                        Kind::Text => builder.push(text_of(token, false, decoded)),
-                        Kind::EscapedText => builder.push(text_of(token, true, decoded)),
-                        _ => builder.push(token),
-                    }
-                }
-                Arc::new(builder.finish())
-            }
-            FieldType::Json => {
-                let mut builder = TextBuilder::over(base, texts.len());
-                for (span, token) in values() {
-                    if span.is_null() {
-                        builder.push_null();
-                    } else {
-                        builder.push(token);
-                    }
-                }
-                Arc::new(builder.finish())
+            FieldType::Text => Arc::new(self.texts(texts, base, decoded)),
+            FieldType::Json => Arc::new(self.json(texts, base)),
+        }
+    }
+
+    /// Returns the values with their tokens.
+    fn values<'a>(&'a self, texts: &'a [&'a str]) -> impl Iterator<Item = (Span, &'a str)> {
+        self.spans.iter().zip(texts).map(|(span, text)| (*span, span.token(text)))
+    }
+
+    fn ints(&self, kinds: Kinds, texts: &[&str], decoded: &mut String) -> ScalarBuffer<i64> {
+        let values = self.values(texts);
+        let numbers: Vec<i64> = if kinds.within(Kinds(Kinds::NULLS.0 | 1 << Kind::Int as u32)) {
+            values.map(|(span, token)| if span.is_null() { 0 } else { short_int(token.as_bytes()) }).collect()
+        } else {
+            values.map(|(span, token)| to_int(bare(span.kind(), token, decoded)).unwrap_or(0)).collect()
+        };
+        numbers.into()
+    }
+
+    fn floats(&self, texts: &[&str], decoded: &mut String) -> ScalarBuffer<f64> {
+        let number = |(span, token): (Span, &str)| match span.kind() {
+            Kind::Missing | Kind::Null => 0.0,
+            Kind::Int | Kind::LongInt | Kind::Float => float(token),
+            kind => to_float(bare(kind, token, decoded)).unwrap_or(0.0),
+        };
+        self.values(texts).map(number).collect::<Vec<f64>>().into()
+    }
+
+    fn bools(&self, texts: &[&str], decoded: &mut String) -> BooleanBuffer {
+        BooleanBuffer::collect_bool(texts.len(), |row| {
+            let (Some(span), Some(text)) = (self.spans.get(row), texts.get(row)) else { return false };
+            truth(bare(span.kind(), span.token(text), decoded)) == Some(true)
+        })
+    }
+
+    fn times(&self, texts: &[&str], decoded: &mut String, times: &mut TimeParser) -> ScalarBuffer<i64> {
+        let time = |(span, token): (Span, &str)| match span.is_null() {
+            true => 0,
+            false => to_time(bare(span.kind(), token, decoded), times).unwrap_or(0),
+        };
+        self.values(texts).map(time).collect::<Vec<i64>>().into()
+    }
+
+    fn texts(&self, texts: &[&str], base: &[Buffer], decoded: &mut String) -> StringViewArray {
+        let mut builder = TextBuilder::over(base, texts.len());
+        for (span, token) in self.values(texts) {
+            match span.kind() {
+                Kind::Missing | Kind::Null => builder.push_null(),
+                Kind::Text => builder.push(text_of(token, false, decoded)),
+                Kind::EscapedText => builder.push(text_of(token, true, decoded)),
+                _ => builder.push(token),
             }
         }
+        builder.finish()
+    }
+
+    fn json(&self, texts: &[&str], base: &[Buffer]) -> StringViewArray {
+        let mut builder = TextBuilder::over(base, texts.len());
+        for (span, token) in self.values(texts) {
+            if span.is_null() {
+                builder.push_null();
+            } else {
+                builder.push(token);
+            }
+        }
+        builder.finish()
     }
 
     /// Returns the type that holds all values of the batch without loss.

@@ -1,7 +1,8 @@
 //! Converts JSON tokens to the types of columns.
 
 use super::scan::{Kind, unescape};
-use crate::columns::FieldType;
+use crate::columns::{FieldType, truth};
+use crate::timestamps::TimeParser;
 
 /// Decodes a token in quotes.
 #[inline]
@@ -18,14 +19,21 @@ pub(super) fn bare<'a>(kind: Kind, token: &'a str, decoded: &'a mut String) -> &
     }
 }
 
-pub(super) fn fits(wanted: FieldType, kind: Kind, token: &str, decoded: &mut String) -> bool {
+/// True if a value can be converted to the type that the options ask for.
+pub(super) fn fits(
+    wanted: FieldType,
+    kind: Kind,
+    token: &str,
+    decoded: &mut String,
+    times: &mut TimeParser,
+) -> bool {
     match wanted {
         FieldType::Text | FieldType::Json => true,
         _ if kind == Kind::Nested => false,
         FieldType::Int => kind == Kind::Int || to_int(bare(kind, token, decoded)).is_some(),
         FieldType::Float => kind != Kind::Bool && to_float(bare(kind, token, decoded)).is_some(),
-        FieldType::Bool => matches!(bare(kind, token, decoded), "true" | "false"),
-        FieldType::Timestamp => kind != Kind::Bool && to_timestamp(bare(kind, token, decoded)).is_some(),
+        FieldType::Bool => truth(bare(kind, token, decoded)).is_some(),
+        FieldType::Timestamp => kind != Kind::Bool && to_time(bare(kind, token, decoded), times).is_some(),
     }
 }
 
@@ -46,25 +54,9 @@ pub(super) fn to_float(text: &str) -> Option<f64> {
 }
 
 /// Parses a point in time as microseconds since 1970.
-pub(super) fn to_timestamp(text: &str) -> Option<i64> {
-    if let Ok(number) = text.parse::<i64>() {
-        let size = number.unsigned_abs();
-        return if size < 100_000_000_000 {
-            number.checked_mul(1_000_000)
-        } else if size < 100_000_000_000_000 {
-            number.checked_mul(1_000)
-        } else if size < 100_000_000_000_000_000 {
-            Some(number)
-        } else {
-            Some(number.div_euclid(1_000))
-        };
-    }
-    if let Some(seconds) = to_float(text) {
-        let micros = (seconds * 1e6).round();
-        return (micros.abs() < i64::MAX as f64).then_some(micros as i64);
-    }
-    let time = arrow_cast::parse::string_to_datetime(&chrono::Utc, text).ok()?;
-    Some(time.timestamp_micros())
+pub(super) fn to_time(text: &str, times: &mut TimeParser) -> Option<i64> {
+    // JSON numbers may have an exponent, which `TimeParser` does not read.
+    times.parse(text).or_else(|| times.parse(&to_float(text)?.to_string()))
 }
 
 /// Parses a whole number of at most 18 digits.

@@ -20,8 +20,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use arrow_array::{Array, BinaryViewArray};
 use arrow_schema::ArrowError;
-use thalweg_record::Batch;
-use thalweg_record::Outputs;
+use thalweg_record::{Batch, Outputs};
 
 mod columns;
 mod convert;

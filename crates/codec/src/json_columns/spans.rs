@@ -58,9 +58,7 @@ impl Span {
         let start = self.start as usize;
         text.get(start..start + (self.word & ((1 << Self::SHIFT) - 1)) as usize).unwrap_or_default()
     }
-}
 
-impl Span {
     #[inline]
     pub(super) fn kind(self) -> Kind {
         match self.word >> Self::SHIFT {

@@ -12,6 +12,7 @@ use super::spans::Span;
 use super::{DEEPEST, LONGEST, Wanted};
 use crate::columns::FieldType;
 use crate::json::find_special;
+use crate::timestamps::{TimeFormat, TimeParser};
 
 /// The index that means no node, no column or no group.
 const NONE: u32 = u32::MAX;
@@ -59,6 +60,7 @@ pub(super) struct Walk {
     pub(super) columns: Vec<Column>,
     by_name: HashMap<String, u32>,
     pub(super) unescaped: String,
+    pub(super) times: TimeParser,
     /// True if a record of the batch was rejected because fields of earlier batches use up `max_fields`.
     pub(super) overflowed: bool,
 }
@@ -77,6 +79,7 @@ impl Walk {
             columns: Vec::new(),
             by_name: HashMap::new(),
             unescaped: String::new(),
+            times: TimeParser::new(TimeFormat::Auto, 0),
             overflowed: false,
         }
     }
@@ -322,7 +325,7 @@ impl Walk {
             let span = Span::new(at, end, kind);
             if let Some(wanted) = column.forced {
                 let token = std::str::from_utf8(bytes.get(at..end).unwrap_or_default()).unwrap_or_default();
-                if !span.is_null() && !fits(wanted, kind, token, &mut self.unescaped) {
+                if !span.is_null() && !fits(wanted, kind, token, &mut self.unescaped, &mut self.times) {
                     return Err(Fault::Unfit { at, name: column.name.as_str().into(), wanted });
                 }
             }

@@ -206,13 +206,15 @@ pub(crate) mod testing {
     #[derive(Debug)]
     pub(crate) struct Slow {
         bytes: Vec<u8>,
+        /// The length that is announced, in bytes. Slices beyond `bytes` cannot be fetched.
+        length: u64,
         pace: Pace,
         asked: AtomicU64,
     }
 
     impl ReadRanges for Slow {
         fn length(&self) -> u64 {
-            self.bytes.len() as u64
+            self.length
         }
 
         fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -258,9 +260,18 @@ pub(crate) mod testing {
         at_once: usize,
         window: Option<usize>,
     ) -> File {
-        let pace = Pace { slice: Some(slice), at_once: Some(at_once), window };
-        let slow = Slow { bytes: bytes.to_vec(), pace, asked: AtomicU64::new(0) };
-        let origin = Origin::new("in".into(), name.into(), bytes.len() as u64);
+        file(name, bytes, bytes.len() as u64, Pace { slice: Some(slice), at_once: Some(at_once), window })
+    }
+
+    /// Returns a file of `length` bytes, read in slices of `slice` bytes. Slices beyond `bytes` cannot be
+    /// fetched.
+    pub(crate) fn unfetchable_after(name: &str, bytes: &[u8], length: u64, slice: usize) -> File {
+        file(name, bytes, length, Pace { slice: Some(slice), at_once: Some(1), window: None })
+    }
+
+    fn file(name: &str, bytes: &[u8], length: u64, pace: Pace) -> File {
+        let slow = Slow { bytes: bytes.to_vec(), length, pace, asked: AtomicU64::new(0) };
+        let origin = Origin::new("in".into(), name.into(), length);
         File::new(origin, Content::Ranges(Arc::new(slow)))
     }
 }

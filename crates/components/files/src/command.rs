@@ -14,6 +14,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use thalweg_engine::{Error, FileError};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
@@ -135,8 +136,8 @@ impl Command {
             _ if error.kind() != io::ErrorKind::NotFound => Cause::NotStarted(error),
             Some(directory) if !directory.is_dir() => Cause::NoDirectory(directory.clone()),
             directory if is_path => {
-                let place = directory.clone().unwrap_or_default().join(&self.program);
-                if place.exists() { Cause::NoInterpreter } else { Cause::NoProgram }
+                let path = directory.clone().unwrap_or_default().join(&self.program);
+                if path.exists() { Cause::NoInterpreter } else { Cause::NoProgram }
             }
             _ => Cause::NoProgram,
         }
@@ -156,6 +157,14 @@ impl Failure {
                     != thalweg_engine::ErrorKind::Permanent
             }
             _ => false,
+        }
+    }
+
+    /// Converts the failure into an error of the file. Temporary failures are retried.
+    pub fn into_file_error(self, code: &'static str) -> FileError {
+        match self.is_temporary() {
+            true => FileError::Failed(Error::temporary(self.to_string())),
+            false => FileError::coded(code, self.to_string()),
         }
     }
 }
@@ -290,8 +299,8 @@ mod tests {
     #[tokio::test]
     async fn both_outputs_are_told_in_their_order() {
         shell("true").run().await.unwrap();
-        let told = reason(&shell("echo one; echo two >&2; echo three; exit 3")).await;
-        assert_eq!(told, "`sh` ended with exit code 3: one\ntwo\nthree");
+        let shown = reason(&shell("echo one; echo two >&2; echo three; exit 3")).await;
+        assert_eq!(shown, "`sh` ended with exit code 3: one\ntwo\nthree");
         assert_eq!(reason(&shell("exit 1")).await, "`sh` ended with exit code 1");
         assert_eq!(reason(&shell("kill -TERM $$")).await, "`sh` was ended by signal 15");
     }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
+use thalweg_codec::braces;
 use thalweg_config::{FormatError, nearest, register_format};
 use thalweg_engine::FileError;
 use thalweg_record::File;
@@ -200,58 +201,23 @@ impl FromStr for FileTemplate {
     type Err = FormatError;
 
     fn from_str(text: &str) -> Result<Self, FormatError> {
-        let mut pieces = Vec::new();
-        let mut literal = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find(['{', '}']) {
-            let (before, brace) = rest.split_at(at);
-            literal.push_str(before);
-            let offset = text.len() - brace.len();
-            let mistake = |message: &str, length: usize| {
-                let mut error = FormatError::new(message);
-                error.range = Some(offset..offset + length);
-                error
-            };
-            if brace.starts_with("{{") || brace.starts_with("}}") {
-                literal.push_str(&brace[..1]);
-                rest = &brace[2..];
-                continue;
-            }
-            if brace.starts_with('}') {
-                let mut error = mistake("This `}` closes nothing.", 1);
-                error.help = Some("A brace itself is written `}}`.".to_owned());
-                return Err(error);
-            }
-            let Some(end) = brace.find('}') else {
-                let mut error = mistake("This `{` is not closed.", 1);
-                error.help = Some("A brace itself is written `{{`.".to_owned());
-                return Err(error);
-            };
-            let name = &brace[1..end];
-            let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == name) else {
-                let mut error = mistake(&format!("A file has no property `{name}`."), end + 1);
-                error.help = Some(match nearest(name, VARIABLES.iter().map(|(known, _)| *known)) {
-                    Some(near) => format!("Did you mean `{{{near}}}`?"),
-                    None => {
-                        let known: Vec<String> =
-                            VARIABLES.iter().map(|(known, _)| format!("`{{{known}}}`")).collect();
-                        format!("There are: {}.", known.join(", "))
-                    }
-                });
-                return Err(error);
-            };
-            if !literal.is_empty() {
-                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-            }
-            pieces.push(Piece::Variable(*variable));
-            rest = &brace[end + 1..];
-        }
-        literal.push_str(rest);
-        if !literal.is_empty() {
-            pieces.push(Piece::Literal(literal));
-        }
-        Ok(Self { pieces })
+        Ok(Self { pieces: braces::parse(text, Piece::Literal, variable)? })
     }
+}
+
+/// Parses the name between braces, which begins at byte `at` of the template.
+fn variable(name: &str, at: usize) -> Result<Piece, FormatError> {
+    if let Some((_, found)) = VARIABLES.iter().find(|(known, _)| *known == name) {
+        return Ok(Piece::Variable(*found));
+    }
+    let error = FormatError::new(format!("A file has no property `{name}`.")).at(at - 1..at + name.len() + 1);
+    Err(error.help(match nearest(name, VARIABLES.iter().map(|(known, _)| *known)) {
+        Some(near) => format!("Did you mean `{{{near}}}`?"),
+        None => {
+            let known: Vec<String> = VARIABLES.iter().map(|(known, _)| format!("`{{{known}}}`")).collect();
+            format!("There are: {}.", known.join(", "))
+        }
+    }))
 }
 
 impl<'de> Deserialize<'de> for FileTemplate {
@@ -330,7 +296,7 @@ mod tests {
         let mistake = |text: &str| text.parse::<FileTemplate>().unwrap_err();
         assert_eq!(mistake("x{nane}").help.as_deref(), Some("Did you mean `{name}`?"));
         assert_eq!(mistake("x{nane}").range, Some(1..7));
-        assert_eq!(mistake("{name").message, "This `{` is not closed.");
-        assert_eq!(mistake("name}").message, "This `}` closes nothing.");
+        assert_eq!(mistake("{name").message, "A `{` without its `}`.");
+        assert_eq!(mistake("name}").message, "A `}` without its `{`.");
     }
 }

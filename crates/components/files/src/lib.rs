@@ -14,6 +14,7 @@ mod content;
 pub mod custom;
 mod directory;
 mod file_template;
+mod group;
 pub mod mime;
 mod plain;
 pub mod sinks;

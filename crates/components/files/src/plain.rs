@@ -31,7 +31,7 @@ enum From {
     /// Fetches slices in parallel.
     Ahead(Box<Ahead>),
     /// Like `Ahead`, while the compression is unknown.
-    Untold(Box<Ahead>, Opened),
+    Undetected(Box<Ahead>, Opened),
     Nothing,
 }
 
@@ -48,7 +48,7 @@ impl Plain {
         {
             // The first slice shows the compression, so that no extra request is needed.
             let ahead = Ahead::new(ranges.clone(), 0, budget);
-            return Ok(Self::reading(From::Untold(Box::new(ahead), opened)));
+            return Ok(Self::reading(From::Undetected(Box::new(ahead), opened)));
         }
         let head = match compression {
             Compression::Auto => opened.head(TELLING).map_err(|error| unreadable(&error))?,
@@ -105,18 +105,21 @@ impl Plain {
 
     /// Returns the next slice, if the content is read in slices.
     async fn slice(&mut self, out: &SourceOutput) -> Option<Buffer> {
-        let (From::Ahead(ahead) | From::Untold(ahead, _)) = &mut self.from else { return None };
-        let more = ahead.more(&self.carry, out).await;
+        let (From::Ahead(ahead) | From::Undetected(ahead, _)) = &mut self.from else { return None };
+        let buffer = match ahead.more(&self.carry, out).await {
+            Ok(buffer) => buffer,
+            // The reader has already searched the unused bytes, so they must stay in the buffer.
+            Err(error) => {
+                self.failure = Some(error);
+                Buffer::from(self.carry.as_slice())
+            }
+        };
         self.carry.clear();
         self.is_end = ahead.is_end();
-        let buffer = more.unwrap_or_else(|error| {
-            self.failure = Some(error);
-            Buffer::from_vec(Vec::<u8>::new())
-        });
-        if !matches!(self.from, From::Untold(..)) {
+        if !matches!(self.from, From::Undetected(..)) {
             return Some(buffer);
         }
-        let From::Untold(ahead, opened) = std::mem::replace(&mut self.from, From::Nothing) else {
+        let From::Undetected(ahead, opened) = std::mem::replace(&mut self.from, From::Nothing) else {
             return None;
         };
         match Compression::Auto.of(buffer.get(..TELLING).unwrap_or(&buffer)).flatten() {
@@ -139,7 +142,7 @@ impl Plain {
             From::Plain(opened) => opened.read(into),
             From::Packed(decoder) => decoder.read(into),
             // The slices of this content are used without a copy.
-            From::Ahead(_) | From::Untold(..) | From::Nothing => Ok(0),
+            From::Ahead(_) | From::Undetected(..) | From::Nothing => Ok(0),
         }
     }
 

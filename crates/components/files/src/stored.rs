@@ -75,9 +75,7 @@ impl StoredObject {
         }
         Ok(self.remembered.get_or_init(|| file))
     }
-}
 
-impl StoredObject {
     /// Waits until another request is allowed, and performs it.
     async fn in_turn(
         &self,
@@ -142,7 +140,7 @@ pub fn failure(error: &StoreError) -> Error {
 }
 
 /// Converts an error of a store into an error of one file.
-pub fn trouble(error: &StoreError) -> FileError {
+pub fn file_error(error: &StoreError) -> FileError {
     match error {
         StoreError::Failed { is_temporary: true, .. } => FileError::Failed(failure(error)),
         StoreError::Absent { .. } => FileError::coded("FILE_CAN_NOT_BE_OPENED", error.to_string()),

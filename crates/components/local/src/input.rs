@@ -48,7 +48,7 @@ pub(crate) struct InputOptions {
 
 /// A source that reads one input from its beginning to its end.
 pub(crate) struct Input {
-    manner: InputOptions,
+    options: InputOptions,
     arenas: Arenas,
     cutter: Cutter,
     /// The bytes of the message that is not complete yet.
@@ -67,7 +67,7 @@ enum Pieces {
 }
 
 /// The result of waiting for input.
-enum Came {
+enum Filled {
     Bytes(usize),
     End,
     Failed(io::Error),
@@ -75,11 +75,11 @@ enum Came {
 
 impl Input {
     /// Creates a source for an input whose reads may block for any time.
-    pub(crate) fn new(manner: InputOptions, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
-        let cutter = Cutter::new(&manner.framing, manner.max_message_bytes, StreamPosition::default());
+    pub(crate) fn new(options: InputOptions, batch_bytes: usize, input: impl Read + Send + 'static) -> Self {
+        let cutter = Cutter::new(&options.framing, options.max_message_bytes, StreamPosition::default());
         let pieces = Pieces::Unread(Some(Box::new(input)));
         let arenas = Arenas::new(batch_bytes);
-        Self { manner, arenas, cutter, carry: Vec::new(), piece: None, pieces, is_stopping: false }
+        Self { options, arenas, cutter, carry: Vec::new(), piece: None, pieces, is_stopping: false }
     }
 
     /// Starts the reading thread at the first call.
@@ -88,7 +88,7 @@ impl Input {
         let Some(input) = input.take() else { return Ok(()) };
         let (fill, filled) = mpsc::channel(PIECES);
         let (used, reuse) = sync::channel();
-        let compression = self.manner.compression;
+        let compression = self.options.compression;
         std::thread::Builder::new()
             .name("input".to_owned())
             .spawn(move || read_pieces(input, compression, &fill, &reuse))
@@ -109,8 +109,8 @@ impl Input {
     }
 
     /// Waits for bytes, then copies all available pieces that fit into the buffer.
-    async fn fill(&mut self, buffer: &mut [u8]) -> Came {
-        let Pieces::Reading { filled, used } = &mut self.pieces else { return Came::End };
+    async fn fill(&mut self, buffer: &mut [u8]) -> Filled {
+        let Pieces::Reading { filled, used } = &mut self.pieces else { return Filled::End };
         let mut bytes = 0;
         loop {
             if self.piece.is_none() {
@@ -119,18 +119,18 @@ impl Input {
                     Some(Ok(piece)) => Some((piece, 0)),
                     // The next call meets the end again. An error can only be last, but must not be reported
                     // before the bytes that precede it are used.
-                    Some(Err(error)) if bytes == 0 => return Came::Failed(error),
+                    Some(Err(error)) if bytes == 0 => return Filled::Failed(error),
                     Some(Err(error)) => {
                         let (fill, failed) = mpsc::channel(1);
                         let _ = fill.try_send(Err(error));
                         *filled = failed;
-                        return Came::Bytes(bytes);
+                        return Filled::Bytes(bytes);
                     }
-                    None if bytes == 0 => return Came::End,
-                    None => return Came::Bytes(bytes),
+                    None if bytes == 0 => return Filled::End,
+                    None => return Filled::Bytes(bytes),
                 };
             }
-            let Some((piece, from)) = &mut self.piece else { return Came::Bytes(bytes) };
+            let Some((piece, from)) = &mut self.piece else { return Filled::Bytes(bytes) };
             let rest = piece.get(*from..).unwrap_or_default();
             let free = buffer.get_mut(bytes..).unwrap_or_default();
             let copied = rest.len().min(free.len());
@@ -140,7 +140,7 @@ impl Input {
             bytes += copied;
             *from += copied;
             if *from < piece.len() {
-                return Came::Bytes(bytes);
+                return Filled::Bytes(bytes);
             }
             if let Some((piece, _)) = self.piece.take() {
                 // The thread may have ended.
@@ -216,7 +216,7 @@ fn read_pieces(
 impl Source for Input {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
         self.begin()?;
-        let quiet = self.manner.framing.quiet();
+        let quiet = self.options.framing.quiet();
         loop {
             let mut memory = self.arenas.take(self.carry.len(), out).await;
             let carried = self.carry.len();
@@ -234,24 +234,24 @@ impl Source for Input {
                 () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => None,
             };
             let (read, after) = match &came {
-                Some(Came::Bytes(read)) => (*read, After::More),
-                Some(Came::End) => (0, After::End),
-                Some(Came::Failed(_)) => (0, After::More),
+                Some(Filled::Bytes(read)) => (*read, After::More),
+                Some(Filled::End) => (0, After::End),
+                Some(Filled::Failed(_)) => (0, After::More),
                 None => (0, After::Quiet),
             };
             self.carry.clear();
             let filled = carried + read;
             let buffer = self.arenas.freeze(memory, filled);
-            cut::send(&mut self.cutter, &buffer, after, self.manner.path.as_ref(), |_| None, out).await?;
+            cut::send(&mut self.cutter, &buffer, after, self.options.path.as_ref(), |_| None, out).await?;
             let done = self.cutter.advance();
             self.carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
             match came {
-                Some(Came::End) => {
+                Some(Filled::End) => {
                     self.arenas.clear();
                     return Ok(());
                 }
-                Some(Came::Failed(error)) => {
-                    let InputOptions { shown, path, .. } = &self.manner;
+                Some(Filled::Failed(error)) => {
+                    let InputOptions { shown, path, .. } = &self.options;
                     let reason = match Damage::of(&error) {
                         Some(damage) => format!("breaks off in {shown}: {damage}"),
                         None => format!("breaks off: cannot read more of {shown}: {error}"),
@@ -269,7 +269,7 @@ impl Source for Input {
                         None => io_error("read", path.as_deref().unwrap_or("stdin"), &error).full(),
                     }));
                 }
-                Some(Came::Bytes(_)) | None => {}
+                Some(Filled::Bytes(_)) | None => {}
             }
         }
     }

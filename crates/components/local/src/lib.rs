@@ -5,11 +5,12 @@
 //!
 //! See docs/decisions/051-components-are-families-of-crates.md.
 
+mod clock;
 mod input;
+pub mod report;
 pub mod sinks;
 pub mod sources;
 mod spool;
-pub mod tell;
 
 /// Adds the components of this family to a registry.
 pub fn register(registry: thalweg_engine::Registry) -> thalweg_engine::Registry {

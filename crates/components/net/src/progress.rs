@@ -49,7 +49,7 @@ impl Progress {
     }
 
     /// Forgets the batch, which will not be retried.
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 

@@ -132,7 +132,9 @@ impl TlsClient {
             .with_safe_default_protocol_versions()
             .map_err(unusable)?;
         let builder = match self.insecure {
-            true => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider()))),
+            true => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider()))),
             false => builder.with_root_certificates(match &self.ca {
                 Some(path) => roots(path)?,
                 None => system_roots(),
@@ -235,9 +237,9 @@ fn system_roots() -> RootCertStore {
 
 /// Accepts any certificate, for `insecure`.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

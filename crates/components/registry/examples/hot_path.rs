@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::Instant;
 
-use thalweg_engine::testing::{batch, context, options, start};
+use thalweg_engine::testing::{Arrived, batch, context, options, start};
 use thalweg_engine::{Component, Outputs, TransformConfig};
 use thalweg_local::sources::generate::GenerateConfig;
-use thalweg_record::{Ack, Batch, Outcome, Parcel};
+use thalweg_record::{Ack, Batch, Outcome};
 use thalweg_stream::encode::EncodeConfig;
 use thalweg_transforms::copy::Copy;
 use thalweg_transforms::drop::Drop;
@@ -48,7 +48,7 @@ fn generate(batch_bytes: usize, messages: usize) {
     let yaml = format!("{{ seed: 1, count: {messages} }}");
     runtime.block_on(async {
         let running = start::<GenerateConfig>(&yaml, batch_bytes, BTreeMap::new());
-        while let Some((_, Parcel::Messages(batch))) = running.main.take().await {
+        while let Some((_, Arrived::Messages(batch))) = running.main.take().await {
             batch.settle(Outcome::Delivered);
         }
     });

@@ -27,7 +27,8 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// Checks an expression when a configuration is read, so that its mistakes are shown with their place.
+/// Checks an expression when a configuration is read, so that a mistake is reported at its position in the
+/// document.
 fn check_expression(sql: &str) -> Result<(), FormatError> {
     thalweg_expression::check(sql).map_err(|error| {
         let mut mistake = FormatError::new(error.message);

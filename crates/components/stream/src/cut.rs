@@ -35,7 +35,7 @@ pub async fn send(
         }
         if let Some(message) = too_long {
             let bytes = &buffer[message.range];
-            let checkpoint = checkpoint(cutter.place());
+            let checkpoint = checkpoint(cutter.position());
             reject(bytes, message.position, &message.reason, path, checkpoint, out).await?;
         } else if is_last {
             return Ok(());

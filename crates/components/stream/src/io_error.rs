@@ -6,13 +6,13 @@ use std::path::Path;
 use thalweg_engine::Error;
 
 /// Converts an error of the operating system to an error of a component. It says what could not be done to
-/// which file, why, and what to do about it. `what` is a verb, such as `read` or `create`.
+/// which file, why, and what to do about it. `action` is a verb, such as `read` or `create`.
 ///
 /// The error is temporary if its cause can pass without a change of the configuration: an unreachable network
 /// file system, too many open files, a full disk.
-pub fn io_error(what: &str, path: impl AsRef<Path>, error: &io::Error) -> Error {
+pub fn io_error(action: &str, path: impl AsRef<Path>, error: &io::Error) -> Error {
     let path = path.as_ref().display();
-    let sentence = |reason: &str, help: &str| format!("cannot {what} `{path}`: {reason}{help}");
+    let sentence = |reason: &str, help: &str| format!("cannot {action} `{path}`: {reason}{help}");
     match error.kind() {
         ErrorKind::NotFound => {
             Error::permanent(sentence("it does not exist.", " Look for a typing error, or create it."))

@@ -19,9 +19,9 @@ use thalweg_codec::target::{Input, Slot};
 
 /// Copies a field, or the payload.
 ///
-/// The copy has the type of the field. A message without the field does not get the copy; if the target is
-/// the payload, the payload becomes empty. Names that end in `.*` copy all fields whose names begin so:
-/// `{from: "a.*", into: "b.*"}`.
+/// The copy has the type of the field. With `skip_empty`, `append` or `prepend` it is text. A message without
+/// the field does not get the copy; if the target is the payload, the payload becomes empty. Names that end
+/// in `.*` copy all fields whose names begin so: `{from: "a.*", into: "b.*"}`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Copy {

@@ -16,7 +16,7 @@ use thalweg_record::Batch;
 
 use thalweg_codec::columns::{FieldType, Layout};
 use thalweg_codec::json_columns::{JsonColumns, Wanted};
-use thalweg_codec::names::{Projection, matches, renamed_fields, same};
+use thalweg_codec::names::{Projection, covers, renamed_fields, same};
 
 /// The maximum number of fields that one field may become; see `parse_json`.
 const MOST: usize = 1024;
@@ -75,11 +75,7 @@ impl TransformConfig for Flatten {
 impl Flatten {
     fn is_chosen(&self, name: &str) -> bool {
         let Some(fields) = &self.fields else { return true };
-        fields.iter().any(|pattern| {
-            let above =
-                name.match_indices('.').any(|(at, _)| matches(pattern, name.get(..at).unwrap_or(name)));
-            above || matches(pattern, name)
-        })
+        fields.iter().any(|pattern| covers(pattern, name))
     }
 }
 

@@ -112,7 +112,7 @@ sinks:
 impl TransformConfig for FormatTimestamp {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let wrong = || Error::permanent(format!("`{}` is not a format for times", self.format));
-        let into = self.target.place();
+        let into = self.target.output();
         Ok(Box::new(Formatter {
             form: self.form().ok_or_else(wrong)?,
             times: TimeParser::new(TimeFormat::Auto, parse_zone(&self.timezone).unwrap_or(0)),

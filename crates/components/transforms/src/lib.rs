@@ -1,7 +1,7 @@
 //! The transforms of messages: one file each.
 //!
 //! A transform gets a batch and sends batches to its outputs. It allocates nothing per message, waits for
-//! nothing and performs no I/O (`geoip` maps its database into memory when it is built).
+//! nothing and performs no I/O (`geoip` reads its database when it is built).
 //!
 //! A transform depends on the engine's traits, on the codec and on libraries; never on another component.
 //!

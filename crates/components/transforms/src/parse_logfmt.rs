@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::Array;
 use hashbrown::HashMap;
 use memchr::{memchr2, memchr3};
 use schemars::JsonSchema;
@@ -16,8 +15,7 @@ use serde::Deserialize;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
-use thalweg_codec::columns::{Columns, FieldType, Typing, missing, reject_all, shortened};
-use thalweg_codec::keys::bytes_of;
+use thalweg_codec::columns::{ByteParser, Columns, FieldType, Typing, parse_required, shortened};
 
 /// Parses `key=value` pairs.
 ///
@@ -109,8 +107,17 @@ enum Value {
     Decoded(usize, usize),
 }
 
-impl Parser {
-    fn row(&mut self, row: usize, value: &[u8]) -> Result<(), String> {
+impl ByteParser for Parser {
+    fn field(&self) -> &str {
+        &self.field
+    }
+
+    fn columns(&mut self) -> &mut Columns {
+        &mut self.columns
+    }
+
+    #[inline]
+    fn parse(&mut self, row: usize, value: &[u8]) -> Result<(), String> {
         let text = simdutf8::basic::from_utf8(value).map_err(|_| thalweg_codec::not_utf8(value))?;
         self.pairs.present.clear();
         self.pairs.decoded.clear();
@@ -140,7 +147,9 @@ impl Parser {
         }
         Ok(())
     }
+}
 
+impl Parser {
     fn column(&mut self, key: &str, guess: usize, row: usize) -> Result<usize, String> {
         if self.columns.name(guess) == Some(key) {
             return Ok(guess);
@@ -253,29 +262,15 @@ fn unicode(text: &str, at: usize) -> Option<(char, usize)> {
     if let Some(character) = char::from_u32(u32::from(first)) {
         return Some((character, 4));
     }
-    let second =
-        text.get(at + 4..at + 6).filter(|checkpoint| *checkpoint == "\\u").and_then(|_| unit(at + 6));
+    let second = text.get(at + 4..at + 6).filter(|escape| *escape == "\\u").and_then(|_| unit(at + 6));
     let pair = second.and_then(|second| char::decode_utf16([first, second]).next()?.ok());
     Some(pair.map_or((char::REPLACEMENT_CHARACTER, 4), |character| (character, 10)))
 }
 
 impl Transform for Parser {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        let Some(input) = bytes_of(&batch, &self.field) else {
-            return Ok(reject_all(batch, &missing(&self.field), out)?);
-        };
-        self.columns.begin(input.data_buffers(), input.len());
         self.pairs.values.iter_mut().for_each(|(row, _)| *row = usize::MAX);
-        for row in 0..input.len() {
-            let parsed = match input.is_null(row) {
-                true => Err(missing(&self.field)),
-                false => self.row(row, input.value(row)),
-            };
-            if let Err(reason) = parsed {
-                self.columns.fail(row, reason);
-            }
-        }
-        Ok(self.columns.finish(batch, out)?)
+        Ok(parse_required(self, batch, out)?)
     }
 }
 

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::Array;
 use regex::bytes::{CaptureLocations, Regex};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,8 +15,7 @@ use thalweg_config::Pattern;
 use thalweg_engine::{Component, Context, Error, Mistake, Outputs, Transform, TransformConfig};
 use thalweg_record::Batch;
 
-use thalweg_codec::columns::{Columns, FieldType, Typing, missing, reject_all, unknown_types};
-use thalweg_codec::keys::bytes_of;
+use thalweg_codec::columns::{ByteParser, Columns, FieldType, Typing, parse_required, unknown_types};
 
 /// Parses text by a regular expression.
 ///
@@ -100,8 +98,17 @@ struct Parser {
     field: String,
 }
 
-impl Parser {
-    fn row(&mut self, value: &[u8]) -> Result<(), String> {
+impl ByteParser for Parser {
+    fn field(&self) -> &str {
+        &self.field
+    }
+
+    fn columns(&mut self) -> &mut Columns {
+        &mut self.columns
+    }
+
+    #[inline]
+    fn parse(&mut self, _: usize, value: &[u8]) -> Result<(), String> {
         if self.regex.captures_read(&mut self.locations, value).is_none() {
             return Err("does not match the pattern".to_owned());
         }
@@ -129,20 +136,7 @@ impl Parser {
 
 impl Transform for Parser {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        let Some(input) = bytes_of(&batch, &self.field) else {
-            return Ok(reject_all(batch, &missing(&self.field), out)?);
-        };
-        self.columns.begin(input.data_buffers(), input.len());
-        for row in 0..input.len() {
-            let parsed = match input.is_null(row) {
-                true => Err(missing(&self.field)),
-                false => self.row(input.value(row)),
-            };
-            if let Err(reason) = parsed {
-                self.columns.fail(row, reason);
-            }
-        }
-        Ok(self.columns.finish(batch, out)?)
+        Ok(parse_required(self, batch, out)?)
     }
 }
 

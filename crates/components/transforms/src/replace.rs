@@ -65,33 +65,33 @@ sinks:
 impl TransformConfig for Replace {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let with = self.with.clone().into_bytes();
-        let what = match (&self.search, &self.pattern) {
-            (Some(search), _) => What::Text(Box::new(Finder::new(search.as_bytes()).into_owned()), with),
+        let search = match (&self.search, &self.pattern) {
+            (Some(search), _) => Search::Text(Box::new(Finder::new(search.as_bytes()).into_owned()), with),
             (None, Some(pattern)) => {
                 let regex = pattern.regex().clone();
                 let with = Expansion::parse(&self.with, &regex)
                     .map_err(|name| Error::permanent(format!("there is no group `{name}`")))?;
-                What::Pattern(regex.capture_locations(), regex, with)
+                Search::Pattern(regex.capture_locations(), regex, with)
             }
-            (None, None) => What::All(with),
+            (None, None) => Search::All(with),
         };
-        Ok(Box::new(Replacer { editor: self.target.editor(FieldType::Text), what }))
+        Ok(Box::new(Replacer { editor: self.target.editor(FieldType::Text), search }))
     }
 }
 
 struct Replacer {
     editor: Editor,
-    what: What,
+    search: Search,
 }
 
 /// The part of a text to replace, and its replacement.
-enum What {
+enum Search {
     Text(Box<Finder<'static>>, Vec<u8>),
     Pattern(CaptureLocations, Regex, Expansion),
     All(Vec<u8>),
 }
 
-impl What {
+impl Search {
     /// Writes the text with its replacements. Returns true if there was a match.
     fn replace(&mut self, value: &[u8], out: &mut Vec<u8>) -> bool {
         let mut copied = 0;
@@ -140,9 +140,9 @@ impl What {
 
 impl Transform for Replacer {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
-        let Self { editor, what } = self;
+        let Self { editor, search } = self;
         Ok(editor.edit(batch, out, |value, buffer| {
-            Ok(if what.replace(value, buffer) { Edit::Written } else { Edit::Piece(value) })
+            Ok(if search.replace(value, buffer) { Edit::Written } else { Edit::Piece(value) })
         })?)
     }
 }

@@ -48,8 +48,8 @@ sinks:
 
 impl TransformConfig for Runlength {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
-        if self.only && self.target.place() != PAYLOAD {
-            let field = FieldType::Int.field(self.target.place());
+        if self.only && self.target.output() != PAYLOAD {
+            let field = FieldType::Int.field(self.target.output());
             let layout = Layout::new(vec![Arc::new(field)]);
             return Ok(Box::new(Measurer { input: self.target.input(), layout }));
         }

@@ -68,7 +68,7 @@ impl TransformConfig for SplitFields {
         Ok(Box::new(Splitter {
             input: self.input.clone(),
             delimiter: Delimiter::new(&self.delimiter),
-            places: columns.collect(),
+            columns_of_parts: columns.collect(),
             columns: Columns::new(Typing::new(&Default::default(), None), names),
         }))
     }
@@ -78,7 +78,7 @@ struct Splitter {
     input: Input,
     delimiter: Delimiter,
     /// For each part, its column, if it has one.
-    places: Vec<Option<usize>>,
+    columns_of_parts: Vec<Option<usize>>,
     columns: Columns,
 }
 
@@ -94,13 +94,13 @@ impl RowParser for Splitter {
     #[inline]
     fn parse(&mut self, text: &str) -> Result<(), String> {
         let mut rest = Some(text);
-        for place in &self.places {
+        for column in &self.columns_of_parts {
             let part = rest.map(|text| match self.delimiter.find(text.as_bytes()) {
                 Some(at) => (text.get(..at).unwrap_or_default(), text.get(at + self.delimiter.len()..)),
                 None => (text, None),
             });
             rest = part.and_then(|(_, rest)| rest);
-            let Some(column) = *place else { continue };
+            let Some(column) = *column else { continue };
             self.columns.push_if_any(column, part.map(|(part, _)| part))?;
         }
         Ok(())

@@ -58,7 +58,7 @@ impl<'s> Checker<'s> {
             .iter()
             .find_map(|layer| layer.get("additionalProperties").filter(|other| other.is_object()));
         // Keys that a mistake already mentions.
-        let mut told: Vec<&str> = Vec::new();
+        let mut suggested: Vec<&str> = Vec::new();
         for (key, value) in entries {
             let inner = Context { name: Some(&key.name), place: key.span };
             if let Some(schema) =
@@ -72,7 +72,7 @@ impl<'s> Checker<'s> {
                 };
                 let free = || properties(layers).filter(|name| node.get(name).is_none());
                 let near = nearest(&key.name, free());
-                told.extend(near);
+                suggested.extend(near);
                 let mut mistake = Diagnostic::new(key.span, message);
                 mistake.label("unknown option").help(match near {
                     Some(near) => format!("Did you mean `{near}`?"),
@@ -85,10 +85,10 @@ impl<'s> Checker<'s> {
         for name in layers.iter().flat_map(|layer| array(layer, "required")).filter_map(Json::as_str) {
             // A misspelt key is one mistake, not an unknown key plus a missing one. A key that two layers
             // require is also one mistake.
-            if node.get(name).is_some() || told.contains(&name) {
+            if node.get(name).is_some() || suggested.contains(&name) {
                 continue;
             }
-            told.push(name);
+            suggested.push(name);
             let mut mistake = self.missing(node, name, context);
             if let Some(help) = property(layers, name).and_then(|schema| self.explained(name, schema)) {
                 mistake.help(help);

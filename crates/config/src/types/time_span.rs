@@ -67,6 +67,18 @@ impl TimeSpan {
         Self(Duration::from_secs(count))
     }
 
+    /// Parses a time span, or a number of seconds without a unit. For command lines, where a number has
+    /// always meant seconds.
+    ///
+    /// # Errors
+    /// If the text is neither.
+    pub fn or_seconds(text: &str) -> Result<Self, FormatError> {
+        match text.parse() {
+            Ok(count) => Ok(Self::seconds(count)),
+            Err(_) => text.parse(),
+        }
+    }
+
     /// Returns a span of `count` milliseconds.
     pub const fn milliseconds(count: u64) -> Self {
         Self(Duration::from_millis(count))
@@ -222,6 +234,13 @@ mod tests {
     fn a_number_without_a_unit_is_refused() {
         assert_eq!(refused("5"), "`5` has no unit. Write `5s` or `5ms`.");
         assert_eq!(refused("1h30"), "`1h30` has no unit. Write `30s` or `30ms`.");
+    }
+
+    #[test]
+    fn a_number_without_a_unit_is_seconds_where_that_is_allowed() {
+        assert_eq!(TimeSpan::or_seconds("5"), Ok(TimeSpan::seconds(5)));
+        assert_eq!(TimeSpan::or_seconds("5ms"), Ok(TimeSpan::milliseconds(5)));
+        assert_eq!(TimeSpan::or_seconds("soon").unwrap_err().message, "`soon` is not a length of time.");
     }
 
     #[test]

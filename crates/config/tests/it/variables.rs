@@ -72,15 +72,15 @@ fn files_are_put_in_relative_to_the_document() {
 fn a_file_that_cannot_be_read_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.yaml");
-    let told = Document::load(&path, &variables).unwrap_err();
+    let error = Document::load(&path, &variables).unwrap_err();
     assert!(
-        told.render(false).contains("cannot be read: No such file or directory"),
+        error.render(false).contains("cannot be read: No such file or directory"),
         "{}",
-        told.render(false)
+        error.render(false)
     );
     fs::write(&path, b"a: \xff\n").unwrap();
-    let told = Document::load(&path, &variables).unwrap_err();
-    assert!(told.to_string().contains(":1:4: This is not UTF-8 text."), "{told}");
+    let error = Document::load(&path, &variables).unwrap_err();
+    assert!(error.to_string().contains(":1:4: This is not UTF-8 text."), "{error}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::definition::{Definition, beginning};
 use super::environment::SourceType;
 use super::operation::Operation;
 use super::phases::Draft;
-use super::{Input, Phase, Step};
+use super::{DONE, FAILED, Input, Phase, Step};
 use crate::Conversion;
 use crate::made::{self, Made};
 
@@ -110,14 +110,17 @@ fn step(operation: &Operation<'_>, component: &'static str, node: &Node) -> Step
     }
 }
 
-/// Turns a processor's name into a valid name that differs from `input`, `done` and `failed`.
+/// The name of the source.
+const INPUT: &str = "input";
+
+/// Turns a processor's name into a valid name that differs from those of the source and the sinks.
 fn pipeline_name(processor: &str) -> String {
     let is_right = |character: char| character.is_alphanumeric() || matches!(character, '_' | '-');
     let name: String =
         processor.chars().map(|character| if is_right(character) { character } else { '-' }).collect();
     match name.as_str() {
         "" => "unnamed".to_owned(),
-        "input" | "done" | "failed" => format!("{name}-files"),
+        INPUT | DONE | FAILED => format!("{name}-files"),
         _ => name,
     }
 }
@@ -125,10 +128,10 @@ fn pipeline_name(processor: &str) -> String {
 fn root(draft: &Draft<'_, '_>, pipeline: &str, start: Span) -> Node {
     let span = draft.processor.span;
     let mut sources = Made::new(start);
-    sources.put_at("input", draft.reading.span, draft.source.clone());
+    sources.put_at(INPUT, draft.reading.span, draft.source.clone());
 
     let mut main = Made::new(span);
-    main.text("from", "input", draft.reading.span).text("on_error", "carry", span);
+    main.text("from", INPUT, draft.reading.span).text("on_error", "carry", span);
     let packets = draft.transforms.iter().filter_map(|(operation, _)| operation.packet);
     if let Some((size, span)) = packets.min_by_key(|(size, _)| *size) {
         main.number("concurrency", size, span);
@@ -137,15 +140,17 @@ fn root(draft: &Draft<'_, '_>, pipeline: &str, start: Span) -> Node {
         let nodes = draft.transforms.iter().map(|(_, made)| made.node.clone()).collect();
         main.put("transforms", made::list(nodes, span));
     }
-    main.text("to", "done", span);
+    main.text("to", DONE, span);
+    // A file that the source cannot read is a failed file as well.
+    let errors = [pipeline, INPUT].map(|name| made::text(format!("{name}.errors"), span));
     let mut failed = Made::new(span);
-    failed.text("from", format!("{pipeline}.errors"), span).text("to", "failed", span);
+    failed.put("from", made::list(errors.into(), span)).text("to", FAILED, span);
     let mut pipelines = Made::new(start);
     pipelines.put_at(pipeline, span, main.done());
     pipelines.put_at(&format!("{pipeline}-failed"), span, failed.done());
 
     let mut sinks = Made::new(start);
-    for name in ["done", "failed"] {
+    for name in [DONE, FAILED] {
         sinks.put_at(name, span, made::component("discard", span, Made::new(span).done()));
     }
     let mut root = Made::new(start);

@@ -130,11 +130,6 @@ impl Printer {
         format!("[{}] {what} {message}", original.unwrap_or("-"))
     }
 
-    /// Formats the failure of a whole operation.
-    pub fn operation_failed(self, operation: Operation, reason: &str) -> String {
-        self.red(&format!("{}: {reason}", operation.name()))
-    }
-
     /// Formats the summary after all events: an empty line, `Completed`, and each failed file with the text
     /// of its problem.
     pub fn completed<'a>(self, failures: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {

@@ -43,6 +43,11 @@ use values::Values;
 pub use environment::{Environment, Etcd, Request, SECRETS, SourceType};
 pub use tables::Operation;
 
+/// The name of the sink of processed files in converted definitions.
+pub const DONE: &str = "done";
+/// The name of the sink of failed files in converted definitions.
+pub const FAILED: &str = "failed";
+
 /// A service and its processors, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {

@@ -1,8 +1,8 @@
 //! Components that take files.
 //!
-//! A file passes through its transforms by itself, one after the other, in one copy of its segment; other
-//! copies process other files meanwhile. A file transform may block its thread (it reads and writes files) or
-//! wait (for a command). A file sink is a file transform after which the file is delivered.
+//! A file passes through its transforms by itself, one after the other, in one worker of its segment; other
+//! workers process other files meanwhile. A file transform may block its thread (it reads and writes files)
+//! or wait (for a command). A file sink is a file transform after which the file is delivered.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ impl From<Error> for FileError {
     }
 }
 
-/// Processes files. Each copy of the segment has its own instance.
+/// Processes files. Each worker of the segment has its own instance.
 #[async_trait]
 pub trait FileTransform: Send {
     /// Processes a file. After an error, the file must be unchanged.
@@ -65,7 +65,7 @@ pub trait FileTransformConfig: Send + Sync {
         Cost::Small
     }
 
-    /// Builds one copy.
+    /// Builds the instance of one worker.
     ///
     /// # Errors
     /// If its surroundings do not allow it.
@@ -73,12 +73,12 @@ pub trait FileTransformConfig: Send + Sync {
 }
 
 /// How long a transform takes for a file, roughly. It determines how many files travel together, and the
-/// number of copies.
+/// number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
     /// About as long as opening a file. Small files travel in groups.
     Small,
-    /// A core for a while. Each file travels by itself; there are as many copies as cores.
+    /// A core for a while. Each file travels by itself; there are as many workers as cores.
     Core,
     /// It waits for something else. Each file travels by itself, and many wait concurrently.
     Waits,
@@ -100,7 +100,7 @@ pub trait FileReader: Send {
 
 /// A configured file reader.
 pub trait FileReaderConfig: Send + Sync {
-    /// Builds one copy.
+    /// Builds the instance of one worker.
     ///
     /// # Errors
     /// If its surroundings do not allow it.

@@ -81,7 +81,8 @@ impl Flow {
 pub struct Context {
     /// The component's name in the configuration; for a transform `pipeline.transform`.
     pub name: String,
-    /// True if the run saves checkpoints (`--state`): it then resumes where the last run ended.
+    /// True if sinks append to the output of earlier runs: with `--state`, and when dead letters are
+    /// replayed.
     pub resumes: bool,
     /// The target size of a batch, in bytes of payload.
     pub batch_bytes: usize,

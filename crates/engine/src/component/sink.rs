@@ -40,8 +40,8 @@ pub trait Sink: Send {
     /// temporary error the engine calls `write` again with the same batch.
     async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error>;
 
-    /// Makes durable what was written. The engine flushes when no batch waits to be written, when memory is
-    /// short, and at least once a second while a batch is pending.
+    /// Makes the written batches durable. The engine flushes when memory is short, and at least once a second
+    /// while a batch is pending.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -112,7 +112,7 @@ impl InFlight {
 /// A configured sink.
 pub trait SinkConfig: Send + Sync {
     /// Returns the transform that writes payloads in the sink's format (its option `encode`), if any. The
-    /// plan adds it to the end of each pipeline that leads to the sink, where it runs as one copy per core.
+    /// plan adds it to the end of each pipeline that leads to the sink, where it runs in one worker per core.
     fn encoder(&self) -> Option<Box<dyn TransformConfig>> {
         None
     }

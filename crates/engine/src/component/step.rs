@@ -29,7 +29,7 @@ impl Step {
         }
     }
 
-    /// True if it must be alone in its segment, which then has one copy.
+    /// True if it must be alone in its segment, which then has one worker.
     pub fn is_sequential(&self) -> bool {
         match self {
             Step::Messages(config) => config.is_sequential(),
@@ -69,10 +69,10 @@ impl Step {
         matches!(self, Step::Waits(_) | Step::FileReader(_))
     }
 
-    /// The number of copies, if the step determines it.
-    pub fn copies(&self) -> Option<usize> {
+    /// The number of workers, if the step determines it.
+    pub fn parallelism(&self) -> Option<usize> {
         match self {
-            Step::Waits(config) => config.copies(),
+            Step::Waits(config) => config.parallelism(),
             Step::Messages(_) | Step::Files(_) | Step::FileReader(_) | Step::Marker => None,
         }
     }

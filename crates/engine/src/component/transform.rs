@@ -5,7 +5,7 @@ use thalweg_record::Batch;
 use super::{Context, Flow};
 use crate::{Error, Outputs};
 
-/// Changes batches in memory, without waiting. Each copy of the segment has its own instance.
+/// Changes batches in memory, without waiting. Each worker of the segment has its own instance.
 pub trait Transform: Send {
     /// Receives a batch and sends any number of batches to `out`. Every message must be sent to an output or
     /// to `errors`, or be settled as filtered. A batch that is dropped fails the run.
@@ -37,13 +37,13 @@ pub trait TransformConfig: Send + Sync {
         Vec::new()
     }
 
-    /// True if the result for a batch depends on earlier batches. Such a transform runs as one copy and
-    /// receives the batches in order; others run as one copy per core.
+    /// True if the result for a batch depends on earlier batches. Such a transform runs in one worker and
+    /// receives the batches in order; others run in one worker per core.
     fn is_sequential(&self) -> bool {
         false
     }
 
-    /// Builds one copy.
+    /// Builds the instance of one worker.
     ///
     /// # Errors
     /// If its surroundings do not allow it.

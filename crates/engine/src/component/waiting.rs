@@ -8,8 +8,8 @@ use crate::{Error, Outputs};
 
 /// Changes batches, as a [`Transform`](super::Transform) does, and may wait meanwhile.
 ///
-/// It begins a segment. The transforms after it are called in the same segment with its results. Each copy of
-/// the segment has its own instance.
+/// It begins a segment. The transforms after it are called in the same segment with its results. Each worker
+/// of the segment has its own instance.
 #[async_trait]
 pub trait WaitingTransform: Send {
     /// Receives a batch and sends any number of batches to `out`: see
@@ -31,12 +31,12 @@ pub trait WaitingTransform: Send {
 
 /// A configured transform that waits.
 pub trait WaitingTransformConfig: Send + Sync {
-    /// The number of copies, each of which waits with one batch. None means one copy per core.
-    fn copies(&self) -> Option<usize> {
+    /// The number of workers, each of which waits with one batch. None means one per core.
+    fn parallelism(&self) -> Option<usize> {
         None
     }
 
-    /// Builds one copy.
+    /// Builds the instance of one worker.
     ///
     /// # Errors
     /// If its surroundings do not allow it.

@@ -121,7 +121,7 @@ impl Segment {
 
     /// True if the first operator sets the parallelism.
     fn has_own_parallelism(&self) -> bool {
-        self.operators.first().is_some_and(|operator| operator.node.config.copies().is_some())
+        self.operators.first().is_some_and(|operator| operator.node.config.parallelism().is_some())
     }
 
     /// True if it receives each file in a parcel of its own.
@@ -313,7 +313,7 @@ impl Planner<'_> {
     fn segment(&mut self, pipeline: &Pipeline, step: &Step, within: Option<usize>) -> (usize, bool) {
         let (takes, sequential) = (step.takes(), step.is_sequential());
         let is_apart = matches!(step, Step::FileReader(_));
-        let said = step.copies().map(|workers| workers.max(1));
+        let said = step.parallelism().map(|workers| workers.max(1));
         let number = match within {
             Some(segment) if !step.is_first() && self.segments[segment].is_like(takes, sequential) => segment,
             _ => {

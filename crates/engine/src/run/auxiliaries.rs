@@ -13,8 +13,8 @@ use crate::positions::{LiveGuard, Never, Positions};
 
 /// How long auxiliary sources run after the others have ended, so that what these sent can be settled. It is
 /// settled sooner unless something holds it back until all input has come, that of the auxiliary sources
-/// included.
-const LONGEST_FAREWELL: Duration = Duration::from_secs(10);
+/// included. A shorter drain timeout leaves half of its time for this, so that the run can still drain.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Ends when the last [`LiveGuard`] is dropped.
 type Watch = mpsc::Receiver<Never>;
@@ -26,6 +26,7 @@ pub(super) struct Auxiliaries {
     /// Of the other sources: the run's own.
     others: Stop,
     watches: Option<Watches>,
+    settle_timeout: Duration,
 }
 
 struct Watches {
@@ -36,21 +37,22 @@ struct Watches {
 }
 
 impl Auxiliaries {
-    pub(super) fn of(plan: &Plan, stop: &Stop) -> Self {
+    pub(super) fn of(plan: &Plan, stop: &Stop, drain_timeout: Duration) -> Self {
         let auxiliary = plan.sources.iter().filter(|stage| stage.node.config.is_auxiliary()).count();
         // With no other source, auxiliary sources are sources like any other.
         let has_both = auxiliary > 0 && auxiliary < plan.sources.len();
         let own = if has_both { Stop::default() } else { stop.clone() };
         let watches = || Watches { running: mpsc::channel(1), unsettled: mpsc::channel(1) };
-        Self { stop: own, others: stop.clone(), watches: has_both.then(watches) }
+        let settle_timeout = SETTLE_TIMEOUT.min(drain_timeout / 2);
+        Self { stop: own, others: stop.clone(), watches: has_both.then(watches), settle_timeout }
     }
 
     pub(super) fn stop(&self, is_auxiliary: bool) -> &Stop {
         if is_auxiliary { &self.stop } else { &self.others }
     }
 
-    /// Returns what a source holds until it ends. Its positions get what its batches hold until they are
-    /// settled.
+    /// Returns the guard that a source holds until it ends. Its positions get the guard that each batch holds
+    /// until it is settled.
     pub(super) fn guard(&self, is_auxiliary: bool, positions: &Positions) -> Option<LiveGuard> {
         let watches = self.watches.as_ref().filter(|_| !is_auxiliary)?;
         positions.set_guard(watches.unsettled.0.clone());
@@ -58,21 +60,53 @@ impl Auxiliaries {
     }
 
     /// The task that stops the auxiliary sources in time.
-    pub(super) fn dismissal(self) -> Option<Task> {
+    pub(super) fn stop_task(self) -> Option<Task> {
         let Watches { running: (running, ended), unsettled: (unsettled, settled) } = self.watches?;
         drop((running, unsettled));
-        let stop = self.stop;
+        let (stop, settle_timeout) = (self.stop, self.settle_timeout);
         Some(Task::new("auxiliary sources".into(), Placement::Runtime, async move {
-            dismiss(ended, settled, stop).await;
+            stop_when_settled(ended, settled, stop, settle_timeout).await;
             Ok(())
         }))
     }
 }
 
 /// Stops the auxiliary sources when the others have ended and what they sent is settled.
-async fn dismiss(mut ended: Watch, mut settled: Watch, stop: Stop) {
+async fn stop_when_settled(mut ended: Watch, mut settled: Watch, stop: Stop, settle_timeout: Duration) {
     // Both end with the last of the senders; nothing is ever sent.
     let _ = ended.recv().await;
-    let _ = tokio::time::timeout(LONGEST_FAREWELL, settled.recv()).await;
+    let _ = tokio::time::timeout(settle_timeout, settled.recv()).await;
     stop.request();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the guards of a source that runs and of its batches, and the stop of the auxiliary sources.
+    fn watched(settle_timeout: Duration) -> (LiveGuard, LiveGuard, Stop) {
+        let ((running, ended), (unsettled, settled)) = (mpsc::channel(1), mpsc::channel(1));
+        let stop = Stop::default();
+        tokio::spawn(stop_when_settled(ended, settled, stop.clone(), settle_timeout));
+        (running, unsettled, stop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn auxiliary_sources_stop_when_the_others_have_ended_and_are_settled() {
+        let (running, unsettled, stop) = watched(SETTLE_TIMEOUT);
+        drop(running);
+        tokio::time::sleep(SETTLE_TIMEOUT / 2).await;
+        assert!(!stop.is_requested());
+        drop(unsettled);
+        stop.requested().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn auxiliary_sources_stop_although_a_batch_stays_unsettled() {
+        let (running, _unsettled, stop) = watched(SETTLE_TIMEOUT);
+        tokio::time::sleep(2 * SETTLE_TIMEOUT).await;
+        assert!(!stop.is_requested());
+        drop(running);
+        stop.requested().await;
+    }
 }

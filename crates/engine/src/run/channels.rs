@@ -80,7 +80,7 @@ fn stages(plan: &Plan, segment: &Segment, flow: Flow) -> impl Iterator<Item = De
     stages.filter(move |&stage| match stage {
         Destination::Segment(number) => plan.segments[number].takes == flow,
         Destination::Sink(_) | Destination::Failover(_) => flow == Flow::Messages,
-        // A segment rejects what it takes.
+        // A segment's rejects have the flow of its input.
         Destination::DeadLetters => segment.takes == flow,
     })
 }

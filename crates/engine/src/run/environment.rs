@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_runtime::ConcurrencyLimit;
 use tokio::sync::mpsc;
@@ -28,6 +29,7 @@ pub(super) struct Environment {
     pub(super) resumes: bool,
     pub(super) watcher: Option<Arc<dyn FileWatcher>>,
     pub(super) retries: Retries,
+    pub(super) drain_timeout: Duration,
     /// The saves of checkpoints, for those who wait for one.
     pub(super) saves: Saves,
     /// Receives the failures of batches.
@@ -36,12 +38,13 @@ pub(super) struct Environment {
 }
 
 /// The part of the environment that a [`Run`](super::Run) decides.
-pub(super) struct Settings {
+pub(super) struct RunSettings {
     pub(super) batch_bytes: usize,
     pub(super) temporary: Temporaries,
     pub(super) keeps_checkpoints: bool,
     pub(super) resumes: bool,
     pub(super) watcher: Option<Arc<dyn FileWatcher>>,
+    pub(super) drain_timeout: Duration,
     pub(super) saves: Saves,
 }
 
@@ -49,7 +52,7 @@ impl Environment {
     pub(super) fn new(
         handle: Handle,
         store: Arc<LazyStore>,
-        settings: Settings,
+        settings: RunSettings,
         failures: mpsc::UnboundedSender<RunFailure>,
     ) -> Result<Self, Error> {
         let checkpoints = if settings.keeps_checkpoints { Some(store.get()?) } else { None };
@@ -61,6 +64,7 @@ impl Environment {
             temporary: settings.temporary,
             resumes: settings.resumes,
             watcher: settings.watcher,
+            drain_timeout: settings.drain_timeout,
             saves: settings.saves,
             handle,
             store,

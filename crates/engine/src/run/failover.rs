@@ -1,4 +1,4 @@
-//! A failover: what one way does not deliver goes the next.
+//! A failover: a batch that one target fails to deliver goes to the next.
 //!
 //! A batch is sent as a copy over the same memory, with an ack of its own. If the copy is delivered, so is
 //! the batch. If the copy fails, the original batch is sent the next way. So a way may be anything: a sink,
@@ -10,11 +10,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_record::{Ack, Batch, Outcome};
+use thalweg_record::{Ack, Batch};
 use thalweg_runtime::{HandOver, Sender, Ticket, Worker};
 
 use super::RunFailure;
 use crate::metrics::ComponentMetrics;
+use crate::parcel::shares;
 
 /// One of the ways, and those after it. It does not know those before: a batch that waits for a way to be
 /// settled must not keep that way from ending.
@@ -69,16 +70,10 @@ impl Way {
     /// next way.
     fn give(&self, batch: Batch, give: impl Fn(&Sender<Batch>, Batch, usize)) {
         let batch = self.guard(batch);
-        let Some((last, others)) = self.stages.split_last() else {
-            return batch.settle(Outcome::Filtered);
-        };
-        for stage in others {
-            let batch = batch.share();
+        for (stage, batch) in self.stages.iter().zip(shares(batch, self.stages.len())) {
             let bytes = batch.payload_bytes();
             give(stage, batch, bytes);
         }
-        let bytes = batch.payload_bytes();
-        give(last, batch, bytes);
     }
 }
 

@@ -10,7 +10,7 @@ use thalweg_runtime::{Sender, Ticket, Worker};
 
 use super::RunFailure;
 use crate::component::{FileError, FileReader};
-use crate::parcel::Files;
+use crate::parcel::{Files, bytes_of};
 use crate::source_output::{OpenFile, SourceOutput, give};
 
 /// One worker of a file reader. It is a stage of its own: like a source, it waits for the budget and for room
@@ -44,7 +44,7 @@ impl FileReaderWorker {
     async fn read(&mut self, mut file: File) -> Result<(), RunFailure> {
         let name = self.out.name().clone();
         file.ack_mut().enter(&name);
-        self.out.metrics.add_in(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
+        self.out.metrics.add_in(1, bytes_of(&file));
         if file.problem().is_some() {
             // It was rejected before, with its reason, and carried here.
             return self.refuse(file).await;

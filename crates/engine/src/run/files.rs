@@ -12,7 +12,7 @@ use super::{Retries, RunFailure};
 use crate::component::{Disposition, FileError, FileTransform};
 use crate::graph::Targets;
 use crate::metrics::ComponentMetrics;
-use crate::parcel::Files;
+use crate::parcel::{Files, bytes_of, shares};
 use crate::plan::{Destination, Target};
 use crate::settings::OnError;
 use thalweg_record::Output;
@@ -23,13 +23,13 @@ pub enum FileEvent {
     /// A transform begins with the file.
     Started,
     /// The file went through.
-    WentOn,
+    Passed,
     /// The file ended there.
     Ended(Outcome),
     /// The file was rejected; its problem says why.
     Rejected,
     /// The file was skipped: the transform is not for files like it.
-    WentPast,
+    Skipped,
 }
 
 /// Receives what happens to each file.
@@ -47,7 +47,7 @@ pub(super) enum Work {
     /// It transforms files.
     Transform(Box<dyn FileTransform>),
     /// It sends files with a problem to `errors`.
-    Part,
+    Marker,
 }
 
 /// A file transform that runs.
@@ -89,13 +89,18 @@ impl Worker for FileSegmentWorker {
 
     async fn take(&mut self, ticket: Ticket, files: Files) -> Result<(), RunFailure> {
         let mut left: BTreeMap<Destination, Files> = BTreeMap::new();
+        let mut done = Ok(());
         for file in files {
             // A permit for each file: how long a group takes says nothing of how much is too much.
             let permit = match self.limit.as_ref().map(|limit| limit.acquire(file.size())) {
                 Some(permit) => Some(permit.await),
                 None => None,
             };
-            self.carry(file, &mut left).await?;
+            done = self.carry(file, &mut left).await;
+            if done.is_err() {
+                // The ticket is submitted all the same, because the results of later tickets wait for it.
+                break;
+            }
             if let Some(permit) = permit {
                 permit.succeeded();
             }
@@ -109,7 +114,7 @@ impl Worker for FileSegmentWorker {
             None => self.exits.deliver(results, &mut at_once),
         }
         at_once.into_iter().for_each(HandOver::run);
-        Ok(())
+        done
     }
 
     async fn finish(self) -> Result<(), RunFailure> {
@@ -133,16 +138,12 @@ impl FileSegmentWorker {
                 }
             };
             let targets = operator.outputs.get(&output).cloned().unwrap_or_default();
-            let Some((&last, others)) = targets.split_last() else {
-                file.settle(Outcome::Filtered);
-                continue;
-            };
-            let mut give = |target, file| match target {
-                Target::Operator(next) => open.push((next, file)),
-                Target::Stage(stage) => left.entry(stage).or_default().push(file),
-            };
-            others.iter().for_each(|&target| give(target, file.share()));
-            give(last, file);
+            for (&target, file) in targets.iter().zip(shares(file, targets.len())) {
+                match target {
+                    Target::Operator(next) => open.push((next, file)),
+                    Target::Stage(stage) => left.entry(stage).or_default().push(file),
+                }
+            }
         }
         Ok(())
     }
@@ -171,21 +172,21 @@ impl FileOperator {
     ) -> Result<Next, RunFailure> {
         let name = self.metrics.name.clone();
         file.ack_mut().enter(&name);
-        if let Work::Part = self.work {
+        if let Work::Marker = self.work {
             let output = if file.problem().is_some() { Output::Errors } else { Output::Main };
             return Ok(Next::Output(output));
         }
         let watch = |file: &File, event| watcher.iter().for_each(|watcher| watcher.saw(&name, file, event));
         if !self.is_for(file) {
-            watch(file, FileEvent::WentPast);
+            watch(file, FileEvent::Skipped);
             return Ok(Next::Output(Output::Main));
         }
-        self.metrics.add_in(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
+        self.metrics.add_in(1, bytes_of(file));
         watch(file, FileEvent::Started);
         match self.transform(file, since, retries).await {
             Ok(disposition) => {
                 let outcome = self.passed(file, disposition);
-                watch(file, outcome.map_or(FileEvent::WentOn, FileEvent::Ended));
+                watch(file, outcome.map_or(FileEvent::Passed, FileEvent::Ended));
                 Ok(outcome.map_or(Next::Output(Output::Main), Next::End))
             }
             Err(FileError::Failed(error)) => {
@@ -243,7 +244,7 @@ impl FileOperator {
             Disposition::Continue => self.delivers.then_some(Outcome::Delivered),
         };
         if outcome != Some(Outcome::Filtered) {
-            self.metrics.add_out(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
+            self.metrics.add_out(1, bytes_of(file));
         }
         outcome
     }

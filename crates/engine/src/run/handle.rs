@@ -20,7 +20,7 @@ pub struct Handle {
     pub(super) metrics: Arc<Vec<Arc<ComponentMetrics>>>,
     pub(super) letters: Arc<ComponentMetrics>,
     pub(super) retries: Arc<Mutex<Vec<String>>>,
-    /// How often the sinks were asked to reopen what they write.
+    /// How often the sinks were asked to reopen their files.
     pub(super) reopens: Arc<AtomicU64>,
     item: &'static str,
 }
@@ -52,7 +52,7 @@ impl Handle {
         self.abort.request();
     }
 
-    /// Asks the sinks to reopen what they write: see [`Sink::reopen`](crate::Sink::reopen).
+    /// Asks the sinks to reopen their files: see [`Sink::reopen`](crate::Sink::reopen).
     pub fn reopen(&self) {
         self.reopens.fetch_add(1, Ordering::Relaxed);
         // Sinks wait for this beside their input.
@@ -90,7 +90,7 @@ impl Handle {
     }
 
     /// The number of dead letters that were dropped, the oldest first, because their limit was reached.
-    pub fn letters_dropped(&self) -> u64 {
+    pub fn dead_letters_dropped(&self) -> u64 {
         self.letters.counts().errors
     }
 

@@ -1,13 +1,15 @@
 //! Carrying out a plan.
 //!
-//! Each source, each worker of a segment and each sink is a task. A batch travels so: the source reserves
-//! memory, reads, and hands the batch over; a worker of a segment takes it, with a ticket, and calls its
-//! transforms one after the other; the results are put in the order of the tickets and handed on; a sink
-//! writes and settles them; the settlement moves the source's position; positions are saved as checkpoints
-//! twice a second. A stage waits for room downstream before it takes a batch, never while it holds one.
+//! Each source, worker of a segment, failover and sink is a task, and so is the store of dead letters. A
+//! batch travels so: the source reserves memory, reads, and hands the batch over; a worker of a segment takes
+//! it, with a ticket, and calls its transforms one after the other; the results are put in the order of the
+//! tickets and handed on; a sink writes and settles them; the settlement moves the source's position;
+//! positions are saved as checkpoints twice a second. A stage waits for room downstream before it takes a
+//! batch, never while it holds one.
 //!
 //! The run ends when its sources have ended, or were asked to stop, and everything has drained. If a
-//! component fails, the sources are stopped, what can still be delivered is, and the run has failed.
+//! component fails, the sources are stopped, batches in flight are delivered as far as possible, and the run
+//! fails.
 //!
 //! [`wiring`] makes tasks of a plan, [`threads`] decides which runs where, [`supervisor`] watches over them
 //! to the end.
@@ -51,7 +53,7 @@ pub use handle::Handle;
 pub use summary::{Summary, Undrained};
 
 use checkpoints::{ComponentPositions, LazyStore};
-use environment::{Environment, Settings};
+use environment::{Environment, RunSettings};
 use retries::Retries;
 use saves::Saver;
 use summary::Ended;
@@ -62,7 +64,7 @@ use wiring::{Wired, Wiring};
 /// How long a run may drain, if it says nothing else.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where a run keeps what outlives it.
+/// The state directory of a run.
 #[derive(Debug, Clone)]
 pub struct StateDir {
     /// The folder of the store. It is only made when there is something to keep.
@@ -160,7 +162,7 @@ impl Run {
     async fn carry_out(self, positions: &mut ComponentPositions) -> Result<Ended, RunFailure> {
         let (failures, failed) = mpsc::unbounded_channel();
         let saver = Saver::new();
-        let settings = Settings {
+        let settings = RunSettings {
             batch_bytes: self.plan.batch_bytes,
             temporary: self.temporary.unwrap_or_else(|| {
                 let own = Temporaries::new(self.plan.temporary.as_deref());
@@ -170,6 +172,7 @@ impl Run {
             keeps_checkpoints: self.state_dir.positions,
             resumes: self.continues,
             watcher: self.watcher,
+            drain_timeout: self.drain_timeout,
             saves: saver.saves(),
         };
         let environment = Environment::new(self.handle.clone(), self.store, settings, failures)?;
@@ -180,7 +183,7 @@ impl Run {
         let Wired { tasks, checkpoints } = Wiring::build(&self.plan, &environment, positions, saver)?;
         drop((environment, self.plan));
         let supervisor = Supervisor::new(self.handle, checkpoints, failed, self.drain_timeout);
-        Ok(supervisor.run(Tasks::start(tasks)?).await)
+        Ok(supervisor.run(Tasks::start(tasks).await?).await)
     }
 }
 

@@ -33,7 +33,7 @@ impl Retries {
     ) -> Result<(), Error> {
         let longest = Self::FIRST.saturating_mul(2u32.saturating_pow(attempt)).min(Self::LONGEST);
         let pause = longest.mul_f64(0.75 + fastrand::f64() / 4.0);
-        metrics.set_trouble(Some(error.full()));
+        metrics.set_retrying(Some(error.full()));
         let name = &metrics.name;
         let text = format!("`{name}`: {}; trying again in {:.1} s", error.full(), pause.as_secs_f64());
         tracing::warn!("{text}");

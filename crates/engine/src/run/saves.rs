@@ -1,8 +1,8 @@
 //! Waiting for a save of checkpoints.
 //!
-//! If checkpoints are kept, a resumed run truncates what its sinks wrote since the last save. So what was
-//! settled since then is not yet committed, and a sender that waits for its acknowledgement waits for the
-//! next save. A request makes the next save come soon; all requests meanwhile share it.
+//! If checkpoints are kept, a resumed run truncates output written since the last save. So settled batches
+//! are committed only by the next save, and a sender that waits for its acknowledgement waits for that save.
+//! A request makes the next save come soon; all requests meanwhile share it.
 //!
 //! See docs/decisions/018-committed-is-more-than-settled.md.
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thalweg_record::{Batch, Budget, File, Outcome};
+use thalweg_record::{Batch, Budget};
 use thalweg_runtime::{ConcurrencyLimit, HandOver, Sequencer, Stop, Ticket, Worker};
 
 use super::RunFailure;
@@ -12,7 +12,7 @@ use super::channels::Exits;
 use crate::Error;
 use crate::component::{Transform, WaitingTransform};
 use crate::metrics::ComponentMetrics;
-use crate::parcel::Files;
+use crate::parcel::{Files, bytes_of, shares};
 use crate::plan::{Destination, Target};
 use thalweg_record::{Output, Outputs};
 
@@ -87,9 +87,12 @@ impl Worker for SegmentWorker {
             None => None,
         };
         let mut results = Results::default();
-        self.begin(batch, &mut results).await?;
-        if let Some(permit) = permit {
-            permit.succeeded();
+        let done = self.begin(batch, &mut results).await;
+        match (&done, permit) {
+            (Ok(()), Some(permit)) => permit.succeeded(),
+            (Ok(()), None) => {}
+            // The ticket is submitted without results, because those of later tickets wait for it.
+            (Err(_), _) => results = Results::default(),
         }
         let mut at_once = Vec::new();
         match &self.sequencer {
@@ -99,6 +102,7 @@ impl Worker for SegmentWorker {
             None => self.deliver(results, &mut at_once),
         }
         at_once.into_iter().for_each(HandOver::run);
+        done?;
         let pause = self.operators.iter_mut().map(|operator| operator.out.take_pause()).max();
         if let Some(pause) = pause.filter(|pause| *pause > Duration::ZERO) {
             // A run that was asked to stop drains without pauses.
@@ -117,7 +121,7 @@ impl Worker for SegmentWorker {
                 Work::Waits(transform) => transform.finish(&mut operator.out).await,
             };
             operator.metrics.add_busy(start);
-            finished.map_err(|error| RunFailure::of(&operator.metrics, error))?;
+            finished.map_err(|error| failed(&operator.metrics, error))?;
             self.pass_on(at, &mut results)?;
         }
         let mut at_once = Vec::new();
@@ -155,7 +159,7 @@ impl SegmentWorker {
         self.pass_on(at, results)
     }
 
-    /// Calls what follows for all that an operator gave.
+    /// Passes an operator's output to its targets.
     fn pass_on(&mut self, at: usize, results: &mut Results) -> Result<(), RunFailure> {
         for (output, batch) in self.operators[at].out.take() {
             let operator = &self.operators[at];
@@ -165,14 +169,9 @@ impl SegmentWorker {
                 operator.metrics.add_out(batch.rows(), batch.payload_bytes());
             }
             let targets = operator.targets(output);
-            let Some((&last, others)) = targets.split_last() else {
-                batch.settle(Outcome::Filtered);
-                continue;
-            };
-            for &target in others {
-                self.give(target, batch.share(), results)?;
+            for (&target, batch) in targets.iter().zip(shares(batch, targets.len())) {
+                self.give(target, batch, results)?;
             }
-            self.give(last, batch, results)?;
         }
         let files = self.operators[at].out.take_files();
         if !files.is_empty() {
@@ -187,13 +186,9 @@ impl SegmentWorker {
         let targets = operator.targets(Output::Main);
         let stages: Vec<Destination> = targets.iter().filter_map(|target| target.stage()).collect();
         for file in files {
-            operator.metrics.add_out(1, usize::try_from(file.size()).unwrap_or(usize::MAX));
-            let Some((&last, others)) = stages.split_last() else {
-                File::settle(file, Outcome::Filtered);
-                continue;
-            };
-            results.files.extend(others.iter().map(|&stage| (stage, vec![file.share()])));
-            results.files.push((last, vec![file]));
+            operator.metrics.add_out(1, bytes_of(&file));
+            let shares = stages.iter().zip(shares(file, stages.len()));
+            results.files.extend(shares.map(|(&stage, file)| (stage, vec![file])));
         }
     }
 
@@ -227,6 +222,7 @@ fn failed(metrics: &ComponentMetrics, error: Error) -> RunFailure {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
+    use thalweg_record::Outcome;
     use thalweg_runtime::channel;
 
     use super::*;
@@ -259,6 +255,52 @@ mod tests {
             out.send(batch);
             Ok(())
         }
+    }
+
+    /// Fails with batches that begin with "bad".
+    struct Picky;
+
+    impl Transform for Picky {
+        fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
+            if testing::payloads(&batch)[0] == "bad" {
+                return Err(Error::permanent("no"));
+            }
+            out.send(batch);
+            Ok(())
+        }
+
+        fn finish(&mut self, _: &mut Outputs) -> Result<(), Error> {
+            Err(Error::permanent("never"))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_batch_does_not_hold_back_later_ones() {
+        let exit = Destination::Sink(0);
+        let (out, sink) = channel(usize::MAX);
+        let sequencer = Arc::new(Sequencer::default());
+        let worker = || {
+            let metrics = ComponentMetrics::new("picky".into(), Role::Transform, "test");
+            let outputs = BTreeMap::from([(Output::Main, Arc::from([Target::Stage(exit)]))]);
+            SegmentWorker {
+                operators: vec![Operator::new(Work::Calls(Box::new(Picky)), metrics, outputs)],
+                exits: Exits(BTreeMap::from([(exit, out.clone())])),
+                file_exits: Exits(BTreeMap::new()),
+                sequencer: Some(sequencer.clone()),
+                limit: None,
+                budget: Budget::new(1 << 20),
+                stop: Stop::default(),
+            }
+        };
+        let (mut first, mut second) = (worker(), worker());
+        second.take(1, testing::batch(["good"])).await.unwrap();
+        let failure = first.take(0, testing::batch(["bad"])).await.unwrap_err();
+        assert_eq!(failure.to_string(), "the transform `picky` failed: no");
+        let (_, arrived) = sink.take().await.unwrap();
+        assert_eq!(testing::payloads(&arrived), ["good"]);
+        arrived.settle(Outcome::Delivered);
+        let failure = second.finish().await.unwrap_err();
+        assert_eq!(failure.to_string(), "the transform `picky` failed: never");
     }
 
     #[tokio::test]

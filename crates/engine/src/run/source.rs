@@ -1,7 +1,9 @@
 //! The task of a source.
 
+use std::sync::Arc;
+
 use crate::Source;
-use crate::positions::LiveGuard;
+use crate::positions::{LiveGuard, Positions};
 use crate::source_output::SourceOutput;
 
 use super::{Retries, RunFailure};
@@ -13,13 +15,23 @@ pub(super) async fn run(
     retries: Retries,
     guard: Option<LiveGuard>,
 ) -> Result<(), RunFailure> {
-    let positions = output.positions().cloned();
-    let result = read(source, output, retries).await;
-    if let Some(positions) = positions {
-        positions.drop_guard();
+    let _guards = Guards { positions: output.positions().cloned(), _running: guard };
+    read(source, output, retries).await
+}
+
+/// Tells the auxiliary sources, when it is dropped, that the source has ended. A source that panics has ended
+/// too.
+struct Guards {
+    positions: Option<Arc<Positions>>,
+    _running: Option<LiveGuard>,
+}
+
+impl Drop for Guards {
+    fn drop(&mut self) {
+        if let Some(positions) = &self.positions {
+            positions.drop_guard();
+        }
     }
-    drop(guard);
-    result
 }
 
 async fn read(
@@ -43,10 +55,13 @@ async fn read(
             }
             Err(error) if error.kind().is_temporary() => {
                 // A source that got somewhere begins with the short pauses again.
-                attempt = if output.metrics.counts().rows_out > read { 0 } else { attempt + 1 };
+                if output.metrics.counts().rows_out > read {
+                    attempt = 0;
+                }
                 if retries.pause(&output.metrics, error, attempt).await.is_err() {
                     return Ok(());
                 }
+                attempt += 1;
             }
             Err(error) => {
                 let error = error.context(format!("the source `{name}` failed"));
@@ -59,7 +74,6 @@ async fn read(
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     use async_trait::async_trait;
     use thalweg_record::Budget;

@@ -28,7 +28,7 @@ pub struct Summary {
     /// The number of messages kept as dead letters.
     pub dead_letters: u64,
     /// The number of dead letters that were dropped, the oldest first, because their limit was reached.
-    pub letters_dropped: u64,
+    pub dead_letters_dropped: u64,
     /// The folder of the dead letters.
     pub state_folder: PathBuf,
     /// True if the run was asked to stop before its sources ended, and drained.
@@ -68,7 +68,7 @@ impl Summary {
             budget_limit: handle.budget.limit(),
             budget_peak: handle.budget.peak(),
             dead_letters: handle.dead_letters(),
-            letters_dropped: handle.letters_dropped(),
+            dead_letters_dropped: handle.dead_letters_dropped(),
             state_folder,
             stopped: handle.is_stopping() && ended.failure.is_none(),
             positions: positions.iter().map(|(source, of)| (source.to_string(), reached(of))).collect(),

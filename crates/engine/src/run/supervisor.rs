@@ -17,6 +17,9 @@ use super::threads::Tasks;
 use super::{Handle, RunFailure};
 use crate::Error;
 
+/// A longer drain timeout, such as [`Duration::MAX`], is no limit: a century.
+const LONGEST_DRAIN: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// Watches over a run.
 pub(super) struct Supervisor {
     handle: Handle,
@@ -25,8 +28,8 @@ pub(super) struct Supervisor {
     failed: mpsc::UnboundedReceiver<RunFailure>,
     saves: SaveTimer,
     drain_timeout: Duration,
-    /// The end of draining, once the run is asked to stop. None inside if that is never.
-    deadline: Option<Option<Instant>>,
+    /// The end of draining, once the run is asked to stop.
+    deadline: Option<Instant>,
     /// The first failure of a component, or of the engine.
     broken: Option<RunFailure>,
     /// The first failure of a batch: a consequence, if there is another.
@@ -77,9 +80,11 @@ impl Supervisor {
                     self.handle.stop.request();
                     self.unsettled.get_or_insert(failure);
                 }
-                Event::Stopping => self.deadline = Some(Instant::now().checked_add(self.drain_timeout)),
+                Event::Stopping => {
+                    self.deadline = Some(Instant::now() + self.drain_timeout.min(LONGEST_DRAIN));
+                }
                 Event::DrainExpired => {
-                    self.give_up(&tasks);
+                    self.expire(&tasks);
                     tasks.end().await;
                     break;
                 }
@@ -99,11 +104,13 @@ impl Supervisor {
     async fn next(&mut self, tasks: &mut Tasks) -> Event {
         let Self { handle, checkpoints, failed, saves, deadline, .. } = self;
         tokio::select! {
+            // A run whose tasks have all ended has drained, even if the deadline has passed meanwhile.
+            biased;
             ended = tasks.next() => ended.map_or(Event::AllEnded, Event::Ended),
             Some(failure) = failed.recv() => Event::BatchFailed(failure),
             () = handle.abort.requested() => Event::Aborted,
             () = handle.stop.requested(), if deadline.is_none() => Event::Stopping,
-            () = reached(deadline.flatten()) => Event::DrainExpired,
+            () = reached(*deadline) => Event::DrainExpired,
             () = checkpoints.saver.asked(), if checkpoints.are_kept => Event::SaveAsked,
             () = saves.due(), if checkpoints.are_kept => Event::SaveDue,
         }
@@ -121,8 +128,9 @@ impl Supervisor {
         }
     }
 
-    /// Notes what is left. If the run has failed before, its failure stays the first one.
-    fn give_up(&mut self, tasks: &Tasks) {
+    /// Records the unsettled batches and the running components. An earlier failure of the run stays the
+    /// first.
+    fn expire(&mut self, tasks: &Tasks) {
         let undrained = Undrained {
             timeout: self.drain_timeout,
             unsettled: self.checkpoints.unsettled(),

@@ -6,8 +6,8 @@
 //! run neither ended nor stopped. `block_in_place` around each write was rejected too: the threads multiply,
 //! and each has memory that the budget does not see.
 //!
-//! Above [`MOST_THREADS`] the sinks share a pool of [`SHARED_THREADS`] workers instead. A sink that blocks
-//! for long then takes a worker of the others, not their turn: idle workers take over the tasks behind it.
+//! Above [`MOST_THREADS`], sinks and workers of file segments share [`SHARED_THREADS`] threads instead. A
+//! blocked task holds one of them; idle threads take over the tasks that are queued behind it.
 //!
 //! See docs/decisions/009-threads-for-tasks-that-block.md and
 //! docs/decisions/061-long-lived-stages-have-threads-of-their-own.md.
@@ -65,6 +65,16 @@ impl Task {
     ) -> Self {
         Self { component, placement, future: Box::pin(future) }
     }
+
+    #[cfg(test)]
+    pub(super) fn component(&self) -> &str {
+        &self.component
+    }
+
+    #[cfg(test)]
+    pub(super) fn placement(&self) -> Placement {
+        self.placement
+    }
 }
 
 /// The tasks of a run, under way. Dropped, it cancels them.
@@ -82,8 +92,8 @@ impl Tasks {
     /// Starts tasks in their order.
     ///
     /// # Errors
-    /// If the system has no thread for one of them. Those started before are cancelled.
-    pub(super) fn start(tasks: Vec<Task>) -> Result<Self, RunFailure> {
+    /// If the system has no thread for one of them. Those started before have then ended.
+    pub(super) async fn start(tasks: Vec<Task>) -> Result<Self, RunFailure> {
         let threads = tasks.iter().filter(|task| task.placement == Placement::Thread).count();
         let shared = if threads > MOST_THREADS { Some(SharedThreads::new()?) } else { None };
         let mut this = Self {
@@ -93,7 +103,13 @@ impl Tasks {
             end: Stop::default(),
             shared,
         };
-        tasks.into_iter().try_for_each(|task| this.spawn(task))?;
+        for task in tasks {
+            if let Err(failure) = this.spawn(task) {
+                // Their threads hold the store, which the next run needs.
+                this.end().await;
+                return Err(failure);
+            }
+        }
         Ok(this)
     }
 
@@ -145,14 +161,16 @@ impl Tasks {
         components
     }
 
-    /// Ends all tasks at once. Waits for them, but not for a thread that stays blocked.
-    pub(super) async fn end(mut self) {
+    /// Ends all tasks at once. Waits for them, but not for a thread that stays blocked. Returns the number of
+    /// such threads, which are left behind.
+    pub(super) async fn end(mut self) -> usize {
         self.end.request();
         self.on_runtime.iter().for_each(AbortHandle::abort);
         let ended = async { while self.running.join_next().await.is_some() {} };
         if tokio::time::timeout(PATIENCE, ended).await.is_err() {
             tracing::warn!("{} threads stay blocked and are left behind", self.running.len());
         }
+        self.running.len()
     }
 }
 
@@ -198,7 +216,7 @@ fn on_a_thread(
     })
 }
 
-/// The threads that sinks share if there are many.
+/// The threads that sinks and workers of file segments share if there are many.
 struct SharedThreads(Option<Runtime>);
 
 impl SharedThreads {
@@ -207,7 +225,7 @@ impl SharedThreads {
         builder.worker_threads(SHARED_THREADS).thread_name("thalweg-shared").thread_stack_size(STACK);
         match builder.enable_all().build() {
             Ok(runtime) => Ok(Self(Some(runtime))),
-            Err(error) => Err(no_thread("the sinks", error).into()),
+            Err(error) => Err(no_thread("the sinks and file transforms", error).into()),
         }
     }
 }
@@ -261,9 +279,9 @@ mod tests {
         let all = [Placement::Runtime, Placement::OwnThread, Placement::Thread];
         let tasks = all.map(|placement| task(placement, async { panic!("on purpose") }));
         let panicked = Err("a component panicked; this is a bug of thalweg".to_owned());
-        assert_eq!(results(Tasks::start(tasks.into()).unwrap()).await, vec![panicked.clone(); 3]);
+        assert_eq!(results(Tasks::start(tasks.into()).await.unwrap()).await, vec![panicked.clone(); 3]);
         let many = (0..=MOST_THREADS).map(|_| task(Placement::Thread, async { panic!("on purpose") }));
-        let results = results(Tasks::start(many.collect()).unwrap()).await;
+        let results = results(Tasks::start(many.collect()).await.unwrap()).await;
         assert_eq!(results, vec![panicked; MOST_THREADS + 1]);
     }
 
@@ -275,7 +293,7 @@ mod tests {
                 let tell = tell.clone();
                 task(Placement::Thread, async move { tell.send(thread::current().id()).unwrap() })
             });
-            let tasks = Tasks::start(tasks.collect()).unwrap();
+            let tasks = Tasks::start(tasks.collect()).await.unwrap();
             drop(tell);
             assert_eq!(results(tasks).await.len(), count);
             let mut threads = std::collections::HashSet::new();
@@ -292,7 +310,7 @@ mod tests {
         let named = task(Placement::Thread, async move {
             drop(tell.send(thread::current().name().map(str::to_owned)));
         });
-        assert_eq!(results(Tasks::start(vec![named]).unwrap()).await, [Ok(())]);
+        assert_eq!(results(Tasks::start(vec![named]).await.unwrap()).await, [Ok(())]);
         assert_eq!(name.await.unwrap().as_deref(), Some("out"));
     }
 
@@ -301,14 +319,16 @@ mod tests {
         let (_release, blocked) = std::sync::mpsc::channel::<()>();
         let all = [Placement::Runtime, Placement::OwnThread, Placement::Thread];
         let mut tasks: Vec<Task> = all.map(|placement| task(placement, std::future::pending())).into();
-        let tasks_that_wait = Tasks::start(std::mem::take(&mut tasks)).unwrap();
+        let tasks_that_wait = Tasks::start(std::mem::take(&mut tasks)).await.unwrap();
         assert_eq!(tasks_that_wait.components(), ["out".into()]);
-        let begun = std::time::Instant::now();
-        tasks_that_wait.end().await;
-        assert!(begun.elapsed() < PATIENCE);
+        assert_eq!(tasks_that_wait.end().await, 0);
+        let (tell, is_blocked) = oneshot::channel();
         tasks.push(task(Placement::Thread, async move {
+            tell.send(()).unwrap();
             let _ = blocked.recv();
         }));
-        Tasks::start(tasks).unwrap().end().await;
+        let tasks = Tasks::start(tasks).await.unwrap();
+        is_blocked.await.unwrap();
+        assert_eq!(tasks.end().await, 1);
     }
 }

@@ -7,8 +7,8 @@ use thalweg_record::{Ack, File, Meta, Outcome};
 
 use crate::positions::{Checkpoint, Positions};
 
-/// The file that a file reader has open. Its messages owe what the file owes: it is settled when all of them
-/// are.
+/// The file that a file reader has open. Its messages carry parts of the file's ack: the file is settled when
+/// all of them are.
 pub(crate) struct OpenFile {
     /// The ack of the file.
     ack: Ack,
@@ -81,8 +81,8 @@ impl OpenFile {
         self.positions.is_some() && self.partition.is_some()
     }
 
-    /// Begins what belongs to a checkpoint. Of the checkpoint only the offset counts.
-    pub(super) fn pass(&mut self, checkpoint: Option<Checkpoint>) {
+    /// Starts a new checkpoint: batches sent from here on belong to it. Only its offset is used.
+    pub(super) fn start_checkpoint(&mut self, checkpoint: Option<Checkpoint>) {
         if let (Some(checkpoint), Some(positions), Some(partition)) =
             (checkpoint, &self.positions, &self.partition)
         {

@@ -178,7 +178,7 @@ impl SourceOutput {
             Upstream::Source(positions, _) => {
                 positions.expect(Some(checkpoint), 0).settle(Outcome::Filtered);
             }
-            Upstream::File(file) => file.lock().pass(Some(checkpoint)),
+            Upstream::File(file) => file.lock().start_checkpoint(Some(checkpoint)),
         }
     }
 
@@ -291,7 +291,7 @@ impl SourceOutput {
             }
             Upstream::File(file) => {
                 let mut file = file.lock();
-                file.pass(checkpoint);
+                file.start_checkpoint(checkpoint);
                 received.into_batch(meta.map_or_else(|| file.meta(), Arc::new), file.ack())
             }
         }
@@ -362,7 +362,7 @@ impl SourceOutput {
             Upstream::Source(positions, _) => positions.expect(checkpoint, files),
             Upstream::File(file) => {
                 let mut file = file.lock();
-                file.pass(checkpoint);
+                file.start_checkpoint(checkpoint);
                 file.ack()
             }
         }

@@ -4,7 +4,7 @@ use thalweg_record::{Batch, Budget, Outcome};
 use thalweg_runtime::{HandOver, Sender};
 
 use crate::Error;
-use crate::parcel::{Files, Parcel};
+use crate::parcel::{Files, Parcel, shares};
 
 /// The channels that an output leads to: each gets a copy. None for the flow that the output does not have.
 #[derive(Clone, Default)]
@@ -46,16 +46,10 @@ pub(crate) async fn give<P: Parcel>(
     for target in targets {
         target.room().await;
     }
-    let Some((last, others)) = targets.split_last() else {
-        parcel.settle(Outcome::Filtered);
-        return Ok(());
-    };
-    let closed = || Error::permanent(format!("the stages after `{name}` have ended"));
-    for target in others {
-        let parcel = parcel.share();
+    for (target, parcel) in targets.iter().zip(shares(parcel, targets.len())) {
         let weight = parcel.weight();
-        target.hand_over(parcel, weight).map(HandOver::run).map_err(|_| closed())?;
+        let handed_over = target.hand_over(parcel, weight).map(HandOver::run);
+        handed_over.map_err(|_| Error::permanent(format!("the stages after `{name}` have ended")))?;
     }
-    let weight = parcel.weight();
-    last.hand_over(parcel, weight).map(HandOver::run).map_err(|_| closed())
+    Ok(())
 }

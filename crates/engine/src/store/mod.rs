@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::kept::KeptField;
-use crate::{DeadLetterLimits, Error};
+use crate::{DeadLetterLimits, Error, Flow};
 pub use letters::DeadLetterCounts;
 use letters::Letters;
 
@@ -75,6 +75,11 @@ pub struct KeptFile {
 }
 
 impl DeadLetter {
+    /// Returns the flow that it left: a file, or a message.
+    pub fn flow(&self) -> Flow {
+        if self.file.is_some() { Flow::Files } else { Flow::Messages }
+    }
+
     /// Returns its payload.
     pub fn payload_bytes(&self) -> Vec<u8> {
         match (&self.payload, &self.payload_hex) {

@@ -13,7 +13,7 @@ use super::{Filter, StateLocation, nothing_in, open};
 #[derive(Debug, Clone, Default)]
 pub struct ClearOptions {
     /// Where they are.
-    pub place: StateLocation,
+    pub location: StateLocation,
     /// Which of them.
     pub filter: Filter,
     /// The most that are removed, the oldest first; all if `None`.
@@ -27,7 +27,7 @@ pub struct ClearOptions {
 /// # Errors
 /// If the state directory or the configuration cannot be read, or the output cannot be written.
 pub fn clear(options: &ClearOptions) -> Result<Exit, CommandError> {
-    let folder = options.place.folder()?;
+    let folder = options.location.folder()?;
     let Some(store) = open(&folder)? else {
         print::err(&nothing_in(&folder, &options.filter));
         return Ok(Exit::Done);

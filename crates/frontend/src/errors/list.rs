@@ -14,7 +14,7 @@ use super::{Filter, StateLocation, json_of, nothing_in, open};
 #[derive(Debug, Clone, Default)]
 pub struct ListOptions {
     /// Where they are.
-    pub place: StateLocation,
+    pub location: StateLocation,
     /// Which of them.
     pub filter: Filter,
     /// The most that are listed.
@@ -28,7 +28,7 @@ pub struct ListOptions {
 /// # Errors
 /// If the state directory or the configuration cannot be read, or the output cannot be written.
 pub fn list(options: &ListOptions) -> Result<Exit, CommandError> {
-    let folder = options.place.folder()?;
+    let folder = options.location.folder()?;
     let store = open(&folder)?;
     let paint = Paint::stdout();
     let width = print::width().clamp(40, 160);

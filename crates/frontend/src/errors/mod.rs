@@ -18,7 +18,7 @@ pub use list::{ListOptions, list};
 pub use replay::{ReplayOptions, replay};
 pub use show::{ShowOptions, show};
 
-/// The place of dead letters.
+/// Where dead letters are.
 #[derive(Debug, Clone, Default)]
 pub struct StateLocation {
     /// The configuration whose run rejected them; the current directory if `None`.
@@ -52,9 +52,9 @@ impl Filter {
     }
 }
 
-/// Opens the store, if there is one. Looking for dead letters must not create a folder.
+/// Opens the store, if there is one. Looking for dead letters must create nothing.
 fn open(folder: &Path) -> Result<Option<Store>, CommandError> {
-    if !folder.exists() {
+    if !folder.join("keyspaces").exists() {
         return Ok(None);
     }
     Ok(Some(Store::open(folder)?))

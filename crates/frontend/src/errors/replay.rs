@@ -11,7 +11,7 @@ use crate::screen::{Screen, Show};
 use serde_json::json;
 use thalweg_engine::replay::{ReplayRun, replay as plan_of};
 use thalweg_engine::{DeadLetter, DeadLetterId, StateDir};
-use thalweg_job::{Configuration, Outcome, Overrides, Phase, RunOptions, run_graph};
+use thalweg_job::{Configuration, Outcome, Overrides, Phase, RunOptions, Signals, run_graph};
 
 use super::{Filter, nothing_in, open};
 
@@ -46,16 +46,20 @@ struct ReplayOutcome {
 /// If the state directory or the configuration cannot be read, or the output cannot be written.
 pub fn replay(options: &ReplayOptions) -> Result<Exit, CommandError> {
     let overrides = Overrides { state: options.state.clone(), ..Overrides::default() };
-    let job = Configuration::open(&options.config)?.job(&thalweg_job::registry(), &overrides)?;
-    let mut outcome = ReplayOutcome::default();
-    for phase in &job.phases {
-        let Some(last) = last_letter(&phase.state_dir.folder)? else {
-            print::err(&nothing_in(&phase.state_dir.folder, &options.filter));
-            continue;
-        };
-        replay_all(options, phase, last, &mut outcome)?;
-        tell(&outcome, &phase.state_dir.folder, options);
+    let configuration = Configuration::open(&options.config)?;
+    let of_service =
+        || CommandError::Usage("dead letters of a service cannot be replayed: run it again".to_owned());
+    if configuration.service()?.is_some() {
+        return Err(of_service());
     }
+    let job = configuration.job(&thalweg_job::registry(), &overrides)?;
+    // Only services have several phases.
+    let [phase] = &job.phases[..] else { return Err(of_service()) };
+    let mut outcome = ReplayOutcome::default();
+    if let Some(last) = last_letter(&phase.state_dir.folder)? {
+        replay_all(options, phase, last, &mut outcome)?;
+    }
+    tell(&outcome, &phase.state_dir.folder, options);
     match outcome.failure {
         Some(failure) => Err(CommandError::Failed(failure)),
         None => Ok(Exit::Done),
@@ -71,6 +75,9 @@ fn replay_all(
     outcome: &mut ReplayOutcome,
 ) -> Result<(), CommandError> {
     let folder = &phase.state_dir.folder;
+    // One value for all runs, so that a signal between two of them counts.
+    let signals = Some(Signals::new()?);
+    let run_options = RunOptions { appends: true, signals, ..RunOptions::default() };
     let mut after = 0;
     let mut left_over = options.limit.unwrap_or(u64::MAX);
     while outcome.failure.is_none() && left_over > 0 {
@@ -83,7 +90,7 @@ fn replay_all(
         let plan = plan_of(&phase.graph, portion);
         outcome.left.extend(plan.left);
         for run in plan.runs {
-            replay_one(options, &phase.state_dir, &run, outcome)?;
+            replay_one(options, run_options.clone(), &phase.state_dir, &run, outcome)?;
         }
     }
     Ok(())
@@ -92,6 +99,7 @@ fn replay_all(
 /// Replays the dead letters of one pipeline, unless an earlier run failed.
 fn replay_one(
     options: &ReplayOptions,
+    run_options: RunOptions,
     state_dir: &StateDir,
     replayed: &ReplayRun,
     outcome: &mut ReplayOutcome,
@@ -103,7 +111,6 @@ fn replay_one(
     if let Some(store) = open(&state_dir.folder)? {
         replayed.forget(&store)?;
     }
-    let run_options = RunOptions { appends: true, heeds_signals: true, ..RunOptions::default() };
     let mut screen = Screen::new(Show { quiet: options.json, ..Show::default() });
     let Outcome { summary, .. } =
         run_graph(replayed.graph.clone(), state_dir.clone(), run_options, &mut screen)?;

@@ -4,7 +4,7 @@ use crate::exit::{CommandError, Exit};
 use crate::format::{count, counted, moment};
 use crate::paint::Paint;
 use crate::print;
-use thalweg_engine::{DeadLetterId, KeptField};
+use thalweg_engine::{DeadLetter, DeadLetterId, KeptField};
 
 use super::{StateLocation, json_of, open};
 
@@ -12,7 +12,7 @@ use super::{StateLocation, json_of, open};
 #[derive(Debug, Clone, Default)]
 pub struct ShowOptions {
     /// Where it is.
-    pub place: StateLocation,
+    pub location: StateLocation,
     /// Its number.
     pub id: DeadLetterId,
     /// True if it is printed as JSON.
@@ -26,7 +26,7 @@ pub struct ShowOptions {
 /// # Errors
 /// If the state directory or the configuration cannot be read, or the output cannot be written.
 pub fn show(options: &ShowOptions) -> Result<Exit, CommandError> {
-    let folder = options.place.folder()?;
+    let folder = options.location.folder()?;
     let store = open(&folder)?;
     let letter = match &store {
         Some(store) => store.letter(options.id)?,
@@ -50,14 +50,18 @@ pub fn show(options: &ShowOptions) -> Result<Exit, CommandError> {
         print::out(&json_of(options.id, &letter)?)?;
         return Ok(Exit::Done);
     }
-    let paint = Paint::stdout();
-    let payload = letter.payload_bytes();
+    print::out(&described(options.id, &letter, Paint::stdout()))?;
+    Ok(Exit::Done)
+}
+
+/// Everything about a dead letter, as text.
+fn described(id: DeadLetterId, letter: &DeadLetter, paint: Paint) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         let name = if name.is_empty() { String::new() } else { format!("{name}:") };
         text += &format!("{} {value}\n", paint.cyan(&format!("{name:10}")));
     };
-    line("id", &options.id.to_string());
+    line("id", &id.to_string());
     line("time", &moment(letter.time_us));
     line("component", &letter.component);
     if !letter.passed.is_empty() {
@@ -80,19 +84,21 @@ pub fn show(options: &ShowOptions) -> Result<Exit, CommandError> {
         let shown = format!("{} = {value} {}", field.name, paint.dim(&format!("({})", type_of(field))));
         line(if at == 0 { "fields" } else { "" }, &shown);
     }
-    if letter.file.is_some() && payload.is_empty() {
-        print::out(&text)?;
-        return Ok(Exit::Done);
+    let payload = letter.payload_bytes();
+    if letter.file.is_none() || !payload.is_empty() {
+        let kind = if letter.payload.is_some() { "" } else { ", not UTF-8" };
+        line("payload", &format!("{}{kind}", counted(payload.len() as u64, "byte")));
+        text += &indented(&payload);
     }
-    let kind = if letter.payload.is_some() { "" } else { ", not UTF-8" };
-    line("payload", &format!("{}{kind}", counted(payload.len() as u64, "byte")));
-    let payload = String::from_utf8_lossy(&payload);
+    text
+}
+
+/// The lines of a payload, indented, without control characters.
+fn indented(payload: &[u8]) -> String {
     let tame = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '·' } else { c };
-    for payload_line in payload.lines() {
-        text += &format!("  {}\n", payload_line.chars().map(tame).collect::<String>());
-    }
-    print::out(&text)?;
-    Ok(Exit::Done)
+    let payload = String::from_utf8_lossy(payload);
+    let lines = payload.lines().map(|line| format!("  {}\n", line.chars().map(tame).collect::<String>()));
+    lines.collect()
 }
 
 /// The name of a type in configurations.

@@ -6,9 +6,9 @@
 use thalweg_config::{Document, Key, Node, Span, Value};
 
 use super::CopyOptions;
-use super::endpoints::Endpoints;
+use super::endpoints::{Endpoints, shown};
 use super::pace::Pace;
-use super::rows::{Encode, Parse};
+use super::rows::{Encode, Parse, Rows};
 
 /// The name of the source.
 const SOURCE: &str = "origin";
@@ -97,19 +97,7 @@ impl Mapping {
 pub(super) fn document(options: &CopyOptions, endpoints: &Endpoints, pace: Pace) -> Document {
     let mut line = Line { text: "thalweg".to_owned() };
     let command = line.word("copy");
-    let mut from = Mapping::new(command);
-    let span = line.word(&options.from);
-    from.put("url", text(&endpoints.from, span));
-    let mut to = Mapping::new(command);
-    let span = line.word(&options.to);
-    to.put("url", text(&endpoints.to, span));
-    for (name, patterns) in [("include", &options.include), ("exclude", &options.exclude)] {
-        let patterns: Vec<Node> =
-            patterns.iter().map(|pattern| line.option(&format!("--{name}"), pattern)).collect();
-        if let Some(first) = patterns.first() {
-            from.put(name, Node::new(first.span, Value::Sequence(patterns)));
-        }
-    }
+    let (mut from, mut to) = urls(options, endpoints, &mut line, command);
     let transforms = transforms(options, &mut line, command, &mut to);
     if let Some(existing) = options.existing {
         to.put("on_exists", line.option("--existing", existing.name()));
@@ -126,17 +114,7 @@ pub(super) fn document(options: &CopyOptions, endpoints: &Endpoints, pace: Pace)
     from.number("readers", pace.readers);
     from.number("queue", pace.queue);
     to.number("writers", pace.writers);
-
-    let mut pipeline = Mapping::new(command);
-    pipeline.put("from", text(SOURCE, command));
-    if options.rows.unordered {
-        pipeline.put("ordered", Node::plain(command, "false"));
-    }
-    pipeline.number("concurrency", pace.concurrency);
-    if !transforms.is_empty() {
-        pipeline.put("transforms", Node::new(command, Value::Sequence(transforms)));
-    }
-    pipeline.put("to", text(SINK, command));
+    let pipeline = pipeline(options, pace, transforms, command);
 
     let mut root = Mapping::new(command);
     let mut section = |name: &str, inner: &str, node: Node| {
@@ -150,11 +128,51 @@ pub(super) fn document(options: &CopyOptions, endpoints: &Endpoints, pace: Pace)
     Document::made("the command line", &line.text, root.done())
 }
 
+/// The options of the source and of the sink, with their URLs. The text of the command line contains no
+/// secrets.
+fn urls(options: &CopyOptions, endpoints: &Endpoints, line: &mut Line, command: Span) -> (Mapping, Mapping) {
+    let mut from = Mapping::new(command);
+    let span = line.word(&shown(&options.from));
+    from.put("url", text(&endpoints.from, span));
+    let mut to = Mapping::new(command);
+    let span = line.word(&shown(&options.to));
+    to.put("url", text(&endpoints.to, span));
+    for (name, patterns) in [("include", &options.include), ("exclude", &options.exclude)] {
+        let patterns: Vec<Node> =
+            patterns.iter().map(|pattern| line.option(&format!("--{name}"), pattern)).collect();
+        if let Some(first) = patterns.first() {
+            from.put(name, Node::new(first.span, Value::Sequence(patterns)));
+        }
+    }
+    (from, to)
+}
+
+fn pipeline(options: &CopyOptions, pace: Pace, transforms: Vec<Node>, command: Span) -> Mapping {
+    let mut pipeline = Mapping::new(command);
+    pipeline.put("from", text(SOURCE, command));
+    if options.rows.unordered {
+        pipeline.put("ordered", Node::plain(command, "false"));
+    }
+    pipeline.number("concurrency", pace.concurrency);
+    if !transforms.is_empty() {
+        pipeline.put("transforms", Node::new(command, Value::Sequence(transforms)));
+    }
+    pipeline.put("to", text(SINK, command));
+    pipeline
+}
+
 /// The transforms of rows. The encoding goes into the options of the sink.
 fn transforms(options: &CopyOptions, line: &mut Line, command: Span, to: &mut Mapping) -> Vec<Node> {
     let rows = &options.rows;
-    let mut transforms = Vec::new();
-    let Some(parse) = rows.parse else { return transforms };
+    let Some(form) = rows.parse else { return Vec::new() };
+    let (mut transforms, delimiter) = parse(rows, form, line, command);
+    transforms.extend(change(rows, line, command));
+    encode(rows, delimiter, line, command, to);
+    transforms
+}
+
+/// The transforms that parse rows, and the delimiter if one is given.
+fn parse(rows: &Rows, form: Parse, line: &mut Line, command: Span) -> (Vec<Node>, Option<Node>) {
     let mut parsed = Mapping::new(command);
     if !rows.columns.is_empty() {
         parsed.put("columns", line.list("--columns", &rows.columns));
@@ -167,19 +185,23 @@ fn transforms(options: &CopyOptions, line: &mut Line, command: Span, to: &mut Ma
         let entries = rows.types.iter().map(|pair| line.pair("--type", pair)).collect();
         parsed.put("types", Node::new(command, Value::Mapping(entries)));
     }
-    match parse {
-        Parse::Csv => transforms.push(parsed.called("csv")),
-        Parse::Lines => transforms.push(Mapping::new(command).called("lines")),
-        Parse::Jsonl => {
-            transforms.push(Mapping::new(command).called("lines"));
-            transforms.push(parsed.called("parse_json"));
-        }
-    }
+    let lines = || Mapping::new(command).called("lines");
+    let transforms = match form {
+        Parse::Csv => vec![parsed.called("csv")],
+        Parse::Lines => vec![lines()],
+        Parse::Jsonl => vec![lines(), parsed.called("parse_json")],
+    };
+    (transforms, delimiter)
+}
+
+/// The transforms that filter and change rows.
+fn change(rows: &Rows, line: &mut Line, command: Span) -> Vec<Node> {
     let component = |name: &str, options: Node| {
         let mut component = Mapping::new(options.span);
         component.put(name, options);
         component.done()
     };
+    let mut transforms = Vec::new();
     if let Some(condition) = &rows.condition {
         transforms.push(component("filter", line.option("--where", condition)));
     }
@@ -190,6 +212,11 @@ fn transforms(options: &CopyOptions, line: &mut Line, command: Span, to: &mut Ma
     if !rows.keep.is_empty() {
         transforms.push(component("keep", line.list("--keep", &rows.keep)));
     }
+    transforms
+}
+
+/// Adds the encoding of rows to the options of the sink.
+fn encode(rows: &Rows, delimiter: Option<Node>, line: &mut Line, command: Span, to: &mut Mapping) {
     let mut encode = Mapping::new(command);
     let encoded = rows.written();
     encode.put("format", text(encoded.name(), command));
@@ -205,5 +232,4 @@ fn transforms(options: &CopyOptions, line: &mut Line, command: Span, to: &mut Ma
         1 => to.put("encode", text(encoded.name(), command)),
         _ => to.put("encode", encode.done()),
     }
-    transforms
 }

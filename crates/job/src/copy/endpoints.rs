@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use thalweg_config::without_secrets;
 use thalweg_files::sources::objects::ObjectsSource;
 use thalweg_store::Store;
 
@@ -33,30 +34,32 @@ impl Endpoints {
             )));
         }
         Store::from_url(to).map_err(|error| LoadError::Options(error.to_string()))?;
-        let (mut place, query) = parts(to);
-        if is_local(to) && !place.ends_with('/') && Path::new(local(to)).is_dir() {
-            place.push('/');
+        let (mut url, query) = parts(to);
+        if is_local(to) && !url.ends_with('/') && Path::new(local(to)).is_dir() {
+            url.push('/');
         }
-        let is_folder = place.ends_with('/') || is_whole_store(&place);
+        let is_folder = url.ends_with('/') || is_whole_store(&url);
         let is_rows = rows.parse.is_some();
         match (is_many, is_rows, is_folder) {
             (true, false, false) => {
                 return Err(LoadError::Options(format!(
                     "several objects cannot be copied to one name; to copy them below a folder, write TO with a slash at the \
-                     end: `{place}/`. With `--parse`, their rows become one object"
+                     end: `{}/`. With `--parse`, their rows become one object",
+                    shown(&url)
                 )));
             }
             (true, true, true) => {
                 return Err(LoadError::Options(format!(
-                    "the rows of several objects become one object, but `{place}` is a folder; give TO a name, for example \
+                    "the rows of several objects become one object, but `{}` is a folder; give TO a name, for example \
                      `{}`",
-                    joined(&place, &rows.name_for("all"))
+                    shown(&url),
+                    joined(&shown(&url), &rows.name_for("all"))
                 )));
             }
-            (false, true, true) => place = joined(&place, &rows.name_for(&escaped(name_of(from), &place))),
+            (false, true, true) => url = joined(&url, &rows.name_for(&escaped(name_of(from), &url))),
             _ => {}
         }
-        Ok(Self { from: from.to_owned(), to: format!("{place}{query}"), is_many })
+        Ok(Self { from: from.to_owned(), to: format!("{url}{query}"), is_many })
     }
 
     /// Rejects a copy of an object onto itself. `below` is the name of an object relative to the prefix that
@@ -65,10 +68,10 @@ impl Endpoints {
     /// # Errors
     /// If the copy would be read again.
     pub fn refuse_itself(&self, source: &ObjectsSource, below: &str) -> Result<(), LoadError> {
-        let (place, query) = parts(&self.to);
-        let target = match place.ends_with('/') || is_whole_store(&place) {
-            true => joined(&place, &escaped(below, &place)),
-            false => place,
+        let (url, query) = parts(&self.to);
+        let target = match url.ends_with('/') || is_whole_store(&url) {
+            true => joined(&url, &escaped(below, &url)),
+            false => url,
         };
         let is_same_file = !self.is_many
             && is_local(&self.from)
@@ -78,14 +81,20 @@ impl Endpoints {
                 .zip(fs::canonicalize(local(&target)).ok())
                 .is_some_and(|(from, to)| from == to);
         let is_read = source.reads(&format!("{target}{query}")).map_err(LoadError::Options)?;
+        let shown = shown(&target);
         match (is_same_file || is_read, self.is_many) {
             (false, _) => Ok(()),
-            (true, false) => Err(LoadError::Options(format!("FROM and TO are the same object: `{target}`"))),
+            (true, false) => Err(LoadError::Options(format!("FROM and TO are the same object: `{shown}`"))),
             (true, true) => Err(LoadError::Options(format!(
-                "the copy would be read again: FROM matches `{target}`; choose another target"
+                "the copy would be read again: FROM matches `{shown}`; choose another target"
             ))),
         }
     }
+}
+
+/// A URL or a path for messages, without secrets.
+pub(super) fn shown(url: &str) -> String {
+    if is_local(url) { url.to_owned() } else { without_secrets(url) }
 }
 
 /// A URL without its query, and the query.
@@ -105,8 +114,8 @@ fn local(url: &str) -> &str {
 }
 
 /// True for `s3://bucket`, without a path.
-fn is_whole_store(place: &str) -> bool {
-    place.split_once("://").is_some_and(|(_, rest)| !rest.contains('/'))
+fn is_whole_store(url: &str) -> bool {
+    url.split_once("://").is_some_and(|(_, rest)| !rest.contains('/'))
 }
 
 fn joined(folder: &str, name: &str) -> String {
@@ -121,8 +130,8 @@ fn name_of(url: &str) -> &str {
 }
 
 /// Escapes a name for a URL. Local paths have no escapes.
-fn escaped(name: &str, place: &str) -> String {
-    match place.contains("://") {
+fn escaped(name: &str, target: &str) -> String {
+    match target.contains("://") {
         true => name.replace('%', "%25").replace('?', "%3F").replace('#', "%23"),
         false => name.to_owned(),
     }

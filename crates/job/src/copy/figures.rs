@@ -1,6 +1,7 @@
 //! The counters of a copy.
 
 use serde_json::{Value, json};
+use thalweg_config::counted;
 use thalweg_engine::{ComponentCounts, Summary};
 
 use crate::outcome::{Outcome, rejected};
@@ -77,8 +78,7 @@ impl Figures {
     /// Says how much could not be copied.
     #[must_use]
     pub fn not_copied(&self) -> String {
-        let plural = if self.failed == 1 { "" } else { "s" };
-        format!("{} {}{plural} could not be copied", grouped(self.failed), self.item())
+        format!("{} could not be copied", counted(self.failed, self.item()))
     }
 
     /// The summary of the run for programs, with the counters as the member `copy`.
@@ -99,23 +99,5 @@ impl Figures {
             "not_copied": self.failed,
         });
         line
-    }
-}
-
-/// A number with commas between thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev();
-    let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
-    groups.join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_set_apart() {
-        assert_eq!([0, 12, 1234, 1_234_567].map(grouped), ["0", "12", "1,234", "1,234,567"]);
     }
 }

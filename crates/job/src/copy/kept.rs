@@ -179,16 +179,16 @@ fn plain(url: &str) -> String {
         let path = std::path::absolute(url).unwrap_or_else(|_| PathBuf::from(url));
         return path.display().to_string();
     };
-    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let end = place.find('/').unwrap_or(place.len());
-    let place = place[..end].rfind('@').map_or(place, |at| &place[at + 1..]);
+    let (target, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let end = target.find('/').unwrap_or(target.len());
+    let target = target[..end].rfind('@').map_or(target, |at| &target[at + 1..]);
     let is_open = |pair: &&str| {
         let name = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
         !SECRET.iter().any(|secret| name.contains(secret))
     };
     let mut pairs: Vec<&str> = query.split('&').filter(is_open).collect();
     pairs.sort_unstable();
-    format!("{scheme}://{place}?{}", pairs.join("&"))
+    format!("{scheme}://{target}?{}", pairs.join("&"))
 }
 
 #[cfg(test)]

@@ -1,44 +1,74 @@
 //! Lists what a copy would read and write.
 
+use std::pin::pin;
+
 use thalweg_files::sources::objects::ObjectsSource;
-use thalweg_store::Store;
+use thalweg_store::{Object, Store};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::CopyJob;
 use crate::error::LoadError;
+use crate::run::TICK;
 
 /// Receives an object: its name relative to the prefix, its name for people, and its size. Returns false to
 /// stop.
 type Each<'a> = &'a mut (dyn FnMut(&str, &str, u64) -> bool + Send);
 
-/// Lists the objects of a source.
-pub(super) fn list(source: &ObjectsSource, each: Each<'_>) -> Result<(), LoadError> {
+/// Lists the objects of a source. `goes_on` is called at each tick, also while the store does not answer, and
+/// returns false to stop.
+pub(super) fn list(
+    source: &ObjectsSource,
+    each: Each<'_>,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<(), LoadError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(source.look(&mut |below, object| each(below, &object.name(), object.size())))?;
-    Ok(())
+    runtime.block_on(async {
+        let mut each = |below: &str, object: &Object| each(below, &object.name(), object.size());
+        let mut listed = pin!(source.look(&mut each));
+        let mut ticks = interval_at(Instant::now() + TICK, TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                listed = &mut listed => return listed.map_err(LoadError::from),
+                _ = ticks.tick() => if !goes_on() {
+                    return Err(LoadError::Stopped);
+                },
+            }
+        }
+    })
 }
 
 impl CopyJob<'_> {
     /// Lists what would be copied. `each` receives the name of an object, its target, and its size, and
-    /// returns false to stop.
+    /// returns false to stop. `goes_on` is called ten times a second, and returns false to stop with an
+    /// error.
     ///
     /// # Errors
-    /// If the source cannot be listed.
-    pub fn list(&self, each: &mut (dyn FnMut(&str, String, u64) -> bool + Send)) -> Result<(), LoadError> {
+    /// If the source cannot be listed, or `goes_on` returned false.
+    pub fn list(
+        &self,
+        each: &mut (dyn FnMut(&str, String, u64) -> bool + Send),
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), LoadError> {
         let (store, path) =
             Store::from_url(&self.endpoints.to).map_err(|error| LoadError::Options(error.to_string()))?;
         let is_folder = path.is_empty() || path.ends_with('/');
         let target =
             |below: &str| store.name(&if is_folder { format!("{path}{below}") } else { path.clone() });
-        list(&self.source, &mut |below, name, size| each(name, target(below), size))
+        list(&self.source, &mut |below, name, size| each(name, target(below), size), goes_on)
     }
 
     /// Lists the source, the target and the size of each object.
-    pub(super) fn targets(&self) -> Result<Vec<(String, String, u64)>, LoadError> {
+    pub(super) fn targets(
+        &self,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<(String, String, u64)>, LoadError> {
         let mut targets = Vec::new();
-        self.list(&mut |from, to, size| {
+        let mut each = |from: &str, to: String, size: u64| {
             targets.push((from.to_owned(), to, size));
             true
-        })?;
+        };
+        self.list(&mut each, goes_on)?;
         Ok(targets)
     }
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use thalweg_config::{ByteSize, Document};
 use thalweg_engine::{Graph, Handle};
 use thalweg_files::sources::objects::ObjectsSource;
@@ -24,7 +25,7 @@ use thalweg_files::sources::objects::ObjectsSource;
 use crate::error::{LoadError, RunError};
 use crate::outcome::Outcome;
 use crate::run::{Observer, RunOptions, cores, run_graph};
-use endpoints::Endpoints;
+use endpoints::{Endpoints, shown};
 
 pub use figures::Figures;
 pub use kept::{Kept, StateOptions};
@@ -104,6 +105,22 @@ impl CopyOptions {
         let options = schema.get("properties").and_then(|options| options.as_object());
         options.into_iter().flat_map(|options| options.keys().cloned()).collect()
     }
+
+    /// Reads options in JSON, by their [`names`](Self::names).
+    ///
+    /// # Errors
+    /// The first invalid value, with the name of its option.
+    pub fn from_json(text: &str) -> Result<Self, LoadError> {
+        let wrong = |error: serde_json::Error| LoadError::Options(error.to_string());
+        let given: Map<String, Value> = serde_json::from_str(text).map_err(wrong)?;
+        // The error for all options together would not name the wrong one.
+        for (name, value) in &given {
+            let alone: Map<String, Value> = [(name.clone(), value.clone())].into_iter().collect();
+            serde_json::from_value::<Self>(Value::Object(alone))
+                .map_err(|error| LoadError::Options(format!("`{name}`: {error}")))?;
+        }
+        serde_json::from_value(Value::Object(given)).map_err(wrong)
+    }
 }
 
 /// A copy whose options are checked.
@@ -141,17 +158,18 @@ impl<'a> CopyJob<'a> {
         Ok(Self { options, document, graph, cores: options.threads.unwrap_or_else(cores), endpoints, source })
     }
 
-    /// Lists the first object.
+    /// Lists the first object. `goes_on` is called ten times a second, and returns false to stop.
     ///
     /// # Errors
-    /// If there is none, or it would be copied onto itself.
-    pub fn probe(&self) -> Result<(), LoadError> {
+    /// If there is none, it would be copied onto itself, or `goes_on` returned false.
+    pub fn probe(&self, goes_on: &mut dyn FnMut() -> bool) -> Result<(), LoadError> {
         let mut first = None;
-        listing::list(&self.source, &mut |below, _, _| {
+        let mut each = |below: &str, _: &str, _: u64| {
             first = Some(below.to_owned());
             false
-        })?;
-        let first = first.ok_or_else(|| LoadError::NothingToCopy(self.options.from.clone()))?;
+        };
+        listing::list(&self.source, &mut each, goes_on)?;
+        let first = first.ok_or_else(|| LoadError::NothingToCopy(shown(&self.options.from)))?;
         self.endpoints.refuse_itself(&self.source, &first)
     }
 
@@ -180,17 +198,21 @@ impl<'a> CopyJob<'a> {
         run_graph(self.graph.clone(), kept.state_dir.clone(), options, observer)
     }
 
-    /// Returns the counters of the run. Removes the state, if it is no longer needed.
+    /// Returns the counters of the run.
+    #[must_use]
+    pub fn figures(&self, outcome: &Outcome) -> Figures {
+        Figures::of(&outcome.summary, self.options.rows.parse.is_some())
+    }
+
+    /// Cleans up after a run that ended by itself: removes the state, if it is no longer needed.
     ///
     /// # Errors
     /// If the state cannot be removed.
-    pub fn figures(&self, outcome: &Outcome, kept: &Kept) -> Result<Figures, LoadError> {
-        let summary = &outcome.summary;
-        let figures = Figures::of(summary, self.options.rows.parse.is_some());
-        if summary.failure.is_none() && !summary.stopped {
-            kept.end(&self.endpoints, figures.is_whole())?;
+    pub fn finish(&self, outcome: &Outcome, figures: &Figures, kept: &Kept) -> Result<(), LoadError> {
+        match outcome.summary.failure.is_none() && !outcome.summary.stopped {
+            true => kept.end(&self.endpoints, figures.is_whole()),
+            false => Ok(()),
         }
-        Ok(figures)
     }
 
     /// True if the copy succeeded: everything was copied or, without `strict`, only rows failed.
@@ -215,9 +237,16 @@ pub struct CopyProgress {
     pub elapsed: Duration,
 }
 
+impl CopyProgress {
+    /// The progress while the source is listed: nothing is read yet.
+    fn of_listing(begun: Instant) -> Self {
+        Self { read_bytes: 0, expected_bytes: None, copied: 0, errors: 0, elapsed: begun.elapsed() }
+    }
+}
+
 /// The next step of a running copy, chosen by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum CopyControl {
     /// To continue.
     Continue,
     /// To stop once data in flight is delivered.
@@ -237,35 +266,38 @@ pub struct Copied {
     pub elapsed: Duration,
     /// True if it resumed an interrupted copy.
     pub resumed: bool,
-    /// True if it was stopped before everything was copied.
-    pub stopped: bool,
     /// Why it is no success, for people.
     pub failure: Option<String>,
 }
 
-/// Copies objects, without output and without signal handlers. `ask` is called ten times a second.
+/// Copies objects, without output and without signal handlers. `on_progress` is called ten times a second,
+/// also while the source is listed, and decides whether the copy continues.
 ///
 /// # Errors
 /// If the copy could not begin, or did not return after it was aborted. A later failure is in the result.
-pub fn copy(options: &CopyOptions, ask: &mut dyn FnMut(CopyProgress) -> Wish) -> Result<Copied, RunError> {
+pub fn copy(
+    options: &CopyOptions,
+    on_progress: &mut dyn FnMut(CopyProgress) -> CopyControl,
+) -> Result<Copied, RunError> {
     let begun = Instant::now();
     let job = CopyJob::new(options)?;
-    job.probe()?;
+    let mut goes_on = || on_progress(CopyProgress::of_listing(begun)) == CopyControl::Continue;
+    job.probe(&mut goes_on)?;
     if options.dry_run {
         return Ok(Copied {
             figures: Figures::default(),
-            planned: job.targets()?,
+            planned: job.targets(&mut goes_on)?,
             elapsed: begun.elapsed(),
             resumed: false,
-            stopped: false,
             failure: None,
         });
     }
     let kept = job.keep()?;
-    let mut asking = Asking { ask, begun, stopped: false };
+    let mut observer = ProgressObserver { on_progress, begun };
     let run_options = RunOptions { cores: job.cores, ..RunOptions::default() };
-    let outcome = job.run(&kept, run_options, &mut asking)?;
-    let figures = job.figures(&outcome, &kept)?;
+    let outcome = job.run(&kept, run_options, &mut observer)?;
+    let figures = job.figures(&outcome);
+    job.finish(&outcome, &figures, &kept)?;
     let failure = outcome.summary.failure.as_ref().map(ToString::to_string).or_else(|| {
         let state = kept.state_dir.folder.display();
         (!job.is_done(&figures))
@@ -274,32 +306,24 @@ pub fn copy(options: &CopyOptions, ask: &mut dyn FnMut(CopyProgress) -> Wish) ->
     Ok(Copied {
         elapsed: outcome.summary.elapsed,
         resumed: kept.resumes,
-        stopped: asking.stopped || outcome.summary.stopped,
         figures,
         planned: Vec::new(),
         failure,
     })
 }
 
-/// Asks the caller at each tick.
-struct Asking<'a> {
-    ask: &'a mut dyn FnMut(CopyProgress) -> Wish,
+/// Reports progress to the caller at each tick, and stops the copy if the caller says so.
+struct ProgressObserver<'a> {
+    on_progress: &'a mut dyn FnMut(CopyProgress) -> CopyControl,
     begun: Instant,
-    stopped: bool,
 }
 
-impl Observer for Asking<'_> {
+impl Observer for ProgressObserver<'_> {
     fn tick(&mut self, handle: &Handle) {
-        match (self.ask)(progress(handle, self.begun)) {
-            Wish::Continue => {}
-            Wish::Stop => {
-                self.stopped = true;
-                handle.stop();
-            }
-            Wish::Abort => {
-                self.stopped = true;
-                handle.abort();
-            }
+        match (self.on_progress)(progress(handle, self.begun)) {
+            CopyControl::Continue => {}
+            CopyControl::Stop => handle.stop(),
+            CopyControl::Abort => handle.abort(),
         }
     }
 }
@@ -347,6 +371,66 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_option_is_reported_with_its_name() {
+        let refused = |text: &str| CopyOptions::from_json(text).err().map(|error| error.to_string());
+        assert_eq!(
+            refused(r#"{ "from": "a", "mode": "fast" }"#).as_deref(),
+            Some("`mode`: it must be one of auto, sequential, parallel, parallel=N or channel")
+        );
+        assert_eq!(
+            refused(r#"{ "from": "a", "threads": -1 }"#).as_deref(),
+            Some("`threads`: invalid value: integer `-1`, expected usize")
+        );
+        let options = CopyOptions::from_json(r#"{ "from": "a", "readers": 2, "keep": ["b"] }"#).unwrap();
+        assert_eq!((options.pace.readers, options.rows.keep), (Some(2), vec!["b".to_owned()]));
+    }
+
+    #[test]
+    fn mistakes_show_no_secrets() {
+        let from = "s3://bucket/a.csv?secret_access_key=SECRET";
+        let options = serde_json::json!({ "from": from, "to": "b.csv", "parse": "csv", "where": "a >=" });
+        let options = CopyOptions::from_json(&options.to_string()).unwrap();
+        let mistakes = CopyJob::new(&options).err().unwrap().to_string();
+        assert!(mistakes.contains("The expression ends too early"), "{mistakes}");
+        let endpoints = Endpoints::new(from, "b.csv", &options.rows).unwrap();
+        let document = configuration::document(&options, &endpoints, Pace::default());
+        assert_eq!(document.text(), "thalweg copy s3://bucket/a.csv?… b.csv --where 'a >='");
+        let url =
+            document.root().get("sources").and_then(|all| all.get("origin")?.get("objects")?.get("url"));
+        assert_eq!(url.and_then(|url| url.as_str()), Some(from));
+    }
+
+    #[test]
+    fn a_source_without_an_object_is_named_without_its_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = CopyOptions {
+            from: format!("file://{}/*.csv", folder.path().display()),
+            to: format!("{}/out/", folder.path().display()),
+            ..CopyOptions::default()
+        };
+        let error = CopyJob::new(&options).unwrap().probe(&mut || true).unwrap_err().to_string();
+        assert_eq!(error, format!("there is nothing to copy: `{}` matches no object", options.from));
+        assert_eq!(shown("https://me:password@host/a?token=b"), "https://host/a?…");
+        assert_eq!(shown("folder/a?b"), "folder/a?b");
+    }
+
+    #[test]
+    fn a_copy_is_stopped_while_its_source_does_not_answer() {
+        // Connections are accepted by the system, and no request is answered.
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for dry_run in [false, true] {
+            let options = CopyOptions {
+                from: format!("http://{}/a", server.local_addr().unwrap()),
+                to: "never-written".to_owned(),
+                dry_run,
+                ..CopyOptions::default()
+            };
+            let stopped = copy(&options, &mut |_| CopyControl::Stop).unwrap_err();
+            assert!(matches!(stopped, RunError::Load(LoadError::Stopped)), "{stopped}");
+        }
+    }
+
+    #[test]
     fn a_file_is_copied_and_a_caller_is_asked() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "hello").unwrap();
@@ -360,7 +444,7 @@ mod tests {
         let mut asked = 0;
         let copied = copy(&options, &mut |_| {
             asked += 1;
-            Wish::Continue
+            CopyControl::Continue
         });
         let copied = copied.unwrap();
         assert_eq!((copied.figures.copied, copied.failure, copied.resumed), (1, None, false));

@@ -95,17 +95,13 @@ impl PaceOptions {
                 return Err(LoadError::Options(format!("`{option}` must be 1 or more")));
             }
         }
-        if let (Some(mode), Some((option, _))) =
-            (self.mode.filter(|mode| *mode != Mode::Channel), given.iter().find(|(_, is_given)| *is_given))
-        {
-            let what = match mode {
-                Mode::Auto => "adapts this number itself",
-                _ => "sets this number itself",
-            };
-            return Err(LoadError::Options(format!(
-                "`--mode {}` {what}, so `{option}` contradicts it; use `--mode channel`, or no mode",
-                mode.name()
-            )));
+        let contradiction = self
+            .mode
+            .filter(|mode| *mode != Mode::Channel)
+            .zip(given.iter().find(|(_, is_given)| *is_given))
+            .map(|(mode, (option, _))| mode.contradiction(option));
+        if let Some(contradiction) = contradiction {
+            return Err(LoadError::Options(contradiction));
         }
         Ok(match self.mode {
             None | Some(Mode::Auto) => {
@@ -128,6 +124,15 @@ impl PaceOptions {
 }
 
 impl Mode {
+    /// Says that an option contradicts this mode.
+    fn contradiction(self, option: &str) -> String {
+        let verb = if self == Self::Auto { "adapts" } else { "sets" };
+        format!(
+            "`--mode {}` {verb} this number itself, so `{option}` contradicts it; use `--mode channel`, or no mode",
+            self.name()
+        )
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_the_mode_is_refused() {
+    fn options_that_contradict_the_mode_are_rejected() {
         for mode in ["auto", "sequential", "parallel=2"] {
             assert!(PaceOptions { readers: Some(2), ..options(Some(mode)) }.pace().is_err());
         }

@@ -123,7 +123,14 @@ impl Rows {
                 None => Ok(()),
             };
         }
-        for (option, is_given) in [("--delimiter", given[5].1), ("--columns", given[6].1)] {
+        self.check_form()
+    }
+
+    /// Finds options that contradict the form in which rows are read or written.
+    fn check_form(&self) -> Result<(), LoadError> {
+        let usage = |text: String| Err(LoadError::Options(text));
+        let of_csv = [("--delimiter", self.delimiter.is_some()), ("--columns", !self.columns.is_empty())];
+        for (option, is_given) in of_csv {
             if is_given && self.parse != Some(Parse::Csv) {
                 return usage(format!("`{option}` applies to CSV; add `--parse csv`"));
             }
@@ -191,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_rows_is_not_lost_where_the_form_is_not_said() {
+    fn a_change_of_rows_is_written_although_no_form_is_given() {
         assert_eq!(rows(json!({ "parse": "csv" })).written(), Encode::Csv);
         assert_eq!(rows(json!({ "parse": "jsonl", "where": "a > 1" })).written(), Encode::Raw);
         assert_eq!(rows(json!({ "parse": "jsonl", "keep": ["a"] })).written(), Encode::Json);
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn options_that_contradict_each_other_are_rejected() {
         for options in [
             json!({ "encode": "json" }),
             json!({ "keep": ["a"] }),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use thalweg_config::without_secrets;
 use thalweg_engine::Error;
 use thalweg_net::fetch::Fetch;
 
@@ -62,7 +63,10 @@ impl Etcd {
         for endpoint in &self.endpoints {
             match self.ask_one(&client, endpoint, key).await {
                 Ok(value) => return Ok(value),
-                Err(error) => last = Error::temporary(format!("etcd at {endpoint}")).caused_by(error),
+                Err(error) => {
+                    last =
+                        Error::temporary(format!("etcd at {}", without_secrets(endpoint))).caused_by(error);
+                }
             }
         }
         Err(last)
@@ -129,6 +133,14 @@ mod tests {
         for wrong in ["a:2379", "[]", "[1]"] {
             assert!(matches!(of(&[("ETCD_ENDPOINTS", wrong)]), Err(LoadError::Variable(_))), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_failure_names_etcd_without_its_password() {
+        // Nothing listens at port 1.
+        let etcd = of(&[("ETCD_ENDPOINTS", "[\"http://me:secret@127.0.0.1:1\"]")]).unwrap().unwrap();
+        let error = etcd.get("a").unwrap_err();
+        assert!(error.contains("etcd at http://127.0.0.1:1") && !error.contains("secret"), "{error}");
     }
 
     #[test]

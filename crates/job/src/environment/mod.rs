@@ -54,16 +54,6 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Removes user and password from an address.
-pub(crate) fn without_password(url: &str) -> String {
-    let hidden = url.split_once("://").and_then(|(scheme, rest)| {
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let at = rest.get(..end)?.rfind('@')?;
-        Some(format!("{scheme}://{}", rest.get(at + 1..)?))
-    });
-    hidden.unwrap_or_else(|| url.to_owned())
-}
-
 /// Waits for an answer on a separate thread, so that it may be called within a tokio runtime. It blocks the
 /// calling thread.
 pub(crate) fn wait<T: Send>(answer: impl Future<Output = Result<T, Error>> + Send) -> Result<T, Error> {
@@ -76,16 +66,4 @@ pub(crate) fn wait<T: Send>(answer: impl Future<Output = Result<T, Error>> + Sen
         let panicked = |_| Err(Error::permanent("asking over HTTP panicked"));
         waiting.join().unwrap_or_else(panicked)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passwords_are_not_shown() {
-        assert_eq!(without_password("https://me:secret@host/a@b"), "https://host/a@b");
-        assert_eq!(without_password("https://host/a@b"), "https://host/a@b");
-        assert_eq!(without_password("me:secret"), "me:secret");
-    }
 }

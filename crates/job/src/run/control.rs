@@ -38,6 +38,12 @@ impl Control {
         state.handle.stop();
     }
 
+    /// True if the job was asked to stop or to end at once.
+    pub(super) fn is_stopping(&self) -> bool {
+        let state = self.0.lock();
+        state.is_stopping || state.is_aborting
+    }
+
     /// Ends the job at once. Data in flight is not acknowledged.
     pub fn abort(&self) {
         let mut state = self.0.lock();

@@ -18,7 +18,7 @@ pub use control::Control;
 pub use signals::{Signal, Signals, pause};
 
 /// How often an observer is called while a phase runs.
-const TICK: Duration = Duration::from_millis(100);
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// How long an aborted run may take to return.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -31,8 +31,9 @@ pub struct RunOptions {
     pub appends: bool,
     /// How long a stopped run may take to deliver what is in flight.
     pub drain_timeout: Duration,
-    /// True if SIGINT and SIGTERM stop the run, and SIGHUP reopens its outputs.
-    pub heeds_signals: bool,
+    /// The signals that stop the run (SIGINT, SIGTERM) and reopen its outputs (SIGHUP), if it heeds any. A
+    /// signal counts from the creation of this value on, also between two phases.
+    pub signals: Option<Signals>,
 }
 
 impl RunOptions {
@@ -42,7 +43,7 @@ impl RunOptions {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        Self { cores: cores(), appends: false, drain_timeout: Self::DRAIN_TIMEOUT, heeds_signals: false }
+        Self { cores: cores(), appends: false, drain_timeout: Self::DRAIN_TIMEOUT, signals: None }
     }
 }
 
@@ -65,7 +66,7 @@ pub enum Notice {
 
 /// Shows a job while it runs. All methods have defaults that do nothing.
 pub trait Observer {
-    /// A phase is about to be prepared: the place to set up the log.
+    /// A phase is about to be prepared: set up the log here.
     ///
     /// # Errors
     /// Any error ends the job.
@@ -139,11 +140,17 @@ impl JobRun {
     /// outcome.
     pub fn run(self, observer: &mut dyn Observer) -> Result<JobOutcome, RunError> {
         let Self { job, options, first, control } = self;
+        let is_stopping = || control.is_stopping() || options.signals.as_ref().is_some_and(Signals::has_end);
         let mut prepared = Some(first);
-        let mut outcomes = Vec::new();
+        let mut outcomes: Vec<Outcome> = Vec::new();
         for phase in &job.phases {
             let run = match prepared.take() {
                 Some(run) => run,
+                None if is_stopping() => {
+                    // The request arrived after the last phase had ended.
+                    outcomes.iter_mut().for_each(|outcome| outcome.summary.stopped = true);
+                    break;
+                }
                 None => {
                     observer.prepare(phase)?;
                     let run = prepared_run(phase, &options, observer).map_err(LoadError::from)?;
@@ -163,7 +170,7 @@ impl JobRun {
     }
 }
 
-/// Runs a graph that was built without a configuration.
+/// Runs one graph as a single phase, without a [`Control`].
 ///
 /// # Errors
 /// If the run cannot start, or does not return after it was aborted.
@@ -185,7 +192,7 @@ pub fn run_graph(
 fn prepared_run(phase: &Phase, options: &RunOptions, observer: &dyn Observer) -> Result<Run, Error> {
     let run = Run::new(Plan::new(&phase.graph, options.cores), phase.state_dir.clone())?;
     let run = run.drain_timeout(options.drain_timeout);
-    let run = if options.appends || phase.state_dir.positions { run.continuing() } else { run };
+    let run = if options.appends { run.continuing() } else { run };
     Ok(match observer.watcher() {
         Some(watcher) => run.watched(watcher),
         None => run,
@@ -208,7 +215,7 @@ fn drive(
     let handle = run.handle();
     let summary = runtime.block_on(async {
         observer.begin(phase, &handle)?;
-        let signals = if options.heeds_signals { Some(Signals::new()?) } else { None };
+        let signals = options.signals.clone().map(Signals::without_reopens);
         watch(run, &handle, signals, &mut retries, observer).await
     });
     retries.note(&handle);
@@ -236,19 +243,10 @@ async fn watch(
     loop {
         tokio::select! {
             summary = &mut wait => return Ok(summary),
-            signal = Signals::next_of(&mut signals) => match signal {
-                Signal::End if has_signal => handle.abort(),
-                Signal::End => {
-                    has_signal = true;
-                    handle.stop();
-                    observer.notice(Notice::Stopping);
-                }
-                #[cfg(unix)]
-                Signal::Reopen => {
-                    handle.reopen();
-                    observer.notice(Notice::Reopening);
-                }
-            },
+            signal = Signals::next_of(&mut signals) => {
+                heed(signal, has_signal, handle, observer);
+                has_signal |= signal == Signal::End;
+            }
             () = &mut late => {
                 observer.notice(Notice::Abandoned);
                 return Err(RunError::Abandoned);
@@ -257,6 +255,22 @@ async fn watch(
                 retries.note(handle);
                 observer.tick(handle);
             }
+        }
+    }
+}
+
+/// Carries out the request behind a signal. `is_second` is true if an earlier signal stopped the run.
+fn heed(signal: Signal, is_second: bool, handle: &Handle, observer: &mut dyn Observer) {
+    match signal {
+        Signal::End if is_second => handle.abort(),
+        Signal::End => {
+            handle.stop();
+            observer.notice(Notice::Stopping);
+        }
+        #[cfg(unix)]
+        Signal::Reopen => {
+            handle.reopen();
+            observer.notice(Notice::Reopening);
         }
     }
 }

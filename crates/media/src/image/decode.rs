@@ -56,9 +56,9 @@ fn jpeg(bytes: &[u8], info: &ImageInfo) -> Result<Pixels, ImageError> {
     let options = options.set_max_width(side).set_max_height(side);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().map_err(|error| damaged(info, error))?;
-    let told = decoder.info().map(|told| (u32::from(told.width), u32::from(told.height)));
+    let declared = decoder.info().map(|declared| (u32::from(declared.width), u32::from(declared.height)));
     let mut data = room(info, info.channels)?;
-    if told != Some((info.width, info.height)) || decoder.output_buffer_size() != Some(data.len()) {
+    if declared != Some((info.width, info.height)) || decoder.output_buffer_size() != Some(data.len()) {
         return Err(damaged(info, "its headers contradict each other"));
     }
     decoder.decode_into(&mut data).map_err(|error| damaged(info, error))?;

@@ -175,11 +175,11 @@ fn what_no_format_holds_is_told_before_it_is_decoded() {
 #[test]
 fn options_that_make_no_sense_are_told() {
     let original = file(Format::Png, 8, 8, 3);
-    let told = |conversion: Conversion| convert(&original, &conversion).unwrap_err().to_string();
-    assert_eq!(told(Conversion { quality: 0, ..PLAIN }), "`quality` is 0; it must be 1 to 100");
-    assert_eq!(told(Conversion { effort: Some(7), ..PLAIN }), "`effort` is 7; it must be 0 to 6");
+    let message = |conversion: Conversion| convert(&original, &conversion).unwrap_err().to_string();
+    assert_eq!(message(Conversion { quality: 0, ..PLAIN }), "`quality` is 0; it must be 1 to 100");
+    assert_eq!(message(Conversion { effort: Some(7), ..PLAIN }), "`effort` is 7; it must be 0 to 6");
     let size = Some(Resize { width: Some(0), height: None, fit: Fit::Fill, enlarge: false });
-    assert_eq!(told(Conversion { size, ..PLAIN }), "`width` is 0; it must be at least 1");
+    assert_eq!(message(Conversion { size, ..PLAIN }), "`width` is 0; it must be at least 1");
 }
 
 /// Creates a HEIF file that consists of a header only.

@@ -15,7 +15,7 @@ fn plain(format: Format) -> Vec<u8> {
     convert(&made, &conversion).unwrap()
 }
 
-fn told(orientation: u8) -> Kept {
+fn metadata(orientation: u8) -> Kept {
     Kept {
         exif: Some([exif::minimal(orientation), b"secret place".to_vec()].concat()),
         icc: Some([&[0; 16][..], b"RGB profile"].concat()),
@@ -54,9 +54,9 @@ fn what_tells_nothing_is_left_as_it_is() {
 #[test]
 fn only_the_profile_is_left_and_the_pixels_are_the_same() {
     for format in FORMATS {
-        let bytes = embed(format, plain(format), &told(1));
+        let bytes = embed(format, plain(format), &metadata(1));
         let stripped = strip(&bytes).unwrap().unwrap();
-        assert_eq!(read(format, &stripped), Kept { icc: told(1).icc, ..Kept::default() }, "{format}");
+        assert_eq!(read(format, &stripped), Kept { icc: metadata(1).icc, ..Kept::default() }, "{format}");
         assert_eq!(pixels(format, &stripped), pixels(format, &bytes), "{format}");
         assert!(memchr::memmem::find(&stripped, b"secret").is_none());
         assert_eq!(strip(&stripped), Ok(None), "{format}");
@@ -67,7 +67,7 @@ fn only_the_profile_is_left_and_the_pixels_are_the_same() {
 #[test]
 fn which_way_up_it_is_stays_and_nothing_else_of_exif() {
     for format in FORMATS {
-        let stripped = strip(&embed(format, plain(format), &told(8))).unwrap().unwrap();
+        let stripped = strip(&embed(format, plain(format), &metadata(8))).unwrap().unwrap();
         assert_eq!(read(format, &stripped).exif, Some(exif::minimal(8)), "{format}");
         assert_eq!(probe(&stripped).unwrap().orientation, 8);
         assert_eq!(strip(&stripped), Ok(None), "{format}");
@@ -98,7 +98,7 @@ fn a_small_picture_in_the_first_segment_is_removed() {
 #[test]
 fn what_is_cut_off_before_its_pixels_is_an_error() {
     for format in FORMATS {
-        let bytes = embed(format, plain(format), &told(1));
+        let bytes = embed(format, plain(format), &metadata(1));
         for end in 0..bytes.len() {
             let _ = strip(&bytes[..end]);
         }

@@ -175,7 +175,7 @@ fn text_is_told_apart() {
 }
 
 #[test]
-fn what_the_head_cuts_through_is_as_if_it_went_on() {
+fn what_the_head_cuts_through_is_as_if_it_continued() {
     let json = [&b"["[..], &b"{\"a\": 1},".repeat(1000)].concat();
     assert_eq!(detect(&json).mime, "application/json");
     let umlauts = "ä".repeat(HEAD);
@@ -221,7 +221,7 @@ fn lists_of_types_are_matched() {
 
 #[test]
 fn what_is_no_type_is_told_with_what_may_have_been_meant() {
-    for (given, told) in [
+    for (given, declared) in [
         ("jpeg", "`jpeg` is not a MIME type; did you mean `image/jpeg`?"),
         ("jpg", "`jpg` is not a MIME type; did you mean `image/jpeg`?"),
         (
@@ -236,7 +236,7 @@ fn what_is_no_type_is_told_with_what_may_have_been_meant() {
         ),
         ("", "`` is not a MIME type; write it as `image/png`, or `image/*` for all types of a family"),
     ] {
-        assert_eq!(Matcher::new([given]).unwrap_err().to_string(), told);
+        assert_eq!(Matcher::new([given]).unwrap_err().to_string(), declared);
     }
 }
 

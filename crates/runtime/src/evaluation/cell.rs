@@ -308,7 +308,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn of_two_who_conclude_one_is_told_that_the_other_was_first() {
+    fn of_two_who_conclude_one_learns_that_the_other_was_first() {
         loom::model(|| {
             let cell = Cell::new(true);
             let other = Arc::clone(&cell);
@@ -328,9 +328,9 @@ mod loom_tests {
             let other = Arc::clone(&cell);
             let thread = loom::thread::spawn(move || other.conclude_to(()).is_ok_and(|code| code.is_some()));
             let woken = Arc::new(Woken(AtomicUsize::new(0)));
-            let told = !cell.resumes() || !cell.suspends(&Waker::from(woken));
+            let learned = !cell.resumes() || !cell.suspends(&Waker::from(woken));
             let given_to_concluder = thread.join().unwrap();
-            assert!(told != given_to_concluder);
+            assert!(learned != given_to_concluder);
         });
     }
 }

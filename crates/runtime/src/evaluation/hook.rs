@@ -93,7 +93,7 @@ pub fn on_forgotten_anywhere(hook: impl Fn(&Forgotten) + Send + Sync + 'static) 
 /// Calls the hook. A panic of the hook itself is not passed to the hook again.
 pub(super) fn tell(failure: Forgotten) {
     let of_thread = OF_THREAD.try_with(|slot| slot.borrow().clone()).ok().flatten();
-    let told = catch_unwind(AssertUnwindSafe(|| match of_thread {
+    let called = catch_unwind(AssertUnwindSafe(|| match of_thread {
         Some(hook) => hook(&failure),
         None => match OF_ALL.read().clone() {
             Some(hook) => hook(&failure),
@@ -101,7 +101,7 @@ pub(super) fn tell(failure: Forgotten) {
             None => eprintln!("{failure}"),
         },
     }));
-    if told.is_err() {
+    if called.is_err() {
         eprintln!("the hook for forgotten failures panicked while it handled this failure: {failure}");
     }
 }

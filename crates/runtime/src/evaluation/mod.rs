@@ -175,14 +175,14 @@
 //! ```
 //! # use std::{cell::Cell, rc::Rc, time::Duration};
 //! # use thalweg_runtime::evaluation::{block_on, concurrently, on_forgotten, wait};
-//! let told = Rc::new(Cell::new(0));
-//! let count = Rc::clone(&told);
+//! let finished = Rc::new(Cell::new(0));
+//! let count = Rc::clone(&finished);
 //! on_forgotten(move |_| count.set(count.get() + 1));
 //!
 //! drop(concurrently(async { "7 boats".parse::<u32>() }));
 //! concurrently(async { "8 boats".parse::<u32>() }).forget();
 //! block_on(wait(Duration::ZERO));
-//! assert_eq!(told.get(), 1);
+//! assert_eq!(finished.get(), 1);
 //! ```
 //!
 //! **A panic ended more than its evaluation.** A panic in the foreground is the caller's, as in any function.

@@ -34,7 +34,7 @@ struct State {
     /// The open files, as long as they are the ones at `places`.
     open: Option<Open>,
     /// Why caching has stopped, if it has.
-    trouble: Option<String>,
+    cache_error: Option<String>,
     touched: Option<Instant>,
     /// Incremented with each use of a piece.
     tick: u64,
@@ -100,7 +100,7 @@ impl CachedFile {
             generation: 0,
             fingerprint: fingerprint.clone(),
             open: None,
-            trouble: None,
+            cache_error: None,
             touched: None,
             tick: 0,
         };
@@ -110,8 +110,8 @@ impl CachedFile {
     }
 
     /// Returns why caching has stopped, if it has.
-    pub fn trouble(&self) -> Option<String> {
-        self.state.lock().trouble.clone()
+    pub fn cache_error(&self) -> Option<String> {
+        self.state.lock().cache_error.clone()
     }
 
     /// Switches to another state of the origin, from `generation` of the file on. The bytes of the former
@@ -206,10 +206,10 @@ impl CachedFile {
     /// Runs `work`. If it fails, the caching of this file ends.
     fn guarded(&self, work: impl FnOnce(&mut State) -> io::Result<()>) {
         let mut state = self.state.lock();
-        if state.trouble.is_none()
+        if state.cache_error.is_none()
             && let Err(error) = work(&mut state)
         {
-            state.trouble = Some(format!("the cache `{}` fails: {error}", self.cache.path().display()));
+            state.cache_error = Some(format!("the cache `{}` fails: {error}", self.cache.path().display()));
             state.open = None;
         }
     }
@@ -229,7 +229,7 @@ impl CachedFile {
     fn make(&self, state: &mut State) -> io::Result<bool> {
         if self.places.ranges.exists() {
             // Another process has found the origin in another state, or the existing file is not a journal.
-            state.trouble = Some("another process has found the origin in another state".to_owned());
+            state.cache_error = Some("another process has found the origin in another state".to_owned());
             return Ok(false);
         }
         self.places.clear()?;

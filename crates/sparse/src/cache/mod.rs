@@ -99,7 +99,7 @@ impl Cache {
 
     /// Returns the entry of the file with the key `key` in the state `fingerprint`. An entry of another state
     /// is discarded. `name` is shown to people. If anything fails, nothing is cached: see
-    /// [`CachedFile::trouble`].
+    /// [`CachedFile::cache_error`].
     pub fn open(&self, key: &str, name: &str, fingerprint: &Fingerprint) -> CachedFile {
         let places = EntryPaths::new(&self.0.path, &format!("{:032x}", xxh3_128(key.as_bytes())));
         CachedFile::open(self.clone(), places, name, fingerprint)

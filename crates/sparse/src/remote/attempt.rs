@@ -56,6 +56,15 @@ impl Asking {
     }
 }
 
+/// Counts a request that has ended, and reports it to the observer.
+pub(crate) fn request_ended(mut request: Request, ending: Ending, counts: &Counts, options: &RemoteOptions) {
+    request.ending = ending;
+    counts.note(&request);
+    if let Some(observer) = &options.observer {
+        observer(&request);
+    }
+}
+
 /// Asks for the length and state of the file, and retries temporary failures.
 pub(crate) async fn state(
     origin: &Origin,
@@ -63,13 +72,7 @@ pub(crate) async fn state(
     counts: &Counts,
     costs: &mut Costs,
 ) -> Result<Fingerprint, RemoteError> {
-    let told = |mut request: Request, ending: Ending| {
-        request.ending = ending;
-        counts.note(&request);
-        if let Some(observer) = &options.observer {
-            observer(&request);
-        }
-    };
+    let ended = |request, ending| request_ended(request, ending, counts, options);
     // Some origins (for instance a signed URL) refuse to describe a file but allow reading its first byte.
     let mut by_reading = false;
     let mut retries = 0;
@@ -79,18 +82,18 @@ pub(crate) async fn state(
         let found = thalweg_store::state(origin, by_reading, options.retries.silence, &asking.seen).await;
         let (first, seen) = (asking.note_first(), asking.seen());
         let request = asking.end();
-        let trouble = match found {
+        let error = match found {
             Ok(fingerprint) => {
                 costs.note_latency(first);
-                told(request, Ending::Done);
+                ended(request, Ending::Done);
                 return Ok(fingerprint);
             }
-            Err(trouble) => trouble,
+            Err(error) => error,
         };
-        let (why, asked) = match trouble {
+        let (why, asked) = match error {
             AttemptError::Temporary { why, asked, .. } => (why, asked),
             AttemptError::Fatal(error) => {
-                told(request, Ending::Failed { why: error.to_string() });
+                ended(request, Ending::Failed { why: error.to_string() });
                 if by_reading || matches!(error, StoreError::Absent { .. }) || seen.status.is_none() {
                     return Err(error.into());
                 }
@@ -102,11 +105,11 @@ pub(crate) async fn state(
         retries += 1;
         match options.retries.pause(retries, asked) {
             Some(pause) => {
-                told(request, Ending::Again { why, pause });
+                ended(request, Ending::Retried { why, pause });
                 tokio::time::sleep(pause).await;
             }
             None => {
-                told(request, Ending::Failed { why: why.clone() });
+                ended(request, Ending::Failed { why: why.clone() });
                 let (name, what) = (origin.name().to_owned(), "asking for its state".to_owned());
                 return Err(RemoteError::Failed { name, what, attempts: retries, why });
             }

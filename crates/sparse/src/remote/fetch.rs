@@ -1,6 +1,6 @@
 //! Fetching: turns missing ranges into requests, and handles the result of each.
 
-use super::attempt::Attempted;
+use super::attempt::{Attempted, request_ended};
 use super::costs::Costs;
 use super::flights::{Ended, Flights, Stopped, Table};
 use super::request::{Ending, Purpose, Request};
@@ -204,21 +204,21 @@ impl Fetcher {
                 Err(AttemptError::Temporary { overloaded: true, .. }) => permit.overloaded(),
                 Err(_) => permit.failed(),
             }
-            let Err(trouble) = result else {
-                self.told(request, Ending::Done);
+            let Err(error) = result else {
+                self.ended(request, Ending::Done);
                 break;
             };
-            let (why, asked) = match trouble {
+            let (why, asked) = match error {
                 AttemptError::Temporary { why, asked, .. } => (why, asked),
                 AttemptError::Other(is) => {
-                    self.told(
+                    self.ended(
                         request,
                         Ending::Failed { why: format!("the file has changed: it is {is} now") },
                     );
                     return Err(self.change(is, generation).await);
                 }
                 AttemptError::Ignored => {
-                    self.told(
+                    self.ended(
                         request,
                         Ending::Failed {
                             why: "the server sent the whole file instead of the range".to_owned(),
@@ -227,11 +227,11 @@ impl Fetcher {
                     return Err(self.take_whole());
                 }
                 AttemptError::Fatal(error) => {
-                    self.told(request, Ending::Failed { why: error.to_string() });
+                    self.ended(request, Ending::Failed { why: error.to_string() });
                     return Err(Stopped::Failed(error.into()));
                 }
                 AttemptError::Stale => {
-                    self.told(request, Ending::Failed { why: "the file has restarted".to_owned() });
+                    self.ended(request, Ending::Failed { why: "the file has restarted".to_owned() });
                     return Err(Stopped::Anew);
                 }
             };
@@ -240,18 +240,18 @@ impl Fetcher {
                 rest = Span::between(rest.position + kept, rest.end());
             }
             if rest.length == 0 {
-                self.told(request, Ending::Done);
+                self.ended(request, Ending::Done);
                 break;
             }
             failed = if kept > 0 { 1 } else { failed + 1 };
             retries += 1;
             match self.options.retries.pause(failed, asked) {
                 Some(pause) if retries < MOST_RETRIES => {
-                    self.told(request, Ending::Again { why, pause });
+                    self.ended(request, Ending::Retried { why, pause });
                     tokio::time::sleep(pause).await;
                 }
                 _ => {
-                    self.told(request, Ending::Failed { why: why.clone() });
+                    self.ended(request, Ending::Failed { why: why.clone() });
                     return Err(Stopped::Failed(RemoteError::Failed {
                         name: self.origin.name().to_owned(),
                         what: format!("reading {span}"),
@@ -265,13 +265,8 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Counts a request, and reports it to the observer.
-    fn told(&self, mut request: Request, ending: Ending) {
-        request.ending = ending;
-        self.counts.note(&request);
-        if let Some(observer) = &self.options.observer {
-            observer(&request);
-        }
+    fn ended(&self, request: Request, ending: Ending) {
+        request_ended(request, ending, &self.counts, &self.options);
     }
 
     /// Handles that the origin is in another state.
@@ -367,8 +362,8 @@ impl Fetcher {
         });
     }
 
-    pub fn cache_trouble(&self) -> Option<String> {
-        self.cache.as_ref().and_then(CachedFile::trouble)
+    pub fn cache_error(&self) -> Option<String> {
+        self.cache.as_ref().and_then(CachedFile::cache_error)
     }
 }
 

@@ -195,8 +195,8 @@ impl RemoteFile {
     }
 
     /// Returns why the cache has stopped working, if it has.
-    pub fn cache_trouble(&self) -> Option<String> {
-        self.fetcher.cache_trouble()
+    pub fn cache_error(&self) -> Option<String> {
+        self.fetcher.cache_error()
     }
 
     /// Returns the `length` bytes at `position`. Missing bytes are fetched.

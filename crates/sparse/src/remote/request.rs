@@ -19,7 +19,7 @@ pub enum Ending {
     /// All requested bytes arrived.
     Done,
     /// It failed, and is retried after a pause.
-    Again {
+    Retried {
         /// The reason.
         why: String,
         /// The length of the pause.
@@ -69,7 +69,7 @@ impl fmt::Display for Request {
         write!(f, "  {:.1} ms", self.took.as_secs_f64() * 1e3)?;
         match &self.ending {
             Ending::Done => Ok(()),
-            Ending::Again { why, pause } => {
+            Ending::Retried { why, pause } => {
                 write!(f, "  again in {:.1} s: {why}", pause.as_secs_f64())
             }
             Ending::Failed { why } => write!(f, "  failed: {why}"),

@@ -28,7 +28,7 @@ async fn what_one_fetched_the_next_finds() {
         let file = open(&server, options(folder.path(), None)).await;
         file.read(40_000_000, 300_000).await.unwrap();
         file.read(5, 5).await.unwrap();
-        assert_eq!(file.cache_trouble(), None);
+        assert_eq!(file.cache_error(), None);
     }
     server.forget();
     let file = open(&server, options(folder.path(), None)).await;
@@ -124,7 +124,7 @@ async fn a_cache_that_cannot_be_written_costs_nothing_but_itself() {
     assert_eq!(file.read(0, 100_000).await.unwrap(), bytes);
     let why = "No such file or directory (os error 2)";
     let expected = format!("the cache `{}` fails: {why}", folder.path().display());
-    assert_eq!(file.cache_trouble().unwrap(), expected);
+    assert_eq!(file.cache_error().unwrap(), expected);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn the_limit_is_kept_and_the_least_recently_used_goes_first() {
         let mut found = 0;
         cache.open("0", "x", &state(0)).read(&[Span::new(0, 50 << 20)], 0, |_, bytes| found += bytes.len());
         assert_eq!(found, 512 << 10, "at {number}");
-        assert_eq!(file.trouble(), None);
+        assert_eq!(file.cache_error(), None);
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(cache.entries().unwrap().len() >= 3);
@@ -168,7 +168,7 @@ fn the_limit_is_kept_and_the_least_recently_used_goes_first() {
         found.contains(&0) && found.contains(&99) && !found.contains(&1) && found.len() > 20,
         "{found:?}"
     );
-    assert_eq!(file.trouble(), None);
+    assert_eq!(file.cache_error(), None);
 }
 
 /// The program of the processes in the next test: read here and there until killed, and compare.
@@ -193,8 +193,8 @@ fn a_process_that_reads() {
                 return;
             }
             file.held().clear();
-            if let Some(trouble) = file.cache_trouble() {
-                println!("WRONG: {trouble}");
+            if let Some(cache_error) = file.cache_error() {
+                println!("WRONG: {cache_error}");
                 return;
             }
         }

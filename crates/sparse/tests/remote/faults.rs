@@ -7,13 +7,13 @@ use thalweg_sparse::{Ending, OnChange, Origin, RemoteError, RemoteFile, RemoteOp
 type RequestLog = Arc<Mutex<Vec<Request>>>;
 
 fn observed(options: RemoteOptions) -> (RemoteOptions, RequestLog) {
-    let told = RequestLog::default();
-    let observer = told.clone();
+    let requests = RequestLog::default();
+    let observer = requests.clone();
     let options = RemoteOptions {
         observer: Some(Arc::new(move |request| observer.lock().unwrap().push(request.clone()))),
         ..options
     };
-    (options, told)
+    (options, requests)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,16 +61,16 @@ async fn what_is_temporary_is_tried_again_and_what_came_is_kept() {
         if matches!(fault, Fault::Stall(_)) {
             options.retries.silence = Duration::from_millis(300);
         }
-        let (options, told) = observed(options);
+        let (options, requests) = observed(options);
         let file = open(&server, options).await;
         assert_eq!(file.read(500, 1_000_000).await.unwrap(), bytes[500..1_000_500], "{fault:?}");
-        let told = told.lock().unwrap();
-        assert!(matches!(told.last().unwrap().ending, Ending::Done), "{told:?}");
+        let requests = requests.lock().unwrap();
+        assert!(matches!(requests.last().unwrap().ending, Ending::Done), "{requests:?}");
         if !matches!(fault, Fault::Slow(_) | Fault::Long(_)) {
-            assert!(matches!(told[1].ending, Ending::Again { .. }), "{fault:?}: {told:?}");
-            assert_eq!(told.len(), 3, "{fault:?}: {told:?}");
+            assert!(matches!(requests[1].ending, Ending::Retried { .. }), "{fault:?}: {requests:?}");
+            assert_eq!(requests.len(), 3, "{fault:?}: {requests:?}");
         }
-        let again = told.last().unwrap().span;
+        let again = requests.last().unwrap().span;
         match fault {
             Fault::Short(_) => assert_eq!(again.position, 600_500),
             // It is not known how many of the sent bytes arrive before the connection is reset.
@@ -136,14 +136,14 @@ async fn an_origin_that_asks_to_wait_longer_than_we_would_is_given_up_at_once() 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pause_that_the_origin_asks_for_is_kept() {
     let server = Server::start(content(100_000));
-    let (options, told) = observed(quick());
+    let (options, requests) = observed(quick());
     let file = open(&server, options).await;
     server.fault([Fault::Status(503, "Retry-After: 1\r\n")]);
     file.read(0, 10).await.unwrap();
-    let told = told.lock().unwrap();
+    let requests = requests.lock().unwrap();
     assert!(
-        matches!(told[1].ending, Ending::Again { pause, .. } if pause == Duration::from_secs(1)),
-        "{told:?}"
+        matches!(requests[1].ending, Ending::Retried { pause, .. } if pause == Duration::from_secs(1)),
+        "{requests:?}"
     );
 }
 

@@ -15,9 +15,10 @@ struct Served {
 impl Served {
     async fn new(bytes: Vec<u8>) -> Self {
         let log = Arc::<Mutex<Vec<String>>>::default();
-        let told = log.clone();
-        let observer =
-            Arc::new(move |request: &thalweg_sparse::Request| told.lock().unwrap().push(request.to_string()));
+        let requests = log.clone();
+        let observer = Arc::new(move |request: &thalweg_sparse::Request| {
+            requests.lock().unwrap().push(request.to_string())
+        });
         let server = Server::start(bytes);
         let file =
             open(&server, RemoteOptions { observer: Some(observer), read_ahead: 16 << 20, ..quick() }).await;

@@ -69,7 +69,7 @@ proptest! {
                     assert!(read == bytes[span.position as usize..span.end() as usize], "{span}");
                 }
             }
-            assert_eq!(file.cache_trouble(), None);
+            assert_eq!(file.cache_error(), None);
         });
     }
 }

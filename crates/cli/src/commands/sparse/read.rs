@@ -91,7 +91,7 @@ pub fn run(arguments: Arguments) -> Result<Exit, CommandError> {
             })?,
         };
         write(&file, &spans, output).await?;
-        if let Some(error) = file.cache_trouble() {
+        if let Some(error) = file.cache_error() {
             print::err(&format!("Nothing more is cached: {error}\n"));
         }
         if !arguments.quiet {

@@ -14,12 +14,12 @@ use super::{failure, fetched, share, wait};
 pub struct Arguments {
     /// The file, or the folder of a cache.
     #[arg(value_name = "URL|DIR")]
-    what: String,
+    target: String,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Exit, CommandError> {
-    let folder = Path::new(&arguments.what);
-    if folder.is_dir() { cache(folder) } else { file(&arguments.what) }
+    let folder = Path::new(&arguments.target);
+    if folder.is_dir() { cache(folder) } else { file(&arguments.target) }
 }
 
 fn file(url: &str) -> Result<Exit, CommandError> {

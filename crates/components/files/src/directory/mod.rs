@@ -10,11 +10,11 @@
 pub mod draft;
 pub mod names;
 mod options;
-pub mod place;
+pub mod path;
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -28,7 +28,7 @@ use thalweg_stream::io_error::io_error;
 use draft::Draft;
 use names::{Names, Taken};
 use options::Kept;
-use place::{place_of, same_content};
+use path::{path_below, same_content};
 
 /// One worker that writes into a folder.
 pub struct Directory {
@@ -47,9 +47,10 @@ impl Directory {
         Self { options, names, resumes, is_last }
     }
 
-    fn write(&self, file: &mut File) -> Result<Disposition, FileError> {
+    /// Writes the file unless an existing one stays. Returns the folder of the file.
+    fn write(&self, file: &mut File) -> Result<PathBuf, FileError> {
         let name = self.options.name.render(file)?;
-        let wanted = place_of(&self.options.path, Path::new(&name))?;
+        let wanted = path_below(&self.options.path, Path::new(&name))?;
         let folder = wanted.parent().unwrap_or(&self.options.path);
         let mut draft = self.draft(file, folder)?;
         let mut number = 1;
@@ -57,7 +58,7 @@ impl Directory {
             let candidate = names::numbered(&wanted, number);
             match self.names.take(&candidate, file, self.options.on_exists) {
                 Ok(replaces) => match draft.publish(&candidate, replaces) {
-                    Ok(()) => return Ok(Disposition::Continue),
+                    Ok(()) => return Ok(folder.to_owned()),
                     // Another process was faster: the name is taken now. The loop checks the name again.
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     // For example another file system, or one without links.
@@ -71,11 +72,11 @@ impl Directory {
                     }
                 },
                 Err(Taken::NextName) => number += 1,
-                Err(Taken::LeftAlone) => return Ok(Disposition::Continue),
+                Err(Taken::LeftAlone) => return Ok(folder.to_owned()),
                 Err(Taken::Refused) if self.resumes && same_content(&mut draft.file, &candidate) => {
                     let path = candidate.display();
                     tracing::warn!("`{path}` is there already: an interrupted run had written it");
-                    return Ok(Disposition::Continue);
+                    return Ok(folder.to_owned());
                 }
                 Err(Taken::Refused) => {
                     let reason = format!("there is already a file at `{}`", candidate.display());
@@ -144,18 +145,26 @@ impl Directory {
         }
         Ok(())
     }
+
+    /// Makes the names in `folder` durable, and those of the folders that lead to it. A name is an entry of
+    /// its folder, and a new folder is an entry of its parent.
+    fn sync(&self, folder: &Path) -> Result<(), FileError> {
+        for folder in folder.ancestors().take_while(|folder| folder.starts_with(&self.options.path)) {
+            let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+            synced.map_err(|error| unwritable("write", folder, &error))?;
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
 impl FileTransform for Directory {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
-        let fate = self.write(file)?;
+        let folder = self.write(file)?;
         if self.options.fsync {
-            // The name is an entry of the folder: it is durable only after the folder is synced.
-            let synced = fs::File::open(&self.options.path).and_then(|folder| folder.sync_all());
-            synced.map_err(|error| unwritable("write", &self.options.path, &error))?;
+            self.sync(&folder)?;
         }
-        Ok(fate)
+        Ok(Disposition::Continue)
     }
 }
 
@@ -175,8 +184,8 @@ pub fn in_folder<T>(folder: &Path, mut work: impl FnMut() -> io::Result<T>) -> i
 
 /// Converts an I/O error. Temporary errors are retried. Any other error rejects this file only, since the
 /// next one may succeed.
-pub fn unwritable(what: &str, path: &Path, error: &io::Error) -> FileError {
-    let error = io_error(what, path, error);
+pub fn unwritable(action: &str, path: &Path, error: &io::Error) -> FileError {
+    let error = io_error(action, path, error);
     match error.kind() {
         thalweg_engine::ErrorKind::Permanent => FileError::coded(UNWRITABLE, error.to_string()),
         _ => FileError::Failed(error),

@@ -132,6 +132,8 @@ async fn a_name_that_leads_out_of_the_folder_is_refused() {
     file.set_name("below/x");
     folder.writer("name: '{name}'").apply(&mut file).await.unwrap();
     assert_eq!(folder.read("out/below/x"), "text");
+    folder.writer("name: 'new/{name}', fsync: true").apply(&mut file).await.unwrap();
+    assert_eq!(folder.read("out/new/below/x"), "text");
 }
 
 #[tokio::test]

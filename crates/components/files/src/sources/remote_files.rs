@@ -8,13 +8,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::ByteSize;
+use thalweg_config::{ByteSize, Paths};
 use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, Fetching, File, Origin as Found, Problem, ReadRanges};
 use thalweg_sparse::{BudgetAccount, Cache, Origin, Pool, RemoteError, RemoteFile, RemoteOptions};
 use tokio::runtime::Handle;
-
-use thalweg_config::Paths;
 
 /// Reads files on servers and fetches only the ranges that are needed, for example by `slice` or
 /// `check_type`.
@@ -39,7 +37,7 @@ pub struct RemoteFilesConfig {
 
 impl Component for RemoteFilesConfig {
     const NAME: &'static str = "remote_files";
-    const EXAMPLE: &'static str = r#"# Runs until it is told to stop.
+    const EXAMPLE: &'static str = r#"# Runs until it is stopped.
 sources:
   archives: { remote_files: { url: "https://example.org/large.zip", cache: cache } }
 pipelines:

@@ -92,7 +92,7 @@ sinks:
         let wrong = given.into_iter().filter(|(text, _)| DateTime::parse_from_rfc3339(text).is_err());
         wrong
             .map(|(text, (option, ..))| {
-                let message = format!("`{text}` is no point in time in the form of RFC 3339.");
+                let message = format!("`{text}` is not a time in the form of RFC 3339.");
                 Mistake::new(option, message)
                     .help("Write it as `2024-01-31T12:30:00Z` or `2024-01-31T12:30:00+01:00`.")
             })
@@ -105,8 +105,9 @@ impl FileTransformConfig for CheckTime {
         let mut bounds = Vec::new();
         for (text, (_, time, is_min, code, what)) in self.texts().into_iter().zip(BOUNDS) {
             let Some(text) = text else { continue };
-            let at = DateTime::parse_from_rfc3339(text)
-                .map_err(|error| Error::permanent(format!("`{text}` is no point in time: {error}")))?;
+            let at = DateTime::parse_from_rfc3339(text).map_err(|error| {
+                Error::permanent(format!("`{text}` is not a time in the form of RFC 3339: {error}"))
+            })?;
             bounds.push(Bound { time, is_min, at: at.into(), code, what });
         }
         Ok(Box::new(Checking { bounds }))

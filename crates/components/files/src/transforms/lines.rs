@@ -87,8 +87,8 @@ impl FileReader for Cutting {
         let from: StreamPosition =
             out.saved_in_file().and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default();
         let keeps = out.keeps_checkpoints();
-        let checkpoint = |place: StreamPosition| {
-            serde_json::to_value(place).ok().filter(|_| keeps).map(Checkpoint::in_file)
+        let checkpoint = |position: StreamPosition| {
+            serde_json::to_value(position).ok().filter(|_| keeps).map(Checkpoint::in_file)
         };
         let mut plain = Plain::open(file, config.compression, from.offset, *memory)?;
         let mut cutter = Cutter::new(&config.framing, config.max_message_bytes, from);
@@ -111,10 +111,10 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::ahead::testing::sliced;
+    use crate::ahead::testing::{sliced, unfetchable_after};
     use proptest::prelude::*;
-    use thalweg_engine::testing::{Unpacked, file_at, file_of, file_output, options, unpack};
-    use thalweg_record::{Budget, Outcome, Parcel};
+    use thalweg_engine::testing::{Arrived, Unpacked, file_at, file_of, file_output, options, unpack};
+    use thalweg_record::{Budget, Outcome};
 
     async fn lines(yaml: &str, content: &[u8], batch_bytes: usize) -> Unpacked {
         unpack::<Lines>(yaml, &mut file_of("a.log", content), batch_bytes).await
@@ -160,6 +160,17 @@ mod tests {
             let read = unpack::<Lines>("{}", &mut sliced("a.log.gz", &packed, slice, 3), 1 << 10).await;
             assert_eq!(read.payloads().len(), 5_000, "{slice}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_slice_that_cannot_be_fetched_rejects_the_file_after_the_messages_before_it() {
+        let mut file = unfetchable_after("a.log", b"> a\n> b\n", 12, 4);
+        let read = unpack::<Lines>("{ framing: { start_pattern: '^>' } }", &mut file, 1 << 10).await;
+        assert_eq!(read.payloads(), ["> a"]);
+        assert_eq!(
+            read.problem.unwrap().reason,
+            "the file cannot be read to its end: unexpected end of file. The messages before that were sent."
+        );
     }
 
     #[tokio::test]
@@ -221,7 +232,7 @@ mod tests {
         };
         let count = async {
             let mut rows = 0;
-            while let Some((_, Parcel::Messages(batch))) = main.take().await {
+            while let Some((_, Arrived::Messages(batch))) = main.take().await {
                 rows += batch.rows();
                 batch.settle(Outcome::Delivered);
             }

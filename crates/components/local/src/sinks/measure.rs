@@ -16,7 +16,8 @@ use thalweg_config::TimeSpan;
 use thalweg_engine::{Component, Context, Error, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 
-use crate::tell::tell;
+use crate::clock::Clock;
+use crate::report::report;
 
 /// Drops all messages, and reports how many arrive per second.
 ///
@@ -66,7 +67,7 @@ struct Counters {
 
 /// The counters at one moment.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sight {
+struct Snapshot {
     messages: u64,
     bytes: u64,
     after: Duration,
@@ -79,8 +80,8 @@ impl Counters {
         self.bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    fn look(&self) -> Sight {
-        Sight {
+    fn look(&self) -> Snapshot {
+        Snapshot {
             messages: self.messages.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             after: self.first.get().map(Instant::elapsed).unwrap_or_default(),
@@ -88,13 +89,13 @@ impl Counters {
     }
 
     /// Prints the throughput between two moments.
-    fn say(&self, from: Sight, to: Sight, is_end: bool) {
+    fn say(&self, from: Snapshot, to: Snapshot, is_end: bool) {
         let (text, object) = figures(&self.name, from, to, is_end);
-        tell(&text, &object);
+        report(&text, &object);
     }
 }
 
-fn figures(name: &str, from: Sight, to: Sight, is_end: bool) -> (String, Value) {
+fn figures(name: &str, from: Snapshot, to: Snapshot, is_end: bool) -> (String, Value) {
     let seconds = to.after.saturating_sub(from.after).as_secs_f64();
     let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
     let messages = rate(to.messages.saturating_sub(from.messages));
@@ -124,7 +125,7 @@ fn figures(name: &str, from: Sight, to: Sight, is_end: bool) -> (String, Value) 
 struct Measuring {
     every: Duration,
     counters: Arc<Counters>,
-    clock: Option<tokio::task::JoinHandle<()>>,
+    clock: Option<Clock>,
 }
 
 #[async_trait]
@@ -133,17 +134,13 @@ impl Sink for Measuring {
         if self.every.is_zero() || self.clock.is_some() {
             return Ok(());
         }
-        let (every, counters) = (self.every, self.counters.clone());
-        self.clock = Some(tokio::spawn(async move {
-            let mut last = Sight::default();
-            loop {
-                tokio::time::sleep(every).await;
-                let now = counters.look();
-                if counters.first.get().is_some() {
-                    counters.say(last, now, false);
-                }
-                last = now;
+        let mut last = Snapshot::default();
+        self.clock = Some(Clock::every(self.every, &self.counters, move |counters| {
+            let now = counters.look();
+            if counters.first.get().is_some() {
+                counters.say(last, now, false);
             }
+            last = now;
         }));
         Ok(())
     }
@@ -158,19 +155,9 @@ impl Sink for Measuring {
     }
 
     async fn finish(&mut self) -> Result<(), Error> {
-        if let Some(clock) = self.clock.take() {
-            clock.abort();
-        }
-        self.counters.say(Sight::default(), self.counters.look(), true);
+        self.clock = None;
+        self.counters.say(Snapshot::default(), self.counters.look(), true);
         Ok(())
-    }
-}
-
-impl Drop for Measuring {
-    fn drop(&mut self) {
-        if let Some(clock) = self.clock.take() {
-            clock.abort();
-        }
     }
 }
 
@@ -194,18 +181,18 @@ mod tests {
         let counters = Counters::default();
         counters.add(3, 5);
         counters.add(1, 2);
-        let sight = counters.look();
-        assert_eq!((sight.messages, sight.bytes), (4, 7));
+        let snapshot = counters.look();
+        assert_eq!((snapshot.messages, snapshot.bytes), (4, 7));
     }
 
     #[test]
     fn rates_are_those_since_the_last_line() {
-        let at = |messages, bytes, seconds| Sight { messages, bytes, after: Duration::from_secs(seconds) };
+        let at = |messages, bytes, seconds| Snapshot { messages, bytes, after: Duration::from_secs(seconds) };
         let (text, object) = figures("out", at(100, 1 << 20, 1), at(500, 5 << 20, 3), false);
         assert_eq!(text, "`out`: 200 messages/s, 2.0 MiB/s; so far 500 messages, 5.0 MiB in 3.000 s\n");
         assert_eq!(object["messages_per_second"], 200.0);
         // Without messages there is no time to divide by.
-        let (text, _) = figures("out", Sight::default(), Sight::default(), true);
+        let (text, _) = figures("out", Snapshot::default(), Snapshot::default(), true);
         assert_eq!(text, "`out`: 0 messages/s, 0.0 MiB/s; in all 0 messages, 0.0 MiB in 0.000 s\n");
     }
 }

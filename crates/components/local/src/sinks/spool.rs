@@ -11,6 +11,7 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Mistake, Rejects, Sink, SinkConfig, WriteOutcome};
 use thalweg_record::Batch;
 
+use crate::clock::Clock;
 use crate::spool::write::{Bounds, Refusal, Writer};
 
 /// Keeps messages in a folder until a source `spool` reads them.
@@ -118,7 +119,7 @@ struct Spooling {
     /// Shared with the clock task.
     writer: Arc<Mutex<Writer>>,
     /// The task that finishes a file whose time limit has passed while nothing is written.
-    clock: Option<tokio::task::JoinHandle<()>>,
+    clock: Option<Clock>,
 }
 
 fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
@@ -132,14 +133,9 @@ impl Sink for Spooling {
         if self.clock.is_none() {
             let age = self.config.max_file_age.duration();
             let beat = (age / 8).clamp(Duration::from_millis(5), Duration::from_secs(1));
-            let writer = Arc::downgrade(&self.writer);
-            self.clock = Some(tokio::spawn(async move {
-                loop {
-                    tokio::time::sleep(beat).await;
-                    let Some(writer) = writer.upgrade() else { return };
-                    // The engine's next call meets the same error, and reports it.
-                    let _ = thalweg_runtime::blocking(|| lock(&writer).look_at_clock());
-                }
+            self.clock = Some(Clock::every(beat, &self.writer, |writer| {
+                // The engine's next call meets the same error, and reports it.
+                let _ = thalweg_runtime::blocking(|| lock(writer).look_at_clock());
             }));
         }
         Ok(())
@@ -183,18 +179,8 @@ impl Sink for Spooling {
     }
 
     async fn finish(&mut self) -> Result<(), Error> {
-        if let Some(clock) = self.clock.take() {
-            clock.abort();
-        }
+        self.clock = None;
         thalweg_runtime::blocking(|| lock(&self.writer).finish_segment())
-    }
-}
-
-impl Drop for Spooling {
-    fn drop(&mut self) {
-        if let Some(clock) = self.clock.take() {
-            clock.abort();
-        }
     }
 }
 

@@ -19,9 +19,8 @@ use thalweg_codec::delimited::Delimited;
 use thalweg_stream::encode::EncodeConfig;
 use thalweg_stream::io_error::io_error;
 
-/// The beginning of the error if the reader has closed the output (`thalweg run ... | head`). A run that ends
-/// with it counts as successful.
-pub const BROKEN_PIPE: &str = "the reader of the output has gone away";
+/// The message of the error if the reader has closed the output (`thalweg run ... | head`).
+const BROKEN_PIPE: &str = "the reader of the output has gone away";
 
 /// The time between two attempts to write to a non-blocking terminal or pipe.
 const PAUSE: Duration = Duration::from_millis(1);

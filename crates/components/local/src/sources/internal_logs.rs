@@ -250,7 +250,7 @@ impl SourceConfig for InternalLogs {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
-        // It listens from here on, so that it gets what other components log when they start.
+        // It listens from here on, so that it receives the records of other components as they start.
         let listener = Listener::new(self.level, self.buffer.max(1));
         Ok(Box::new(Listening { listener, batch_bytes: context.batch_bytes.max(1) }))
     }
@@ -346,8 +346,7 @@ fn batch_of(records: &[Record]) -> Result<(Reading, RecordBatch), Error> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use thalweg_engine::testing::{payloads, rows, start};
-    use thalweg_record::Parcel;
+    use thalweg_engine::testing::{Arrived, payloads, rows, start};
 
     /// All listeners of a process share one list, so these tests run one after the other.
     static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -392,7 +391,7 @@ mod tests {
         for number in 0..10 {
             record(&said(LogLevel::Info, &number.to_string(), &[]));
         }
-        let Some((_, Parcel::Messages(batch))) = running.main.take().await else { panic!("it ended") };
+        let Some((_, Arrived::Messages(batch))) = running.main.take().await else { panic!("it ended") };
         let given = payloads(&batch);
         assert_eq!(given.len(), 4);
         assert!(given[3].contains("7 log records were dropped"), "{given:?}");

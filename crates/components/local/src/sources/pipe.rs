@@ -53,7 +53,7 @@ fn default_limit() -> ByteSize {
 impl Component for PipeSource {
     const NAME: &'static str = "pipe";
     const EXAMPLE: &'static str = "\
-# Runs until it is told to stop. Write to it with `echo hello > input.pipe`.
+# Runs until it is stopped. Write to it with `echo hello > input.pipe`.
 sources:
   input: { pipe: { path: input.pipe, mode: \"0600\" } }
 
@@ -76,7 +76,7 @@ sinks:
 
 impl SourceConfig for PipeSource {
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
-        let manner = InputOptions {
+        let options = InputOptions {
             compression: Compression::None,
             framing: self.framing.clone(),
             max_message_bytes: self.max_message_bytes,
@@ -91,7 +91,7 @@ impl SourceConfig for PipeSource {
             file: None,
             tail: Vec::new(),
         };
-        Ok(Box::new(Input::new(manner, context.batch_bytes, pipe)))
+        Ok(Box::new(Input::new(options, context.batch_bytes, pipe)))
     }
 }
 
@@ -176,8 +176,7 @@ mod tests {
     use std::io::Write;
     use std::time::Duration;
 
-    use thalweg_engine::testing::{options, payloads, start};
-    use thalweg_record::Parcel;
+    use thalweg_engine::testing::{Arrived, options, payloads, start};
 
     /// A timeout far longer than any step takes.
     const PATIENCE: Duration = Duration::from_secs(30);
@@ -201,7 +200,7 @@ mod tests {
         let running = start::<PipeSource>(&yaml, 1 << 20, BTreeMap::new());
         let next = async || {
             let taken = tokio::time::timeout(PATIENCE, running.main.take()).await;
-            let Some((_, Parcel::Messages(batch))) = taken.unwrap() else { panic!("it ended") };
+            let Some((_, Arrived::Messages(batch))) = taken.unwrap() else { panic!("it ended") };
             assert_eq!(batch.meta().path.as_deref(), Some(path.to_str().unwrap()));
             payloads(&batch)
         };

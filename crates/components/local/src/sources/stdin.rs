@@ -57,12 +57,12 @@ impl SourceConfig for StdinSource {
     }
 
     fn build(&self, context: &Context) -> Result<Box<dyn Source>, Error> {
-        Ok(Box::new(Input::new(self.manner(), context.batch_bytes, io::stdin())))
+        Ok(Box::new(Input::new(self.options(), context.batch_bytes, io::stdin())))
     }
 }
 
 impl StdinSource {
-    fn manner(&self) -> InputOptions {
+    fn options(&self) -> InputOptions {
         InputOptions {
             compression: self.compression,
             framing: self.framing.clone(),
@@ -81,8 +81,7 @@ mod tests {
     use std::time::Duration;
 
     use thalweg_engine::ErrorKind as Kind;
-    use thalweg_engine::testing::{Sent, options, payloads, start_source};
-    use thalweg_record::Parcel;
+    use thalweg_engine::testing::{Arrived, Sent, options, payloads, start_source};
 
     /// Returns the bytes from a channel; it blocks as a pipe does.
     struct Pipe(sync::Receiver<Vec<u8>>, io::Cursor<Vec<u8>>);
@@ -98,7 +97,7 @@ mod tests {
     }
 
     fn input(yaml: &str, batch_bytes: usize, input: impl Read + Send + 'static) -> Box<dyn Source> {
-        Box::new(Input::new(options::<StdinSource>(yaml).manner(), batch_bytes, input))
+        Box::new(Input::new(options::<StdinSource>(yaml).options(), batch_bytes, input))
     }
 
     async fn read(yaml: &str, batch_bytes: usize, bytes: Vec<u8>) -> Sent {
@@ -176,7 +175,7 @@ mod tests {
         );
         let next = async || {
             let taken = tokio::time::timeout(Duration::from_secs(20), running.main.take()).await;
-            let Some((_, Parcel::Messages(batch))) = taken.unwrap() else { panic!("it ended") };
+            let Some((_, Arrived::Messages(batch))) = taken.unwrap() else { panic!("it ended") };
             payloads(&batch)
         };
         give.send(b"a1\n b\na2".to_vec()).unwrap();

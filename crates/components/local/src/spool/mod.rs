@@ -1,4 +1,4 @@
-//! Messages kept on disk: what the sink `spool` writes and the source `spool` reads.
+//! Messages kept on disk, between the sink `spool` and the source `spool`.
 //!
 //! A spool is a folder of *segments*, which are numbered files. A segment begins with a head that identifies
 //! it. Then come *blocks*: each is a batch ([`block`]) with its length and checksum in front. The segment

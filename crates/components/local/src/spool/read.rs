@@ -142,7 +142,7 @@ impl Segment {
     }
 
     /// Skips the rest of the segment.
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn skip_rest(&mut self) {
         self.is_damaged = true;
         self.offset = self.length;
     }

@@ -32,7 +32,7 @@ fn read(folder: &Path, number: u32) -> (Vec<String>, bool) {
     loop {
         match segment.next().unwrap() {
             Next::End => return (found, !segment.is_damaged()),
-            Next::Rubbish { .. } => segment.give_up(),
+            Next::Rubbish { .. } => segment.skip_rest(),
             Next::Block { bytes, rows } => {
                 let mut body = vec![0; bytes];
                 segment.fill(&mut body).unwrap();

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::pending;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::intake::Taken;
 use super::serve::{Activity, UnderWay};
+use super::stream_reader::Taken;
 use super::{Client, Cut, Format, Stream, StreamReader};
-use thalweg_codec::partitioner::Partitioner;
+use thalweg_codec::stream_framing::StreamCutter;
 
 /// The largest number of batches of a connection that may wait for their answers. Above it, the connection is
 /// not read.
@@ -45,19 +46,22 @@ pub struct Connection {
     pub limit: ByteSize,
     /// How long a client may send nothing in the middle of a message.
     pub read_timeout: Duration,
-    /// How long a client may send nothing between messages.
+    /// How long a client may send nothing between messages, after its last data and the last answer.
     pub idle_timeout: Option<Duration>,
     /// With messages of several lines: the time without a new line after which a message is complete.
     pub quiet: Option<Duration>,
     /// The text written to the client for each message, and when it is written.
     pub acknowledge: Option<(Bytes, Respond)>,
-    /// How long a client may take to accept what is written to it.
+    /// How long a client may take to accept an answer.
     pub write_timeout: Duration,
 }
 
+/// The reason if an answer cannot be written.
+const UNANSWERED: &str = "it could not be answered";
+
 /// Why a connection ended.
 enum End {
-    /// The client has sent everything.
+    /// No more messages are read. Pending answers are written first.
     Done,
     /// The connection is unusable: pending answers cannot be written.
     Broken,
@@ -69,11 +73,17 @@ struct Talk<'a, F> {
     stream: Stream,
     peer: Arc<str>,
     format: F,
-    intake: StreamReader,
+    reader: StreamReader,
     /// Batches to be answered, each with its number of messages.
     waiting: VecDeque<(Settled, usize)>,
     answers: Option<Answers>,
     activity: Activity,
+    /// When data last arrived.
+    last_data: Instant,
+    /// When an answer was last written.
+    last_answer: Instant,
+    /// True if the lines held back have been sent since data last arrived.
+    was_quiet: bool,
     /// Held in the middle of a message, and while answers are due.
     under_way: Option<UnderWay>,
 }
@@ -86,17 +96,28 @@ impl Connection {
     pub async fn run<F: Format>(
         &self,
         client: Client,
-        partitioner: Partitioner,
+        partitioner: StreamCutter,
         format: F,
         answers: Option<Answers>,
         mut out: SourceOutput,
     ) -> Result<(), Error> {
-        let intake = StreamReader::new(partitioner, self.limit, out.batch_bytes());
-        let waiting = VecDeque::new();
+        let reader = StreamReader::new(partitioner, self.limit, out.batch_bytes());
         let Client { stream, name: peer, activity } = client;
-        let under_way = None;
-        let mut talk =
-            Talk { options: self, stream, peer, format, intake, waiting, answers, activity, under_way };
+        let begun = Instant::now();
+        let mut talk = Talk {
+            options: self,
+            stream,
+            peer,
+            format,
+            reader,
+            waiting: VecDeque::new(),
+            answers,
+            activity,
+            last_data: begun,
+            last_answer: begun,
+            was_quiet: true,
+            under_way: None,
+        };
         let end = talk.read(&mut out).await?;
         // Downstream stages end only when all source outputs are dropped. Some settle their batches only
         // then.
@@ -113,82 +134,110 @@ enum Event {
     Stop,
     Settled(Settlement),
     Answer(Bytes),
-    Ready(std::io::Result<()>),
+    Ready(io::Result<()>),
+    /// The lines held back are complete.
+    Quiet,
+    /// The client has sent nothing for too long.
     Silent,
 }
 
 impl<F: Format> Talk<'_, F> {
     async fn read(&mut self, out: &mut SourceOutput) -> Result<End, Error> {
-        let mut last = Instant::now();
-        // True if the lines held back have been sent since data last arrived.
-        let mut was_quiet = true;
         loop {
-            let is_within = self.intake.is_in_a_message();
-            self.under_way = match is_within || !self.waiting.is_empty() {
-                false => None,
-                true => self.under_way.take().or_else(|| Some(self.activity.under_way())),
-            };
-            let quiet = self.options.quiet.filter(|_| is_within && !was_quiet);
-            let patience =
-                if is_within { Some(self.options.read_timeout) } else { self.options.idle_timeout };
-            let event = tokio::select! {
-                biased;
-                () = out.stopping() => Event::Stop,
-                settlement = first(&mut self.waiting) => Event::Settled(settlement),
-                answer = next(&mut self.answers) => Event::Answer(answer),
-                ready = self.intake.ready(&self.stream), if self.waiting.len() < MAX_WAITING => Event::Ready(ready),
-                () = until(last, quiet.or(patience)) => Event::Silent,
-            };
-            let taken = match event {
+            let taken = match self.event(out).await {
                 Event::Stop => {
                     self.reject_rest("the run was stopped", out).await?;
                     return Ok(End::Done);
                 }
                 Event::Settled(settlement) => match self.answer(&settlement).await {
                     true => continue,
-                    false => return self.broken("it could not be answered", out).await,
+                    false => return self.end(End::Broken, UNANSWERED, out).await,
                 },
                 Event::Answer(answer) => match self.write(&answer).await {
                     true => continue,
-                    false => return self.broken("it could not be answered", out).await,
+                    false => return self.end(End::Broken, UNANSWERED, out).await,
                 },
-                Event::Silent if quiet.is_some() => {
-                    was_quiet = true;
-                    self.intake.quiet()
+                Event::Quiet => {
+                    self.was_quiet = true;
+                    self.reader.quiet()
                 }
-                Event::Silent => return self.broken("nothing more arrived in time", out).await,
-                Event::Ready(Ok(())) => {
-                    let taken = self.intake.read(&mut self.stream, out, self.options.read_timeout).await;
-                    (last, was_quiet) = (Instant::now(), false);
-                    self.activity.note();
-                    match taken {
-                        Ok(taken) => taken,
-                        Err(error) => {
-                            return self.broken(&format!("the connection broke ({error})"), out).await;
-                        }
+                Event::Silent => return self.end(End::Done, "nothing more arrived in time", out).await,
+                Event::Ready(ready) => match self.take(ready, out).await {
+                    Ok(taken) => taken,
+                    Err(error) => {
+                        let reason = format!("the connection broke ({error})");
+                        return self.end(End::Broken, &reason, out).await;
                     }
-                }
-                Event::Ready(Err(error)) => {
-                    return self.broken(&format!("the connection broke ({error})"), out).await;
-                }
+                },
             };
-            match taken {
-                Taken::Nothing => {}
-                Taken::NoRoom => {
-                    return self.broken("the memory budget had no capacity for the rest in time", out).await;
-                }
-                Taken::End(None) => return Ok(End::Done),
-                Taken::Cut(cut) => {
-                    if !self.send(cut, out).await? {
-                        return self.broken("it could not be answered", out).await;
-                    }
-                }
-                Taken::End(Some(cut)) => {
-                    let answered = self.send(cut, out).await?;
-                    return Ok(if answered { End::Done } else { End::Broken });
-                }
+            if let Some(end) = self.send_taken(taken, out).await? {
+                return Ok(end);
             }
         }
+    }
+
+    /// Waits for the next event.
+    async fn event(&mut self, out: &SourceOutput) -> Event {
+        let is_within = self.reader.is_in_a_message();
+        self.under_way = match is_within || !self.waiting.is_empty() {
+            false => None,
+            true => self.under_way.take().or_else(|| Some(self.activity.under_way())),
+        };
+        let quiet = self.options.quiet.filter(|_| is_within && !self.was_quiet);
+        let (since, patience) = match is_within {
+            true => (self.last_data, Some(self.options.read_timeout)),
+            // A client that waits for an answer, or has just received one, is not idle.
+            false => {
+                let idle = self.options.idle_timeout.filter(|_| self.waiting.is_empty());
+                (self.last_data.max(self.last_answer), idle)
+            }
+        };
+        let silence = if quiet.is_some() { Event::Quiet } else { Event::Silent };
+        let is_read = self.waiting.len() < MAX_WAITING;
+        tokio::select! {
+            biased;
+            () = out.stopping() => Event::Stop,
+            settlement = first(&mut self.waiting) => Event::Settled(settlement),
+            answer = next(&mut self.answers) => Event::Answer(answer),
+            ready = self.reader.ready(&self.stream), if is_read => Event::Ready(ready),
+            () = until(since, quiet.or(patience)) => silence,
+        }
+    }
+
+    /// Reads the data that has arrived.
+    async fn take(&mut self, ready: io::Result<()>, out: &SourceOutput) -> io::Result<Taken> {
+        ready?;
+        let taken = self.reader.read(&mut self.stream, out, self.options.read_timeout).await;
+        (self.last_data, self.was_quiet) = (Instant::now(), false);
+        self.activity.note();
+        taken
+    }
+
+    /// Sends the messages of a read. Returns the end of the connection if it ends now.
+    async fn send_taken(&mut self, taken: Taken, out: &mut SourceOutput) -> Result<Option<End>, Error> {
+        match taken {
+            Taken::Nothing => Ok(None),
+            Taken::NoRoom => {
+                let reason = "the memory budget had no capacity for the rest in time";
+                self.end(End::Done, reason, out).await.map(Some)
+            }
+            Taken::Cut(cut) => match self.send(cut, out).await? {
+                true => Ok(None),
+                false => self.end(End::Broken, UNANSWERED, out).await.map(Some),
+            },
+            Taken::End(None) => Ok(Some(End::Done)),
+            Taken::End(Some(cut)) => {
+                let answered = self.send(cut, out).await?;
+                Ok(Some(if answered { End::Done } else { End::Broken }))
+            }
+        }
+    }
+
+    /// Ends the connection for this reason. The part of a message that was read is rejected.
+    async fn end(&mut self, end: End, reason: &str, out: &mut SourceOutput) -> Result<End, Error> {
+        tracing::debug!("`{}`: {}: {reason}", out.name(), self.peer);
+        self.reject_rest(reason, out).await?;
+        Ok(end)
     }
 
     /// Sends messages. Returns false if the client was to be answered at once and could not be.
@@ -224,7 +273,10 @@ impl<F: Format> Talk<'_, F> {
 
     async fn write(&mut self, bytes: &[u8]) -> bool {
         match self.stream.write_within(bytes, self.options.write_timeout).await {
-            Ok(()) => true,
+            Ok(()) => {
+                self.last_answer = Instant::now();
+                true
+            }
             Err(error) => {
                 tracing::debug!("{}: cannot write an answer: {error}", self.peer);
                 false
@@ -232,14 +284,8 @@ impl<F: Format> Talk<'_, F> {
         }
     }
 
-    async fn broken(&mut self, reason: &str, out: &mut SourceOutput) -> Result<End, Error> {
-        tracing::debug!("`{}`: {}: {reason}", out.name(), self.peer);
-        self.reject_rest(reason, out).await?;
-        Ok(End::Broken)
-    }
-
     async fn reject_rest(&mut self, reason: &str, out: &mut SourceOutput) -> Result<(), Error> {
-        match self.intake.abandon(reason) {
+        match self.reader.abandon(reason) {
             Some(cut) => cut.send(&mut self.format, &self.peer, false, out, |_, _| {}).await,
             None => Ok(()),
         }

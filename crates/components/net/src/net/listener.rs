@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ impl Announce {
         self.at.subscribe()
     }
 
-    fn tell(&self, at: String) {
+    fn publish(&self, at: String) {
         tracing::info!("`{}` listens on {at}", self.name);
         self.at.send_replace(Some(at));
     }
@@ -99,6 +100,23 @@ impl Drop for Removal {
     }
 }
 
+/// Binds a socket to `HOST:PORT`. Without a host, binds it to the first kind of address that is possible.
+async fn first<T, F: Future<Output = io::Result<T>>>(at: &str, bind: impl Fn(String) -> F) -> io::Result<T> {
+    let mut last: io::Error = ErrorKind::InvalidInput.into();
+    for at in Address::to_listen(at) {
+        match bind(at).await {
+            Ok(bound) => return Ok(bound),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Returns the actual address of a socket, or the configured one if the system does not return it.
+fn shown(at: io::Result<SocketAddr>, configured: &Address) -> String {
+    at.map_or_else(|_| configured.to_string(), |at| at.to_string())
+}
+
 /// A socket that accepts connections.
 #[derive(Debug)]
 pub enum Listener {
@@ -124,32 +142,18 @@ impl Listener {
     /// A temporary error if the address is in use; a permanent one if it may not be used.
     pub async fn bind(address: &Address, unix: UnixSocket, announce: &Announce) -> Result<Self, Error> {
         let bound = match address {
-            Address::Tcp(at) => Self::tcp(at).await,
+            Address::Tcp(at) => first(at, TcpListener::bind).await.map(Self::Tcp),
             Address::Unix(path) => unix
                 .make(path, |path| UnixListener::bind(path))
                 .map(|(made, removal)| Self::Unix(made, removal)),
             Address::Udp(_) | Address::Unixgram(_) => Err(ErrorKind::Unsupported.into()),
         };
         let bound = bound.map_err(|error| net_error("listen on", address, &error))?;
-        announce.tell(match &bound {
-            Self::Tcp(listener) => match listener.local_addr() {
-                Ok(at) => at.to_string(),
-                Err(_) => address.to_string(),
-            },
+        announce.publish(match &bound {
+            Self::Tcp(listener) => shown(listener.local_addr(), address),
             Self::Unix(_, path) => path.0.display().to_string(),
         });
         Ok(bound)
-    }
-
-    async fn tcp(at: &str) -> io::Result<Self> {
-        let mut last = ErrorKind::InvalidInput.into();
-        for at in Address::to_listen(at) {
-            match TcpListener::bind(&at).await {
-                Ok(listener) => return Ok(Self::Tcp(listener)),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
     }
 
     /// Accepts the next client. Returns its connection and its name for logs and messages.
@@ -188,32 +192,18 @@ impl Datagrams {
     /// As [`Listener::bind`].
     pub async fn bind(address: &Address, unix: UnixSocket, announce: &Announce) -> Result<Self, Error> {
         let bound = match address {
-            Address::Udp(at) => Self::udp(at).await,
+            Address::Udp(at) => first(at, UdpSocket::bind).await.map(Self::Udp),
             Address::Unixgram(path) => unix
                 .make(path, |path| UnixDatagram::bind(path))
                 .map(|(made, removal)| Self::Unix(made, removal)),
             Address::Tcp(_) | Address::Unix(_) => Err(ErrorKind::Unsupported.into()),
         };
         let bound = bound.map_err(|error| net_error("listen on", address, &error))?;
-        announce.tell(match &bound {
-            Self::Udp(socket) => match socket.local_addr() {
-                Ok(at) => at.to_string(),
-                Err(_) => address.to_string(),
-            },
+        announce.publish(match &bound {
+            Self::Udp(socket) => shown(socket.local_addr(), address),
             Self::Unix(_, path) => path.0.display().to_string(),
         });
         Ok(bound)
-    }
-
-    async fn udp(at: &str) -> io::Result<Self> {
-        let mut last = ErrorKind::InvalidInput.into();
-        for at in Address::to_listen(at) {
-            match UdpSocket::bind(&at).await {
-                Ok(socket) => return Ok(Self::Udp(socket)),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
     }
 
     /// Waits until there may be a datagram.
@@ -252,7 +242,7 @@ impl Datagrams {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     /// The address of a UDP socket.
-    Udp(std::net::SocketAddr),
+    Udp(SocketAddr),
     /// A unix socket. Senders on unix sockets usually have no name.
     Unix,
 }

@@ -20,19 +20,19 @@ mod address;
 mod connection;
 mod datagrams;
 pub mod defaults;
-mod intake;
 mod listener;
 mod options;
 mod serve;
 mod stream;
+mod stream_reader;
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub use address::Address;
 pub use connection::{Answers, Connection, Respond};
 pub use datagrams::receive;
-pub use intake::{Cut, Format, Plain, StreamReader};
 pub use listener::{Accepted, Announce, Datagrams, Listener, UnixSocket};
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use serve::{Client, Limits, Owner, serve};
 pub use stream::{Dial, Stream, connect_udp, net_error};
+pub use stream_reader::{Cut, Format, Plain, StreamReader};

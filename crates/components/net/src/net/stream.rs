@@ -210,8 +210,8 @@ pub async fn connect_udp(at: &str) -> io::Result<UdpSocket> {
 /// Turns a network error into a component's error: the failed action, the address, and the reason. It is
 /// temporary, since servers come back and ports become free, unless it concerns permissions or something
 /// unsupported.
-pub fn net_error(what: &str, address: impl std::fmt::Display, error: &io::Error) -> Error {
-    let sentence = |reason: &str| format!("cannot {what} `{address}`: {reason}");
+pub fn net_error(action: &str, address: impl std::fmt::Display, error: &io::Error) -> Error {
+    let sentence = |reason: &str| format!("cannot {action} `{address}`: {reason}");
     match error.kind() {
         ErrorKind::PermissionDenied => Error::permanent(sentence(
             "permission was denied (ports below 1024 need a privilege, a unix socket needs access to its folder)",

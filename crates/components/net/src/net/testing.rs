@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use thalweg_engine::testing::{OutputReceiver, RunningSource, start_source};
+use thalweg_engine::testing::{Arrived, OutputReceiver, RunningSource, start_source};
 use thalweg_engine::{Error, Source};
-use thalweg_record::{Batch, Outcome, Parcel};
+use thalweg_record::{Batch, Outcome};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -60,7 +60,7 @@ impl Server {
         let stop = self.source.stop.clone();
         let task = tokio::spawn(async move {
             let mut payloads = Vec::new();
-            while let Some((_, Parcel::Messages(batch))) = self.source.main.take().await {
+            while let Some((_, Arrived::Messages(batch))) = self.source.main.take().await {
                 payloads.extend(thalweg_engine::testing::payloads(&batch));
                 batch.settle(Outcome::Delivered);
             }
@@ -78,7 +78,7 @@ pub(crate) struct Delivered {
 
 async fn take(from: &OutputReceiver) -> Batch {
     match within(from.take()).await {
-        Some((_, Parcel::Messages(batch))) => batch,
+        Some((_, Arrived::Messages(batch))) => batch,
         other => panic!("{other:?} came"),
     }
 }

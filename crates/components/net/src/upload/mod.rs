@@ -191,8 +191,8 @@ where
     let mut frames = Frames::new(body, limits);
     let read = async {
         frames.check_length()?;
-        // Reserved before anything else is held, so that a waiting request never holds what another one waits
-        // for.
+        // Reserved before anything else is held, so that a waiting request never holds memory that another
+        // one waits for.
         let lease = room.share.reserve(SMALL).await;
         let mut reader = Reader { limits, room, buffer: Vec::new(), uploads: Vec::new(), fields: Vec::new() };
         match (boundary, accept) {

@@ -28,7 +28,7 @@ pub struct ConnectionOptions {
 /// Answers a client's requests. Once `stopping` completes, the request in progress is the last one.
 pub async fn converse<A, F>(
     client: Client,
-    manner: ConnectionOptions,
+    options: ConnectionOptions,
     stopping: impl Future<Output = ()>,
     answer: A,
 ) where
@@ -39,8 +39,8 @@ pub async fn converse<A, F>(
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(manner.read_timeout)
-        .keep_alive(manner.keep_alive)
+        .header_read_timeout(options.read_timeout)
+        .keep_alive(options.keep_alive)
         .max_buf_size(HEAD_BYTES);
     let service = service_fn(|request| {
         let under_way = activity.under_way();

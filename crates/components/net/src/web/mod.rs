@@ -2,10 +2,12 @@
 
 mod admission;
 mod connection;
+mod gate;
 mod htpasswd;
 
 pub use admission::{Admission, RequestOptions};
 pub use connection::{ConnectionOptions, converse};
+pub use gate::{Gate, converse_until_stopped};
 
 use bytes::Bytes;
 use http_body_util::Full;

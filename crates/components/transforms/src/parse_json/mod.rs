@@ -29,8 +29,9 @@ pub struct ParseJsonConfig {
     fields: Option<Vec<String>>,
     /// The types that members must have: `int`, `float`, `bool`, `text`, `timestamp` or `json`. A text that
     /// holds such a value is converted. A message with a value that does not fit leaves by the `errors`
-    /// output. A timestamp is a text as in RFC 3339, or a number of seconds since 1970. Whole numbers of 12
-    /// or more digits are milliseconds, microseconds or nanoseconds, by their size.
+    /// output. A `bool` may also be `yes`, `on`, `1` or their opposites. A `timestamp` is RFC 3339, the
+    /// common log format, RFC 2822, or a number since 1970. The size of a number tells its unit: seconds,
+    /// milliseconds, microseconds or nanoseconds.
     types: BTreeMap<String, FieldType>,
     /// True to make fields of the members of nested objects, called `outer.inner`. With `false`, a nested
     /// object is one field that holds its JSON text. The default is `false`.

@@ -111,11 +111,22 @@ fn forced_types_convert_texts_or_reject() {
         let row = &parsed(yaml, &[&format!(r#"{{"at":{time}}}"#)]).main()[0];
         assert_eq!(row["at"], 1_767_323_045_000_000i64, "{time}");
     }
+    for (time, expected) in [
+        ("1767323045678.5", 1_767_323_045_678_500i64),
+        ("1.767323045678e9", 1_767_323_045_678_000),
+        (r#""02/Jan/2026:03:04:05 +0000""#, 1_767_323_045_000_000),
+        (r#""Fri, 02 Jan 2026 03:04:05 +0000""#, 1_767_323_045_000_000),
+    ] {
+        assert_eq!(parsed(yaml, &[&format!(r#"{{"at":{time}}}"#)]).main(), [json!({ "at": expected })]);
+    }
+    for (value, expected) in [("1", true), (r#""YES""#, true), (r#""off""#, false), ("0", false)] {
+        assert_eq!(parsed(yaml, &[&format!(r#"{{"b":{value}}}"#)]).main(), [json!({ "b": expected })]);
+    }
     for (wrong, expected) in [
         (r#"{"i":1.5}"#, "`i` at byte 5 is not a whole number of 64 bits"),
         (r#"{"i":true}"#, "`i` at byte 5 is not a whole number of 64 bits"),
         (r#"{"f":"x"}"#, "`f` at byte 5 is not a number"),
-        (r#"{"b":1}"#, "`b` at byte 5 is not true or false"),
+        (r#"{"b":2}"#, "`b` at byte 5 is not true or false"),
         (r#"{"at":"soon"}"#, "`at` at byte 6 is not a time"),
         (r#"{"i":[]}"#, "`i` at byte 5 is not a whole number of 64 bits"),
     ] {

@@ -140,7 +140,7 @@ impl TransformConfig for ParseUserAgent {
     fn build(&self, _: &Context) -> Result<Box<dyn Transform>, Error> {
         let named = self.fields.iter().map(|fact| (format!("{}{}", self.prefix, fact.name()), fact.kind()));
         let types = named.clone().collect();
-        Ok(Box::new(Teller {
+        Ok(Box::new(UserAgentParser {
             input: self.input.clone(),
             facts: self.fields.clone(),
             columns: Columns::new(Typing::new(&types, None), named.map(|(name, _)| name)),
@@ -149,14 +149,14 @@ impl TransformConfig for ParseUserAgent {
     }
 }
 
-struct Teller {
+struct UserAgentParser {
     input: Input,
     facts: Vec<Fact>,
     columns: Columns,
     known: HashMap<Box<str>, Vec<Option<String>>>,
 }
 
-impl RowParser for Teller {
+impl RowParser for UserAgentParser {
     fn input(&self) -> &Input {
         &self.input
     }
@@ -169,7 +169,7 @@ impl RowParser for Teller {
         if let Some(found) = self.known.get(text) {
             return push(&mut self.columns, found);
         }
-        let found = tell(text, &self.facts);
+        let found = facts_of(text, &self.facts);
         push(&mut self.columns, &found)?;
         if text.len() <= LONGEST {
             if self.known.len() >= REMEMBERED {
@@ -188,11 +188,11 @@ fn push(columns: &mut Columns, found: &[Option<String>]) -> Result<(), String> {
     Ok(())
 }
 
-fn tell(text: &str, facts: &[Fact]) -> Vec<Option<String>> {
+fn facts_of(text: &str, facts: &[Fact]) -> Vec<Option<String>> {
     let products = Products::of(text);
     let known = Parser::new().parse(text).unwrap_or_default();
     let known_as = |value: &str| (!value.is_empty() && value != "UNKNOWN").then(|| value.to_owned());
-    let tell = |fact: &Fact| match fact {
+    let value = |fact: &Fact| match fact {
         Fact::Browser => known_as(known.name).or_else(|| products.first().map(|(name, _)| name.to_owned())),
         Fact::BrowserVersion | Fact::Version => match known_as(known.name) {
             Some(_) => known_as(known.version),
@@ -214,10 +214,10 @@ fn tell(text: &str, facts: &[Fact]) -> Vec<Option<String>> {
             Some((is_phone || products.is_mobile()).to_string())
         }
     };
-    facts.iter().map(tell).collect()
+    facts.iter().map(value).collect()
 }
 
-impl Transform for Teller {
+impl Transform for UserAgentParser {
     fn apply(&mut self, batch: Batch, out: &mut Outputs) -> Result<(), Error> {
         Ok(parse_rows(self, batch, out)?)
     }
@@ -234,7 +234,7 @@ mod tests {
         testing::transform_conforms::<ParseUserAgent>("{}", &["Mozilla/5.0 (X11)", "", "x", "("]);
     }
 
-    fn told(text: &str) -> Value {
+    fn parsed(text: &str) -> Value {
         let yaml = "fields: [browser, browser-version, os, platform, localization, engine, engine-version, mozilla, bot, mobile, category]";
         testing::apply::<ParseUserAgent>(yaml, [testing::batch([text])]).main()[0].clone()
     }
@@ -243,25 +243,25 @@ mod tests {
     fn what_browsers_say() {
         let phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 10_3_1 like Mac OS X) AppleWebKit/603.1.30 (KHTML, like Gecko) Version/10.0 Mobile/14E304 Safari/602.1";
         assert_eq!(
-            told(phone),
+            parsed(phone),
             json!({"browser": "Safari", "browser-version": "10.0", "os": "CPU iPhone OS 10_3_1 like Mac OS X", "platform": "iPhone",
                    "engine": "AppleWebKit", "engine-version": "603.1.30", "mozilla": "5.0", "bot": false, "mobile": true, "category": "smartphone"})
         );
         let firefox = "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
         assert_eq!(
-            told(firefox),
+            parsed(firefox),
             json!({"browser": "Firefox", "browser-version": "128.0", "os": "Ubuntu", "platform": "X11", "engine": "Gecko",
                    "engine-version": "20100101", "mozilla": "5.0", "bot": false, "mobile": false, "category": "pc"})
         );
         let android = "Mozilla/5.0 (Linux; U; Android 2.2; en-us; Nexus One Build/FRF91) AppleWebKit/533.1 (KHTML, like Gecko) Version/4.0 Mobile Safari/533.1";
-        let found = told(android);
+        let found = parsed(android);
         assert_eq!(
             [&found["os"], &found["platform"], &found["localization"]],
             ["Android 2.2", "Linux", "en-us"]
         );
         assert_eq!((&found["mobile"], &found["engine"]), (&json!(true), &json!("AppleWebKit")));
         let explorer = "Mozilla/5.0 (Windows NT 6.1; WOW64; Trident/7.0; rv:11.0) like Gecko";
-        let found = told(explorer);
+        let found = parsed(explorer);
         assert_eq!(
             [&found["browser"], &found["browser-version"], &found["os"]],
             ["Internet Explorer", "11.0", "Windows 7"]
@@ -274,18 +274,18 @@ mod tests {
 
     #[test]
     fn what_others_say() {
-        let bot = told("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)");
+        let bot = parsed("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)");
         assert_eq!(
             [&bot["bot"], &bot["mobile"], &bot["category"]],
             [&json!(true), &json!(false), &json!("crawler")]
         );
-        let own = told("example-client/1.2 (+https://example.org)");
+        let own = parsed("example-client/1.2 (+https://example.org)");
         assert_eq!(
             [&own["browser"], &own["browser-version"], &own["bot"]],
             [&json!("example-client"), &json!("1.2"), &json!(false)]
         );
         assert_eq!(own.get("mozilla"), None);
-        assert_eq!(told(""), json!({"bot": false, "mobile": false}));
+        assert_eq!(parsed(""), json!({"bot": false, "mobile": false}));
     }
 
     #[test]

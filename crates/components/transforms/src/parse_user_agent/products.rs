@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn systems_are_told_apart() {
-        let told = |text: &str| {
+        let parsed = |text: &str| {
             let products = Products::of(text);
             let text = |found: Option<&str>| found.unwrap_or("-").to_owned();
             format!(
@@ -241,7 +241,7 @@ mod tests {
             ("curl/8.0", "- | - | -"),
             ("bot/1 (+https://example.org)", "- | - | -"),
         ] {
-            assert_eq!(told(agent), expected, "{agent}");
+            assert_eq!(parsed(agent), expected, "{agent}");
         }
     }
 

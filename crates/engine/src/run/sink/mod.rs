@@ -19,6 +19,7 @@ use super::{Retries, RunFailure};
 use crate::Rejects;
 use crate::component::{Sink, WriteOutcome};
 use crate::metrics::ComponentMetrics;
+use crate::parcel::shares;
 use crate::{Error, ErrorKind};
 use thalweg_record::split_rejected;
 
@@ -106,7 +107,7 @@ pub(super) enum Condition {
     /// It failed, and is used again after a while. `unopened`: what to open it with, if it could not even be
     /// opened.
     Failed { at: Instant, reason: String, unopened: Option<Option<Value>> },
-    /// A flush failed: what would come of writing more is not known.
+    /// A flush failed: further writes may lose or repeat messages.
     Broken { reason: String },
 }
 
@@ -126,7 +127,7 @@ impl Condition {
     }
 }
 
-/// Opens the workers of a sink and lets them write what comes, to the end.
+/// Opens the workers of a sink and runs them until the input ends.
 pub(super) async fn run(
     mut writers: Vec<Writer>,
     input: Receiver<Batch>,
@@ -186,10 +187,10 @@ impl Worker for Writer {
     /// Pending batches are flushed at the latest after [`FLUSH_EVERY`], and at once if they hold the memory
     /// that a source waits for.
     fn is_restless(&self) -> bool {
-        self.reopens.is_due()
-            || self.sink.is_due()
-            || !self.pending.written.is_empty()
-                && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short())
+        let has_old = !self.pending.written.is_empty()
+            && (self.pending.flushed.elapsed() >= FLUSH_EVERY || self.budget.is_short());
+        // A broken or unopened sink has nothing to flush or reopen.
+        self.condition.is_open() && (self.reopens.is_due() || self.sink.is_due() || has_old)
     }
 
     async fn rest(&mut self) -> Result<(), RunFailure> {
@@ -233,7 +234,7 @@ impl Writer {
                 return Ok(());
             }
         }
-        self.metrics.set_trouble(None);
+        self.metrics.set_retrying(None);
         // Before anything is written: after a crash, the state is that which this run began with.
         self.note_state();
         Ok(())
@@ -356,7 +357,7 @@ impl Writer {
                 }
             }
         }
-        self.metrics.set_trouble(None);
+        self.metrics.set_retrying(None);
         let barrier = self.barrier.clone();
         let _moment = barrier.read();
         self.note_state();
@@ -365,9 +366,11 @@ impl Writer {
         Ok(())
     }
 
-    /// True if the run continues without this sink: all that is not durable can go another way.
+    /// True if the run continues without this sink: all batches that are not durable have another route.
     fn can_break(&self) -> bool {
-        let mut owed = self.pending.written.iter().chain(&self.pending.kept).peekable();
+        // The ack of a batch whose messages were all rejected has no origin.
+        let pending = self.pending.written.iter().chain(&self.pending.kept);
+        let mut owed = pending.filter(|ack| !ack.is_noop()).peekable();
         let is_known = owed.peek().is_some() || !matches!(self.condition, Condition::Well);
         is_known && owed.all(Ack::has_failover)
     }
@@ -405,17 +408,10 @@ impl Writer {
         if let Some(batch) = rejected {
             self.metrics.add_errors(batch.rows());
             batch.claim(&self.budget);
-            let Some((last, others)) = self.errors.split_last() else {
-                batch.settle(Outcome::Filtered);
-                return Ok(rest);
-            };
-            for target in others {
-                let batch = batch.share();
+            for (target, batch) in self.errors.iter().zip(shares(batch, self.errors.len())) {
                 let bytes = batch.payload_bytes();
                 drop(target.push(batch, bytes));
             }
-            let bytes = batch.payload_bytes();
-            drop(last.push(batch, bytes));
         }
         Ok(rest)
     }
@@ -423,10 +419,10 @@ impl Writer {
     /// Notes that the sink failed and batches go another way. Returns the reason.
     fn fails(&mut self, error: Error) -> String {
         let reason = error.full();
-        self.metrics.set_trouble(Some(reason.clone()));
+        self.metrics.set_retrying(Some(reason.clone()));
         if let Condition::Well = self.condition {
             let name = &self.metrics.name;
-            tracing::warn!("`{name}` failed ({reason}); what comes goes another way until it works again");
+            tracing::warn!("`{name}` failed ({reason}); batches take the other route until it works again");
         }
         let unopened = match &mut self.condition {
             Condition::Failed { unopened, .. } => unopened.take(),
@@ -443,14 +439,15 @@ impl Writer {
         }
     }
 
-    /// A flush failed for good. All of it goes another way if it can, and so does what is still to come.
+    /// Handles a flush that failed for good: pending batches and all later ones take the other route, if
+    /// every pending batch has one.
     fn breaks(&mut self, error: Error) -> Result<(), RunFailure> {
         if !self.can_break() {
             return Err(self.failed(error));
         }
         let reason = error.full();
-        self.metrics.set_trouble(Some(reason.clone()));
-        tracing::warn!("`{}` failed ({reason}); what comes goes another way", self.metrics.name);
+        self.metrics.set_retrying(Some(reason.clone()));
+        tracing::warn!("`{}` failed ({reason}); batches take the other route", self.metrics.name);
         self.condition = Condition::Broken { reason: reason.clone() };
         self.pending.written.drain(..).chain(self.pending.kept.drain(..)).for_each(|ack| ack.fail(&reason));
         Ok(())

@@ -55,7 +55,7 @@ fn writer(sink: impl Sink + 'static) -> Writer {
     }
 }
 
-/// Runs a sink over batches of two messages; gives what was put down as its state when each was acknowledged.
+/// Runs a sink over batches of two messages. Returns the noted state at each acknowledgement.
 async fn states_seen(sink: Counting, batches: usize) -> Vec<Option<Value>> {
     let (sender, input) = channel(1 << 20);
     let state: Arc<Mutex<Option<Value>>> = Arc::default();
@@ -146,9 +146,46 @@ async fn a_sink_that_failed_is_left_alone_for_a_while_and_then_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_written_before_a_failure_is_brought_into_safety_before_that_goes_another_way() {
+async fn earlier_batches_are_flushed_before_a_failed_batch_takes_the_other_route() {
     let sink = Failing { with: 2..=2, given: 0, flushes: WriteOutcome::Buffered };
     assert_eq!(outcomes(sink, 2).await, [Outcome::Delivered, Outcome::Failed]);
+}
+
+/// Asks for a flush all the time, rejects everything, and cannot flush.
+struct Unflushable;
+
+#[async_trait]
+impl Sink for Unflushable {
+    async fn write(&mut self, batch: &Batch, rejects: &mut Rejects) -> Result<WriteOutcome, Error> {
+        (0..batch.rows()).for_each(|row| rejects.reject(row as u32, "too long"));
+        Ok(WriteOutcome::Staged)
+    }
+
+    async fn flush(&mut self) -> Result<(), Error> {
+        Err(Error::permanent("no space"))
+    }
+
+    fn is_due(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_broken_sink_is_not_flushed_again_and_again() {
+    let mut writer = writer(Unflushable);
+    // A batch without valid messages owes nothing. It does not keep the others from another route.
+    let (errors, _rejected) = channel(1 << 20);
+    writer.errors = vec![errors];
+    writer.take(0, testing::batch(["one"])).await.unwrap();
+    let outcome: Arc<Mutex<Option<Outcome>>> = Arc::default();
+    let seen = outcome.clone();
+    let ack = Ack::with_failover("test".into(), move |settlement| *seen.lock() = Some(settlement.outcome));
+    writer.pending.kept.push_back(ack);
+    assert!(writer.is_restless());
+    writer.rest().await.unwrap();
+    assert_eq!(*outcome.lock(), Some(Outcome::Failed));
+    writer.reopens.asked.fetch_add(1, Ordering::Relaxed);
+    assert!(!writer.is_restless());
 }
 
 /// Sends requests that take a while; refuses every seventh.
@@ -194,8 +231,8 @@ async fn requests_are_under_way_up_to_the_limit_and_what_was_refused_is_sent_aga
     drop(sender);
     let under_way: Arc<Mutex<UnderWay>> = Arc::default();
     let limit = ConcurrencyLimit::fixed(3);
-    let copy = |_| Writer { limit: Some(limit.clone()), ..writer(Requests(under_way.clone())) };
-    let writers: Vec<Writer> = (0..8).map(copy).collect();
+    let worker = |_| Writer { limit: Some(limit.clone()), ..writer(Requests(under_way.clone())) };
+    let writers: Vec<Writer> = (0..8).map(worker).collect();
     let (metrics, shortage) = (writers[0].metrics.clone(), writers[0].budget.shortage());
     run(writers, input, None, metrics, shortage).await.unwrap();
     let under_way = under_way.lock();
@@ -230,7 +267,7 @@ impl Sink for Hoarding {
 }
 
 #[tokio::test]
-async fn what_a_sink_keeps_is_acknowledged_when_it_says_so_and_in_the_end() {
+async fn staged_batches_are_settled_when_the_sink_commits_them_and_at_the_end() {
     let mut writer = writer(Hoarding::default());
     let acknowledged: Arc<Mutex<Vec<usize>>> = Arc::default();
     for number in 1..=3 {

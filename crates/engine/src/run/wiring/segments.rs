@@ -132,7 +132,7 @@ impl Wiring<'_> {
                     let built = config.build(context).map_err(not_built(&node.name, metrics.role))?;
                     FileWork::Transform(built)
                 }
-                Step::Messages(_) | Step::Waits(_) | Step::FileReader(_) | Step::Marker => FileWork::Part,
+                Step::Messages(_) | Step::Waits(_) | Step::FileReader(_) | Step::Marker => FileWork::Marker,
             };
             operators.push(FileOperator {
                 work,

@@ -20,7 +20,8 @@ impl Wiring<'_> {
     pub(super) fn sources(&mut self, positions: &ComponentPositions) -> Result<(), RunFailure> {
         let sources = &self.plan.sources;
         let are_many = sources.iter().filter(|stage| !stage.node.config.blocks()).count() >= self.plan.cores;
-        let auxiliaries = Auxiliaries::of(self.plan, &self.environment.handle.stop);
+        let auxiliaries =
+            Auxiliaries::of(self.plan, &self.environment.handle.stop, self.environment.drain_timeout);
         for (stage, (name, positions)) in sources.iter().zip(positions) {
             let config = &stage.node.config;
             let is_auxiliary = config.is_auxiliary();
@@ -33,7 +34,7 @@ impl Wiring<'_> {
                 if are_many && !config.blocks() { Placement::Runtime } else { Placement::OwnThread };
             self.tasks.push(Task::new(name.clone(), placement, run));
         }
-        self.tasks.extend(auxiliaries.dismissal());
+        self.tasks.extend(auxiliaries.stop_task());
         Ok(())
     }
 

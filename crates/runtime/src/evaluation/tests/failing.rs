@@ -57,7 +57,7 @@ fn a_panic_of_what_block_on_waits_for_leaves_the_event_loop_usable() {
 
 #[test]
 fn a_forgotten_error_reaches_the_hook() {
-    let told = told_to_hook();
+    let reported = passed_to_hook();
     let code = ConcurrentProc::new(async |text: &'static str| {
         wait(NEXT_TURN).await;
         text.parse::<u8>()
@@ -69,27 +69,27 @@ fn a_forgotten_error_reaches_the_hook() {
             wait(NEXT_TURN).await
         }
     });
-    assert_eq!(told.take(), ["a forgotten evaluation failed: invalid digit found in string"]);
+    assert_eq!(reported.take(), ["a forgotten evaluation failed: invalid digit found in string"]);
 }
 
 #[test]
 fn a_forgotten_panic_reaches_the_hook() {
-    let told = told_to_hook();
+    let reported = passed_to_hook();
     ConcurrentProc::new(async |_: ()| -> () { panic!("lost") }).call_and_forget(());
     block_on(wait(NEXT_TURN));
-    assert_eq!(told.take(), ["a forgotten evaluation panicked: lost"]);
+    assert_eq!(reported.take(), ["a forgotten evaluation panicked: lost"]);
 }
 
 #[test]
 fn the_panic_of_an_evaluation_whose_handle_was_dropped_reaches_the_hook() {
-    let told = told_to_hook();
+    let reported = passed_to_hook();
     let before = concurrently(async { panic!("handle dropped before") });
     drop::<Evaluation<()>>(before);
     let after: Evaluation<()> = concurrently(async { panic!("handle dropped after") });
     block_on(wait(NEXT_TURN));
     drop(after);
     assert_eq!(
-        told.take(),
+        reported.take(),
         [
             "a forgotten evaluation panicked: handle dropped before",
             "a forgotten evaluation panicked: handle dropped after"
@@ -99,16 +99,16 @@ fn the_panic_of_an_evaluation_whose_handle_was_dropped_reaches_the_hook() {
 
 #[test]
 fn what_an_awaiter_was_told_is_not_told_to_the_hook() {
-    let told = told_to_hook();
+    let reported = passed_to_hook();
     let mut evaluation: Evaluation<()> = concurrently(async { panic!("known") });
     assert_eq!(block_on(evaluation.await_result()), Err(EvaluationError::Panicked("known".into())));
     drop(evaluation);
-    assert!(told.take().is_empty());
+    assert!(reported.take().is_empty());
 }
 
 #[test]
 fn an_evaluation_that_is_let_go_after_its_first_wait_tells_its_error_to_the_hook() {
-    let told = told_to_hook();
+    let reported = passed_to_hook();
     let code = ConcurrentProc::new(async |_: ()| {
         wait(NEXT_TURN).await;
         Err::<(), _>("too late")
@@ -123,7 +123,7 @@ fn an_evaluation_that_is_let_go_after_its_first_wait_tells_its_error_to_the_hook
     block_on(wait(NEXT_TURN));
     failed.forget();
     assert_eq!(
-        told.take(),
+        reported.take(),
         ["a forgotten evaluation failed: too late", "a forgotten evaluation failed: already there"]
     );
 }
@@ -144,7 +144,7 @@ fn a_destructor_that_panics_is_contained_and_reported() {
             panic!("in a destructor");
         }
     }
-    let told = told_to_hook();
+    let reported = passed_to_hook();
     let mut evaluation = concurrently(async {
         let _panics = Panics;
         wait(Duration::from_secs(60)).await;
@@ -152,5 +152,5 @@ fn a_destructor_that_panics_is_contained_and_reported() {
     block_on(wait(NEXT_TURN));
     assert_eq!(evaluation.conclude_to(()), Ok(()));
     assert_eq!(block_on(evaluation.await_result()), Ok(()));
-    assert_eq!(told.take(), ["a forgotten evaluation panicked: in a destructor"]);
+    assert_eq!(reported.take(), ["a forgotten evaluation panicked: in a destructor"]);
 }

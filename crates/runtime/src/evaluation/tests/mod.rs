@@ -43,10 +43,10 @@ impl Drop for NotesDrop {
 }
 
 /// Sets a hook on this thread, and returns the log of the failures it receives.
-fn told_to_hook() -> Log {
+fn passed_to_hook() -> Log {
     let log = Log::default();
-    let told = log.clone();
-    on_forgotten(move |failure| told.note(failure));
+    let reported = log.clone();
+    on_forgotten(move |failure| reported.note(failure));
     log
 }
 

@@ -83,8 +83,8 @@ mod on_tokio {
 
     #[test]
     fn the_four_ways_to_call_work() {
-        let told = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
-        let log = told.clone();
+        let reported = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let log = reported.clone();
         on_forgotten_anywhere(move |failure| log.lock().push(failure.to_string()));
         runtime().block_on(async {
             let code = ConcurrentProc::on_tokio(async |time: u64| {
@@ -100,11 +100,11 @@ mod on_tokio {
             assert_eq!(detached.await_result_within(Duration::from_secs(60)).await, Ok(Ok(1)));
             code.call_and_forget(3);
             waiting(code.call_nonblock(3)).forget();
-            while told.lock().len() < 2 {
+            while reported.lock().len() < 2 {
                 wait(milliseconds(1)).await;
             }
         });
-        assert_eq!(*told.lock(), ["a forgotten evaluation failed: failed after 3"; 2]);
+        assert_eq!(*reported.lock(), ["a forgotten evaluation failed: failed after 3"; 2]);
     }
 
     #[test]

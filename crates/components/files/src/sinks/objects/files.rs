@@ -24,7 +24,7 @@ use super::parts::{Former, Noted, held, send};
 use super::{OnExists, Target};
 use crate::content::unreadable;
 use crate::file_template::FileTemplate;
-use crate::stored::trouble;
+use crate::stored::file_error;
 
 /// Writes files to a store, one after the other. The parts of a file are sent at the same time.
 pub(super) struct Files {
@@ -127,7 +127,7 @@ async fn passed(
 /// Converts the error of a range that could not be fetched into an error of the file.
 fn unfetched(error: &io::Error) -> FileError {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<StoreError>());
-    cause.map_or_else(|| unreadable(error), trouble)
+    cause.map_or_else(|| unreadable(error), file_error)
 }
 
 #[async_trait]
@@ -144,7 +144,7 @@ impl FileTransform for Files {
         }
         if self.on_exists != OnExists::Replace && self.is_left_alone(file, &path, size).await? {
             self.target.counts.skipped.fetch_add(1, Relaxed);
-            self.tell(file, &path);
+            self.note_address(file, &path);
             return Ok(Disposition::Continue);
         }
         let mut target = self.target.clone();
@@ -168,7 +168,7 @@ impl FileTransform for Files {
         };
         match stored {
             Ok(stored) if stored.size == size => {
-                self.tell(file, &path);
+                self.note_address(file, &path);
                 Ok(Disposition::Continue)
             }
             Ok(stored) => {
@@ -179,10 +179,10 @@ impl FileTransform for Files {
                 if problem.code == Some(REFUSED) && self.on_exists == OnExists::Skip =>
             {
                 self.target.counts.skipped.fetch_add(1, Relaxed);
-                self.tell(file, &path);
+                self.note_address(file, &path);
                 Ok(Disposition::Continue)
             }
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 }
@@ -198,7 +198,7 @@ const REFUSED: &str = "FILE_OUTPUT_EXISTS";
 fn unwritten(error: &StoreError) -> FileError {
     match error {
         StoreError::Refused { .. } => FileError::coded(REFUSED, error.to_string()),
-        error if error.is_temporary() => trouble(error),
+        error if error.is_temporary() => file_error(error),
         _ => FileError::coded(UNWRITABLE, error.to_string()),
     }
 }
@@ -222,7 +222,7 @@ impl Files {
     }
 
     /// Stores the address of the object in a note of the file.
-    fn tell(&self, file: &mut File, path: &str) {
+    fn note_address(&self, file: &mut File, path: &str) {
         let address = self.target.store.address(path);
         file.set_note(crate::URL, address.unwrap_or_else(|| self.target.store.name(path)));
     }
@@ -297,7 +297,7 @@ impl Job<'_> {
                 parts.sort_by_key(|part| part.number);
                 upload.complete(&parts).await.map_err(|error| unwritten(&error))
             }
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         };
         match completed {
             Ok(stored) => {
@@ -307,12 +307,12 @@ impl Job<'_> {
             }
             // The engine retries the file, and the retry resumes the upload. If this run ends, a later run
             // does.
-            Err(trouble @ FileError::Failed(_)) if self.noted.is_kept() => Err(trouble),
-            Err(trouble) => {
+            Err(error @ FileError::Failed(_)) if self.noted.is_kept() => Err(error),
+            Err(error) => {
                 // A failed abort is ignored, because the first error matters.
                 let _ = upload.abort().await;
                 self.noted.forget()?;
-                Err(trouble)
+                Err(error)
             }
         }
     }

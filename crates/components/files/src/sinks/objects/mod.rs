@@ -146,7 +146,7 @@ pub(super) struct Counts {
 }
 
 impl ObjectsSink {
-    fn place(&self) -> Result<(Store, String), String> {
+    fn location(&self) -> Result<(Store, String), String> {
         let (store, path) = Store::from_url(&self.url).map_err(|error| error.to_string())?;
         if store.limits().most_parts == 0 {
             return Err(format!("`{}` cannot be written to", store.name(&path)));
@@ -165,7 +165,7 @@ impl ObjectsSink {
     }
 
     fn is_folder(&self) -> bool {
-        self.place().is_ok_and(|(_, path)| path.is_empty() || path.ends_with('/'))
+        self.location().is_ok_and(|(_, path)| path.is_empty() || path.ends_with('/'))
     }
 
     /// Returns the target that all workers share. Its limit and counters apply to all of them together.
@@ -182,7 +182,7 @@ impl ObjectsSink {
     }
 
     fn new_target(&self, budget: &Budget) -> Result<Target, Error> {
-        let (store, path) = self.place().map_err(Error::permanent)?;
+        let (store, path) = self.location().map_err(Error::permanent)?;
         Ok(Target {
             wanted: self.wanted(budget, &store),
             fetched: match self.part_size {
@@ -315,7 +315,7 @@ sinks:
                 Mistake::new("parquet", "Messages are written as tables or as `encode` says, not both.");
             mistakes.push(mistake.help("Remove one of them."));
         }
-        mistakes.extend(self.place().err().map(|why| Mistake::new("url", format!("{why}."))));
+        mistakes.extend(self.location().err().map(|why| Mistake::new("url", format!("{why}."))));
         if let Some(rotate) = &self.rotate {
             if rotate.size.is_none() && rotate.every.is_none() {
                 let help = "Give it a `size`, for example `1GiB`, or `every`, for example `5m`.";

@@ -90,8 +90,8 @@ impl Noted {
         Self { journal, prefix: format!("{name}\n").into() }
     }
 
-    /// Returns what an earlier run recorded. This run has a file with this `identity`, in parts of `size`
-    /// bytes.
+    /// Returns the upload that an earlier run recorded. This run has a file with this `identity`, in parts of
+    /// `size` bytes.
     pub(super) fn found(&self, identity: &str, size: u64) -> Result<Former, Error> {
         let Some(journal) = &self.journal else { return Ok(Former::Nothing) };
         let entries = journal.entries(&self.prefix)?;

@@ -9,7 +9,7 @@ use thalweg_engine::Error;
 use super::FilesConfig;
 use thalweg_codec::pattern::Wanted;
 
-/// The conditions on a file, apart from its place.
+/// The conditions on a file, apart from its path.
 #[derive(Debug)]
 pub struct Filter {
     names: Wanted,

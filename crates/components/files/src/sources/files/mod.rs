@@ -19,15 +19,13 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::{ByteSize, TimeSpan};
-use thalweg_engine::{
-    Checkpoint, Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput,
-};
+use thalweg_config::{ByteSize, Paths, TimeSpan};
+use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput};
 use thalweg_record::{Content, File, Origin, Problem, Times};
 
-use thalweg_config::Paths;
 use thalweg_stream::io_error::io_error;
 
+use crate::group::Group;
 use filter::Filter;
 use pass::Pass;
 use thalweg_codec::pattern::{self, Root};
@@ -169,30 +167,11 @@ impl SourceConfig for FilesConfig {
     }
 }
 
-/// The maximum number of files in a group, and their maximum size in bytes.
-const GROUP: usize = 32;
-const GROUP_BYTES: u64 = 1 << 20;
-
 struct Files {
     config: FilesConfig,
     roots: Vec<Root>,
     filter: Filter,
     by_name: bool,
-}
-
-/// Files that are sent together.
-#[derive(Default)]
-struct Group {
-    files: Vec<File>,
-    bytes: u64,
-    /// Where to resume once the files are settled.
-    checkpoint: Option<Checkpoint>,
-}
-
-impl Group {
-    fn is_full(&self) -> bool {
-        self.files.len() >= GROUP || self.bytes >= GROUP_BYTES
-    }
 }
 
 #[async_trait]
@@ -260,7 +239,9 @@ impl Files {
     async fn send(&self, walk: &mut Walk<'_>, out: &mut SourceOutput, pass: &mut Pass) -> Result<u64, Error> {
         let source = out.name().clone();
         let (mut found, mut group) = (0, Group::default());
-        let mut lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
+        // Where to resume once the files of the group are settled.
+        let mut checkpoint = None;
+        let mut lease = Arc::new(out.reserve(Group::WEIGHT).await);
         while let Some(step) = walk.next_step() {
             if out.is_stopping() {
                 break;
@@ -276,14 +257,11 @@ impl Files {
                         pass.defer(&path);
                         continue;
                     }
-                    group.checkpoint = self.by_name.then(|| pass.checkpoint(&path));
-                    let file = file_of(&source, path, walk.base(), &metadata).with_lease(lease.clone());
-                    group.bytes += file.size();
-                    group.files.push(file);
+                    checkpoint = self.by_name.then(|| pass.checkpoint(&path));
+                    group.add(file_of(&source, path, walk.base(), &metadata).with_lease(lease.clone()));
                     if group.is_full() {
-                        let Group { files, checkpoint, .. } = std::mem::take(&mut group);
-                        out.send_files(files, checkpoint).await?;
-                        lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
+                        out.send_files(group.take(), checkpoint.take()).await?;
+                        lease = Arc::new(out.reserve(Group::WEIGHT).await);
                     }
                 }
                 // Rejects the entry like a file that cannot be read. The other files are still read.
@@ -296,8 +274,8 @@ impl Files {
                 }
             }
         }
-        if !group.files.is_empty() {
-            out.send_files(group.files, group.checkpoint).await?;
+        if !group.is_empty() {
+            out.send_files(group.take(), checkpoint).await?;
         }
         Ok(found)
     }

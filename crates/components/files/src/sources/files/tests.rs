@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
 use serde_json::Value;
-use thalweg_engine::testing::{RunningSource, messages, options, start};
-use thalweg_record::{Outcome, Parcel};
+use thalweg_engine::testing::{Arrived, RunningSource, messages, options, start};
+use thalweg_record::Outcome;
 
 use super::*;
 
@@ -43,7 +43,7 @@ impl Folder {
 
     async fn found(&self, running: RunningSource) -> (Vec<String>, BTreeMap<String, Value>) {
         let mut found = Vec::new();
-        while let Some((_, Parcel::Files(files))) = running.main.take().await {
+        while let Some((_, Arrived::Files(files))) = running.main.take().await {
             for file in files {
                 found.push(self.name_of(&file));
                 file.settle(Outcome::Delivered);
@@ -102,7 +102,7 @@ async fn names_that_are_no_text_are_found() {
     let name = OsStr::from_bytes(b"a \xff'\"\n.bin");
     fs::write(folder.path("").join(name), "text").unwrap();
     let running = folder.start("path: DIR/*.bin", &BTreeMap::new());
-    let Some((_, Parcel::Files(files))) = running.main.take().await else { panic!("it ended") };
+    let Some((_, Arrived::Files(files))) = running.main.take().await else { panic!("it ended") };
     assert_eq!(files[0].name(), name);
     assert_eq!(files[0].size(), 4);
 }
@@ -116,7 +116,7 @@ async fn small_files_go_together_and_big_ones_by_themselves() {
     }
     let running = folder.start("path: [DIR/one, DIR/two, DIR/small]", &BTreeMap::new());
     let mut groups = Vec::new();
-    while let Some((_, Parcel::Files(files))) = running.main.take().await {
+    while let Some((_, Arrived::Files(files))) = running.main.take().await {
         groups.push(files.len());
         files.into_iter().for_each(|file| file.settle(Outcome::Delivered));
     }
@@ -146,7 +146,7 @@ async fn a_run_that_was_cut_off_goes_on_after_what_was_safe() {
     let yaml = "{ path: DIR, order: name }";
     let running = folder.start(yaml, &BTreeMap::new());
     let mut left = Vec::new();
-    while let Some((_, Parcel::Files(files))) = running.main.take().await {
+    while let Some((_, Arrived::Files(files))) = running.main.take().await {
         // The second group is never settled, as if the run were killed before.
         let is_second = folder.name_of(&files[0]) == "032";
         left.extend(files.into_iter().filter_map(|file| {
@@ -173,7 +173,7 @@ async fn while_it_watches_new_files_come_when_they_are_old_enough() {
     let folder = Folder::with(&["a"]);
     let running = folder.start("{ path: DIR, watch: 20ms, min_age: 200ms }", &BTreeMap::new());
     let next = async || match running.main.take().await {
-        Some((_, Parcel::Files(files))) => {
+        Some((_, Arrived::Files(files))) => {
             let names: Vec<String> = files.iter().map(|file| folder.name_of(file)).collect();
             files.into_iter().for_each(|file| file.settle(Outcome::Delivered));
             names

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use thalweg_config::ByteSize;
+use thalweg_config::{ByteSize, Paths};
 use thalweg_engine::{
     Checkpoint, Component, Context, Error, Flow, Mistake, Source, SourceConfig, SourceOutput,
 };
@@ -17,9 +17,9 @@ use thalweg_record::{Content, File, Origin as Found, Pace, Problem, Times};
 use thalweg_store::{Counts, Listing, Object, Store, StoreError};
 
 use self::known::Known;
+use crate::group::Group;
 use crate::stored::{Reads, StoredObject, failure};
 use thalweg_codec::pattern::{self, Root, Wanted};
-use thalweg_config::Paths;
 
 /// Reads objects from stores, each as a file: a single object, or all objects below a prefix.
 ///
@@ -103,17 +103,19 @@ impl SourceConfig for ObjectsSource {
             at_once: self.readers,
             window: self.queue.map(|queue| queue.saturating_add(self.readers.unwrap_or(1))),
         };
-        let places = self.url.all().iter().map(|url| Location::new(url)).collect::<Result<Vec<_>, _>>();
-        let places: Arc<[Location]> = places.map_err(Error::permanent)?.into();
+        let locations = self.url.all().iter().map(|url| Location::new(url)).collect::<Result<Vec<_>, _>>();
+        let locations: Arc<[Location]> = locations.map_err(Error::permanent)?.into();
         let show = |name, count: fn(&Counts) -> u64| {
-            let places = places.clone();
-            context.details.show(name, move || places.iter().map(|place| count(place.store.counts())).sum());
+            let locations = locations.clone();
+            context
+                .details
+                .show(name, move || locations.iter().map(|location| count(location.store.counts())).sum());
         };
         show("requests", Counts::requests);
         show("retries", Counts::retries);
         show("fetched_bytes", Counts::read);
         Ok(Box::new(Objects {
-            places,
+            locations,
             names: Wanted::new(&self.include, &self.exclude)
                 .map_err(|error| Error::permanent(error.to_string()))?,
             done: 0,
@@ -125,12 +127,12 @@ impl SourceConfig for ObjectsSource {
 /// The target of one URL.
 struct Location {
     store: Store,
-    wanted: What,
+    wanted: Selection,
     /// The partition of its positions.
     partition: Arc<str>,
 }
 
-enum What {
+enum Selection {
     One(String),
     /// All objects below a prefix, which may end in the middle of a name.
     Below {
@@ -140,7 +142,7 @@ enum What {
     },
 }
 
-impl What {
+impl Selection {
     /// True if `below`, a path relative to the folder, matches.
     fn finds(&self, below: &Path) -> bool {
         match self {
@@ -165,7 +167,7 @@ impl ObjectsSource {
     pub fn is_many(&self) -> Result<bool, String> {
         let mut count = 0;
         for url in self.url.all() {
-            count += if matches!(Location::new(url)?.wanted, What::One(_)) { 1 } else { 2 };
+            count += if matches!(Location::new(url)?.wanted, Selection::One(_)) { 1 } else { 2 };
         }
         Ok(count > 1)
     }
@@ -179,20 +181,20 @@ impl ObjectsSource {
         let names =
             Wanted::new(&self.include, &self.exclude).map_err(|error| Error::permanent(error.to_string()))?;
         for url in self.url.all() {
-            let place = Location::new(url).map_err(Error::permanent)?;
-            match &place.wanted {
-                What::One(path) => {
-                    let object = place.state(path).await?;
+            let location = Location::new(url).map_err(Error::permanent)?;
+            match &location.wanted {
+                Selection::One(path) => {
+                    let object = location.state(path).await?;
                     if !each(path.rsplit('/').next().unwrap_or(path), &object) {
                         return Ok(());
                     }
                 }
-                What::Below { prefix, folder, .. } => {
-                    let mut listing = place.store.list(prefix);
+                Selection::Below { prefix, folder, .. } => {
+                    let mut listing = location.store.list(prefix);
                     while let Some(object) = listing.next().await.map_err(|error| failure(&error))? {
                         let below = object.path().get(folder.len()..).unwrap_or_default();
                         let is_wanted =
-                            names.allows(Path::new(below)) && place.wanted.finds(Path::new(below));
+                            names.allows(Path::new(below)) && location.wanted.finds(Path::new(below));
                         if is_wanted && !each(below, &object) {
                             return Ok(());
                         }
@@ -211,16 +213,16 @@ impl ObjectsSource {
         let names = Wanted::new(&self.include, &self.exclude).map_err(|error| error.to_string())?;
         let (store, path) = Store::from_url(url).map_err(|error| error.to_string())?;
         for url in self.url.all() {
-            let place = Location::new(url)?;
-            if place.store.origin("").key() != store.origin("").key() {
+            let location = Location::new(url)?;
+            if location.store.origin("").key() != store.origin("").key() {
                 continue;
             }
-            let is_read = match &place.wanted {
-                What::One(one) => *one == path,
-                What::Below { prefix, folder, .. } => {
+            let is_read = match &location.wanted {
+                Selection::One(one) => *one == path,
+                Selection::Below { prefix, folder, .. } => {
                     let below = path.strip_prefix(folder.as_str()).map(Path::new);
                     path.starts_with(prefix.as_str())
-                        && below.is_some_and(|below| names.allows(below) && place.wanted.finds(below))
+                        && below.is_some_and(|below| names.allows(below) && location.wanted.finds(below))
                 }
             };
             if is_read {
@@ -244,12 +246,12 @@ impl Location {
                 let prefix = if store.lists_in_order() { plain.to_owned() } else { folder.clone() };
                 let below = path.get(folder.len()..).unwrap_or_default();
                 let pattern = Root::new(below).map_err(|error| error.to_string())?;
-                What::Below { prefix, folder, pattern: Some(pattern) }
+                Selection::Below { prefix, folder, pattern: Some(pattern) }
             }
             None if store.can_list() && (path.is_empty() || path.ends_with('/')) => {
-                What::Below { prefix: path.clone(), folder: path, pattern: None }
+                Selection::Below { prefix: path.clone(), folder: path, pattern: None }
             }
-            None => What::One(path),
+            None => Selection::One(path),
         };
         Ok(Self { store, wanted, partition })
     }
@@ -270,7 +272,7 @@ impl Location {
     }
 }
 
-/// How far a run got in a listing, and what the runs before it saw.
+/// The position of a run in a listing, and the objects that earlier runs listed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Position {
     /// The last name that was sent. `None` between two runs.
@@ -282,7 +284,7 @@ struct Position {
 }
 
 struct Objects {
-    places: Arc<[Location]>,
+    locations: Arc<[Location]>,
     names: Wanted,
     reads: Reads,
     /// The number of locations that are done.
@@ -292,10 +294,10 @@ struct Objects {
 #[async_trait]
 impl Source for Objects {
     async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        while let Some(place) = self.places.get(self.done) {
-            match &place.wanted {
-                What::One(path) => self.one(place, path, out).await?,
-                What::Below { .. } => self.below(place, out).await?,
+        while let Some(location) = self.locations.get(self.done) {
+            match &location.wanted {
+                Selection::One(path) => self.one(location, path, out).await?,
+                Selection::Below { .. } => self.below(location, out).await?,
             }
             if out.is_stopping() {
                 return Ok(());
@@ -306,14 +308,10 @@ impl Source for Objects {
     }
 }
 
-/// The maximum number of files in a group, and their maximum size in bytes.
-const GROUP: usize = 32;
-const GROUP_BYTES: u64 = 1 << 20;
-
 impl Objects {
-    async fn one(&self, place: &Location, path: &str, out: &mut SourceOutput) -> Result<(), Error> {
-        let position: Position = saved(place, out);
-        let object = place.state(path).await?;
+    async fn one(&self, location: &Location, path: &str, out: &mut SourceOutput) -> Result<(), Error> {
+        let position: Position = saved(location, out);
+        let object = location.state(path).await?;
         if position.known.covers(&object) {
             return Ok(());
         }
@@ -323,18 +321,18 @@ impl Objects {
         let lease = Arc::new(out.reserve(File::WEIGHT).await);
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
         let file = self.file(out, object, PathBuf::from(name)).with_lease(lease);
-        out.send_files(vec![file], checkpoint(place, &Position { known, ..Position::default() })).await
+        out.send_files(vec![file], checkpoint(location, &Position { known, ..Position::default() })).await
     }
 
-    async fn below(&self, place: &Location, out: &mut SourceOutput) -> Result<(), Error> {
-        let What::Below { prefix, folder, .. } = &place.wanted else { return Ok(()) };
-        let mut position: Position = saved(place, out);
-        let in_order = place.store.lists_in_order();
+    async fn below(&self, location: &Location, out: &mut SourceOutput) -> Result<(), Error> {
+        let Selection::Below { prefix, folder, .. } = &location.wanted else { return Ok(()) };
+        let mut position: Position = saved(location, out);
+        let in_order = location.store.lists_in_order();
         position.seen.get_or_insert_with(Known::listing_now);
         let mut listing: Listing =
-            place.store.list(prefix).after(position.after.clone().filter(|_| in_order));
-        let (mut group, mut bytes) = (Vec::new(), 0);
-        let mut lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
+            location.store.list(prefix).after(position.after.clone().filter(|_| in_order));
+        let mut group = Group::default();
+        let mut lease = Arc::new(out.reserve(Group::WEIGHT).await);
         let mut found = 0_u64;
         while !out.is_stopping()
             && let Some(object) = listing.next().await.map_err(|error| failure(&error))?
@@ -342,48 +340,40 @@ impl Objects {
             found += 1;
             let below = object.path().get(folder.len()..).unwrap_or_default().to_owned();
             let below_path = Path::new(&below);
-            let is_wanted = self.names.allows(below_path) && place.wanted.finds(below_path);
+            let is_wanted = self.names.allows(below_path) && location.wanted.finds(below_path);
             position.after = Some(object.path().to_owned());
             if !is_wanted {
                 continue;
             }
-            if !place.store.is_here() {
+            if !location.store.is_here() {
                 position.seen.get_or_insert_with(Known::listing_now).note(&object);
             }
             if position.known.covers(&object) {
                 continue;
             }
-            let is_plain = below_path.components().all(|part| matches!(part, path::Component::Normal(_)));
-            if !is_plain || below.contains("//") {
+            if !is_sendable(&below) {
                 let problem = Problem::new("its name leads out of its folder, or has an empty part");
                 let file = self.file(out, object, PathBuf::from("object"));
                 out.reject_file(file.with_lease(lease.clone()), problem, None).await?;
                 continue;
             }
             out.add_expected(object.size());
-            bytes += object.size();
-            group.push(self.file(out, object, PathBuf::from(below)).with_lease(lease.clone()));
-            if group.len() >= GROUP || bytes >= GROUP_BYTES {
-                out.send_files(std::mem::take(&mut group), checkpoint(place, &position).filter(|_| in_order))
-                    .await?;
-                bytes = 0;
-                lease = Arc::new(out.reserve(GROUP * File::WEIGHT).await);
+            group.add(self.file(out, object, PathBuf::from(below)).with_lease(lease.clone()));
+            if group.is_full() {
+                let resume = checkpoint(location, &position).filter(|_| in_order);
+                out.send_files(group.take(), resume).await?;
+                lease = Arc::new(out.reserve(Group::WEIGHT).await);
             }
         }
         if !group.is_empty() {
-            out.send_files(group, checkpoint(place, &position).filter(|_| in_order)).await?;
+            let resume = checkpoint(location, &position).filter(|_| in_order);
+            out.send_files(group.take(), resume).await?;
         }
         if found == 0 {
-            tracing::warn!("`{}`: no object is below `{}`", out.name(), place.store.name(prefix));
+            tracing::warn!("`{}`: no object is below `{}`", out.name(), location.store.name(prefix));
         }
         if !out.is_stopping() && in_order {
-            // A new local file may have an old modification time.
-            let known = position.seen.filter(|_| !place.store.is_here()).unwrap_or_default();
-            out.checkpoint(Checkpoint {
-                partition: place.partition.clone(),
-                offset: serde_json::to_value(Position { known, ..Position::default() })
-                    .map_err(|error| Error::permanent(error.to_string()))?,
-            });
+            out.checkpoint(complete(location, position)?);
         }
         Ok(())
     }
@@ -403,11 +393,26 @@ impl Objects {
     }
 }
 
-fn saved(place: &Location, out: &SourceOutput) -> Position {
-    let saved = out.saved(&place.partition);
+/// True if a name relative to the folder can be that of a file below a folder.
+fn is_sendable(below: &str) -> bool {
+    let is_plain = Path::new(below).components().all(|part| matches!(part, path::Component::Normal(_)));
+    is_plain && !below.contains("//")
+}
+
+/// Returns the checkpoint after a complete listing.
+fn complete(location: &Location, position: Position) -> Result<Checkpoint, Error> {
+    // A new local file may have an old modification time.
+    let known = position.seen.filter(|_| !location.store.is_here()).unwrap_or_default();
+    let position = Position { known, ..Position::default() };
+    let offset = serde_json::to_value(position).map_err(|error| Error::permanent(error.to_string()))?;
+    Ok(Checkpoint { partition: location.partition.clone(), offset })
+}
+
+fn saved(location: &Location, out: &SourceOutput) -> Position {
+    let saved = out.saved(&location.partition);
     saved.and_then(|saved| serde_json::from_value(saved).ok()).unwrap_or_default()
 }
 
-fn checkpoint(place: &Location, position: &Position) -> Option<Checkpoint> {
-    Some(Checkpoint { partition: place.partition.clone(), offset: serde_json::to_value(position).ok()? })
+fn checkpoint(location: &Location, position: &Position) -> Option<Checkpoint> {
+    Some(Checkpoint { partition: location.partition.clone(), offset: serde_json::to_value(position).ok()? })
 }

@@ -158,13 +158,8 @@ impl Converting {
             return Err(failed(format!("{from} is not read by thalweg itself; {}", external::INSTALL)));
         };
         let command = Command { timeout: Some(LONGEST), ..Command::new(command.program, command.arguments) };
-        match command.run().await {
-            Ok(()) => Ok(png),
-            Err(failure) if failure.is_temporary() => {
-                Err(FileError::Failed(Error::temporary(failure.to_string())))
-            }
-            Err(failure) => Err(failed(failure.to_string())),
-        }
+        command.run().await.map_err(|failure| failure.into_file_error(FAILED))?;
+        Ok(png)
     }
 }
 

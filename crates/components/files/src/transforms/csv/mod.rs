@@ -119,7 +119,7 @@ impl FileReaderConfig for Csv {
             awaits_header: false,
             scratch: String::new(),
             lines: Vec::new(),
-            keeps_places: false,
+            keeps_checkpoints: false,
             memory: context.memory.budget().limit(),
             config: self.clone(),
         }))
@@ -130,7 +130,7 @@ impl FileReaderConfig for Csv {
 #[derive(Serialize, Deserialize)]
 struct Saved {
     #[serde(flatten)]
-    place: RecordPosition,
+    position: RecordPosition,
     columns: Vec<String>,
 }
 
@@ -148,7 +148,7 @@ struct Table {
     /// The line number at which each record of a batch begins.
     lines: Vec<u64>,
     /// True if the offsets in the current file are saved as checkpoints.
-    keeps_places: bool,
+    keeps_checkpoints: bool,
     /// The whole budget, in bytes.
     memory: usize,
 }
@@ -162,8 +162,8 @@ const ROWS: usize = 4096;
 impl FileReader for Table {
     async fn unpack(&mut self, file: &mut File, out: &mut SourceOutput) -> Result<(), FileError> {
         let saved = out.saved_in_file().and_then(|saved| serde_json::from_value::<Saved>(saved).ok());
-        self.keeps_places = out.keeps_checkpoints();
-        let from = saved.as_ref().map_or_else(RecordPosition::default, |saved| saved.place);
+        self.keeps_checkpoints = out.keeps_checkpoints();
+        let from = saved.as_ref().map_or_else(RecordPosition::default, |saved| saved.position);
         let mut plain = Plain::open(file, self.config.compression, from.offset, self.memory)?;
         let mut records = Records::new(self.dialect, self.config.max_message_bytes, from);
         match saved {
@@ -201,7 +201,7 @@ impl Table {
             let mut positions = Vec::with_capacity(64);
             let mut faulty = None;
             let mut is_full = true;
-            let mut place = records.place();
+            let mut next = records.position();
             while positions.len() < ROWS {
                 let Some(record) = records.next(buffer, is_end) else {
                     is_full = false;
@@ -216,23 +216,23 @@ impl Table {
                     faulty = Some((record, fault));
                     break;
                 }
-                place = records.place();
-                positions.push(records.position(record.range.start));
+                next = records.position();
+                positions.push(records.offset_of(record.range.start));
                 self.lines.push(record.line);
                 payload.push(text);
             }
             if !positions.is_empty() {
-                let reading = Reading { checkpoint: self.checkpoint(place), ..reading(payload, positions) };
+                let reading = Reading { checkpoint: self.checkpoint(next), ..reading(payload, positions) };
                 self.parse(reading, out).await?;
             }
             match faulty {
                 Some((record, fault)) => {
-                    let position = records.position(record.range.start);
+                    let position = records.offset_of(record.range.start);
                     let mut copy = ViewBuilder::over(&[], 1);
                     copy.push(buffer.get(record.range).unwrap_or_default());
                     let cause = self.explain(fault);
                     let reason = format!("line {}: {cause}; reading continues at the next line", record.line);
-                    let checkpoint = self.checkpoint(records.place());
+                    let checkpoint = self.checkpoint(records.position());
                     out.reject(Reading { checkpoint, ..reading(copy, vec![position]) }, &reason).await?;
                 }
                 None if is_full => {}
@@ -266,9 +266,9 @@ impl Table {
     }
 
     /// Returns the checkpoint for a position, or `None` if no checkpoints are saved.
-    fn checkpoint(&self, place: RecordPosition) -> Option<Checkpoint> {
-        let saved = Saved { place, columns: self.names.clone() };
-        serde_json::to_value(saved).ok().filter(|_| self.keeps_places).map(Checkpoint::in_file)
+    fn checkpoint(&self, position: RecordPosition) -> Option<Checkpoint> {
+        let saved = Saved { position, columns: self.names.clone() };
+        serde_json::to_value(saved).ok().filter(|_| self.keeps_checkpoints).map(Checkpoint::in_file)
     }
 
     fn explain(&self, fault: Fault) -> String {
@@ -336,8 +336,8 @@ fn received(batch: &Batch, checkpoint: Option<Checkpoint>) -> Received {
 fn copied(batch: &Batch, rows: &[u32]) -> Reading {
     let mut payload = ViewBuilder::over(&[], rows.len());
     rows.iter().for_each(|&row| payload.push(batch.payload().value(row as usize)));
-    let places = batch.positions().map(|positions| positions.values());
+    let offsets = batch.positions().map(|positions| positions.values());
     let position =
-        |&row: &u32| places.and_then(|places| places.get(row as usize)).copied().unwrap_or_default();
+        |&row: &u32| offsets.and_then(|offsets| offsets.get(row as usize)).copied().unwrap_or_default();
     reading(payload, rows.iter().map(position).collect())
 }

@@ -60,7 +60,9 @@ async fn each_file_has_its_own_header() {
         let budget = thalweg_record::Budget::new(1 << 20);
         let (mut out, main, _errors) = thalweg_engine::testing::file_output(&budget, 1 << 10, &file);
         table.unpack(&mut file, &mut out).await.unwrap();
-        let Some((_, thalweg_record::Parcel::Messages(batch))) = main.take().await else { panic!("nothing") };
+        let Some((_, thalweg_engine::testing::Arrived::Messages(batch))) = main.take().await else {
+            panic!("nothing")
+        };
         assert_eq!(thalweg_engine::testing::rows(batch.fields()), [expected]);
         batch.settle(thalweg_record::Outcome::Delivered);
     }

@@ -1,6 +1,6 @@
 //! Runs a command for each file.
 //!
-//! `shared::command` runs the command. This module builds its arguments and decides what happens to the file
+//! `crate::command` runs the command. This module builds its arguments and decides what happens to the file
 //! afterwards.
 
 use std::collections::BTreeMap;
@@ -181,13 +181,7 @@ impl FileTransform for Running {
             max_output: usize::try_from(options.max_output.0).unwrap_or(usize::MAX),
             ..Command::new(program, arguments)
         };
-        command.run().await.map_err(|failure| {
-            if failure.is_temporary() {
-                FileError::Failed(Error::temporary(failure.to_string()))
-            } else {
-                FileError::coded(FAILED, failure.to_string())
-            }
-        })?;
+        command.run().await.map_err(|failure| failure.into_file_error(FAILED))?;
         match output {
             Some(output) => take_output(file, &command, output, removed, options.output_cleanup)?,
             None => {
@@ -213,8 +207,8 @@ fn state(file: &File) -> Result<Option<(u64, std::time::SystemTime)>, FileError>
 
 /// Reports every rejection by a template as a template that cannot be rendered. Failures to read the file
 /// stay as they are.
-fn not_rendered(trouble: FileError) -> FileError {
-    match trouble {
+fn not_rendered(error: FileError) -> FileError {
+    match error {
         FileError::Rejected(problem) if problem.code.is_none() => {
             FileError::Rejected(problem.code(NOT_RENDERED))
         }
@@ -249,7 +243,7 @@ fn take_output(
         FileError::coded(FAILED, reason)
     })?;
     if !found.is_file() {
-        let reason = format!("the result of `{program}` at `{}` is no file", output.display());
+        let reason = format!("the result of `{program}` at `{}` is not a file", output.display());
         return Err(FileError::coded(FAILED, reason));
     }
     let name = output.file_name().map(OsString::from);

@@ -74,7 +74,7 @@ async fn a_missing_result_and_half_a_one_are_told_from_a_good_one() {
     assert_eq!(problem.code, Some(FAILED));
     assert!(problem.reason.starts_with("`true` succeeded, but did not create `"), "{}", problem.reason);
     let is_folder = format!("{{ command: 'true', output: '{}' }}", folder.path().display());
-    assert!(run(&is_folder, &mut file_at(&path)).await.unwrap_err().reason.ends_with("is no file"));
+    assert!(run(&is_folder, &mut file_at(&path)).await.unwrap_err().reason.ends_with("is not a file"));
     let more = "output: '{path}.out'\noutput_cleanup: remove";
     let half = shell(r#"echo half > "$1"; exit 7"#, "'{path}.out'", more);
     let mut file = file_at(&path);

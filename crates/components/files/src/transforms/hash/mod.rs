@@ -20,7 +20,7 @@ use thalweg_record::File;
 
 use crate::content::{open, unreadable};
 use crate::directory::draft::Draft;
-use crate::directory::place::place_of;
+use crate::directory::path::path_below;
 use crate::directory::{in_folder, unwritable};
 use crate::file_template::{FileTemplate, HASH};
 use digest::{Algorithm, Digest};
@@ -93,7 +93,7 @@ struct Hashing {
 impl FileTransform for Hashing {
     async fn apply(&mut self, file: &mut File) -> Result<Disposition, FileError> {
         let hash = self.hash(file).map_err(|error| match error {
-            Failed::Open(trouble) => trouble,
+            Failed::Open(error) => error,
             Failed::Read(error) => unreadable(&error),
         })?;
         if let Some(verify) = &self.options.verify {
@@ -103,9 +103,9 @@ impl FileTransform for Hashing {
         if let Some(folder) = &self.options.sidecars {
             let mut name = file.origin().relative().with_file_name(file.name()).into_os_string();
             name.push(format!(".{}", self.options.algorithm.extension()));
-            let place = place_of(folder, Path::new(&name))?;
+            let path = path_below(folder, Path::new(&name))?;
             let line = sums::line(&hash, Path::new(file.name()).file_name().unwrap_or_default());
-            write(&place, &line).map_err(|error| unwritable("write", &place, &error))?;
+            write(&path, &line).map_err(|error| unwritable("write", &path, &error))?;
         }
         file.set_note(HASH, hash);
         Ok(Disposition::Continue)
@@ -156,9 +156,9 @@ impl Hashing {
 }
 
 /// Writes a small file, which becomes visible only when it is complete.
-fn write(place: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = place.parent().unwrap_or(Path::new("."));
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
     let mut draft = in_folder(folder, || Draft::new(folder))?;
     draft.file.write_all(bytes)?;
-    draft.publish(place, true)
+    draft.publish(path, true)
 }

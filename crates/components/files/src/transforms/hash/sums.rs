@@ -47,7 +47,7 @@ pub fn expected(mut sums: impl BufRead, digits: usize, names: [&OsStr; 2]) -> io
         }
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        if let Some((hash, name)) = said(text, digits)
+        if let Some((hash, name)) = parse_line(text, digits)
             && name.is_none_or(|name| names.iter().any(|known| ends_with(&name, known.as_bytes())))
         {
             return Ok(Some(hash));
@@ -56,7 +56,7 @@ pub fn expected(mut sums: impl BufRead, digits: usize, names: [&OsStr; 2]) -> io
 }
 
 /// Returns the hash in a line, and the name of its file if the line has one.
-fn said(line: &[u8], digits: usize) -> Option<(String, Option<Vec<u8>>)> {
+fn parse_line(line: &[u8], digits: usize) -> Option<(String, Option<Vec<u8>>)> {
     let hash = |bytes: &[u8]| {
         let is_hash = bytes.len() == digits && bytes.iter().all(u8::is_ascii_hexdigit);
         is_hash.then(|| String::from_utf8_lossy(bytes).to_ascii_lowercase())

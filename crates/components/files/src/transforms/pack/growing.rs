@@ -17,7 +17,7 @@ pub(super) const IN_MEMORY: usize = 1 << 20;
 
 /// A content that grows.
 pub(super) struct Growing {
-    place: Storage,
+    storage: Storage,
     encoder: Option<Encoder>,
     /// The last bytes that the encoder returned.
     packed: Vec<u8>,
@@ -36,23 +36,23 @@ struct Storage {
 impl Growing {
     /// Creates an empty content, which is compressed if there is an encoder.
     pub(super) fn new(budget: &Budget, temporaries: &Temporaries, encoder: Option<Encoder>) -> Self {
-        let place = Storage {
+        let storage = Storage {
             budget: budget.clone(),
             temporaries: temporaries.clone(),
             bytes: Vec::new(),
             lease: budget.claim(0),
             file: None,
         };
-        Self { place, encoder, packed: Vec::new() }
+        Self { storage, encoder, packed: Vec::new() }
     }
 
     /// Returns the content and its size in bytes.
     pub(super) fn finish(mut self) -> io::Result<(Content, u64)> {
         if let Some(encoder) = self.encoder.take() {
             encoder.end(&mut self.packed)?;
-            self.place.add(&self.packed)?;
+            self.storage.add(&self.packed)?;
         }
-        let Storage { mut bytes, lease, file, .. } = self.place;
+        let Storage { mut bytes, lease, file, .. } = self.storage;
         if let Some((_, temporary, size)) = file {
             return Ok((Content::Temporary(temporary), size));
         }
@@ -68,10 +68,10 @@ impl Write for Growing {
             Some(encoder) => {
                 encoder.write_all(bytes)?;
                 encoder.take(&mut self.packed);
-                self.place.add(&self.packed)?;
+                self.storage.add(&self.packed)?;
                 self.packed.clear();
             }
-            None => self.place.add(bytes)?,
+            None => self.storage.add(bytes)?,
         }
         Ok(bytes.len())
     }

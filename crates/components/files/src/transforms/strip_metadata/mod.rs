@@ -158,13 +158,8 @@ impl Stripping {
         let made = self.context.temporary.reserve(&suffix_of(Path::new(file.name())));
         let made: Arc<Temporary> = made.map_err(|error| unwritable(&error))?;
         let arguments: [OsString; 4] = ["-all:all=".into(), "-o".into(), verbatim(made.path()), from.into()];
-        Command::new(exiftool, arguments.into()).run().await.map_err(|failure| {
-            if failure.is_temporary() {
-                FileError::Failed(Error::temporary(failure.to_string()))
-            } else {
-                FileError::coded(FAILED, failure.to_string())
-            }
-        })?;
+        let command = Command::new(exiftool, arguments.into());
+        command.run().await.map_err(|failure| failure.into_file_error(FAILED))?;
         let found = fs::metadata(made.path()).map_err(|error| {
             FileError::coded(FAILED, format!("exiftool succeeded, but wrote no file: {error}"))
         })?;

@@ -277,7 +277,7 @@ impl SinkConfig for FileConfig {
     fn build(&self, context: &Context) -> Result<Box<dyn Sink>, Error> {
         let rotate = self.rotate.as_ref();
         let settings = Settings {
-            manner: PieceOptions {
+            pieces: PieceOptions {
                 compression: self.compression,
                 level: self.compression_level,
                 atomic: self.atomic,

@@ -31,6 +31,7 @@ use serde_json::Value;
 use thalweg_engine::{Error, Rejects, Sink, WriteOutcome};
 use thalweg_record::Batch;
 
+use crate::clock::Clock;
 pub use config::{FileConfig, Fsync, OnExists, Rotate, TimeOfDay};
 use files::{Files, Saved, Settings};
 pub use thalweg_codec::compress::Compression;
@@ -47,7 +48,7 @@ struct FileSink {
     /// Shared with the clock task.
     files: Arc<Mutex<Files>>,
     /// The task that finishes files whose time limit has passed while nothing is written.
-    clock: Option<tokio::task::JoinHandle<()>>,
+    clock: Option<Clock>,
     naming: Naming,
 }
 
@@ -181,14 +182,9 @@ impl Sink for FileSink {
         })?;
         let beat = Self::lock(&self.files).beat();
         if let (Some(beat), None) = (beat, &self.clock) {
-            let files = Arc::downgrade(&self.files);
-            self.clock = Some(tokio::spawn(async move {
-                loop {
-                    tokio::time::sleep(beat).await;
-                    let Some(files) = files.upgrade() else { return };
-                    // The engine's next call meets the same error, and reports it.
-                    let _ = thalweg_runtime::blocking(|| Self::lock(&files).settle());
-                }
+            self.clock = Some(Clock::every(beat, &self.files, |files| {
+                // The engine's next call meets the same error, and reports it.
+                let _ = thalweg_runtime::blocking(|| Self::lock(files).settle());
             }));
         }
         Ok(())
@@ -208,21 +204,11 @@ impl Sink for FileSink {
     }
 
     async fn finish(&mut self) -> Result<(), Error> {
-        if let Some(clock) = self.clock.take() {
-            clock.abort();
-        }
+        self.clock = None;
         thalweg_runtime::blocking(|| Self::lock(&self.files).finish())
     }
 
     fn state(&self) -> Option<Value> {
         serde_json::to_value(Self::lock(&self.files).saved()).ok()
-    }
-}
-
-impl Drop for FileSink {
-    fn drop(&mut self) {
-        if let Some(clock) = self.clock.take() {
-            clock.abort();
-        }
     }
 }

@@ -77,15 +77,15 @@ impl Piece {
         number: Option<u32>,
         stamp: Option<String>,
         beginning: Beginning,
-        manner: &PieceOptions,
+        options: &PieceOptions,
     ) -> io::Result<Self> {
-        let path = target(manner.style.path(name, number, stamp.as_deref()));
+        let path = target(options.style.path(name, number, stamp.as_deref()));
         let existing = fs::metadata(&path).ok();
         let special = existing.as_ref().is_some_and(|found| !found.is_file() && !found.is_dir());
         if existing.as_ref().is_some_and(fs::Metadata::is_dir) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let now = if manner.atomic && !special { names::part(&path) } else { path.clone() };
+        let now = if options.atomic && !special { names::part(&path) } else { path.clone() };
         let moment = Instant::now();
         let mut piece = Self {
             number,
@@ -107,13 +107,13 @@ impl Piece {
             piece.file = Some(OpenOptions::new().write(true).open(&piece.now)?);
             return Ok(piece);
         }
-        create_folders(names::folder(&piece.path), manner.folder_mode)?;
-        piece.open(beginning, existing.is_some(), manner)?;
+        create_folders(names::folder(&piece.path), options.folder_mode)?;
+        piece.open(beginning, existing.is_some(), options)?;
         Ok(piece)
     }
 
-    fn open(&mut self, beginning: Beginning, exists: bool, manner: &PieceOptions) -> io::Result<()> {
-        let there = |path: &Path| manner.atomic && fs::symlink_metadata(path).is_ok();
+    fn open(&mut self, beginning: Beginning, exists: bool, options: &PieceOptions) -> io::Result<()> {
+        let there = |path: &Path| options.atomic && fs::symlink_metadata(path).is_ok();
         let continued = names::continued(&self.path);
         let (was_continued, was_new) = (there(&continued), there(&self.now));
         let keep = match beginning {
@@ -125,14 +125,14 @@ impl Piece {
             }
             // A finished file is complete. An unfinished file beside it is from a run that was replacing it.
             Beginning::Append { .. } if exists => {
-                self.take_back(continued, manner)?;
-                self.finished_length(manner)?
+                self.take_back(continued, options)?;
+                self.finished_length(options)?
             }
             Beginning::Append { .. } if was_continued => {
                 self.now = continued;
-                Some(self.sound_length(manner)?)
+                Some(self.sound_length(options)?)
             }
-            Beginning::Append { resent: false } if was_new => Some(self.sound_length(manner)?),
+            Beginning::Append { resent: false } if was_new => Some(self.sound_length(options)?),
             Beginning::Append { .. } => Some(0),
             Beginning::Continue { length, .. } if was_new || was_continued => {
                 if was_continued {
@@ -141,9 +141,9 @@ impl Piece {
                 Some(length)
             }
             Beginning::Continue { length, finished } if exists => {
-                self.take_back(continued, manner)?;
+                self.take_back(continued, options)?;
                 // A finished file was complete: any additional bytes were written by another program.
-                if finished { self.finished_length(manner)? } else { Some(length) }
+                if finished { self.finished_length(options)? } else { Some(length) }
             }
             Beginning::Continue { length, finished } => {
                 if length > 0 && !finished {
@@ -155,10 +155,10 @@ impl Piece {
                 Some(0)
             }
         };
-        let mut options = OpenOptions::new();
+        let mut open = OpenOptions::new();
         // `append` makes every write go to the end of the file. It excludes `truncate`, hence `set_len`
         // below.
-        let file = options.append(true).create(true).open(&self.now)?;
+        let file = open.append(true).create(true).open(&self.now)?;
         let found = file.metadata()?.len();
         let length = match keep {
             Some(keep) if keep < found => {
@@ -175,7 +175,7 @@ impl Piece {
             }
             _ => found,
         };
-        if let (Some(mode), 0) = (manner.mode, length) {
+        if let (Some(mode), 0) = (options.mode, length) {
             set_mode(&file, mode)?;
         }
         self.file = Some(file);
@@ -185,8 +185,8 @@ impl Piece {
     }
 
     /// Makes a finished file writable again, under its name of a continued file.
-    fn take_back(&mut self, continued: PathBuf, manner: &PieceOptions) -> io::Result<()> {
-        if manner.atomic {
+    fn take_back(&mut self, continued: PathBuf, options: &PieceOptions) -> io::Result<()> {
+        if options.atomic {
             fs::rename(&self.path, &continued)?;
             self.now = continued;
         }
@@ -195,19 +195,19 @@ impl Piece {
 
     /// Returns the length to keep of a finished file, or `None` for all of it. With `atomic: false` the last
     /// compressed member of the file may be torn, and appending to a torn member would make it unreadable.
-    fn finished_length(&self, manner: &PieceOptions) -> io::Result<Option<u64>> {
-        let is_sure = manner.atomic || manner.compression == Compression::None;
-        if is_sure { Ok(None) } else { self.sound_length(manner).map(Some) }
+    fn finished_length(&self, options: &PieceOptions) -> io::Result<Option<u64>> {
+        let is_sure = options.atomic || options.compression == Compression::None;
+        if is_sure { Ok(None) } else { self.sound_length(options).map(Some) }
     }
 
     /// Returns the number of bytes of whole messages in a file left by an interrupted run.
-    fn sound_length(&self, manner: &PieceOptions) -> io::Result<u64> {
+    fn sound_length(&self, options: &PieceOptions) -> io::Result<u64> {
         let mut file = File::open(&self.now)?;
-        if manner.compression != Compression::None {
-            return manner.compression.complete(file);
+        if options.compression != Compression::None {
+            return options.compression.complete(file);
         }
         let mut end = file.metadata()?.len();
-        let delimiter = manner.delimiter.as_slice();
+        let delimiter = options.delimiter.as_slice();
         if delimiter.is_empty() {
             return Ok(end);
         }
@@ -268,9 +268,9 @@ impl Piece {
     }
 
     /// Returns the writer for messages, which compresses them if the sink is configured so.
-    pub(super) fn writer(&mut self, manner: &PieceOptions) -> io::Result<PieceWriter<'_>> {
+    pub(super) fn writer(&mut self, options: &PieceOptions) -> io::Result<PieceWriter<'_>> {
         if self.encoder.is_none() {
-            self.encoder = manner.compression.begin(manner.level)?;
+            self.encoder = options.compression.begin(options.level)?;
         }
         self.written = Instant::now();
         Ok(PieceWriter(self))
@@ -382,7 +382,7 @@ fn target(path: PathBuf) -> PathBuf {
 }
 
 /// Turns a `.continued.part` file back into the finished file of `length` bytes. It was left by a run that
-/// was interrupted before it saved anything of what it had appended.
+/// was interrupted before it saved the length of its additions.
 pub(super) fn restore(path: PathBuf, length: u64) -> io::Result<()> {
     let path = target(path);
     let continued = names::continued(&path);

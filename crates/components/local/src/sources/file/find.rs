@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use glob::{MatchOptions, Pattern};
+use thalweg_codec::pattern;
 use thalweg_config::Pattern as Regex;
 use thalweg_engine::Error;
 
@@ -87,28 +88,25 @@ pub struct Finder {
     regexes: (Option<Regex>, Option<Regex>),
 }
 
-/// Returns the error of a pattern, if it has one.
-pub fn pattern_mistake(pattern: &str) -> Option<String> {
-    let error = Pattern::new(pattern).err()?;
-    Some(format!("`{pattern}` is not a valid file pattern: {} (at character {}).", error.msg, error.pos + 1))
-}
-
 impl Finder {
     /// Creates a finder for these paths or patterns. It skips files that `exclude` matches or that were not
     /// changed for `ignore_older`.
     ///
     /// # Errors
-    /// If a pattern is malformed; [`pattern_mistake`] has the message for users.
+    /// If a pattern is malformed; [`pattern::mistake`] has the message for users.
     pub fn new(
         paths: Vec<String>,
         exclude: &[String],
         ignore_older: Option<Duration>,
     ) -> Result<Self, Error> {
-        let pattern = |text: &String| match Pattern::new(text) {
+        let parse = |text: &String| match Pattern::new(text) {
             Ok(pattern) => Ok((pattern, !text.contains('/'))),
-            Err(_) => Err(Error::permanent(pattern_mistake(text).unwrap_or_default())),
+            Err(error) => {
+                let message = pattern::mistake("exclude", text).map(|mistake| mistake.message);
+                Err(Error::permanent(message.unwrap_or_else(|| error.to_string())))
+            }
         };
-        let excluded = exclude.iter().map(pattern).collect::<Result<_, _>>()?;
+        let excluded = exclude.iter().map(parse).collect::<Result<_, _>>()?;
         Ok(Self { paths, excluded, ignore_older, regexes: (None, None) })
     }
 
@@ -146,49 +144,15 @@ impl Finder {
         let mut files = BTreeMap::new();
         for path in &self.paths {
             let literal = Path::new(path);
-            if !is_pattern(path) || literal.exists() {
-                match fs::metadata(literal).and_then(|metadata| readable(metadata, true)) {
-                    Ok(metadata) => {
-                        files.insert(literal.to_owned(), metadata);
-                    }
-                    Err(error) => findings.failed.push((literal.to_owned(), error)),
-                }
+            if is_pattern(path) && !literal.exists() {
+                find_matching(path, &mut files, &mut findings);
                 continue;
             }
-            let mut has_matched = false;
-            match glob::glob_with(path, MATCHING) {
-                Ok(entries) => {
-                    for entry in entries {
-                        let path = match entry {
-                            Ok(path) => path,
-                            Err(error) => {
-                                findings.failed.push((error.path().to_owned(), error.into()));
-                                continue;
-                            }
-                        };
-                        match fs::metadata(&path).and_then(|metadata| readable(metadata, false)) {
-                            Ok(metadata) => {
-                                has_matched = true;
-                                files.insert(path, metadata);
-                            }
-                            // A folder, a dangling link, or a file that was removed during the search: not a
-                            // match.
-                            Err(error)
-                                if matches!(
-                                    error.kind(),
-                                    ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::InvalidInput
-                                ) => {}
-                            Err(error) => findings.failed.push((path, error)),
-                        }
-                    }
+            match fs::metadata(literal).and_then(|metadata| readable(metadata, true)) {
+                Ok(metadata) => {
+                    files.insert(literal.to_owned(), metadata);
                 }
-                Err(error) => {
-                    let error = io::Error::new(ErrorKind::InvalidInput, error.to_string());
-                    findings.failed.push((literal.to_owned(), error));
-                }
-            }
-            if !has_matched {
-                findings.unmatched.push(path.clone());
+                Err(error) => findings.failed.push((literal.to_owned(), error)),
             }
         }
         let mut seen = std::collections::HashSet::new();
@@ -200,6 +164,45 @@ impl Finder {
             }
         }
         findings
+    }
+}
+
+/// Adds the files that match a pattern to `files`, and the errors of the search to `findings`.
+fn find_matching(pattern: &str, files: &mut BTreeMap<PathBuf, Metadata>, findings: &mut Findings) {
+    let entries = match glob::glob_with(pattern, MATCHING) {
+        Ok(entries) => entries,
+        Err(error) => {
+            let error = io::Error::new(ErrorKind::InvalidInput, error.to_string());
+            findings.failed.push((PathBuf::from(pattern), error));
+            findings.unmatched.push(pattern.to_owned());
+            return;
+        }
+    };
+    let mut has_matched = false;
+    for entry in entries {
+        let path = match entry {
+            Ok(path) => path,
+            Err(error) => {
+                findings.failed.push((error.path().to_owned(), error.into()));
+                continue;
+            }
+        };
+        match fs::metadata(&path).and_then(|metadata| readable(metadata, false)) {
+            Ok(metadata) => {
+                has_matched = true;
+                files.insert(path, metadata);
+            }
+            // A folder, a dangling link, or a file that was removed during the search: not a match.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::InvalidInput
+                ) => {}
+            Err(error) => findings.failed.push((path, error)),
+        }
+    }
+    if !has_matched {
+        findings.unmatched.push(pattern.to_owned());
     }
 }
 

@@ -10,7 +10,7 @@ use thalweg_engine::{Error, Reading, SourceOutput};
 use thalweg_runtime::blocking;
 
 use super::find::{Found, Identity, find_in_folder, unreadable};
-use super::read::{Step, give_up, send_carried};
+use super::read::{Step, reject_damaged, send_carried};
 use super::tail::{Saved, Tail};
 use super::{Files, forget_missing};
 use thalweg_codec::framing::After;
@@ -67,54 +67,64 @@ impl Files {
             self.tails.iter().enumerate().map(|(at, tail)| (tail.identity(), at)).collect();
         let mut open = self.tails.iter().filter(|tail| tail.is_open()).count();
         for found in &findings.files {
-            if let Some(tail) = known.remove(&found.identity).and_then(|at| self.tails.get_mut(at)) {
-                tail.rename(&found.path);
-                tail.is_gone = false;
-                match blocking(|| tail.reopen(found.size)) {
-                    Ok(()) => {
-                        self.warned.remove(&found.path);
-                    }
-                    Err(error) => self.warn(found.path.clone(), &error),
-                }
-                continue;
-            }
-            if found.is_old {
-                continue;
-            }
-            match blocking(|| Tail::open(&found.path, &self.config, out, is_first)) {
-                Ok(mut tail) => {
-                    self.warned.remove(&found.path);
-                    self.finished.retain(|(partition, _)| *partition != tail.partition);
-                    if open >= MAX_OPEN {
-                        tail.close();
-                    }
-                    open += usize::from(tail.is_open());
-                    self.tails.push(tail);
-                }
-                // The file was removed during the search.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => self.warn(found.path.clone(), &error),
+            match known.remove(&found.identity) {
+                Some(at) => self.refresh(at, found),
+                None if found.is_old => {}
+                None => self.open_new(found, is_first, &mut open, out),
             }
         }
-        for at in known.into_values() {
-            let Some(tail) = self.tails.get_mut(at) else { continue };
-            if !std::mem::replace(&mut tail.is_gone, true) {
-                tail.active = Instant::now();
-            }
-            if !tail.is_open()
-                && let Some(path) =
-                    tail.path.parent().and_then(|folder| find_in_folder(folder, tail.identity()))
-            {
-                tail.rename(&path);
-                // An error means that the file was removed again; nothing can be done then.
-                let _ = tail.reopen(u64::MAX);
-            }
-        }
+        known.into_values().for_each(|at| self.note_gone(at));
         if is_first {
             self.find_renamed(&findings.files, out);
         }
         self.close_quiet();
         Ok(())
+    }
+
+    /// Updates a followed file that was found again.
+    fn refresh(&mut self, at: usize, found: &Found) {
+        let Some(tail) = self.tails.get_mut(at) else { return };
+        tail.rename(&found.path);
+        tail.is_gone = false;
+        match blocking(|| tail.reopen(found.size)) {
+            Ok(()) => {
+                self.warned.remove(&found.path);
+            }
+            Err(error) => self.warn(found.path.clone(), &error),
+        }
+    }
+
+    /// Opens a new file. `open` is the number of open files.
+    fn open_new(&mut self, found: &Found, is_first: bool, open: &mut usize, out: &SourceOutput) {
+        match blocking(|| Tail::open(&found.path, &self.config, out, is_first)) {
+            Ok(mut tail) => {
+                self.warned.remove(&found.path);
+                self.finished.retain(|(partition, _)| *partition != tail.partition);
+                if *open >= MAX_OPEN {
+                    tail.close();
+                }
+                *open += usize::from(tail.is_open());
+                self.tails.push(tail);
+            }
+            // The file was removed during the search.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => self.warn(found.path.clone(), &error),
+        }
+    }
+
+    /// Notes that a followed file was not found. It may have a new name in its folder.
+    fn note_gone(&mut self, at: usize) {
+        let Some(tail) = self.tails.get_mut(at) else { return };
+        if !std::mem::replace(&mut tail.is_gone, true) {
+            tail.active = Instant::now();
+        }
+        if !tail.is_open()
+            && let Some(path) = tail.path.parent().and_then(|folder| find_in_folder(folder, tail.identity()))
+        {
+            tail.rename(&path);
+            // An error means that the file was removed again; nothing can be done then.
+            let _ = tail.reopen(u64::MAX);
+        }
     }
 
     /// Reads files to their end that were renamed between the runs, so that no pattern matches them any more.
@@ -133,7 +143,9 @@ impl Files {
             let Some(path) = find_in_folder(&folder, identity) else { continue };
             match Tail::open(&path, &self.config, out, false) {
                 // With another position it is another file.
-                Ok(mut tail) if tail.partition == partition && tail.cutter.place().offset == saved.offset => {
+                Ok(mut tail)
+                    if tail.partition == partition && tail.cutter.position().offset == saved.offset =>
+                {
                     tail.is_gone = true;
                     partitions.insert(tail.partition.to_string());
                     self.tails.push(tail);
@@ -169,7 +181,7 @@ impl Files {
         if std::mem::take(&mut tail.begins_at_end) {
             // The position is saved at once: a later run must read the data written after this moment.
             let payload = arrow_array::BinaryViewArray::new_null(0);
-            let checkpoint = tail.marker().checkpoint(tail.cutter.place());
+            let checkpoint = tail.checkpoints().checkpoint(tail.cutter.position());
             out.send(Reading { payload, path: Some(tail.shown.clone()), positions: None, checkpoint })
                 .await?;
         }
@@ -217,7 +229,7 @@ impl Files {
                 "the end of `{}` is missing: {damage}; waiting for more data",
                 tail.shown
             )),
-            _ => match give_up(tail, out).await? {
+            _ => match reject_damaged(tail, out).await? {
                 Some(error) => error,
                 None => match &tail.failure {
                     Some(error) => io_error("read", &tail.path, error),
@@ -256,7 +268,7 @@ impl Files {
             }
             let what = if tail.is_deleted() { "deleted" } else { "renamed" };
             tracing::debug!("`{}` was {what} and is read to its end", tail.shown);
-            self.finished.push((tail.partition.clone(), tail.cutter.place().offset));
+            self.finished.push((tail.partition.clone(), tail.cutter.position().offset));
             self.tails.remove(at);
         }
         // If a checkpoint were deleted earlier, batches in flight would create it again.

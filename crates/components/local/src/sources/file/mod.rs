@@ -33,11 +33,12 @@ use serde::{Deserialize, Serialize};
 use thalweg_config::{ByteSize, Paths, Pattern as Regex, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
-use find::{Finder, Found, pattern_mistake};
+use find::{Finder, Found};
 use read::Reader;
 use tail::{Saved, Tail};
 use thalweg_codec::decompress::Compression;
 use thalweg_codec::framing::{DEFAULT_LIMIT, Framing};
+use thalweg_codec::pattern;
 use thalweg_stream::arenas::Arenas;
 
 /// Reads messages from files: lines, or parts separated by another delimiter or a pattern.
@@ -153,15 +154,10 @@ sinks:
             let mistake = Mistake::new("path", "No path is given.");
             mistakes.push(mistake.help("Write a path such as `logs/*.log`."));
         }
-        for path in &paths {
-            if let Some(message) = pattern_mistake(path).filter(|_| !Path::new(path).exists()) {
-                let help = "`**` must stand alone between slashes; for a bracket itself write `[[]`.";
-                mistakes.push(Mistake::new("path", message).help(help));
-            }
-        }
-        for message in self.exclude.iter().filter_map(|pattern| pattern_mistake(pattern)) {
-            mistakes.push(Mistake::new("exclude", message));
-        }
+        let wanted = paths.iter().filter(|path| !path.is_empty() && !Path::new(path).exists());
+        mistakes.extend(wanted.filter_map(|path| pattern::mistake("path", path)));
+        let excluded = self.exclude.iter().filter(|text| !text.is_empty());
+        mistakes.extend(excluded.filter_map(|text| pattern::mistake("exclude", text)));
         if self.read_from == ReadFrom::End && !self.follow {
             let mistake = Mistake::new("read_from", "`read_from: end` reads nothing without `follow: true`.");
             mistakes.push(mistake.help("Add `follow: true`, or remove it."));

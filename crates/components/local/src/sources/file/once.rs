@@ -8,7 +8,7 @@ use thalweg_engine::{Error, ErrorKind as Kind, SourceOutput};
 use thalweg_runtime::blocking;
 
 use super::find::{Findings, Found, unreadable};
-use super::read::{Step, give_up};
+use super::read::{Step, reject_damaged};
 use super::tail::Tail;
 use super::{Files, OnMissing, forget_missing};
 use thalweg_codec::framing::After;
@@ -49,7 +49,7 @@ impl Files {
                 Step::Stopped => break,
                 Step::End => self.current = None,
                 Step::Failed => {
-                    let error = match give_up(tail, out).await? {
+                    let error = match reject_damaged(tail, out).await? {
                         Some(error) => error,
                         None => match tail.failure.take() {
                             Some(error) => io_error("read", &tail.path, &error),

@@ -61,9 +61,16 @@ impl Reader {
 
 /// Sends the messages of a buffer. The incomplete rest is kept in the tail's `carry`.
 async fn send(tail: &mut Tail, buffer: &Buffer, after: After, out: &mut SourceOutput) -> Result<(), Error> {
-    let marker = tail.marker();
-    cut::send(&mut tail.cutter, buffer, after, Some(&tail.shown), |place| marker.checkpoint(place), out)
-        .await?;
+    let checkpoints = tail.checkpoints();
+    cut::send(
+        &mut tail.cutter,
+        buffer,
+        after,
+        Some(&tail.shown),
+        |position| checkpoints.checkpoint(position),
+        out,
+    )
+    .await?;
     let done = tail.cutter.advance();
     tail.carry.extend_from_slice(buffer.get(done..).unwrap_or_default());
     Ok(())
@@ -77,7 +84,7 @@ pub(super) async fn send_carried(tail: &mut Tail, after: After, out: &mut Source
 
 /// If the compressed data of a file is damaged, rejects the message in which it breaks off and returns the
 /// error.
-pub(super) async fn give_up(tail: &mut Tail, out: &mut SourceOutput) -> Result<Option<Error>, Error> {
+pub(super) async fn reject_damaged(tail: &mut Tail, out: &mut SourceOutput) -> Result<Option<Error>, Error> {
     let Some(damage) = tail.damage() else { return Ok(None) };
     let path = tail.shown.clone();
     let reason = format!("breaks off in `{path}`: {damage}");

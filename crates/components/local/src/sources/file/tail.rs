@@ -127,24 +127,24 @@ pub struct Tail {
 }
 
 /// Creates the checkpoints of a file.
-pub struct Marker {
+pub struct Checkpoints {
     partition: Arc<str>,
     shown: Arc<str>,
     fingerprint: Fingerprint,
 }
 
-impl Marker {
+impl Checkpoints {
     /// Returns the checkpoint of a position.
-    pub fn checkpoint(&self, place: StreamPosition) -> Option<Checkpoint> {
+    pub fn checkpoint(&self, position: StreamPosition) -> Option<Checkpoint> {
         let saved = Saved {
             path: self.shown.to_string(),
-            offset: place.offset,
-            skip: place.skip,
+            offset: position.offset,
+            skip: position.skip,
             fingerprint: format!("{:016x}", self.fingerprint.hash),
             fingerprint_bytes: self.fingerprint.bytes,
         };
-        let position = serde_json::to_value(saved).ok()?;
-        Some(Checkpoint { partition: self.partition.clone(), offset: position })
+        let offset = serde_json::to_value(saved).ok()?;
+        Some(Checkpoint { partition: self.partition.clone(), offset })
     }
 }
 
@@ -199,21 +199,21 @@ impl Tail {
             partition,
         };
         tail.detect(!config.follow)?;
-        let place = match tail.saved(out)? {
-            Some(place) => place,
-            None if config.read_from == ReadFrom::End && is_first => tail.last_place(&metadata)?,
+        let position = match tail.saved(out)? {
+            Some(position) => position,
+            None if config.read_from == ReadFrom::End && is_first => tail.end_position(&metadata)?,
             None => StreamPosition::default(),
         };
-        let place = if matches!(tail.content, Content::Plain) && metadata.len() < place.offset {
+        let position = if matches!(tail.content, Content::Plain) && metadata.len() < position.offset {
             tracing::warn!(
                 "`{}` is shorter than the saved position: it was truncated, and is read from its beginning",
                 tail.shown
             );
             StreamPosition::default()
         } else {
-            place
+            position
         };
-        tail.go_to(place)?;
+        tail.go_to(position)?;
         Ok(tail)
     }
 
@@ -249,7 +249,7 @@ impl Tail {
 
     /// Returns the position at the present end. If that is in the middle of a line, the rest of the line is
     /// skipped.
-    fn last_place(&mut self, metadata: &Metadata) -> io::Result<StreamPosition> {
+    fn end_position(&mut self, metadata: &Metadata) -> io::Result<StreamPosition> {
         let size = metadata.len();
         let Some(file) = self.file.as_ref().filter(|_| size > 0) else {
             return Ok(StreamPosition::default());
@@ -266,8 +266,12 @@ impl Tail {
     }
 
     /// Returns the creator of checkpoints for this file.
-    pub fn marker(&self) -> Marker {
-        Marker { partition: self.partition.clone(), shown: self.shown.clone(), fingerprint: self.fingerprint }
+    pub fn checkpoints(&self) -> Checkpoints {
+        Checkpoints {
+            partition: self.partition.clone(),
+            shown: self.shown.clone(),
+            fingerprint: self.fingerprint,
+        }
     }
 
     /// Returns the identity of the file.
@@ -301,21 +305,21 @@ impl Tail {
                 let mut file = file.try_clone()?;
                 file.rewind()?;
                 // The earlier bytes are read again: compressed data has no entry in its middle.
-                let place = self.cutter.place();
-                self.cutter.seek(place);
+                let position = self.cutter.position();
+                self.cutter.seek(position);
                 self.carry.clear();
                 self.used = 0;
-                Content::Packed { decoder: Box::new(Decoder::new(format, file)), skip: place.offset }
+                Content::Packed { decoder: Box::new(Decoder::new(format, file)), skip: position.offset }
             }
         };
         Ok(())
     }
 
     /// Continues at a position, and drops the bytes that were read after it.
-    fn go_to(&mut self, place: StreamPosition) -> io::Result<()> {
-        self.cutter.seek(place);
+    fn go_to(&mut self, position: StreamPosition) -> io::Result<()> {
+        self.cutter.seek(position);
         self.carry.clear();
-        self.used = place.offset;
+        self.used = position.offset;
         if let Content::Packed { .. } = self.content {
             self.content = Content::Unknown;
             self.detect(true)?;
@@ -325,7 +329,7 @@ impl Tail {
 
     /// Returns to the beginning of the incomplete message, after an error.
     pub fn recover(&mut self) -> io::Result<()> {
-        self.go_to(self.cutter.place())
+        self.go_to(self.cutter.position())
     }
 
     /// True if it has bytes that were not read. A file that was truncated or rewritten is read from its

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use thalweg_engine::ErrorKind as Kind;
-use thalweg_engine::testing::{RunningSource, Sent, payloads, read_all, refused, rows, start, try_options};
-use thalweg_record::{Outcome, Parcel};
+use thalweg_engine::testing::{
+    Arrived, RunningSource, Sent, payloads, read_all, refused, rows, start, try_options,
+};
+use thalweg_record::Outcome;
 
 use super::*;
 
@@ -92,7 +94,7 @@ impl Following {
         let mut found = Vec::new();
         while found.len() < expected.len() {
             let taken = tokio::time::timeout(PATIENCE, self.running.main.take()).await;
-            let Ok(Some((_, Parcel::Messages(mut batch)))) = taken else { panic!("only {found:?} came") };
+            let Ok(Some((_, Arrived::Messages(mut batch)))) = taken else { panic!("only {found:?} came") };
             found.extend(payloads(&batch));
             batch.take_ack().settle(Outcome::Delivered);
         }
@@ -285,7 +287,7 @@ async fn a_run_that_is_killed_in_the_middle_loses_and_repeats_nothing_that_was_a
         let running = start::<FileSource>(&yaml, 256, State::new());
         let mut found = Vec::new();
         for _ in 0..7 {
-            let Some((_, Parcel::Messages(mut batch))) = running.main.take().await else {
+            let Some((_, Arrived::Messages(mut batch))) = running.main.take().await else {
                 panic!("it ended")
             };
             found.extend(payloads(&batch));

@@ -1,7 +1,7 @@
 use super::*;
 use std::collections::BTreeMap;
-use thalweg_engine::testing::{messages, options, read_all, refused, start};
-use thalweg_record::{Outcome, Parcel, payload_runs};
+use thalweg_engine::testing::{Arrived, messages, options, read_all, refused, start};
+use thalweg_record::{Outcome, payload_runs};
 
 async fn made(yaml: &str) -> Vec<String> {
     let sent = read_all::<GenerateConfig>(yaml, 4096).await;
@@ -74,7 +74,7 @@ async fn a_later_run_makes_what_was_still_to_come() {
     let saved = BTreeMap::from([(PARTITION.to_owned(), serde_json::json!({ "made": 6 }))]);
     let running = start::<GenerateConfig>(yaml, 4096, saved);
     let mut rest = Vec::new();
-    while let Some((_, Parcel::Messages(batch))) = running.main.take().await {
+    while let Some((_, Arrived::Messages(batch))) = running.main.take().await {
         rest.extend(thalweg_engine::testing::payloads(&batch));
         batch.settle(Outcome::Delivered);
     }

@@ -1,9 +1,9 @@
 //! Sends the messages that a sink `spool` has kept: the reading half of a buffer, see [`crate::spool`].
 //!
 //! Segments are read one after the other. A segment is removed when all of it is committed: settled and, in a
-//! run with `--state`, covered by a saved checkpoint. Continuing such a run cuts off what its sinks wrote
-//! after the last checkpoint, so the messages must still be here. A run with `--state` resumes in the middle
-//! of a segment; any other run sends the segment again from its beginning.
+//! run with `--state`, covered by a saved checkpoint. Continuing such a run cuts off the output that its
+//! sinks wrote after the last checkpoint, so the messages must still be here. A run with `--state` resumes in
+//! the middle of a segment; any other run sends the segment again from its beginning.
 
 #[cfg(test)]
 mod tests;
@@ -30,8 +30,8 @@ use thalweg_stream::io_error::io_error;
 ///
 /// Messages keep their payload, fields, source and time. A file is removed when all its messages are
 /// delivered, or have left by the `errors` output. In a run without `--state`, set `on_exists: append` for a
-/// sink `file`; otherwise it replaces what an earlier run wrote. A damaged file is read as far as possible,
-/// and kept as `NUMBER.damaged`.
+/// sink `file`; otherwise it replaces the output of an earlier run. A damaged file is read as far as
+/// possible, and kept as `NUMBER.damaged`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpoolSource {
@@ -69,7 +69,7 @@ fn poll_interval() -> TimeSpan {
 /// applies if the run is being stopped (sinks flush at least once a second), the second otherwise. Both count
 /// from the last segment that was committed. Messages that take longer are sent again by a later run, unless
 /// it continues this one.
-const FAREWELL: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
+const COMMIT_WAIT: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(60)];
 
 impl Component for SpoolSource {
     const NAME: &'static str = "spool";
@@ -135,12 +135,12 @@ fn is_zero(row: &usize) -> bool {
     *row == 0
 }
 
-fn place(position: Option<Value>) -> Option<SegmentPosition> {
-    serde_json::from_value(position?).ok()
+fn position_of(saved: Option<Value>) -> Option<SegmentPosition> {
+    serde_json::from_value(saved?).ok()
 }
 
-fn checkpoint(partition: &str, place: SegmentPosition) -> Option<Checkpoint> {
-    Some(Checkpoint { partition: partition.into(), offset: serde_json::to_value(place).ok()? })
+fn checkpoint(partition: &str, position: SegmentPosition) -> Option<Checkpoint> {
+    Some(Checkpoint { partition: partition.into(), offset: serde_json::to_value(position).ok()? })
 }
 
 struct Reader {
@@ -194,7 +194,7 @@ impl Source for Reader {
             }
             out.sleep(self.config.poll_interval.duration()).await;
         }
-        self.say_farewell(out).await
+        self.wait_for_commits(out).await
     }
 }
 
@@ -222,8 +222,8 @@ impl Reader {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(io_error("read", &self.folder, &error)),
         };
-        if let Some(place) = place(out.saved(&segment.partition())) {
-            segment.seek(place.offset);
+        if let Some(position) = position_of(out.saved(&segment.partition())) {
+            segment.seek(position.offset);
         }
         self.known.insert(number);
         self.current = Some(segment);
@@ -245,9 +245,9 @@ impl Reader {
             Next::Rubbish { bytes } => {
                 let reason =
                     format!("the last {bytes} bytes of `{shown}`, from byte {begin} on, are not messages");
-                segment.give_up();
-                let place = SegmentPosition { offset: segment.offset(), row: 0 };
-                self.reject(&reason, &partition, place, out).await
+                segment.skip_rest();
+                let position = SegmentPosition { offset: segment.offset(), row: 0 };
+                self.reject(&reason, &partition, position, out).await
             }
             Next::Block { bytes, rows } => {
                 let mut arena = tokio::select! {
@@ -281,8 +281,9 @@ impl Reader {
         out: &mut SourceOutput,
     ) -> Result<(), Error> {
         let rows = messages.rows();
-        let before =
-            place(out.saved(partition)).filter(|place| place.offset == begin).map_or(0, |place| place.row);
+        let before = position_of(out.saved(partition))
+            .filter(|position| position.offset == begin)
+            .map_or(0, |position| position.row);
         let mut row = before.min(rows);
         // Ten portions a second make a steady flow.
         let most =
@@ -298,12 +299,12 @@ impl Reader {
             }
             let (mut reading, fields) = messages.part(row, count)?;
             row += count;
-            let place = if row < rows {
+            let position = if row < rows {
                 SegmentPosition { offset: begin, row }
             } else {
                 SegmentPosition { offset: end, row: 0 }
             };
-            reading.checkpoint = checkpoint(partition, place);
+            reading.checkpoint = checkpoint(partition, position);
             out.send_again(reading, messages.meta.clone(), Some(fields)).await?;
             if rows == 0 {
                 break;
@@ -330,14 +331,14 @@ impl Reader {
         &mut self,
         reason: &str,
         partition: &str,
-        place: SegmentPosition,
+        position: SegmentPosition,
         out: &mut SourceOutput,
     ) -> Result<(), Error> {
         tracing::error!("{reason}; the file is kept");
         let mut payload = PayloadWriter::default();
         payload.push(b"");
         let path = self.current.as_ref().map(|segment| segment.path().to_string_lossy().into());
-        let checkpoint = checkpoint(partition, place);
+        let checkpoint = checkpoint(partition, position);
         out.reject(Reading { payload: payload.finish(), path, positions: None, checkpoint }, reason).await
     }
 
@@ -358,8 +359,8 @@ impl Reader {
         while let Some(read) = self.unsettled.get(at) {
             // A segment without messages has nothing to commit.
             let is_empty = read.end <= Segment::first();
-            let reached = place(out.committed(&read.partition));
-            if !is_empty && reached.is_none_or(|place| place.offset < read.end) {
+            let reached = position_of(out.committed(&read.partition));
+            if !is_empty && reached.is_none_or(|position| position.offset < read.end) {
                 at += 1;
                 continue;
             }
@@ -373,10 +374,10 @@ impl Reader {
     }
 
     /// Waits for a limited time until the segments that were sent are committed.
-    async fn say_farewell(&mut self, out: &SourceOutput) -> Result<(), Error> {
+    async fn wait_for_commits(&mut self, out: &SourceOutput) -> Result<(), Error> {
         let mut begun = Instant::now();
         let mut left = self.unsettled.len();
-        while left > 0 && begun.elapsed() < FAREWELL[usize::from(!out.is_stopping())] {
+        while left > 0 && begun.elapsed() < COMMIT_WAIT[usize::from(!out.is_stopping())] {
             tokio::time::sleep(Duration::from_millis(10)).await;
             self.remove_settled(out)?;
             if self.unsettled.len() < left {

@@ -4,8 +4,8 @@ use super::*;
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use thalweg_engine::testing::{batch, options, payloads, refused, rows, start, write_all};
-use thalweg_record::{Batch, Outcome, Parcel};
+use thalweg_engine::testing::{Arrived, batch, options, payloads, refused, rows, start, write_all};
+use thalweg_record::{Batch, Outcome};
 
 use crate::sinks::spool::SpoolSink;
 
@@ -57,7 +57,7 @@ async fn a_file_stays_until_all_of_it_is_settled_and_a_later_run_goes_on_in_its_
     fill(&spool, "", [batch(["a", "b"]), batch(["c"])]).await;
     let running = start::<SpoolSource>(&yaml(&spool, ""), 1 << 20, BTreeMap::new());
     let next = async || {
-        let Some((_, Parcel::Messages(batch))) = running.main.take().await else { panic!("it ended") };
+        let Some((_, Arrived::Messages(batch))) = running.main.take().await else { panic!("it ended") };
         batch
     };
     let (first, second) = (next().await, next().await);
@@ -85,15 +85,15 @@ async fn a_rate_divides_a_block_and_places_within_it_are_remembered() {
     let spool = folder.path().join("spool");
     fill(&spool, "", [batch((0..30).map(|n| n.to_string()))]).await;
     let running = start::<SpoolSource>(&yaml(&spool, "rate: 100"), 1 << 20, BTreeMap::new());
-    let Some((_, Parcel::Messages(batch))) = running.main.take().await else { panic!("it ended") };
+    let Some((_, Arrived::Messages(batch))) = running.main.take().await else { panic!("it ended") };
     assert_eq!(batch.rows(), 10);
     batch.settle(Outcome::Delivered);
     let partition = running.positions.partitions().remove(0);
-    let place = running.positions.saved(&partition).unwrap();
-    assert_eq!(place, json!({ "offset": 24, "row": 10 }));
+    let position = running.positions.saved(&partition).unwrap();
+    assert_eq!(position, json!({ "offset": 24, "row": 10 }));
     running.stop.request();
     drop(running.finish().await);
-    let saved = BTreeMap::from([(partition.to_string(), place)]);
+    let saved = BTreeMap::from([(partition.to_string(), position)]);
     let again = start::<SpoolSource>(&yaml(&spool, "follow: false"), 1 << 20, saved).finish().await;
     let expected: Vec<String> = (10..30).map(|n| n.to_string()).collect();
     assert_eq!(again.payloads(), expected);

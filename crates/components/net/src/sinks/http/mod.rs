@@ -296,7 +296,7 @@ impl Sink for Http {
     }
 
     fn give_up(&mut self) {
-        self.progress.give_up();
+        self.progress.forget();
     }
 
     async fn flush(&mut self) -> Result<(), Error> {

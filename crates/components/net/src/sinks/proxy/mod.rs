@@ -2,7 +2,8 @@
 //!
 //! `meta.path` identifies the connection of a message: see `crate::replies`. A server answers in the order of
 //! the requests, so each message is sent after the previous one was answered. A late answer would be mistaken
-//! for the answer to the next message. Therefore a connection with a missing answer is closed.
+//! for the answer to the next message. Therefore a connection with a missing answer, or with bytes after an
+//! answer, is closed.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ use crate::net::{Address, Dial, DialOptions, Stream, defaults, net_error};
 use crate::progress::Progress;
 use crate::replies;
 use thalweg_codec::framing::After;
-use thalweg_codec::partitioner::{Partition, Partitioner};
+use thalweg_codec::stream_framing::{StreamCutter, StreamFraming};
 
 /// How many bytes of an answer are read at once.
 const PIECE: usize = 16 << 10;
@@ -43,7 +44,7 @@ pub struct ProxyConfig {
     /// How the server's stream is cut into answers. By default each line is an answer. Answers keep their
     /// delimiter or length, unless `whole` is `false`.
     #[serde(default)]
-    framing: Partition,
+    framing: StreamFraming,
     /// The largest answer, in bytes. After a larger one, its message leaves by `errors`.
     #[serde(default = "defaults::limit")]
     max_answer_bytes: ByteSize,
@@ -97,7 +98,7 @@ struct Proxy {
 /// A connection to the server.
 struct Talk {
     stream: Stream,
-    partitioner: Partitioner,
+    partitioner: StreamCutter,
     /// Bytes read and not yet used.
     read: Vec<u8>,
 }
@@ -121,7 +122,8 @@ impl Sink for Proxy {
             }
             // Put back only after success: a connection with a missing answer cannot be reused.
             let mut talk = match self.talk.take() {
-                Some(mut talk) => match talk.read.is_empty() && talk.stream.is_closed().await {
+                // Bytes after an answer belong to no message, so such a connection cannot be reused either.
+                Some(mut talk) => match !talk.read.is_empty() || talk.stream.is_closed().await {
                     true => Talk::begin(dial, config).await?,
                     false => talk,
                 },
@@ -154,7 +156,7 @@ impl Sink for Proxy {
     }
 
     fn give_up(&mut self) {
-        self.progress.give_up();
+        self.progress.forget();
     }
 
     async fn flush(&mut self) -> Result<(), Error> {

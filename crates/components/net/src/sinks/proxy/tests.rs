@@ -11,8 +11,8 @@ use super::*;
 use crate::net::testing::within;
 use crate::replies::Answerable;
 
-/// A server that answers each line with the line in capitals. It does not answer `silent`, and closes the
-/// connection at `close`.
+/// A server that answers each line with the line in capitals. It does not answer `silent`, sends two answers
+/// to `twice`, and closes the connection at `close`.
 async fn server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -25,6 +25,7 @@ async fn server() -> String {
             while stream.read_line(&mut line).await.unwrap_or(0) > 0 {
                 match line.trim_end() {
                     "silent" => {}
+                    "twice" => stream.write_all(b"TWICE\nAGAIN\n").await.unwrap(),
                     "close" if !was_closed => {
                         was_closed = true;
                         break;
@@ -92,6 +93,26 @@ async fn what_is_not_answered_is_rejected_and_disturbs_nothing() {
     assert_eq!(
         (answers.recv().await.unwrap(), answers.recv().await.unwrap()),
         ("ONE\n".into(), "TWO\n".into())
+    );
+}
+
+#[tokio::test]
+async fn a_second_answer_to_a_message_is_not_the_answer_to_the_next_message() {
+    let mut sink = open(&format!("{{ address: {} }}", server().await)).await;
+    let (one, mut to_one) = Answerable::new("10.0.0.1:1");
+    let (other, mut to_other) = Answerable::new("10.0.0.2:1");
+    let mut rejects = Rejects::default();
+    for batch in [from(one.name(), &["twice\n"]), from(other.name(), &["next\n"])] {
+        within(sink.write(&batch, &mut rejects)).await.unwrap();
+    }
+    assert!(rejects.take().is_empty());
+    assert_eq!(
+        (to_one.recv().await.unwrap(), to_other.recv().await.unwrap()),
+        ("TWICE\n".into(), "NEXT\n".into())
+    );
+    assert_eq!(
+        (to_one.try_recv(), to_other.try_recv()),
+        (Err(TryRecvError::Empty), Err(TryRecvError::Empty))
     );
 }
 

@@ -379,7 +379,7 @@ impl Sink for ToDatagrams {
     }
 
     fn give_up(&mut self) {
-        self.progress.give_up();
+        self.progress.forget();
     }
 
     async fn flush(&mut self) -> Result<(), Error> {

@@ -9,7 +9,7 @@ mod tests;
 use std::io::{self, ErrorKind, Write};
 use std::time::Instant;
 
-use arrow_array::Array;
+use arrow_array::{Array, BinaryViewArray};
 use async_trait::async_trait;
 use hashbrown::HashMap;
 use schemars::JsonSchema;
@@ -21,7 +21,7 @@ use tokio::net::UdpSocket;
 
 use crate::net::{Address, connect_udp, net_error};
 use thalweg_codec::keys::bytes_of;
-use thalweg_codec::template::Template;
+use thalweg_codec::template::{BoundTemplate, Template};
 
 /// Counts messages, or values in them, for statsd.
 ///
@@ -158,31 +158,15 @@ impl Statsd {
         let mut metric = config.metric.as_mut().map(|metric| metric.bind(batch));
         for row in 0..batch.rows() {
             let value = match &values {
-                None => 1.0,
-                Some(values) => {
-                    let text =
-                        values.as_ref().filter(|values| !values.is_null(row)).map(|values| values.value(row));
-                    let number = text.and_then(|text| std::str::from_utf8(text.trim_ascii()).ok());
-                    let number = number.and_then(|text| text.parse::<f64>().ok());
-                    let Some(number) = number.filter(|number| number.is_finite()) else {
-                        let field = config.value.as_deref().unwrap_or_default();
-                        rejects.reject(row as u32, format!("has no number in `{field}`"));
-                        continue;
-                    };
-                    number
-                }
+                None => Some(1.0),
+                Some(values) => values.as_ref().and_then(|values| number_of(values, row)),
             };
-            name.clear();
-            name.extend_from_slice(config.prefix.as_bytes());
-            match &mut metric {
-                Some(metric) => metric.render(row, name),
-                None => name.extend_from_slice(batch.meta().source.as_bytes()),
-            }
-            for byte in name.iter_mut() {
-                if matches!(byte, b':' | b'|' | b'@' | 0..=b' ') {
-                    *byte = b'_';
-                }
-            }
+            let Some(value) = value else {
+                let field = config.value.as_deref().unwrap_or_default();
+                rejects.reject(row as u32, format!("has no number in `{field}`"));
+                continue;
+            };
+            write_name(name, &config.prefix, metric.as_mut(), batch, row);
             if config.kind == Kind::Timing {
                 let mut line = name.clone();
                 write_value(&mut line, value, "ms");
@@ -244,6 +228,36 @@ impl Statsd {
             Kind::Count => self.sums.clear(),
             Kind::Gauge if self.config.gauge == Gauge::Last => self.sums.clear(),
             _ => self.sums.values_mut().for_each(|(_, changed)| *changed = false),
+        }
+    }
+}
+
+/// Returns the number in a row, if there is one and it is finite.
+fn number_of(values: &BinaryViewArray, row: usize) -> Option<f64> {
+    if values.is_null(row) {
+        return None;
+    }
+    let text = std::str::from_utf8(values.value(row).trim_ascii()).ok()?;
+    text.parse::<f64>().ok().filter(|number| number.is_finite())
+}
+
+/// Replaces `name` by the name of a message's metric.
+fn write_name(
+    name: &mut Vec<u8>,
+    prefix: &str,
+    metric: Option<&mut BoundTemplate<'_>>,
+    batch: &Batch,
+    row: usize,
+) {
+    name.clear();
+    name.extend_from_slice(prefix.as_bytes());
+    match metric {
+        Some(metric) => metric.render(row, name),
+        None => name.extend_from_slice(batch.meta().source.as_bytes()),
+    }
+    for byte in name {
+        if matches!(byte, b':' | b'|' | b'@' | 0..=b' ') {
+            *byte = b'_';
         }
     }
 }

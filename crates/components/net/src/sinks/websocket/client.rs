@@ -16,23 +16,23 @@ use tokio_tungstenite::tungstenite::{Error, Message, WebSocket};
 /// The largest message accepted from a client, in bytes. Its content is ignored.
 const MOST_HEARD: usize = 64 << 10;
 
-/// Decides which clients are admitted.
-pub(super) struct Door {
+/// Performs handshakes: decides which clients are admitted.
+pub(super) struct Handshake {
     pub(super) path: String,
     pub(super) origins: Vec<String>,
     pub(super) timeout: Duration,
 }
 
 /// A socket that returns `WouldBlock` instead of waiting, as tungstenite requires.
-pub(super) struct Unwaiting(pub(super) TcpStream);
+pub(super) struct NonBlocking(pub(super) TcpStream);
 
-impl Read for Unwaiting {
+impl Read for NonBlocking {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(into)
     }
 }
 
-impl Write for Unwaiting {
+impl Write for NonBlocking {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }
@@ -46,9 +46,9 @@ fn config() -> WebSocketConfig {
     WebSocketConfig::default().max_message_size(Some(MOST_HEARD)).max_frame_size(Some(MOST_HEARD))
 }
 
-impl Door {
+impl Handshake {
     /// Performs the WebSocket handshake with a client.
-    pub(super) async fn open(&self, stream: TcpStream) -> Result<WebSocket<Unwaiting>, Error> {
+    pub(super) async fn perform(&self, stream: TcpStream) -> Result<WebSocket<NonBlocking>, Error> {
         #[allow(clippy::result_large_err)]
         let decide = |request: &Request, response: Response| match self.refusal(request) {
             None => Ok(response),
@@ -64,7 +64,7 @@ impl Door {
             Err(_) => return Err(Error::Io(ErrorKind::TimedOut.into())),
         };
         // A client sends no frames before the handshake is answered, so no buffered bytes are lost here.
-        Ok(WebSocket::from_raw_socket(Unwaiting(accepted.into_inner()), Role::Server, Some(config())))
+        Ok(WebSocket::from_raw_socket(NonBlocking(accepted.into_inner()), Role::Server, Some(config())))
     }
 
     fn refusal(&self, request: &Request) -> Option<StatusCode> {
@@ -98,18 +98,18 @@ fn waits(result: Result<(), Error>) -> Result<bool, Error> {
 
 /// Sends messages to a client until it disconnects or the messages end.
 pub(super) async fn serve(
-    mut socket: WebSocket<Unwaiting>,
+    mut socket: WebSocket<NonBlocking>,
     mut messages: UnboundedReceiver<Message>,
     behind: &AtomicUsize,
 ) {
     // A client that disconnects is not an error.
     if talk(&mut socket, &mut messages, behind).await.is_ok() {
-        let _ = farewell(&mut socket).await;
+        let _ = close(&mut socket).await;
     }
 }
 
 async fn talk(
-    socket: &mut WebSocket<Unwaiting>,
+    socket: &mut WebSocket<NonBlocking>,
     messages: &mut UnboundedReceiver<Message>,
     behind: &AtomicUsize,
 ) -> Result<(), Error> {
@@ -139,7 +139,7 @@ async fn talk(
 }
 
 /// Closes the connection after all messages have been sent.
-async fn farewell(socket: &mut WebSocket<Unwaiting>) -> Result<(), Error> {
+async fn close(socket: &mut WebSocket<NonBlocking>) -> Result<(), Error> {
     let mut is_waiting = waits(socket.close(None).and_then(|()| socket.flush()))?;
     while is_waiting {
         socket.get_ref().0.writable().await?;

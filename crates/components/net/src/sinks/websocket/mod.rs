@@ -29,7 +29,7 @@ use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 
 use crate::net::{Accepted, Address, Announce, Listener, UnixSocket, defaults};
-use client::{Door, serve};
+use client::{Handshake, serve};
 use thalweg_stream::encode::EncodeConfig;
 
 /// How long clients may take at the end to accept the messages left in their queues.
@@ -139,14 +139,30 @@ struct Client {
     behind: Arc<AtomicUsize>,
 }
 
-/// The connected clients.
-#[derive(Default)]
-struct Clients(Mutex<Vec<Client>>);
+/// The connected clients; `None` after the end.
+struct Clients(Mutex<Option<Vec<Client>>>);
 
 impl Clients {
-    fn lock(&self) -> MutexGuard<'_, Vec<Client>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<Client>>> {
         // A panic cannot leave the list half-changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a client. A handshake may complete after the end: the queue of such a client ends at once.
+    fn add(&self, client: Client) {
+        if let Some(clients) = &mut *self.lock() {
+            clients.push(client);
+        }
+    }
+
+    /// Returns the number of connected clients.
+    fn count(&self) -> usize {
+        self.lock().as_ref().map_or(0, Vec::len)
+    }
+
+    /// Ends the queues of all clients, and of those whose handshake completes later.
+    fn end(&self) {
+        *self.lock() = None;
     }
 }
 
@@ -161,7 +177,8 @@ struct Websocket {
 
 impl Websocket {
     fn new(config: WebsocketConfig, announce: Announce) -> Self {
-        Self { config, announce, clients: Arc::default(), accepting: JoinSet::new(), is_open: None }
+        let clients = Arc::new(Clients(Mutex::new(Some(Vec::new()))));
+        Self { config, announce, clients, accepting: JoinSet::new(), is_open: None }
     }
 
     /// Returns the WebSocket messages of a batch: slices of one copy of its payloads.
@@ -194,30 +211,33 @@ impl Sink for Websocket {
     async fn open(&mut self, _: Option<serde_json::Value>) -> Result<(), Error> {
         let address = Address::Tcp(self.config.address.clone());
         let listener = Listener::bind(&address, UnixSocket::default(), &self.announce).await?;
-        let door = Arc::new(Door {
+        let handshake = Arc::new(Handshake {
             path: self.config.path.clone(),
             origins: self.config.origins.clone(),
             timeout: self.config.handshake_timeout.duration(),
         });
         let (is_open, end) = oneshot::channel();
         self.is_open = Some(is_open);
-        self.accepting.spawn(accept(listener, door, self.clients.clone(), self.config.max_clients, end));
+        self.accepting.spawn(accept(listener, handshake, self.clients.clone(), self.config.max_clients, end));
         Ok(())
     }
 
     async fn write(&mut self, batch: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
-        if self.clients.lock().is_empty() {
+        if self.clients.count() == 0 {
             return Ok(WriteOutcome::Durable);
         }
         let most = self.config.client_buffer.as_usize();
         let messages: Vec<Message> = self.messages(batch).collect();
-        self.clients.lock().retain(|client| {
+        let keeps_up = |client: &Client| {
             messages.iter().all(|message| {
                 let behind = client.behind.fetch_add(message.len(), Ordering::Relaxed);
                 // A message larger than `client_buffer` is accepted if the queue is empty.
                 (behind == 0 || behind + message.len() <= most) && client.queue.send(message.clone()).is_ok()
             })
-        });
+        };
+        if let Some(clients) = &mut *self.clients.lock() {
+            clients.retain(keeps_up);
+        }
         Ok(WriteOutcome::Durable)
     }
 
@@ -237,7 +257,7 @@ impl Sink for Websocket {
 /// Accepts clients until `end`. Then waits until the connected clients have received everything.
 async fn accept(
     listener: Listener,
-    door: Arc<Door>,
+    handshake: Arc<Handshake>,
     clients: Arc<Clients>,
     most: usize,
     mut end: oneshot::Receiver<()>,
@@ -249,13 +269,13 @@ async fn accept(
             Some(_) = served.join_next() => {}
             accepted = listener.accept(), if served.len() < most => match accepted {
                 Ok((Accepted::Tcp(stream), peer)) => {
-                    let (door, clients) = (door.clone(), clients.clone());
+                    let (handshake, clients) = (handshake.clone(), clients.clone());
                     served.spawn(async move {
-                        match door.open(stream).await {
+                        match handshake.perform(stream).await {
                             Ok(socket) => {
                                 let (queue, messages) = unbounded_channel();
                                 let behind: Arc<AtomicUsize> = Arc::default();
-                                clients.lock().push(Client { queue, behind: behind.clone() });
+                                clients.add(Client { queue, behind: behind.clone() });
                                 serve(socket, messages, &behind).await;
                             }
                             Err(error) => tracing::debug!("{peer}: no websocket: {error}"),
@@ -271,6 +291,6 @@ async fn accept(
         }
     }
     drop(listener);
-    clients.lock().clear();
+    clients.end();
     while served.join_next().await.is_some() {}
 }

@@ -25,7 +25,16 @@ fn connect_blocking(
     path: &str,
     origin: Option<&str>,
 ) -> Result<WebSocket<TcpStream>, Box<WebsocketError>> {
-    let stream = TcpStream::connect(address).unwrap();
+    handshake(TcpStream::connect(address).unwrap(), address, path, origin)
+}
+
+/// Performs the handshake of a client over a connection.
+fn handshake(
+    stream: TcpStream,
+    address: &str,
+    path: &str,
+    origin: Option<&str>,
+) -> Result<WebSocket<TcpStream>, Box<WebsocketError>> {
     stream.set_read_timeout(Some(LONG)).unwrap();
     let mut request = Request::builder()
         .uri(format!("ws://{address}{path}"))
@@ -56,7 +65,7 @@ async fn connect(
 /// Waits until `count` clients are connected.
 async fn until_there_are(sink: &Websocket, count: usize) {
     within(async {
-        while sink.clients.lock().len() != count {
+        while sink.clients.count() != count {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     })
@@ -105,7 +114,7 @@ async fn every_client_gets_each_message_from_when_it_came() {
     // One client disconnects. The other receives the rest and the close frame.
     drop(one);
     write(&mut sink, &[b"gone"]).await;
-    let farewell = tokio::task::spawn_blocking(move || {
+    let closed = tokio::task::spawn_blocking(move || {
         let last = other.read().unwrap();
         let closed = matches!(other.read(), Ok(Message::Close(_)));
         // Answers the close frame.
@@ -113,8 +122,28 @@ async fn every_client_gets_each_message_from_when_it_came() {
         (last, closed)
     });
     within(sink.finish()).await.unwrap();
-    assert_eq!(within(farewell).await.unwrap(), (Message::text("gone"), true));
+    assert_eq!(within(closed).await.unwrap(), (Message::text("gone"), true));
     assert_eq!(TcpStream::connect(&address).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn a_client_whose_handshake_completes_after_the_end_is_disconnected() {
+    let (mut sink, address) = start("handshake_timeout: 30s").await;
+    // Clients are accepted in their order, so this one has been accepted once the other one is connected.
+    let late = TcpStream::connect(&address).unwrap();
+    let mut other = connect(&address, "/", None).await.unwrap();
+    until_there_are(&sink, 1).await;
+    let closed = tokio::task::spawn_blocking(move || {
+        // All queues end together.
+        let other_is_closed = matches!(other.read(), Ok(Message::Close(_)));
+        while other.read().is_ok() {}
+        let mut late = handshake(late, &address, "/", None).unwrap();
+        let late_is_closed = matches!(late.read(), Ok(Message::Close(_)));
+        while late.read().is_ok() {}
+        (other_is_closed, late_is_closed)
+    });
+    within(sink.finish()).await.unwrap();
+    assert_eq!(within(closed).await.unwrap(), (true, true));
 }
 
 #[tokio::test]
@@ -138,7 +167,7 @@ async fn a_client_that_does_not_keep_up_is_dropped_and_holds_up_nobody() {
     until_there_are(&sink, 2).await;
     let large = vec![b'x'; 50_000];
     let mut rounds = 0;
-    while sink.clients.lock().len() == 2 {
+    while sink.clients.count() == 2 {
         write(&mut sink, &[&large]).await;
         let read = tokio::task::spawn_blocking(move || (quick.read().unwrap().len(), quick));
         let (length, client) = within(read).await.unwrap();

@@ -8,7 +8,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -17,8 +17,8 @@ use thalweg_config::{ByteSize, TimeSpan};
 use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, SourceOutput};
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, Respond, UnixSocket, defaults, serve};
-use crate::web::{Admission, RequestOptions, converse};
-use thalweg_codec::partitioner::Partition;
+use crate::web::{Admission, RequestOptions, converse_until_stopped};
+use thalweg_codec::stream_framing::StreamFraming;
 
 /// Receives messages in HTTP requests.
 ///
@@ -47,7 +47,7 @@ pub struct HttpSource {
     /// How the body is cut into messages. `{}` makes each line a message. By default the whole body is one
     /// message.
     #[serde(default)]
-    framing: Option<Partition>,
+    framing: Option<StreamFraming>,
     /// With `framing`: the largest message, in bytes. Of a larger one, the first 4 KiB leave by the `errors`
     /// output.
     #[serde(default = "defaults::limit")]
@@ -174,40 +174,15 @@ impl Source for Http {
     }
 }
 
-/// The source output of a connection, `None` once the run stops, and the error that ended the connection.
-struct Gate(Mutex<(Option<SourceOutput>, Option<Error>)>);
-
-impl Gate {
-    fn lock(&self) -> MutexGuard<'_, (Option<SourceOutput>, Option<Error>)> {
-        // A panic cannot leave the two half-changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Server {
     /// Serves a client's requests, one after the other.
     async fn connection(self: Arc<Self>, client: Client, out: SourceOutput) -> Result<(), Error> {
         let peer = client.name.clone();
-        let gate = Arc::new(Gate(Mutex::new((Some(out.clone()), None))));
-        let manner = self.config.request.connection(self.config.read_timeout);
-        let stopping = {
-            let gate = gate.clone();
-            async move {
-                out.stopping().await;
-                // Downstream stages end only when all source outputs are dropped. A request in progress holds
-                // its own clone.
-                gate.lock().0 = None;
-                drop(out);
-            }
-        };
-        let answer = |request| {
-            let (server, gate, peer) = (self.clone(), gate.clone(), peer.clone());
+        let options = self.config.request.connection(self.config.read_timeout);
+        converse_until_stopped(client, options, out, |request, gate| {
+            let (server, peer) = (self.clone(), peer.clone());
             async move { server.answer(request, &gate, &peer).await }
-        };
-        converse(client, manner, stopping, answer).await;
-        match gate.lock().1.take() {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        })
+        .await
     }
 }

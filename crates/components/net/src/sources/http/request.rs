@@ -14,9 +14,9 @@ use hyper::{Request, StatusCode};
 use thalweg_engine::{Error, Received, SourceOutput};
 use thalweg_record::{Lease, Outcome};
 
-use super::{Gate, Payload, Server};
+use super::{Payload, Server};
 use crate::net::{Cut, Format, Plain, Respond};
-use crate::web::{Answer, text};
+use crate::web::{Answer, Gate, text};
 use thalweg_codec::decompress::{Decoder, Format as Compression};
 
 /// How many bytes are reserved at a time for a body of unknown length.
@@ -74,14 +74,14 @@ impl Server {
             Ok(user) => user,
             Err(refused) => return *refused,
         };
-        let Some(out) = gate.lock().0.clone() else {
+        let Some(out) = gate.output() else {
             return text(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
         };
         match self.take(request, user, peer, out).await {
             Ok(Ok(status)) => text(status, String::new()),
             Ok(Err(Refusal(status, reason))) => text(status, reason),
             Err(error) => {
-                gate.lock().1 = Some(error);
+                gate.fail(error);
                 text(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down")
             }
         }
@@ -152,10 +152,6 @@ impl Server {
         out: &SourceOutput,
     ) -> Result<(Vec<u8>, Lease), Refusal> {
         let most = self.config.max_body_bytes.as_usize();
-        let too_large = || {
-            let reason = format!("a body may have at most {}", self.config.max_body_bytes);
-            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
-        };
         let compression = match parts.headers.get(CONTENT_ENCODING).map(|value| value.as_bytes()) {
             None | Some(b"" | b"identity") => None,
             Some(b"gzip" | b"x-gzip") => Some(Compression::Gzip),
@@ -167,7 +163,7 @@ impl Server {
         };
         let known = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if known.is_some_and(|length| length > most) {
-            return Err(too_large());
+            return Err(self.too_large());
         }
         let first = known.unwrap_or(STEP);
         let mut lease = out.reserve(first).await;
@@ -178,27 +174,45 @@ impl Server {
             })?;
             let Ok(data) = frame.into_data() else { continue };
             if data.len() > most - memory.len() {
-                return Err(too_large());
+                return Err(self.too_large());
             }
             reserve(&mut memory, &mut lease, data.len(), out).await;
             memory.extend_from_slice(&data);
         }
-        let Some(compression) = compression else { return Ok((memory, lease)) };
-        let mut decoder = Decoder::new(compression, Cursor::new(memory));
+        match compression {
+            // The lease is held until the compressed body has been read.
+            Some(compression) => self.decompressed(&memory, compression, out).await,
+            None => Ok((memory, lease)),
+        }
+    }
+
+    /// Decompresses a body as the budget permits.
+    async fn decompressed(
+        &self,
+        body: &[u8],
+        compression: Compression,
+        out: &SourceOutput,
+    ) -> Result<(Vec<u8>, Lease), Refusal> {
+        let mut decoder = Decoder::new(compression, Cursor::new(body));
         let mut decoded = Vec::new();
-        let mut room = out.reserve(STEP).await;
+        let mut lease = out.reserve(STEP).await;
         loop {
-            reserve(&mut decoded, &mut room, STEP, out).await;
+            reserve(&mut decoded, &mut lease, STEP, out).await;
             let read = decoder.by_ref().take(STEP as u64).read_to_end(&mut decoded).map_err(|error| {
                 Refusal::new(StatusCode::BAD_REQUEST, format!("the body cannot be decompressed: {error}"))
             })?;
-            if decoded.len() > most {
-                return Err(too_large());
+            if decoded.len() > self.config.max_body_bytes.as_usize() {
+                return Err(self.too_large());
             }
             if read == 0 {
-                return Ok((decoded, room));
+                return Ok((decoded, lease));
             }
         }
+    }
+
+    fn too_large(&self) -> Refusal {
+        let reason = format!("a body may have at most {}", self.config.max_body_bytes);
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
     }
 
     fn fields(&self, parts: &Parts, user: Option<String>, peer: &str) -> Vec<(String, Option<String>)> {

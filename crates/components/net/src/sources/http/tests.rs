@@ -2,8 +2,8 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, StatusCode};
-use thalweg_engine::testing::{context, messages, options, payloads, refused, rows};
-use thalweg_record::{Outcome, Parcel};
+use thalweg_engine::testing::{Arrived, context, messages, options, payloads, refused, rows};
+use thalweg_record::Outcome;
 use tokio::io::AsyncWriteExt;
 
 use super::*;
@@ -242,7 +242,7 @@ async fn two_hundred_clients_each_get_their_own_answer() {
     let main = server.source.main;
     let deliver = tokio::spawn(async move {
         let mut held: Vec<thalweg_record::Batch> = Vec::new();
-        while let Some((_, Parcel::Messages(batch))) = main.take().await {
+        while let Some((_, Arrived::Messages(batch))) = main.take().await {
             held.push(batch);
             // Not in the order in which they arrived.
             if held.len() > 20 || fastrand::bool() {
@@ -252,7 +252,7 @@ async fn two_hundred_clients_each_get_their_own_answer() {
                 let rest = std::mem::take(&mut held);
                 rest.into_iter().for_each(settle);
             }
-            while let Ok(Some((_, Parcel::Messages(batch)))) =
+            while let Ok(Some((_, Arrived::Messages(batch)))) =
                 tokio::time::timeout(Duration::from_millis(5), main.take()).await
             {
                 settle(batch);

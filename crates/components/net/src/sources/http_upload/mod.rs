@@ -11,7 +11,6 @@ mod tests;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use thalweg_config::{ByteSize, TimeSpan};
@@ -19,7 +18,7 @@ use thalweg_engine::{Component, Context, Error, Flow, Mistake, Source, SourceCon
 
 use crate::net::{Address, Announce, Client, ListenOptions, Listener, UnixSocket, defaults, serve};
 use crate::upload::{self, Accept, Room};
-use crate::web::{Admission, ConnectionOptions, RequestOptions, converse};
+use crate::web::{Admission, ConnectionOptions, RequestOptions, converse_until_stopped};
 
 /// Receives files in HTTP requests.
 ///
@@ -161,7 +160,7 @@ struct Server {
     accept: Accept,
     limits: upload::Limits,
     respond: Respond,
-    manner: ConnectionOptions,
+    connection: ConnectionOptions,
     room: Room,
 }
 
@@ -179,7 +178,7 @@ impl Source for Uploading {
                 patience: config.read_timeout.duration(),
             },
             respond: config.respond,
-            manner: config.request.connection(config.read_timeout),
+            connection: config.request.connection(config.read_timeout),
             room: self.room.clone(),
         });
         let (tls, limits) = (config.listen.acceptor()?, config.listen.limits());
@@ -190,29 +189,13 @@ impl Source for Uploading {
     }
 }
 
-/// The source output of a connection, `None` once the run stops, and the error that ended the connection.
-type Gate = Mutex<(Option<SourceOutput>, Option<Error>)>;
-
 impl Server {
     /// Serves a client's requests, one after the other.
     async fn connection(self: Arc<Self>, client: Client, out: SourceOutput) -> Result<(), Error> {
-        let gate: Arc<Gate> = Arc::new(Mutex::new((Some(out.clone()), None)));
-        let stopping = {
-            let gate = gate.clone();
-            async move {
-                out.stopping().await;
-                // Downstream stages end only when all source outputs are dropped. A request in progress holds
-                // its own clone.
-                gate.lock().0 = None;
-                drop(out);
-            }
-        };
-        let answer = |request| {
-            let (server, gate) = (self.clone(), gate.clone());
+        converse_until_stopped(client, self.connection, out, |request, gate| {
+            let server = self.clone();
             async move { server.answer(request, &gate).await }
-        };
-        converse(client, self.manner, stopping, answer).await;
-        let failed = gate.lock().1.take();
-        failed.map_or(Ok(()), Err)
+        })
+        .await
     }
 }

@@ -10,9 +10,9 @@ use thalweg_engine::{Error, SourceOutput};
 use thalweg_record::{Ack, Ending, File, Outcome, Report};
 use tokio::sync::oneshot;
 
-use super::{Gate, Respond, Server};
-use crate::upload::{self, Refusal};
-use crate::web::{self, Answer};
+use super::{Respond, Server};
+use crate::upload::{self, Refusal, Uploads};
+use crate::web::{self, Answer, Gate};
 
 /// The answer to a request.
 #[derive(Serialize)]
@@ -41,9 +41,9 @@ impl Server {
             return *refused;
         }
         let ending = || refused(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down");
-        let Some(out) = gate.lock().0.clone() else { return ending() };
+        let Some(out) = gate.output() else { return ending() };
         match self.take(request, out).await {
-            Ok(Ok((status, told))) => json(status, &told),
+            Ok(Ok((status, response))) => json(status, &response),
             Ok(Err(refusal)) => {
                 if let Refusal::Failed(error) = &refusal {
                     tracing::warn!("an upload was refused: {}", error.full());
@@ -51,7 +51,7 @@ impl Server {
                 refused(refusal.status(), refusal.reason())
             }
             Err(error) => {
-                gate.lock().1 = Some(error);
+                gate.fail(error);
                 ending()
             }
         }
@@ -69,34 +69,26 @@ impl Server {
         };
         let mut files: Vec<File> = uploads.files.iter().map(|file| file.file(out.name().clone())).collect();
         if self.respond == Respond::Accepted {
-            let told = uploads.files.iter().map(|file| FileResponse {
-                name: file.name.to_string_lossy().into_owned(),
-                size: file.size,
-                mime: None,
-                status: "accepted",
-                reason: None,
-            });
-            let told = Response { status: "accepted", reason: None, files: told.collect() };
-            drop(uploads);
+            let response = accepted(uploads);
             out.send_files(files, None).await?;
-            return Ok(Ok((StatusCode::ACCEPTED, told)));
+            return Ok(Ok((StatusCode::ACCEPTED, response)));
         }
         // From here on, only the files hold their contents.
         let mut waiting = Vec::new();
         for (file, upload) in files.iter_mut().zip(uploads.files) {
-            let (tell, told) = oneshot::channel();
+            let (send, receive) = oneshot::channel();
             file.ack_mut().merge(Ack::new(out.name().clone(), move |settlement| {
                 // The client may have disconnected.
-                let _ = tell.send(settlement);
+                let _ = send.send(settlement);
             }));
-            waiting.push((upload.name, upload.size, Report::default(), told));
+            waiting.push((upload.name, upload.size, Report::default(), receive));
         }
         let reported = files.into_iter().zip(&waiting);
         let files = reported.map(|(file, (.., report, _))| file.with_report(report.clone())).collect();
         out.send_files(files, None).await?;
         // Downstream stages end only when all source outputs are dropped. Some settle their files only then.
         drop(out);
-        let mut told = Vec::new();
+        let mut responses = Vec::new();
         let mut outcomes = Vec::new();
         for (name, size, report, settled) in waiting {
             let (outcome, reason) = match settled.await {
@@ -110,11 +102,23 @@ impl Server {
                 outcome => outcome,
             };
             outcomes.push(outcome);
-            told.push(told_of(name.to_string_lossy().into_owned(), size, outcome, reason, ending));
+            responses.push(file_response(name.to_string_lossy().into_owned(), size, outcome, reason, ending));
         }
         let (code, status) = of_all(&outcomes);
-        Ok(Ok((code, Response { status, reason: None, files: told })))
+        Ok(Ok((code, Response { status, reason: None, files: responses })))
     }
+}
+
+/// Returns the answer to a request whose files have arrived.
+fn accepted(uploads: Uploads) -> Response {
+    let files = uploads.files.into_iter().map(|file| FileResponse {
+        name: file.name.to_string_lossy().into_owned(),
+        size: file.size,
+        mime: None,
+        status: "accepted",
+        reason: None,
+    });
+    Response { status: "accepted", reason: None, files: files.collect() }
 }
 
 fn has_problem(ending: Option<&Ending>) -> bool {
@@ -123,7 +127,7 @@ fn has_problem(ending: Option<&Ending>) -> bool {
 
 /// Returns the part of the answer about one file. It has the name that the client sent and the size that
 /// arrived, since the client knows no others.
-fn told_of(
+fn file_response(
     name: String,
     size: u64,
     outcome: Outcome,
@@ -159,9 +163,9 @@ fn refused(status: StatusCode, reason: &str) -> Answer {
     json(status, &Response { status: "refused", reason: Some(reason.to_owned()), files: Vec::new() })
 }
 
-fn json(status: StatusCode, told: &Response) -> Answer {
+fn json(status: StatusCode, response: &Response) -> Answer {
     // Text and numbers can always be serialised.
-    let mut answer = web::text(status, serde_json::to_string(told).unwrap_or_default());
+    let mut answer = web::text(status, serde_json::to_string(response).unwrap_or_default());
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
 }

@@ -1,7 +1,7 @@
 use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
-use thalweg_engine::testing::{context, messages, options};
-use thalweg_record::{Content, File, Outcome, Parcel, Problem};
+use thalweg_engine::testing::{Arrived, context, messages, options};
+use thalweg_record::{Content, File, Outcome, Problem};
 use tokio::io::AsyncWriteExt;
 
 use super::*;
@@ -37,7 +37,7 @@ fn text_of(files: &[(&str, &str)]) -> String {
 
 async fn take(server: &Running) -> Vec<File> {
     match within(server.source.main.take()).await {
-        Some((_, Parcel::Files(files))) => files,
+        Some((_, Arrived::Files(files))) => files,
         other => panic!("{other:?} came"),
     }
 }
@@ -71,12 +71,12 @@ async fn a_request_is_answered_with_what_became_of_each_file() {
             file.settle(Outcome::Delivered);
         }
     }
-    let (status, told) = answer(asked).await;
+    let (status, response) = answer(asked).await;
     let files = json!([
         { "name": "a.txt", "size": 3, "type": "text/plain; charset=utf-8", "status": "delivered", "reason": null },
         { "name": "b.txt", "size": 5, "type": null, "status": "rejected", "reason": "it is not liked" },
     ]);
-    assert_eq!((status, told), (207, json!({ "status": "partial", "files": files })));
+    assert_eq!((status, response), (207, json!({ "status": "partial", "files": files })));
     assert!(server.stop().await.result.is_none());
 }
 
@@ -91,14 +91,14 @@ async fn the_status_tells_how_it_went() {
     ] {
         let asked = tokio::spawn(post(&server, "x").send());
         take(&server).await.into_iter().for_each(|file| file.settle(outcome));
-        let (status, told) = answer(asked).await;
-        assert_eq!((status, told["status"].as_str().unwrap()), expected);
+        let (status, response) = answer(asked).await;
+        assert_eq!((status, response["status"].as_str().unwrap()), expected);
     }
-    let (status, told) = answer(tokio::spawn(post(&server, "").send())).await;
-    assert_eq!((status, told), (200, json!({ "status": "delivered", "files": [] })));
+    let (status, response) = answer(tokio::spawn(post(&server, "").send())).await;
+    assert_eq!((status, response), (200, json!({ "status": "delivered", "files": [] })));
     let server = start("{ address: 127.0.0.1:0, respond: accepted }").await;
-    let (status, told) = answer(tokio::spawn(post(&server, "x").send())).await;
-    assert_eq!((status, &told["status"]), (202, &json!("accepted")));
+    let (status, response) = answer(tokio::spawn(post(&server, "x").send())).await;
+    assert_eq!((status, &response["status"]), (202, &json!("accepted")));
     take(&server).await;
 }
 
@@ -122,8 +122,8 @@ async fn what_may_not_come_is_refused_and_nothing_of_it_goes_on() {
         (vec![("a", ""), ("b", ""), ("c", "")], "max_files"),
         (vec![("a", &*"x".repeat(400))], "max_request"),
     ] {
-        let (status, told) = status(form(&files)).await;
-        assert!(status == 413 && told.contains(&format!("`{limit}`")), "{status} {told}");
+        let (status, response) = status(form(&files)).await;
+        assert!(status == 413 && response.contains(&format!("`{limit}`")), "{status} {response}");
     }
     assert!(server.stop().await.main.is_empty());
 }
@@ -163,18 +163,18 @@ async fn two_hundred_clients_each_get_their_own_answer() {
                 let request = client().post(&url).header("content-type", "multipart/form-data; boundary=b");
                 let answer = request.body(body).send().await.unwrap();
                 let status = answer.status().as_u16();
-                let told: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
-                assert_eq!(told["files"][0]["name"], *names[0]);
-                assert_eq!(told["files"][0]["size"], number);
-                assert_eq!(told["files"][1]["name"], *names[1]);
-                assert_eq!(told["files"].as_array().unwrap().len(), 2);
+                let response: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+                assert_eq!(response["files"][0]["name"], *names[0]);
+                assert_eq!(response["files"][0]["size"], number);
+                assert_eq!(response["files"][1]["name"], *names[1]);
+                assert_eq!(response["files"].as_array().unwrap().len(), 2);
                 (number, status)
             })
         })
         .collect();
     let main = server.source.main;
     let deliver = tokio::spawn(async move {
-        while let Some((_, Parcel::Files(files))) = main.take().await {
+        while let Some((_, Arrived::Files(files))) = main.take().await {
             for file in files {
                 let is_odd = file.origin().size % 2 == 1;
                 file.settle(if is_odd { Outcome::Rejected } else { Outcome::Delivered });

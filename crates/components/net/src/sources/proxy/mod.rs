@@ -18,7 +18,7 @@ use crate::net::{
     Address, Announce, Client, Connection, ListenOptions, Listener, Plain, SocketOptions, defaults, serve,
 };
 use crate::replies::Answerable;
-use thalweg_codec::partitioner::Partition;
+use thalweg_codec::stream_framing::StreamFraming;
 
 /// Receives messages from clients and returns a server's answers to them.
 ///
@@ -34,7 +34,7 @@ pub struct ProxySource {
     /// How the stream is cut into messages. By default each line is a message. Messages keep their delimiter
     /// or length, unless `whole` is `false`.
     #[serde(default)]
-    framing: Partition,
+    framing: StreamFraming,
     #[serde(flatten)]
     socket: SocketOptions,
     /// How long a client may take to accept an answer. After that its connection is closed.

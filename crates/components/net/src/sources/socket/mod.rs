@@ -18,7 +18,7 @@ use crate::net::{
     Address, Announce, Connection, Datagrams, ListenOptions, Listener, Plain, Respond, SocketOptions,
     defaults, receive, serve,
 };
-use thalweg_codec::partitioner::Partition;
+use thalweg_codec::stream_framing::StreamFraming;
 
 /// Listens on a socket and receives messages: TCP, UDP or a unix socket.
 ///
@@ -34,7 +34,7 @@ pub struct SocketSource {
     /// How the stream is cut into messages. By default each line is a message. Each datagram is cut
     /// separately in the same way.
     #[serde(default)]
-    framing: Partition,
+    framing: StreamFraming,
     #[serde(flatten)]
     socket: SocketOptions,
     /// The text written to the client for each message, for example `"OK\n"`. If a message cannot be

@@ -135,6 +135,31 @@ async fn a_client_that_stalls_is_left_and_one_that_is_idle_if_that_is_wanted() {
 }
 
 #[tokio::test]
+async fn a_client_that_waits_for_its_acknowledgement_is_not_idle() {
+    let server = start("{ address: 127.0.0.1:0, acknowledge: OK, idle_timeout: 30ms }").await;
+    let mut client = server.connect().await;
+    client.write_all(b"one\n").await.unwrap();
+    let batch = server.next().await;
+    assert!(is_silent(&mut client).await);
+    batch.settle(Outcome::Delivered);
+    assert_eq!(read(&mut client, 2).await, "OK");
+    assert_eq!(rest(&mut client).await, "");
+}
+
+#[tokio::test]
+async fn a_client_that_stalls_gets_the_acknowledgements_of_its_earlier_messages() {
+    let server = start("{ address: 127.0.0.1:0, acknowledge: OK, read_timeout: 20ms }").await;
+    let mut client = server.connect().await;
+    client.write_all(b"one\ntw").await.unwrap();
+    let batch = server.next().await;
+    let error = server.next_error().await;
+    assert_eq!(reasons(&error), [("tw".to_owned(), "is cut off: nothing more arrived in time".to_owned())]);
+    error.settle(Outcome::Rejected);
+    batch.settle(Outcome::Delivered);
+    assert_eq!(rest(&mut client).await, "OK");
+}
+
+#[tokio::test]
 async fn what_a_client_leaves_unfinished_is_an_error() {
     let server = start("{ address: 127.0.0.1:0, framing: { by: ascii, delimiter: ':' } }").await;
     for (input, reason) in [

@@ -15,7 +15,7 @@ use thalweg_engine::{Component, Context, Error, Mistake, Source, SourceConfig, S
 
 use crate::net::{Address, Announce, Datagrams, ListenOptions, Listener, SocketOptions, receive, serve};
 use parse::Parser;
-use thalweg_codec::partitioner::{Partition, Partitioner};
+use thalweg_codec::stream_framing::{StreamCutter, StreamFraming};
 
 /// Receives syslog messages: RFC 5424, or the older RFC 3164 in its common variants.
 ///
@@ -115,7 +115,7 @@ sinks:
 "#;
 
     fn check(&self) -> Vec<Mistake> {
-        let mut mistakes = Partition::default().check(self.socket.max_message_bytes);
+        let mut mistakes = StreamFraming::default().check(self.socket.max_message_bytes);
         if self.framing != Framing::Auto && !self.address.is_stream() {
             let mistake = Mistake::new("framing", "Each datagram is one message.");
             mistakes.push(mistake.help("Leave it out, or use `tcp://` or `unix://`."));
@@ -163,9 +163,9 @@ impl Source for Syslog {
             let (connection, parser) = (connection.clone(), parser.clone());
             async move {
                 let partitioner = match framing {
-                    Framing::Auto => Partitioner::of_syslog(limit),
-                    Framing::OctetCounting => Partitioner::of_octets(limit),
-                    Framing::Lines => Partition::default().begin(limit, false),
+                    Framing::Auto => StreamCutter::of_syslog(limit),
+                    Framing::OctetCounting => StreamCutter::of_octets(limit),
+                    Framing::Lines => StreamFraming::default().begin(limit, false),
                 };
                 connection.run(client, partitioner, parser, None, out).await
             }

@@ -7,8 +7,8 @@ use arrow_array::builder::{Int64Builder, TimestampMicrosecondBuilder};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow_buffer::Buffer;
 use arrow_schema::{Field, Schema};
-use chrono::{Datelike, Utc};
-use syslog_loose::{Message, ProcId, Protocol, Variant, parse_message_with_year_exact_tz};
+use chrono::{DateTime, Datelike, TimeDelta, Utc};
+use syslog_loose::{IncompleteDate, Message, ProcId, Protocol, Variant, parse_message_with_year_exact_tz};
 use thalweg_engine::{Reading, Received};
 use thalweg_record::{TextBuilder, ViewBuilder};
 
@@ -45,8 +45,8 @@ impl Parser {
         Self { variant, payload: config.payload, fields: config.fields, codes: config.codes, prefix }
     }
 
-    /// Parses a message.
-    fn parse<'a>(&self, raw: &'a [u8]) -> Result<Parsed<'a>, String> {
+    /// Parses a message that arrived at `now`.
+    fn parse<'a>(&self, raw: &'a [u8], now: DateTime<Utc>) -> Result<Parsed<'a>, String> {
         // The text may be any bytes; the header before it is ASCII.
         let chunk = raw.utf8_chunks().next();
         let (valid, is_all) = chunk.map_or(("", true), |chunk| (chunk.valid(), chunk.invalid().is_empty()));
@@ -55,12 +55,7 @@ impl Parser {
             return Err("is not a syslog message: it does not begin with a priority, as in `<34>`".to_owned());
         };
         let priority = priority.parse::<u8>().ok().map(i64::from);
-        let now = Utc::now();
-        let year = move |(month, ..): syslog_loose::IncompleteDate| match (month, now.month()) {
-            (1, 12) => now.year() + 1,
-            (month, this) if month > this + 1 => now.year() - 1,
-            _ => now.year(),
-        };
+        let year = move |date| year_of(date, now);
         let parsed = parse_message_with_year_exact_tz(valid, year, Some(Utc), self.variant);
         let message = parsed.map_err(|_| {
             let form = match self.variant {
@@ -80,6 +75,13 @@ impl Parser {
     }
 }
 
+/// Returns the year of a date without one: the date is within the twelve months before `now`.
+pub(super) fn year_of((month, day, ..): IncompleteDate, now: DateTime<Utc>) -> i32 {
+    // A sender's clock may be a day ahead.
+    let latest = now + TimeDelta::days(1);
+    latest.year() - i32::from((month, day) > (latest.month(), latest.day()))
+}
+
 impl Format for Parser {
     fn received(
         &mut self,
@@ -91,9 +93,10 @@ impl Format for Parser {
         let messages = cut.messages.get(rows)?;
         let mut payload = ViewBuilder::over(std::slice::from_ref(&cut.buffer), messages.len());
         let mut columns = Columns::over(&cut.buffer, messages.len());
+        let now = Utc::now();
         for range in messages {
             let raw = cut.buffer.get(range.clone()).unwrap_or_default();
-            match self.parse(raw) {
+            match self.parse(raw, now) {
                 Ok(Parsed { priority, message, text }) => {
                     match self.payload {
                         Payload::Raw => payload.push(raw),

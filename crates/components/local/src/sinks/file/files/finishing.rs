@@ -37,7 +37,7 @@ impl Files {
             self.finish_piece(piece, folders)?;
             let piece = stream.ended.remove(0);
             let path = self.path(&stream.name, piece.number, piece.stamp.as_deref());
-            let how = self.settings.manner.style.pack;
+            let how = self.settings.pieces.style.pack;
             let packed = pack::packed(&path, how);
             stream.stale.retain(|stale| stale.path != path && stale.path != packed);
             if how != Compression::None && !piece.is_special() {
@@ -92,7 +92,7 @@ impl Files {
     fn finish_piece(&self, piece: &mut Piece, folders: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
         // A compressed file without a member is invalid: `gunzip` rejects it. So an empty file gets an empty
         // member.
-        let member = if piece.is_empty() { piece.writer(&self.settings.manner).map(drop) } else { Ok(()) };
+        let member = if piece.is_empty() { piece.writer(&self.settings.pieces).map(drop) } else { Ok(()) };
         member.and_then(|()| piece.flush()).map_err(|error| write_error(piece.now(), &error))?;
         if self.settings.fsync != Fsync::Never {
             piece.sync().map_err(|error| io_error("sync to disk", piece.now(), &error))?;

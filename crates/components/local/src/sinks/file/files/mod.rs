@@ -41,7 +41,7 @@ const MOST_KNOWN: usize = 256;
 /// The options in the form that the sink uses.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
-    pub(super) manner: PieceOptions,
+    pub(super) pieces: PieceOptions,
     pub(super) on_exists: OnExists,
     pub(super) fsync: Fsync,
     pub(super) rotates: bool,
@@ -68,7 +68,7 @@ pub(super) struct Keep {
 impl Settings {
     /// The write outcome of a batch.
     pub(super) fn written(&self) -> WriteOutcome {
-        match (self.manner.compression, self.fsync) {
+        match (self.pieces.compression, self.fsync) {
             (Compression::None, Fsync::Never | Fsync::Finish) => WriteOutcome::Durable,
             _ => WriteOutcome::Buffered,
         }
@@ -157,7 +157,7 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn new(settings: Settings) -> Self {
-        let delimiter = String::from_utf8_lossy(&settings.manner.delimiter).into_owned();
+        let delimiter = String::from_utf8_lossy(&settings.pieces.delimiter).into_owned();
         Self {
             delimited: Delimited::new(&delimiter),
             settings,
@@ -211,7 +211,7 @@ impl Files {
         stream.beginning = Beginning::Continue { length: entry.length, finished: false };
         if self.settings.rotates {
             let path = self.path(&entry.name, entry.number, entry.stamp.as_deref());
-            pack::unpack(&path, self.settings.manner.style.pack)
+            pack::unpack(&path, self.settings.pieces.style.pack)
                 .map_err(|error| begin_error(&path, &error))?;
             // This piece and all later ones are written again.
             let from = entry.number.unwrap_or(0);
@@ -307,35 +307,45 @@ impl Files {
         } else {
             self.settings.on_exists
         };
-        let append = Beginning::Append { resent: self.resumed };
-        // A device or a pipe that exists is there to be written to.
-        let exists = || std::fs::metadata(name).is_ok_and(|found| found.is_file());
-        if self.settings.rotates {
-            let found = self.existing(name, false)?;
-            let last = found.last().map_or(0, |found| found.number);
-            stream.next = Some(1);
-            match (on_exists, found.last()) {
-                (OnExists::Auto | OnExists::Replace, _) => stream.stale = self.existing(name, true)?,
-                (OnExists::Fail, Some(last)) => return Err(exists_error(&last.path)),
-                (OnExists::Fail, None) => {}
-                (OnExists::Append | OnExists::Number, _) => {
-                    stream.next = Some(last + 1);
-                    if on_exists == OnExists::Append {
-                        stream.beginning = append;
-                    }
-                }
-            }
-        } else {
-            match on_exists {
-                OnExists::Fail if exists() => return Err(exists_error(Path::new(name))),
-                OnExists::Number if exists() => {
-                    stream.next = Some(self.existing(name, false)?.last().map_or(0, |last| last.number) + 1);
-                }
-                OnExists::Append => stream.beginning = append,
-                _ => {}
-            }
+        match self.settings.rotates {
+            true => self.plan_pieces(name, &mut stream, on_exists)?,
+            false => self.plan_file(name, &mut stream, on_exists)?,
         }
         Ok(stream)
+    }
+
+    /// Decides how the pieces of a new stream begin.
+    fn plan_pieces(&self, name: &str, stream: &mut Stream, on_exists: OnExists) -> Result<(), Error> {
+        let found = self.existing(name, false)?;
+        let last = found.last().map_or(0, |found| found.number);
+        stream.next = Some(1);
+        match (on_exists, found.last()) {
+            (OnExists::Auto | OnExists::Replace, _) => stream.stale = self.existing(name, true)?,
+            (OnExists::Fail, Some(last)) => return Err(exists_error(&last.path)),
+            (OnExists::Fail, None) => {}
+            (OnExists::Append | OnExists::Number, _) => {
+                stream.next = Some(last + 1);
+                if on_exists == OnExists::Append {
+                    stream.beginning = Beginning::Append { resent: self.resumed };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides how the single file of a new stream begins.
+    fn plan_file(&self, name: &str, stream: &mut Stream, on_exists: OnExists) -> Result<(), Error> {
+        // A device or a pipe that exists is there to be written to.
+        let exists = || std::fs::metadata(name).is_ok_and(|found| found.is_file());
+        match on_exists {
+            OnExists::Fail if exists() => return Err(exists_error(Path::new(name))),
+            OnExists::Number if exists() => {
+                stream.next = Some(self.existing(name, false)?.last().map_or(0, |last| last.number) + 1);
+            }
+            OnExists::Append => stream.beginning = Beginning::Append { resent: self.resumed },
+            _ => {}
+        }
+        Ok(())
     }
 
     fn insert(&mut self, stream: Stream) -> usize {
@@ -375,11 +385,11 @@ impl Files {
     }
 
     fn begin_piece_raw(&self, stream: &mut Stream) -> io::Result<()> {
-        let manner = &self.settings.manner;
+        let pieces = &self.settings.pieces;
         // A retry uses the same name.
         let has_stamp = stream.stamp.is_some() || stream.next.is_none();
-        let stamp = if has_stamp { stream.stamp.clone() } else { manner.style.stamp() };
-        let piece = Piece::begin(&stream.name, stream.next, stamp, stream.beginning, manner)?;
+        let stamp = if has_stamp { stream.stamp.clone() } else { pieces.style.stamp() };
+        let piece = Piece::begin(&stream.name, stream.next, stamp, stream.beginning, pieces)?;
         stream.current = Some(piece);
         stream.stamp = None;
         stream.beginning = Beginning::New;
@@ -396,12 +406,12 @@ impl Files {
 
     /// Returns the existing pieces of a name: see [`names::Style::pieces`].
     fn existing(&self, name: &str, and_unfinished: bool) -> Result<Vec<Found>, Error> {
-        let pieces = self.settings.manner.style.pieces(name, and_unfinished);
+        let pieces = self.settings.pieces.style.pieces(name, and_unfinished);
         pieces.map_err(|error| io_error("list the pieces of", Path::new(name), &error))
     }
 
     fn path(&self, name: &str, number: Option<u32>, stamp: Option<&str>) -> PathBuf {
-        self.settings.manner.style.path(name, number, stamp)
+        self.settings.pieces.style.path(name, number, stamp)
     }
 
     /// Marks a stream's file as used. If too many files are open, the least recently used one is closed.

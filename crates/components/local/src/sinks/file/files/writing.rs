@@ -43,7 +43,7 @@ impl Files {
             let mut rows = payload.slice(start, length);
             // The size of compressed output is not known in advance, so a compressed file is checked after
             // the batch.
-            while let (Some(size), Compression::None) = (self.settings.size, self.settings.manner.compression)
+            while let (Some(size), Compression::None) = (self.settings.size, self.settings.pieces.compression)
             {
                 let Some(piece) = &mut stream.current else { break };
                 let taken = piece.length() + self.delimited.waiting() as u64;
@@ -55,7 +55,7 @@ impl Files {
                     fitting = 1;
                 }
                 piece.has_rows |= fitting > 0;
-                let result = piece.writer(&self.settings.manner).and_then(|mut writer| {
+                let result = piece.writer(&self.settings.pieces).and_then(|mut writer| {
                     self.delimited.write(&rows.slice(0, fitting), &mut writer)?;
                     self.delimited.flush(&mut writer)
                 });
@@ -71,13 +71,13 @@ impl Files {
             let Some(piece) = &mut stream.current else { continue };
             piece.has_rows |= !rows.is_empty();
             let written = piece
-                .writer(&self.settings.manner)
+                .writer(&self.settings.pieces)
                 .and_then(|mut writer| self.delimited.write(&rows, &mut writer));
             written.map_err(|error| write_error(piece.now(), &error))?;
         }
         let Some(piece) = &mut stream.current else { return Ok(()) };
         let flushed =
-            piece.writer(&self.settings.manner).and_then(|mut writer| self.delimited.flush(&mut writer));
+            piece.writer(&self.settings.pieces).and_then(|mut writer| self.delimited.flush(&mut writer));
         flushed.map_err(|error| write_error(piece.now(), &error))
     }
 
@@ -89,7 +89,7 @@ impl Files {
         let Some(piece) = stream.current.as_mut().filter(|piece| piece.is_empty()) else { return Ok(()) };
         let Some(header) = header() else { return Ok(()) };
         let written = piece
-            .writer(&self.settings.manner)
+            .writer(&self.settings.pieces)
             .and_then(|mut writer| self.delimited.message(&header, &mut writer));
         written.map_err(|error| write_error(piece.now(), &error))
     }
@@ -124,11 +124,11 @@ impl Files {
         let _ = self.settle();
     }
 
-    /// Undoes what the batch wrote.
+    /// Undoes the writes of the batch.
     pub(in crate::sinks::file) fn roll_back(&mut self) -> Result<(), Error> {
         let mut result = Ok(());
         let undo = std::mem::take(&mut self.undo);
-        if self.settings.manner.compression != Compression::None {
+        if self.settings.pieces.compression != Compression::None {
             // Encoders fail only when memory is exhausted, which ends the run. A later run cuts the file.
             return Ok(());
         }
@@ -163,8 +163,8 @@ pub(super) fn write_error(path: &Path, error: &io::Error) -> Error {
         _ => return io_error("write to", path, error),
     };
     Error::permanent(format!(
-        "cannot write to `{}`: {reason}. What was written before is kept. Free some space and start again; with \
-         `--state` the run then resumes from there.",
+        "cannot write to `{}`: {reason}. Earlier messages are kept. Free some space and restart; with `--state` the \
+         run resumes from there.",
         path.display()
     ))
 }

@@ -1,138 +1,16 @@
-//! Whole runs, of components made for the purpose.
+//! Whole runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use serde_json::Value;
-use thalweg_config::Document;
-use thalweg_record::Batch;
+use super::{Act, Numbers, Probe, broadcast, few, nowhere, probe};
+use crate::run::{Run, StateDir, Summary};
+use crate::{Error, ErrorKind, Role, Store};
 
-use super::*;
-use crate::{
-    Built, Checkpoint, ErrorKind, Flow, Reading, Registry, Rejects, Role, Sink, SinkConfig, Source,
-    SourceConfig, SourceOutput, Store, WriteOutcome, testing,
-};
-
-/// Sends batches with a checkpoint each; if it is endless, until it is stopped.
-#[derive(Clone)]
-struct Numbers {
-    batches: u64,
-    rows: usize,
-    payload: usize,
-    waits_for_stop: bool,
-}
-
-#[async_trait]
-impl Source for Numbers {
-    async fn run(&mut self, out: &mut SourceOutput) -> Result<(), Error> {
-        let payload = testing::batch(vec![vec![b'x'; self.payload]; self.rows]).payload().clone();
-        for number in 1..=self.batches {
-            if out.is_stopping() {
-                return Ok(());
-            }
-            let checkpoint = Some(Checkpoint { partition: "l".into(), offset: number.into() });
-            let payload = payload.clone();
-            out.send(Reading { payload, path: None, positions: None, checkpoint }).await?;
-        }
-        if self.waits_for_stop {
-            out.stopping().await;
-        }
-        Ok(())
-    }
-}
-
-impl SourceConfig for Numbers {
-    fn blocks(&self) -> bool {
-        false
-    }
-
-    fn build(&self, _: &crate::Context) -> Result<Box<dyn Source>, Error> {
-        Ok(Box::new(self.clone()))
-    }
-}
-
-/// The behaviour of a sink: its act for each batch, by the batch's number from 1.
-#[derive(Clone)]
-struct Probe(Arc<dyn Fn(u64) -> Act + Send + Sync>);
-
-enum Act {
-    Write,
-    Wait,
-    Block,
-    Panic,
-    Fail(Error),
-}
-
-struct Probing {
-    act: Probe,
-    written: u64,
-}
-
-#[async_trait]
-impl Sink for Probing {
-    async fn write(&mut self, _: &Batch, _: &mut Rejects) -> Result<WriteOutcome, Error> {
-        match self.act.0(self.written + 1) {
-            Act::Write => self.written += 1,
-            Act::Wait => std::future::pending().await,
-            Act::Block => loop {
-                std::thread::park();
-            },
-            Act::Panic => panic!("on purpose"),
-            Act::Fail(error) => return Err(error),
-        }
-        Ok(WriteOutcome::Durable)
-    }
-
-    async fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn state(&self) -> Option<Value> {
-        Some(self.written.into())
-    }
-}
-
-impl SinkConfig for Probe {
-    fn build(&self, _: &crate::Context) -> Result<Box<dyn Sink>, Error> {
-        Ok(Box::new(Probing { act: self.clone(), written: 0 }))
-    }
-}
-
-fn probe(act: impl Fn(u64) -> Act + Send + Sync + 'static) -> Probe {
-    Probe(Arc::new(act))
-}
-
-/// A run of one source that leads to each of these sinks, which are called by their names.
 fn run(source: Numbers, sinks: &[(String, Probe)], state_dir: StateDir) -> Run {
-    let names: Vec<&str> = sinks.iter().map(|(name, _)| &**name).collect();
-    let options: Vec<String> =
-        names.iter().enumerate().map(|(number, name)| format!("  {name}: {{ probe: {number} }}")).collect();
-    let text = format!(
-        "memory: 8MiB\nsources: {{ in: {{ numbers: 0 }} }}\npipelines: {{ main: {{ from: in, to: [{}] }} }}\nsinks:\n{}\n",
-        names.join(", "),
-        options.join("\n")
-    );
-    let probes: Vec<Probe> = sinks.iter().map(|(_, probe)| probe.clone()).collect();
-    let registry = Registry::new()
-        .with(Role::Source, None, "numbers", move |_| Ok(Built::Source(Arc::new(source.clone()))))
-        .with(Role::Sink, Some(Flow::Messages), "probe", move |number| {
-            let probe = number.as_u64().and_then(|number| probes.get(number as usize)).cloned();
-            probe.map(|probe| Built::Sink(Arc::new(probe))).ok_or_else(|| "no such probe".to_owned())
-        });
-    let document = Document::parse("test.yaml", &text).unwrap();
-    let graph = crate::read(&document, &registry).map_err(|wrong| wrong.render(false)).unwrap();
-    Run::new(Plan::new(&graph, 2), state_dir).unwrap()
-}
-
-fn nowhere() -> StateDir {
-    StateDir { folder: std::env::temp_dir().join("thalweg-nowhere"), positions: false }
-}
-
-fn few(waits_for_stop: bool) -> Numbers {
-    Numbers { batches: 5, rows: 3, payload: 10, waits_for_stop }
+    Run::new(broadcast(source, sinks), state_dir).unwrap()
 }
 
 /// As much as all channels together cannot hold: a sink that never runs is noticed.

@@ -13,7 +13,7 @@ use thalweg_record::{Lease, ViewBuilder};
 
 use super::Stream;
 use thalweg_codec::framing::{After, KEPT, MAX_ROWS};
-use thalweg_codec::partitioner::Partitioner;
+use thalweg_codec::stream_framing::StreamCutter;
 
 /// The size of the first read, in bytes. The size doubles while more data is waiting.
 const LEAST: usize = 8 << 10;
@@ -32,7 +32,7 @@ pub struct Cut {
     pub rejected: Vec<(Range<usize>, String)>,
 }
 
-/// Turns cut messages into what a source sends.
+/// Turns cut messages into the batches that a source sends.
 pub trait Format: Clone + Send + Sync + 'static {
     /// Returns the batch for those messages of `cut` with an index in `rows`. Messages that cannot be used
     /// are added to `rejected`.
@@ -69,7 +69,7 @@ impl Format for Plain {
 
 impl Cut {
     /// Cuts a whole buffer that no more data follows.
-    pub fn all(buffer: Buffer, mut partitioner: Partitioner, limit: ByteSize) -> Self {
+    pub fn all(buffer: Buffer, mut partitioner: StreamCutter, limit: ByteSize) -> Self {
         let mut cut =
             Cut { buffer: Buffer::from_vec(Vec::<u8>::new()), messages: Vec::new(), rejected: Vec::new() };
         if let Err(reason) = cut.add(&mut partitioner, &buffer, After::End, limit) {
@@ -82,7 +82,7 @@ impl Cut {
     /// Adds the messages that `bytes` contains.
     fn add(
         &mut self,
-        partitioner: &mut Partitioner,
+        partitioner: &mut StreamCutter,
         bytes: &[u8],
         after: After,
         limit: ByteSize,
@@ -166,7 +166,7 @@ pub enum Taken {
 /// Reads from a connection and cuts messages.
 #[derive(Debug)]
 pub struct StreamReader {
-    partitioner: Partitioner,
+    partitioner: StreamCutter,
     limit: ByteSize,
     most: usize,
     /// The size of the next read, in bytes.
@@ -179,7 +179,7 @@ pub struct StreamReader {
 
 impl StreamReader {
     /// Creates a reader that reads up to about `batch_bytes` bytes at once.
-    pub fn new(partitioner: Partitioner, limit: ByteSize, batch_bytes: usize) -> Self {
+    pub fn new(partitioner: StreamCutter, limit: ByteSize, batch_bytes: usize) -> Self {
         Self { partitioner, limit, most: batch_bytes.max(LEAST), size: LEAST, held: None, has_more: false }
     }
 

@@ -1,4 +1,4 @@
-//! Decides where in a folder a file is written.
+//! The path of a file in a folder.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Seek};
@@ -12,7 +12,7 @@ use super::UNWRITABLE;
 ///
 /// # Errors
 /// A rejection, if the name is not a file name or leads out of the folder.
-pub fn place_of(folder: &Path, name: &Path) -> Result<PathBuf, FileError> {
+pub fn path_below(folder: &Path, name: &Path) -> Result<PathBuf, FileError> {
     let is_below = name.components().all(|part| matches!(part, Component::Normal(_)));
     // A path would drop a slash at the end, and the name would be that of a folder.
     let is_name = name.file_name().is_some() && !name.as_os_str().as_encoded_bytes().ends_with(b"/");

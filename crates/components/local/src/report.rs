@@ -20,7 +20,7 @@ pub fn show_by(show: Show) {
 }
 
 /// Shows an output.
-pub(crate) fn tell(text: &str, object: &Value) {
+pub(crate) fn report(text: &str, object: &Value) {
     match SHOW.get() {
         Some(show) => show(text, object),
         // A failed write is no reason to stop the run.

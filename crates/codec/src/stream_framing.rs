@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use thalweg_config::Mistake;
-use thalweg_config::{ByteSize, Pattern, TimeSpan};
+use thalweg_config::{ByteSize, Mistake, Pattern, TimeSpan};
 
 use crate::framing::{After, Cutter, Delimiter, Framing, KEPT, Piece, StreamPosition};
 
@@ -19,7 +18,7 @@ const LONGEST: usize = 1 << 30;
 /// Where one message ends and the next begins.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Partition {
+pub struct StreamFraming {
     /// How messages are separated.
     pub by: By,
     /// The text between two messages; with `ascii`, between the length and the message. The default is
@@ -60,7 +59,7 @@ pub enum By {
     Fixed,
 }
 
-impl Partition {
+impl StreamFraming {
     fn framing(&self) -> Framing {
         Framing {
             delimiter: self.delimiter.clone(),
@@ -110,25 +109,25 @@ impl Partition {
     }
 
     /// Starts a new stream. `whole` is the default of the option `whole`.
-    pub fn begin(&self, limit: ByteSize, whole: bool) -> Partitioner {
+    pub fn begin(&self, limit: ByteSize, whole: bool) -> StreamCutter {
         let size = self.size.map(ByteSize::as_usize);
         let head = match self.by {
             By::Delimiter => {
                 let cutter = Box::new(Cutter::new(&self.framing(), limit, StreamPosition::default()));
-                return Partitioner { kind: Kind::Cut(cutter), whole: self.whole.unwrap_or(whole) };
+                return StreamCutter { kind: Kind::Cut(cutter), whole: self.whole.unwrap_or(whole) };
             }
             By::Ascii => Head::Ascii { offset: self.offset, delimiter: self.delimiter.bytes().to_vec() },
             By::BinaryLe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: false },
             By::BinaryBe => Head::Binary { offset: self.offset, size: size.unwrap_or(4), is_big: true },
             By::Fixed => Head::Fixed(size.unwrap_or(1)),
         };
-        Partitioner { kind: Kind::Measured(Measured::new(head, limit)), whole: self.whole.unwrap_or(whole) }
+        StreamCutter { kind: Kind::Measured(Measured::new(head, limit)), whole: self.whole.unwrap_or(whole) }
     }
 }
 
 /// Finds messages in the bytes of a stream.
 #[derive(Debug)]
-pub struct Partitioner {
+pub struct StreamCutter {
     kind: Kind,
     whole: bool,
 }
@@ -141,7 +140,7 @@ enum Kind {
     Undecided(ByteSize),
 }
 
-impl Partitioner {
+impl StreamCutter {
     /// Finds messages of RFC 6587. Each has its length before it, or ends with a line feed; the first byte of
     /// the stream tells which.
     pub fn of_syslog(limit: ByteSize) -> Self {
@@ -165,7 +164,7 @@ impl Partitioner {
             *self = match bytes.first() {
                 None => return Ok(None),
                 Some(b'1'..=b'9') => Self::of_octets(limit),
-                Some(_) => Partition::default().begin(limit, false),
+                Some(_) => StreamFraming::default().begin(limit, false),
             };
         }
         match &mut self.kind {
@@ -291,14 +290,14 @@ mod tests {
 
     /// Returns the messages as text, with `…` after those that are too long, and the reason why the rest
     /// cannot be used.
-    fn cut(mut partitioner: Partitioner, input: &[u8], chunk: usize) -> (Vec<String>, Option<String>) {
+    fn cut(mut cutter: StreamCutter, input: &[u8], chunk: usize) -> (Vec<String>, Option<String>) {
         let (mut buffer, mut found) = (Vec::new(), Vec::new());
         let mut chunks = input.chunks(chunk.max(1)).peekable();
         loop {
             buffer.extend_from_slice(chunks.next().unwrap_or_default());
             let after = if chunks.peek().is_none() { After::End } else { After::More };
             loop {
-                match partitioner.next(&buffer, after) {
+                match cutter.next(&buffer, after) {
                     Ok(Some(piece)) => {
                         let text = String::from_utf8_lossy(&buffer[piece.range]).into_owned();
                         found.push(if piece.too_long { text + "…" } else { text });
@@ -307,15 +306,15 @@ mod tests {
                     Err(reason) => return (found, Some(reason)),
                 }
             }
-            buffer.drain(..partitioner.advance());
+            buffer.drain(..cutter.advance());
             if after == After::End {
                 return (found, None);
             }
         }
     }
 
-    fn begin(yaml: &str, limit: u64) -> Partitioner {
-        let partition: Partition = options(yaml);
+    fn begin(yaml: &str, limit: u64) -> StreamCutter {
+        let partition: StreamFraming = options(yaml);
         assert_eq!(partition.check(ByteSize(limit)), []);
         partition.begin(ByteSize(limit), false)
     }
@@ -385,16 +384,16 @@ mod tests {
     fn syslog_tells_by_its_first_byte_how_it_is_framed() {
         let limit = ByteSize(100);
         for chunk in 1..12 {
-            let counted = cut(Partitioner::of_syslog(limit), b"6 <1>one6 <1>two", chunk);
+            let counted = cut(StreamCutter::of_syslog(limit), b"6 <1>one6 <1>two", chunk);
             assert_eq!(counted.0, ["<1>one", "<1>two"]);
-            let lines = cut(Partitioner::of_syslog(limit), b"<1>one\n<1>two\n", chunk);
+            let lines = cut(StreamCutter::of_syslog(limit), b"<1>one\n<1>two\n", chunk);
             assert_eq!(lines.0, ["<1>one", "<1>two"]);
         }
     }
 
     #[test]
     fn what_does_not_go_together_is_refused() {
-        let mistakes = |yaml: &str| messages(options::<Partition>(yaml).check(ByteSize(100)));
+        let mistakes = |yaml: &str| messages(options::<StreamFraming>(yaml).check(ByteSize(100)));
         assert_eq!(
             mistakes("{ by: ascii, start_pattern: a }"),
             ["`start_pattern` is for messages that end with a delimiter."]
