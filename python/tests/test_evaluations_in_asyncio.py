@@ -363,7 +363,7 @@ def test_wrong_waiting_is_raised_where_it_is_done() -> None:
 
     async def main() -> None:
         proc = concurrent_proc(code)
-        assert "asyncio can wait for" in await waiting(proc.call_nonblock(7))
+        assert "can only await futures of asyncio" in await waiting(proc.call_nonblock(7))
         future = asyncio.get_running_loop().create_future()
         assert "use `await` or `yield from`" in await waiting(proc.call_nonblock(future))
         own: list[Evaluation[Any]] = []
