@@ -14,12 +14,13 @@ install := crates/testbed/install.sh
 python := $(abspath $(target))/python
 export PYO3_PYTHON := $(python)/bin/python
 
-.PHONY: help demo build dist tools check generate generated test wheel python miri lint fmt bench clean
+.PHONY: help demo build dist test-slim tools check generate generated test wheel python miri lint fmt bench clean
 
 help:
 	@echo "make demo    run the examples on real input, and show the results"
 	@echo "make dist    build the program to install, without symbols, and the slim build beside it, in target/dist"
 	@echo "make test    check the format, lint, and run all tests"
+	@echo "make test-slim  run the tests of the program with the slim build (a quarter of an hour)"
 	@echo "make wheel   build the Python package, and install it where the tests run; 'make python' also tests it"
 	@echo "make tools   install the servers for tests and benchmarks (needs Go, npm and Python; 'make test' does it too)"
 	@echo "make miri    run the tests of evaluations under Miri, which finds undefined behaviour (five minutes; needs"
@@ -38,14 +39,19 @@ help:
 build:
 	$(CARGO) build --release --locked -p thalweg
 
-# Without symbols, which are a quarter of it; without what is not for messages, files and the network it is the slim build.
+# Without symbols, which are a quarter of it. The slim build has only what is for messages, files and the network, and is
+# compiled for size (the profile `slim`), which takes a build of all dependencies of its own.
 dist:
 	@mkdir -p $(target)/dist
-	$(CARGO) build --release --locked -p thalweg --no-default-features
-	strip -o $(target)/dist/thalweg-slim $(target)/release/thalweg
 	$(CARGO) build --release --locked -p thalweg
 	strip -o $(target)/dist/thalweg $(target)/release/thalweg
+	$(CARGO) build --profile slim --locked -p thalweg --no-default-features
+	cp $(target)/slim/thalweg $(target)/dist/thalweg-slim
 	@ls -l $(target)/dist
+
+# In a folder of its own: the other features would make `make test` compile everything again.
+test-slim:
+	$(CARGO) test --release --locked -p thalweg --no-default-features --target-dir $(target)/slim-tests
 
 demo: build
 	@examples/demo.sh "$$(cd $(target)/release && pwd)/thalweg"

@@ -372,6 +372,7 @@ sinks: { kept: { directory: { path: out } } }
 }
 
 #[test]
+#[cfg(feature = "stores")]
 fn of_a_file_elsewhere_a_pipeline_fetches_what_it_reads() {
     let house = House::with(&[]);
     let content: Vec<u8> = (0..8_000_000_u32).map(|number| (number % 251) as u8).collect();

@@ -7,8 +7,11 @@
 mod as_gollum;
 mod bad_input;
 mod common;
+#[cfg(feature = "stores")]
 mod copy;
+#[cfg(feature = "stores")]
 mod copy_going_on;
+#[cfg(feature = "stores")]
 mod copy_stores;
 mod delivery;
 mod errors;
@@ -20,6 +23,7 @@ mod mistakes;
 mod network;
 mod running;
 mod serving;
+#[cfg(feature = "stores")]
 mod sparse;
 mod telling;
 mod unpack;

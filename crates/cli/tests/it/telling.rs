@@ -23,6 +23,7 @@ fn output(arguments: &[&str]) -> String {
 }
 
 #[test]
+#[cfg(feature = "stores")]
 fn help() {
     assert_snapshot!("help", output(&["--help"]));
     assert_snapshot!("help of run", output(&["run", "--help"]));

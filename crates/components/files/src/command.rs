@@ -5,11 +5,11 @@
 //! that the program started.
 
 use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -280,8 +280,8 @@ impl Output {
 pub fn find(name: &str) -> Option<PathBuf> {
     use rustix::fs::{Access, access};
     let folders = std::env::var_os("PATH")?;
-    let runs = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
-    std::env::split_paths(&folders).map(|folder| folder.join(OsStr::new(name))).find(|path| runs(path))
+    let runs = |path: &std::path::Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| runs(path))
 }
 
 #[cfg(test)]
@@ -337,9 +337,9 @@ mod tests {
     }
 
     /// Waits until the process whose number is in `file` is gone.
-    async fn is_gone(file: &Path) {
+    async fn is_gone(file: &std::path::Path) {
         let id = std::fs::read_to_string(file).unwrap();
-        let process = Path::new("/proc").join(id.trim());
+        let process = std::path::Path::new("/proc").join(id.trim());
         for _ in 0..1000 {
             let state = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
             // Where no init process reaps orphans, the killed child of a killed child stays as a zombie.

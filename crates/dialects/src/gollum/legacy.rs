@@ -213,7 +213,7 @@ impl Reader<'_> {
             _ => (producers::FORMER, producers::GONE),
         };
         if let Some(rule) = gone.iter().find(|rule| rule.name == key.name) {
-            match rule.fate {
+            match rule.support {
                 OptionSupport::Refused(instead) => {
                     let message = format!("`{}` has no equivalent here.", rule.name);
                     self.report.mistake(key.span, message).help(instead);

@@ -103,7 +103,7 @@ impl Settings {
     }
 
     fn add(&mut self, rule: &'static OptionRule, key: Span, node: &Node, report: &mut Report) {
-        if let OptionSupport::Refused(instead) = rule.fate {
+        if let OptionSupport::Refused(instead) = rule.support {
             report
                 .mistake(key, format!("`{}` of `{}` has no equivalent here.", rule.name, self.kind.name))
                 .help(instead);
@@ -111,7 +111,7 @@ impl Settings {
         }
         if node.is_null() && rule.takes != Takes::Plugins {
             // `Key:` without a value keeps the default, as in gollum.
-            if let OptionSupport::Used(_) = rule.fate {
+            if let OptionSupport::Used(_) = rule.support {
                 report.remark(key, format!("`{}` has no value, so its default applies.", rule.name));
             }
             return;
@@ -138,7 +138,7 @@ impl Settings {
             report.mistake(node.span, message);
             return;
         }
-        if let OptionSupport::Idle(why) = rule.fate {
+        if let OptionSupport::Idle(why) = rule.support {
             report.remark(key, format!("`{}` means nothing here: {why}.", rule.name));
             return;
         }

@@ -61,7 +61,7 @@ pub trait Sink: Send {
 
     /// Called for a batch that could not be written and takes another route. The sink drops what it holds of
     /// the batch, which does not come again.
-    fn give_up(&mut self) {}
+    fn drop_batch(&mut self) {}
 
     /// Reopens its files, which may have been moved away (on SIGHUP). Flushes what was written first.
     ///

@@ -64,7 +64,7 @@ impl Fetcher {
             .cache
             .as_ref()
             .map(|cache| thalweg_runtime::blocking(|| cache.open(origin.key(), origin.name(), &fingerprint)));
-        let keeping = Options {
+        let held = Options {
             pool: options.pool.clone(),
             // If nothing else tells that the origin has changed, overlapping requests may.
             overlap: Overlap::Agree,
@@ -72,7 +72,7 @@ impl Fetcher {
         };
         let modified = fingerprint.modified.map_or(0.0, |modified| modified as f64 / 1e9);
         Ok(Self {
-            held: SparseFile::with_options(origin.name(), modified, keeping),
+            held: SparseFile::with_options(origin.name(), modified, held),
             share: options.budget.as_ref().map(|budget| budget.share()),
             version: RwLock::new(Version { generation: 0, fingerprint }),
             costs: Mutex::new(costs),

@@ -210,8 +210,8 @@ mod tests {
         let mut file = file_of(name, bytes);
         let mut transform = options::<Decompress>(yaml).build(&context).unwrap();
         let result = match transform.apply(&mut file).await {
-            Ok(fate) => {
-                assert_eq!(fate, Disposition::Continue);
+            Ok(disposition) => {
+                assert_eq!(disposition, Disposition::Continue);
                 let mut content = Vec::new();
                 open(&file).unwrap().read_to_end(&mut content).unwrap();
                 assert_eq!(content.len() as u64, file.size());

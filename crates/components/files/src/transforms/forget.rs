@@ -57,8 +57,8 @@ mod tests {
         let path = folder.path().join("x");
         std::fs::write(&path, "1").unwrap();
         let mut file = file_at(&path);
-        let fate = apply_to_file::<Forget>("{}", &mut file).await;
-        assert_eq!(fate, Ok(Disposition::End(Outcome::Filtered)));
+        let disposition = apply_to_file::<Forget>("{}", &mut file).await;
+        assert_eq!(disposition, Ok(Disposition::End(Outcome::Filtered)));
         file.settle(Outcome::Filtered);
         assert!(path.exists());
     }

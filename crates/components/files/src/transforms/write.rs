@@ -26,16 +26,16 @@ impl Component for Write {
     const NAME: &'static str = "write";
     const EXAMPLE: &'static str = r#"
 sources:
-  photos: { files: { path: "photos/*.jpg" } }
+  reports: { files: { path: "reports/*.csv" } }
 pipelines:
   main:
-    from: photos
+    from: reports
     transforms:
       - write: { path: originals }
-      - convert_image: { to: webp }
-    to: converted
+      - compress: { format: zstd }
+    to: compressed
 sinks:
-  converted: { directory: { path: converted } }
+  compressed: { directory: { path: compressed } }
 "#;
 
     fn check(&self) -> Vec<Mistake> {

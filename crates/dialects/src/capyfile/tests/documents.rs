@@ -242,8 +242,8 @@ processors:
 "#;
     let document = Document::parse("service.yml", text).unwrap();
     let request = Request { query: vec![("all".to_owned(), "true".to_owned())], ..Request::default() };
-    let world = TestEnvironment { request: Some(request), ..TestEnvironment::default() };
-    let phases = world.read(&document, Some("a")).unwrap();
+    let environment = TestEnvironment { request: Some(request), ..TestEnvironment::default() };
+    let phases = environment.read(&document, Some("a")).unwrap();
     assert_snapshot!(printed(&phases[0], text));
     assert_eq!(phases[0].conversion.remarks.len(), 3);
 }

@@ -9,7 +9,7 @@ fn text(source_type: &str, source: &str, parameter: &str, kind: &str) -> String 
     ))
 }
 
-fn world() -> TestEnvironment {
+fn environment() -> TestEnvironment {
     let pairs = |pairs: &[(&str, &str)]| {
         pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect::<Vec<_>>()
     };
@@ -25,12 +25,12 @@ fn world() -> TestEnvironment {
     }
 }
 
-fn size(world: &TestEnvironment, source_type: &str, source: &str) -> String {
+fn size(environment: &TestEnvironment, source_type: &str, source: &str) -> String {
     let text = operation(&format!(
         "- name: file_size_validate\n  params: {{ minFileSize: {{ sourceType: {source_type}, source: {source} }} }}"
     ));
     let document = Document::parse("service.yml", &text).unwrap();
-    match world.read(&document, Some("p")) {
+    match environment.read(&document, Some("p")) {
         Ok(phases) => {
             let printed = printed(&phases[0], &text);
             let from = printed.find("min: ").unwrap();
@@ -43,7 +43,7 @@ fn size(world: &TestEnvironment, source_type: &str, source: &str) -> String {
 
 #[test]
 fn each_type_of_source_has_its_value() {
-    let world = world();
+    let environment = environment();
     for (source_type, source, expected) in [
         ("value", "'6'", "min: 6B"),
         ("env_var", "SIZE", "min: 7B"),
@@ -54,18 +54,19 @@ fn each_type_of_source_has_its_value() {
         ("http_post", "size", "min: 10B"),
         ("http_header", "x-size", "min: 12B"),
     ] {
-        assert_eq!(size(&world, source_type, source), expected, "{source_type}");
+        assert_eq!(size(&environment, source_type, source), expected, "{source_type}");
     }
-    let region = world.converted(&text("etcd", "/region", "destination", "filesystem_input_write").replace(
-        "    destination: { sourceType: value, source: /out }\n",
-        "    useOriginalFilename: { sourceType: env_var, source: YES }\n",
-    ));
+    let region =
+        environment.converted(&text("etcd", "/region", "destination", "filesystem_input_write").replace(
+            "    destination: { sourceType: value, source: /out }\n",
+            "    useOriginalFilename: { sourceType: env_var, source: YES }\n",
+        ));
     assert!(region.contains("path: us-east-1") && region.contains("{original_stem}"), "{region}");
 }
 
 #[test]
 fn what_is_missing_is_said_in_the_words_that_scripts_know() {
-    let world = world();
+    let environment = environment();
     let said: Vec<String> = [
         ("env_var", "NONE"),
         ("file", "/etc/none"),
@@ -83,7 +84,7 @@ fn what_is_missing_is_said_in_the_words_that_scripts_know() {
         ("value", "5GB"),
         ("value", "99999999999999999999"),
     ]
-    .map(|(source_type, source)| size(&world, source_type, source))
+    .map(|(source_type, source)| size(&environment, source_type, source))
     .into();
     assert_snapshot!(said.join("\n"));
     let nobody = TestEnvironment::default();
@@ -100,7 +101,7 @@ fn lists_from_elsewhere_are_json() {
         let text = operation(&format!(
             "- name: file_type_validate\n  params: {{ allowedMimeTypes: {{ sourceType: env_var, source: {source} }} }}"
         ));
-        world().converted(&text)
+        environment().converted(&text)
     };
     assert!(types("LIST").contains("allow: [a/b, c/d]"), "{}", types("LIST"));
     assert_snapshot!([types("WORD"), types("EMPTY")].join("\n"));

@@ -74,7 +74,7 @@ pub struct OptionRule {
     /// The type of its value.
     pub takes: Takes,
     /// How it is supported.
-    pub fate: OptionSupport,
+    pub support: OptionSupport,
 }
 
 /// A type of plugin.
@@ -102,15 +102,15 @@ impl PluginKind {
 }
 
 pub(super) const fn used(name: &'static str, takes: Takes, how: &'static str) -> OptionRule {
-    OptionRule { name, takes, fate: OptionSupport::Used(how) }
+    OptionRule { name, takes, support: OptionSupport::Used(how) }
 }
 
 pub(super) const fn idle(name: &'static str, takes: Takes, why: &'static str) -> OptionRule {
-    OptionRule { name, takes, fate: OptionSupport::Idle(why) }
+    OptionRule { name, takes, support: OptionSupport::Idle(why) }
 }
 
 pub(super) const fn refused(name: &'static str, takes: Takes, instead: &'static str) -> OptionRule {
-    OptionRule { name, takes, fate: OptionSupport::Refused(instead) }
+    OptionRule { name, takes, support: OptionSupport::Refused(instead) }
 }
 
 /// All types, in the order of the page.

@@ -8,8 +8,8 @@ use super::tables::{OptionRule, OptionSupport, PluginKind, Role, kinds};
 const BEGIN: &str = "cargo test --release -p thalweg-dialects -->\n";
 const END: &str = "<!-- END -->\n";
 
-fn fate(rule: &OptionRule) -> String {
-    match rule.fate {
+fn support(rule: &OptionRule) -> String {
+    match rule.support {
         OptionSupport::Used(how) => how.to_owned(),
         OptionSupport::Idle(why) => format!("*accepted, and means nothing:* {why}"),
         OptionSupport::Refused(instead) => format!("*refused:* {instead}"),
@@ -19,7 +19,7 @@ fn fate(rule: &OptionRule) -> String {
 fn options<'a>(out: &mut String, rules: impl IntoIterator<Item = &'a OptionRule>) {
     out.push_str("| option | what becomes of it |\n| --- | --- |\n");
     for rule in rules {
-        let _ = writeln!(out, "| `{}` | {} |", rule.name, fate(rule).replace('|', "\\|"));
+        let _ = writeln!(out, "| `{}` | {} |", rule.name, support(rule).replace('|', "\\|"));
     }
     out.push('\n');
 }

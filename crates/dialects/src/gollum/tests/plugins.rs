@@ -157,7 +157,7 @@ fn every_option_of_every_plugin_is_honoured_remarked_or_refused() {
             settings.push((rule.name, value(kind, rule)));
             let text = file(kind, &settings);
             let what = format!("{} {}\n{text}", kind.name, rule.name);
-            match (rule.fate, outcome(&text)) {
+            match (rule.support, outcome(&text)) {
                 (OptionSupport::Refused(_), Err(wrong)) => {
                     assert!(wrong.contains("no equivalent here"), "{wrong}\n{what}")
                 }

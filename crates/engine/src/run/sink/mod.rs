@@ -277,7 +277,7 @@ impl Writer {
     /// Sends a batch that could not be written another way.
     async fn divert(&mut self, mut batch: Batch, error: Error) -> Result<(), RunFailure> {
         let reason = self.fails(error);
-        self.sink.give_up();
+        self.sink.drop_batch();
         // Earlier batches leave first, on either way.
         let flushed = if self.pending.written.is_empty() { Ok(()) } else { self.flush().await };
         batch.take_ack().fail(&reason);

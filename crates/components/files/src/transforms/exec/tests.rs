@@ -6,7 +6,7 @@ use thalweg_engine::testing::{apply_to_file, context, file_at, file_of, messages
 use thalweg_record::Problem;
 
 async fn run(yaml: &str, file: &mut File) -> Result<(), Problem> {
-    apply_to_file::<Exec>(yaml, file).await.map(|fate| assert_eq!(fate, Disposition::Continue))
+    apply_to_file::<Exec>(yaml, file).await.map(|disposition| assert_eq!(disposition, Disposition::Continue))
 }
 
 /// A shell that runs a script with these arguments; `more` holds further options.

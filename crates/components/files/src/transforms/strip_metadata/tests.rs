@@ -51,7 +51,7 @@ async fn apply_with(
 ) -> Result<Disposition, thalweg_record::Problem> {
     let mut transform = Stripping { options: options(yaml), exiftool, context: context() };
     match transform.apply(file).await {
-        Ok(fate) => Ok(fate),
+        Ok(disposition) => Ok(disposition),
         Err(FileError::Rejected(problem)) => Err(problem),
         Err(FileError::Failed(error)) => panic!("{error}"),
     }

@@ -295,7 +295,7 @@ impl Sink for Http {
         Ok(WriteOutcome::Durable)
     }
 
-    fn give_up(&mut self) {
+    fn drop_batch(&mut self) {
         self.progress.forget();
     }
 

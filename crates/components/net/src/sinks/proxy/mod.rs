@@ -155,7 +155,7 @@ impl Sink for Proxy {
         Ok(WriteOutcome::Durable)
     }
 
-    fn give_up(&mut self) {
+    fn drop_batch(&mut self) {
         self.progress.forget();
     }
 

@@ -378,7 +378,7 @@ impl Sink for ToDatagrams {
         Ok(WriteOutcome::Durable)
     }
 
-    fn give_up(&mut self) {
+    fn drop_batch(&mut self) {
         self.progress.forget();
     }
 
