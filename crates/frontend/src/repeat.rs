@@ -16,8 +16,8 @@ pub struct Repeat {
 }
 
 /// Runs a function once, or as often as `repeat` says. A failed run is reported, and the next one still takes
-/// place: its input may exist by then. Mistakes in the configuration and signals to end stop the repetition,
-/// whatever the outcome of the current run.
+/// place: its input may exist by then. The repetition has then failed too. Mistakes in the configuration and
+/// signals to end stop the repetition, whatever the outcome of the current run.
 pub(crate) fn repeated(
     repeat: Option<Repeat>,
     json: bool,
@@ -26,6 +26,7 @@ pub(crate) fn repeated(
 ) -> Result<Exit, CommandError> {
     let Repeat { pause: time, iterations } = repeat.unwrap_or_default();
     let mut worst = Exit::Done;
+    let mut has_failed = false;
     let mut iteration = 0;
     loop {
         iteration += 1;
@@ -37,11 +38,11 @@ pub(crate) fn repeated(
             Err(error) if is_last || !may_succeed_later(&error) => return Err(error),
             Err(error) => {
                 tell(&error, json);
-                worst = Exit::Errors;
+                has_failed = true;
             }
         }
         if is_last || iterations.is_some_and(|most| iteration >= most) || pause(time, signals)? {
-            return Ok(worst);
+            return if has_failed { Err(CommandError::AlreadyReported) } else { Ok(worst) };
         }
     }
 }

@@ -167,6 +167,10 @@ where
     if holding.is_empty() {
         return Err(format!("it must be `{scheme}://{}/KEY`", holder.to_uppercase()));
     }
+    if holding.contains('@') {
+        // Its name is shown in messages, so it must not hold a password.
+        return Err(format!("a {holder} has no user name and password; give them as options after `?`"));
+    }
     let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         (decoded(key).to_ascii_lowercase(), decoded(value))
@@ -264,6 +268,16 @@ mod tests {
         assert_eq!((place.name, place.key, place.path), (name.clone(), name, "dav/me/a b/".to_owned()));
         let nowhere = parse("webdav:///x").err().unwrap().to_string();
         assert_eq!(nowhere, "`webdav:///x` cannot be used: it must be `webdav://HOST/PATH`");
+    }
+
+    #[test]
+    fn a_bucket_has_no_password() {
+        for url in ["s3://me:pass@b/k", "gs://me@b/k"] {
+            let (scheme, _) = url.split_once(':').unwrap();
+            let refused = parse(url).err().unwrap().to_string();
+            let reason = "a bucket has no user name and password; give them as options after `?`";
+            assert_eq!(refused, format!("`{scheme}://b/k` cannot be used: {reason}"));
+        }
     }
 
     #[test]

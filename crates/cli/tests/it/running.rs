@@ -385,3 +385,46 @@ fn a_hang_up_lets_a_file_that_was_moved_away_be_begun_anew() {
     assert!(said.err.contains("reopening: sinks continue in new files"), "{}", said.err);
     assert!(house.read("moved.txt").ends_with('\n') && house.read("out.txt").ends_with('\n'));
 }
+
+#[test]
+fn pieces_of_a_file_in_the_current_folder_are_replaced_by_those_of_the_next_run() {
+    let lines: String = (0..50_000).map(|number| format!("{number}\n")).collect();
+    let configuration = "sources: { s: { file: { path: in.txt } } }
+pipelines: { main: { from: s, to: o } }
+sinks: { o: { file: { path: out.txt, rotate: { size: 100KiB } } } }
+";
+    let house = House::with(&[("in.txt", &lines), ("c.yaml", configuration)]);
+    for _ in 0..2 {
+        house.run_well(&["run", "c.yaml", "--quiet"]);
+        let names = std::fs::read_dir(house.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut pieces: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        pieces.retain(|name| name.starts_with("out-"));
+        pieces.sort();
+        let read: String = pieces.iter().map(|piece| house.read(piece)).collect();
+        assert!(read == lines, "{} bytes in {pieces:?}", read.len());
+    }
+}
+
+#[test]
+fn a_repetition_of_failed_runs_has_failed() {
+    let configuration = "sources: { s: { file: { path: missing.txt } } }
+pipelines: { main: { from: s, to: o } }
+sinks: { o: discard }
+";
+    let house = House::with(&[("c.yaml", configuration)]);
+    let said = house.run(&["run", "c.yaml", "--repeat", "--sleep", "1ms", "--iterations", "2", "--quiet"]);
+    assert_eq!(said.code, Some(3), "{}", said.err);
+}
+
+#[test]
+fn the_password_and_the_query_of_an_address_are_not_shown() {
+    let configuration = "sources: { s: { generate: { lines: [a] } } }
+pipelines: { main: { from: s, to: { failover: [b, o] } } }
+sinks: { b: { http: { address: 'http://me:pw1secret@127.0.0.1:1/x?token=pw2secret' } }, o: discard }
+";
+    let house = House::with(&[("c.yaml", configuration)]);
+    for json in [&["run", "c.yaml"][..], &["run", "c.yaml", "--json"]] {
+        let said = house.run_well(json);
+        assert!(said.err.contains("127.0.0.1:1/x") && !said.err.contains("secret"), "{}", said.err);
+    }
+}

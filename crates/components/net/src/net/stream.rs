@@ -65,6 +65,11 @@ impl Stream {
         tokio::time::timeout(limit, write).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
     }
 
+    /// True if the connection is open and the peer has sent nothing, as far as can be seen without waiting.
+    pub async fn is_silent(&mut self) -> bool {
+        matches!(self.fill(&mut Vec::with_capacity(512)).await, Ok(None))
+    }
+
     /// True if the peer has closed the connection, or it is broken, as far as can be seen without waiting.
     /// Data from the peer is read and dropped.
     pub async fn is_closed(&mut self) -> bool {

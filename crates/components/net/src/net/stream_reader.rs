@@ -135,16 +135,18 @@ impl Cut {
                 }
             }
         }
-        for (range, reason) in rejected {
-            // Copied, so that one rejected message does not keep the whole buffer alive.
-            let mut payload = ViewBuilder::over(&[], 1);
-            payload.push(self.buffer.get(range).unwrap_or_default());
+        // In batches: a batch for each of a million empty lines would take kilobytes each, and a write of the
+        // dead letters each.
+        for rejected in rejected.chunks(MAX_ROWS) {
+            // Copied, so that rejected messages do not keep the whole buffer alive.
+            let mut payload = ViewBuilder::over(&[], rejected.len());
+            for (range, _) in rejected {
+                payload.push(self.buffer.get(range.clone()).unwrap_or_default());
+            }
+            let reasons = rejected.iter().map(|(_, reason)| reason.clone()).collect();
             let payload = payload.finish();
-            out.reject(
-                Reading { payload, path: Some(peer.clone()), positions: None, checkpoint: None },
-                &reason,
-            )
-            .await?;
+            let reading = Reading { payload, path: Some(peer.clone()), positions: None, checkpoint: None };
+            out.reject_each(reading, reasons).await?;
         }
         Ok(())
     }

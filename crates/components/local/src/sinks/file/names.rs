@@ -154,9 +154,9 @@ impl Style {
         let (folder, stem) = match stem.rsplit_once('/') {
             Some(("", stem)) => ("/", stem),
             Some((folder, stem)) => (folder, stem),
-            None => (".", stem),
+            None => ("", stem),
         };
-        let entries = match std::fs::read_dir(folder) {
+        let entries = match std::fs::read_dir(if folder.is_empty() { "." } else { folder }) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
@@ -175,6 +175,8 @@ impl Style {
             let label = file.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
             let label = label.and_then(|rest| rest.strip_suffix(extension));
             if let Some(number) = label.and_then(|label| self.number_of(label)) {
+                // Equal to the path that `path` returns, without `./`: pieces that a run replaces are found
+                // by it.
                 found.push(Found { number, path: Path::new(folder).join(whole) });
             }
         }

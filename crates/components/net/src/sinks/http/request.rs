@@ -7,6 +7,7 @@ use bytes::Bytes;
 use flate2::write::GzEncoder;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, Response, StatusCode, Url};
+use thalweg_config::without_secrets;
 use thalweg_engine::{Error, ErrorKind};
 use thalweg_record::payload_runs;
 
@@ -134,7 +135,7 @@ impl Request {
         }
         let shown = String::from_utf8_lossy(answer.get(..SHOWN).unwrap_or(&answer)).trim().to_owned();
         let colon = if shown.is_empty() { "" } else { ": " };
-        let text = format!("`{}` answered {status}{colon}{shown}", self.url);
+        let text = format!("`{}` answered {status}{colon}{shown}", without_secrets(self.url.as_str()));
         match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 Verdict::Again(Error::overloaded(text))
@@ -146,7 +147,7 @@ impl Request {
     }
 
     fn failed(&self, error: reqwest::Error) -> Error {
-        let text = format!("cannot send to `{}`", self.url);
+        let text = format!("cannot send to `{}`", without_secrets(self.url.as_str()));
         // The text already contains the URL.
         let error = error.without_url();
         match (error.is_timeout(), error.is_builder()) {

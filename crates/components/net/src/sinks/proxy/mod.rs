@@ -123,9 +123,9 @@ impl Sink for Proxy {
             // Put back only after success: a connection with a missing answer cannot be reused.
             let mut talk = match self.talk.take() {
                 // Bytes after an answer belong to no message, so such a connection cannot be reused either.
-                Some(mut talk) => match !talk.read.is_empty() || talk.stream.is_closed().await {
-                    true => Talk::begin(dial, config).await?,
-                    false => talk,
+                Some(mut talk) => match talk.read.is_empty() && talk.stream.is_silent().await {
+                    true => talk,
+                    false => Talk::begin(dial, config).await?,
                 },
                 None => Talk::begin(dial, config).await?,
             };

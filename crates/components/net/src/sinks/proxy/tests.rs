@@ -12,7 +12,7 @@ use crate::net::testing::within;
 use crate::replies::Answerable;
 
 /// A server that answers each line with the line in capitals. It does not answer `silent`, sends two answers
-/// to `twice`, and closes the connection at `close`.
+/// to `twice`, half an answer too many to `late`, and closes the connection at `close`.
 async fn server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -25,6 +25,11 @@ async fn server() -> String {
             while stream.read_line(&mut line).await.unwrap_or(0) > 0 {
                 match line.trim_end() {
                     "silent" => {}
+                    "late" => {
+                        stream.write_all(b"LATE\n").await.unwrap();
+                        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                        stream.write_all(b"STRAY").await.unwrap();
+                    }
                     "twice" => stream.write_all(b"TWICE\nAGAIN\n").await.unwrap(),
                     "close" if !was_closed => {
                         was_closed = true;
@@ -114,6 +119,18 @@ async fn a_second_answer_to_a_message_is_not_the_answer_to_the_next_message() {
         (to_one.try_recv(), to_other.try_recv()),
         (Err(TryRecvError::Empty), Err(TryRecvError::Empty))
     );
+}
+
+#[tokio::test]
+async fn bytes_that_arrive_between_two_messages_are_no_answer() {
+    let mut sink = open(&format!("{{ address: {} }}", server().await)).await;
+    let (one, mut answers) = Answerable::new("10.0.0.1:1");
+    let mut rejects = Rejects::default();
+    within(sink.write(&from(one.name(), &["late\n"]), &mut rejects)).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    within(sink.write(&from(one.name(), &["next\n"]), &mut rejects)).await.unwrap();
+    assert!(rejects.take().is_empty());
+    assert_eq!([answers.recv().await.unwrap(), answers.recv().await.unwrap()], ["LATE\n", "NEXT\n"]);
 }
 
 #[tokio::test]

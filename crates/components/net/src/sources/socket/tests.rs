@@ -193,6 +193,22 @@ async fn a_message_that_is_too_long_is_an_error_and_the_next_is_not() {
 }
 
 #[tokio::test]
+async fn many_rejected_messages_leave_in_few_batches() {
+    let server = start("{ address: 127.0.0.1:0, max_message_bytes: 1 }").await;
+    let mut client = server.connect().await;
+    client.write_all(&b"xx\n".repeat(3000)).await.unwrap();
+    client.shutdown().await.unwrap();
+    let (mut rows, mut batches) = (0, 0);
+    while rows < 3000 {
+        let error = server.next_error().await;
+        (rows, batches) = (rows + error.rows(), batches + 1);
+        error.settle(Outcome::Rejected);
+    }
+    // One for each read, which brings at least 8 KiB unless the connection is slow.
+    assert!(rows == 3000 && batches < 300, "{batches} batches of {rows} rows");
+}
+
+#[tokio::test]
 async fn messages_of_several_lines_are_complete_when_nothing_more_comes() {
     let yaml = "{ address: 127.0.0.1:0, framing: { start_pattern: '^\\S', timeout: 10ms } }";
     let server = start(yaml).await;
