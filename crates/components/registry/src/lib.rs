@@ -1,4 +1,4 @@
-//! The registry of the components that come with thalweg: one line for each.
+//! The registry of the components that come with thalweg: one line for each family, which is a cargo feature.
 //!
 //! The components are in the families beside this crate: `transforms`, `net`, `files` and `local`; `encode`
 //! is in `stream`. A component must not live here.
@@ -18,7 +18,9 @@ use thalweg_engine::Registry;
 pub fn registry() -> Registry {
     thalweg_config::register_format("sql", check_expression);
     let registry = Registry::new().transform::<thalweg_stream::encode::EncodeConfig>();
+    #[cfg(feature = "transforms")]
     let registry = thalweg_transforms::register(registry);
+    #[cfg(feature = "local")]
     let registry = thalweg_local::register(registry);
     #[cfg(feature = "files")]
     let registry = thalweg_files::register(registry);
