@@ -86,10 +86,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Parses a time span, or a number of seconds.
 fn time(text: &str) -> Result<Duration, String> {
-    if let Ok(seconds) = text.parse() {
-        return Ok(Duration::from_secs(seconds));
-    }
-    TimeSpan::from_str(text).map(TimeSpan::duration).map_err(|error| error.to_string())
+    TimeSpan::or_seconds(text).map(TimeSpan::duration).map_err(|error| error.to_string())
 }
 
 /// Runs a configuration as `thalweg run` does, and returns the exit code.
